@@ -1,0 +1,44 @@
+# The usual ways in; everything is incremental. CMake's presets are behind them: cmake --preset release.
+PYTHON := .venv/bin/python
+BUILD := build/release
+CPP := git ls-files '*.cpp' '*.h'
+export PYTHONPATH := $(CURDIR)/$(BUILD)/python
+# Objects of several checkouts are shared by ccache, so that -j is bounded by processors alone.
+JOBS ?= $(shell nproc)
+
+.PHONY: demo test bench format lint clean deps build
+
+demo: deps $(BUILD)/build.ninja ## train on handwritten digits
+	cmake --build --preset release -j $(JOBS) --target smolder_python
+	$(PYTHON) examples/digits.py
+
+test: build ## C++ and Python tests
+	ctest --preset release -j $(JOBS)
+	$(PYTHON) -m pytest
+
+bench: build ## C++ benchmarks of every layer
+	set -e; for b in $(BUILD)/bin/smolder_bench_*; do $$b --benchmark_counters_tabular=true; done
+
+build: deps $(BUILD)/build.ninja
+	cmake --build --preset release -j $(JOBS)
+
+$(BUILD)/build.ninja:
+	cmake --preset release
+
+deps:
+	@tools/install_deps
+
+format: deps ## rewrites what the formatters would have otherwise
+	$(CPP) | xargs clang-format-19 -i
+	.venv/bin/ruff check --fix-only --quiet
+	.venv/bin/ruff format --quiet
+
+lint: build ## formatting, layering, clang-tidy, ruff
+	$(CPP) | xargs clang-format-19 --dry-run -Werror
+	$(PYTHON) tools/check_layers
+	$(PYTHON) tools/tidy $(BUILD)
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+
+clean:
+	rm -rf build

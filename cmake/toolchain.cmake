@@ -1,0 +1,43 @@
+# Compiler cache, precompiled headers, linker and sanitizers.
+
+# Paths below the source folder are cached as relative, so that checkouts share what they compile. GCC writes
+# different bytes each time it precompiles the same header; the cache therefore looks at a `.sum` file beside
+# it (smolder_precompile writes it) instead.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+# Precompiles headers for a target: a cold build takes half the time. Only headers that change with the
+# compiler or a package, never ours, so that the .sum is known when configuring. Sanitizer builds do
+# without, and so find an include that a file forgot.
+function(smolder_precompile target)
+  if(NOT SMOLDER_PRECOMPILE)
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  endif()
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
+       CONTENT "${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}} ${GTest_VERSION} ${ARGN}")
+endfunction()
+
+# lld links the LLVM plugin in a fraction of the time. g++ looks for a plain `ld.lld`, so a folder of ours
+# offers the versioned one under that name.
+find_program(LLD NAMES ld.lld-19 ld.lld)
+if(LLD)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/linker)
+  file(CREATE_LINK ${LLD} ${CMAKE_BINARY_DIR}/linker/ld.lld SYMBOLIC)
+  add_link_options(-B${CMAKE_BINARY_DIR}/linker -fuse-ld=lld)
+endif()
+
+# A build type for sanitizers: fast enough for stress tests, lines in reports.
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
+if(SMOLDER_SANITIZE)
+  add_compile_options(-fsanitize=${SMOLDER_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SMOLDER_SANITIZE})
+endif()
