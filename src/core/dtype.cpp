@@ -1,0 +1,35 @@
+#include "smolder/core/dtype.h"
+
+#include <array>
+
+namespace smolder {
+namespace {
+
+constexpr std::array<std::string_view, kNumDTypes> kNames = {"bool",    "uint8",    "int32",   "int64",
+                                                             "float16", "bfloat16", "float32", "float64"};
+
+}  // namespace
+
+std::string_view name(DType t) { return kNames[static_cast<int>(t)]; }
+
+std::optional<DType> parse_dtype(std::string_view name) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    if (kNames[i] == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (category(a) == category(b) && is_half(a) && is_half(b)) return DType::kFloat32;
+  // The enumeration is ordered bool < integers < floats and by width within each, so the larger
+  // one is the answer but for the two halves, which have no common half.
+  return a < b ? b : a;
+}
+
+DType promote(DType tensor, Category number, DType default_float) {
+  if (number <= category(tensor)) return tensor;
+  return number == Category::kInt ? DType::kInt64 : default_float;
+}
+
+}  // namespace smolder

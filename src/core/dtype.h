@@ -1,0 +1,44 @@
+// Element types, their properties and torch's promotion rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace smolder {
+
+/// Element type of a tensor. The order is the promotion order within a category.
+enum class DType : uint8_t { kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+inline constexpr int kNumDTypes = 8;
+
+/// Scalar category: Python numbers promote by category, not by width.
+enum class Category : uint8_t { kBool, kInt, kFloat };
+
+constexpr Category category(DType t) {
+  return t == DType::kBool ? Category::kBool : t < DType::kFloat16 ? Category::kInt : Category::kFloat;
+}
+constexpr bool is_floating(DType t) { return category(t) == Category::kFloat; }
+/// float16 and bfloat16: computed in float32, rounded after each op.
+constexpr bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+
+/// Bytes of one element.
+constexpr size_t itemsize(DType t) {
+  constexpr size_t kSizes[] = {1, 1, 4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<int>(t)];
+}
+/// torch's name without the prefix: "float32".
+std::string_view name(DType t);
+/// Inverse of `name`; empty when the name is unknown.
+std::optional<DType> parse_dtype(std::string_view name);
+
+/// torch.promote_types: the smallest type that both convert to.
+DType promote(DType a, DType b);
+/// Promotion of a tensor type with a Python number: the tensor's type unless the number's category
+/// is higher, then int64 or the default float type (torch's "wrapped number" rule).
+DType promote(DType tensor, Category number, DType default_float = DType::kFloat32);
+
+/// The type that arithmetic on `t` is carried out in: float32 for the halves, else `t`.
+constexpr DType compute_type(DType t) { return is_half(t) ? DType::kFloat32 : t; }
+
+}  // namespace smolder
