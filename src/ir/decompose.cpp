@@ -1,0 +1,252 @@
+#include "smolder/ir/decompose.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace smolder::ir {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Leading axes of a product's operand, without the two of the matrix.
+SymDims batch_of(const SymDims& shape) {
+  SymDims out;
+  for (int i = 0; i + 2 < shape.size(); ++i) out.push_back(shape[i]);
+  return out;
+}
+
+SymDims with_matrix(SymDims batch, Dim rows, Dim columns) {
+  batch.push_back(rows);
+  batch.push_back(columns);
+  return batch;
+}
+
+SymDims broadcast_batch(SymTable& sym, SymDims a, SymDims b) {
+  if (a.size() < b.size()) std::swap(a, b);
+  const int lead = a.size() - b.size();
+  for (int i = 0; i < b.size(); ++i) {
+    if (b[i] == a[i + lead] || b[i].value == 1) continue;
+    if (a[i + lead].value == 1) {
+      a[i + lead] = b[i];
+    } else {
+      SMOLDER_INVARIANT(sym.equal(a[i + lead], b[i]));
+    }
+  }
+  return a;
+}
+
+SymDims drop_axes(SymDims shape, const Dims& axes) {
+  const Dims reduced = reduction_axes("reduce", axes, shape.size());
+  for (int i = reduced.size() - 1; i >= 0; --i) shape.erase(static_cast<int>(reduced[i]));
+  return shape;
+}
+
+/// Both at least matrices.
+Value matmul_batched(Value a, Value b, DType out) {
+  Builder& build = *a.b;
+  SymTable& sym = build.sym();
+  const Dim m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  if (b.rank() == 2) {  // one matrix for the whole batch: fold the batch into its rows
+    Dim rows = m;
+    for (const Dim& d : batch_of(a.shape())) rows = sym.mul(rows, d);
+    const Value flat = build.dot(build.reshape(a, {rows, k}), b, out);
+    return build.reshape(flat, with_matrix(batch_of(a.shape()), m, n));
+  }
+  const SymDims batch = broadcast_batch(sym, batch_of(a.shape()), batch_of(b.shape()));
+  return build.dot(build.expand(a, with_matrix(batch, m, k)), build.expand(b, with_matrix(batch, k, n)), out);
+}
+
+}  // namespace
+
+std::vector<int> axis_list(const Dims& axes) { return {axes.begin(), axes.end()}; }
+
+std::vector<int> all_axes(int rank) {
+  std::vector<int> axes;
+  for (int i = 0; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+Value in_compute_type(Value x, DType dtype) { return !x.defined() || x.weak() ? x : x.b->cast(x, compute_type(dtype)); }
+
+ValueId finish(Op op, Value v, const ValueInfo& recorded) {
+  SMOLDER_CHECK(v.shape().values() == recorded.shape.values(), InternalError, "internal error: ", name(op),
+                " was recorded with shape ", recorded.shape.values(), " but decomposes to ", v.shape().values(),
+                "; please report it");
+  if (recorded.weak && v.weak()) return v.id;
+  return v.b->cast(v, recorded.dtype).id;
+}
+
+Value count(Value x, const Dims& axes) {
+  Dim n = 1;
+  for (int a = 0; a < x.rank(); ++a) {
+    const bool reduced =
+        std::any_of(axes.begin(), axes.end(), [&](int64_t r) { return normalize_axis(r, x.rank()) == a; });
+    if (axes.empty() || reduced) n = x.b->sym().mul(n, x.shape()[a]);
+  }
+  return x.b->number(n);
+}
+
+Value sum(Value x, const Dims& axes, bool keepdim) {
+  return x.b->reduce(ReduceKind::kSum, x, axis_list(axes), keepdim);
+}
+Value mean(Value x, const Dims& axes, bool keepdim) { return sum(x, axes, keepdim) / count(x, axes); }
+Value amax(Value x, const Dims& axes, bool keepdim) {
+  const ReduceKind kind = x.dtype() == DType::kBool ? ReduceKind::kAny : ReduceKind::kMax;
+  return x.b->reduce(kind, x, axis_list(axes), keepdim);
+}
+Value amin(Value x, const Dims& axes, bool keepdim) {
+  const ReduceKind kind = x.dtype() == DType::kBool ? ReduceKind::kAll : ReduceKind::kMin;
+  return x.b->reduce(kind, x, axis_list(axes), keepdim);
+}
+
+Value logsumexp_keepdim(Value x, int axis) { return logsumexp(x, {axis}, true); }
+
+Value logsumexp(Value x, const Dims& axes, bool keepdim) {
+  const Value top = amax(x, axes, true);
+  // inf - inf would be nan: rows whose maximum is infinite are not shifted.
+  const Value shift = where(abs(top) == kInfinity, 0.0, top);
+  const Value y = shift + log(sum(exp(x - shift), axes, true));
+  return keepdim ? y : x.b->reshape(y, drop_axes(y.shape(), axes));
+}
+
+namespace {
+
+/// First position along `dim` (or of all elements) where x equals its extreme value, or is nan.
+Value first_position(Value x, std::optional<int64_t> dim, bool keepdim, Value (*extreme)(Value, const Dims&, bool)) {
+  Builder& b = *x.b;
+  const int rank = x.rank();
+  if (!dim || rank == 0) x = b.reshape(x, {b.sym().numel(x.shape())});
+  const int axis = dim ? normalize_axis(*dim, x.rank()) : 0;
+  Value hit = x == extreme(x, {axis}, true);
+  if (is_floating(x.dtype())) hit = logical_or(hit, isnan(x));
+  const Value at = where(hit, b.iota(x.shape(), axis), b.number(x.size(axis)));
+  Value first = amin(at, {axis}, keepdim);
+  if (!dim && keepdim) {
+    SymDims ones;
+    for (int i = 0; i < rank; ++i) ones.push_back(1);
+    first = b.reshape(first, ones);
+  }
+  return rank == 0 ? b.reshape(first, {}) : first;
+}
+
+}  // namespace
+
+Value argmax(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amax); }
+Value argmin(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amin); }
+
+Value variance(Value x, const Dims& axes, bool keepdim, Value correction) {
+  const Value centered = x - mean(x, axes, true);
+  return sum(centered * centered, axes, keepdim) / maximum(count(x, axes) - correction, 0);
+}
+
+Value vector_norm(Value x, double p, const Dims& axes, bool keepdim) {
+  const Value size = abs(x);
+  if (p == kInfinity) return amax(size, axes, keepdim);
+  if (p == -kInfinity) return amin(size, axes, keepdim);
+  if (p == 0) return sum(x.b->cast(x != 0.0, x.dtype()), axes, keepdim);
+  if (p == 1) return sum(size, axes, keepdim);
+  if (p == 2) return sqrt(sum(x * x, axes, keepdim));
+  return pow(sum(pow(size, p), axes, keepdim), 1 / p);
+}
+
+Dims last_axes(int n) {
+  Dims out;
+  for (int i = 1; i <= n; ++i) out.push_back(-i);
+  return out;
+}
+
+Value matmul(Value a, Value b, DType out) {
+  Builder& build = *a.b;
+  const bool vector_a = a.rank() == 1, vector_b = b.rank() == 1;
+  if (vector_a) a = build.unsqueeze(a, 0);
+  if (vector_b) b = build.unsqueeze(b, 1);
+  Value y = matmul_batched(a, b, out);
+  SymDims shape = y.shape();
+  if (vector_b) shape.erase(shape.size() - 1);
+  if (vector_a) shape.erase(shape.size() - (vector_b ? 1 : 2));
+  return build.reshape(y, shape);
+}
+
+Value sum_to(Value x, const SymDims& shape) {
+  const int lead = x.rank() - shape.size();
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i < lead || (shape[i - lead] == Dim(1) && x.shape()[i] != Dim(1))) axes.push_back(i);
+  }
+  if (!axes.empty()) x = x.b->reduce(ReduceKind::kSum, x, axes, true);
+  return x.b->reshape(x, shape);
+}
+
+Value unslice(Value x, int axis, Dim length, Dim start, int64_t step) {
+  Builder& b = *x.b;
+  SymTable& sym = b.sym();
+  const int rank = x.rank();
+  axis = normalize_axis(axis, rank);
+  if (step > 1 && !sym.less_equal(x.shape()[axis], 0)) {
+    // Each element becomes a run of `step`, the last run is cut to one.
+    Value spread = b.unsqueeze(x, axis + 1);
+    SymDims none, high;
+    for (int i = 0; i <= rank; ++i) {
+      none.push_back(0);
+      high.push_back(i == axis + 1 ? step - 1 : 0);
+    }
+    spread = b.pad(spread, none, high, 0.0);
+    SymDims shape = x.shape();
+    const Dim last = sym.mul(sym.sub(shape[axis], 1), step);
+    shape[axis] = sym.mul(shape[axis], step);
+    x = b.slice(b.reshape(spread, shape), axis, 0, sym.add(last, 1));
+  }
+  SymDims low, high;
+  for (int i = 0; i < rank; ++i) {
+    low.push_back(i == axis ? start : Dim(0));
+    high.push_back(i == axis ? sym.sub(sym.sub(length, start), x.shape()[i]) : Dim(0));
+  }
+  return b.pad(x, low, high, 0.0);
+}
+
+Value gather_along(Value x, Value index, int axis) {
+  axis = normalize_axis(axis, x.rank());
+  if (x.rank() == 0) return x.b->reshape(x.b->take_along(x.b->reshape(x, {1}), x.b->reshape(index, {1}), 0), {});
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis) x = x.b->slice(x, i, 0, index.shape()[i]);
+  }
+  return x.b->take_along(x, index, axis);
+}
+
+Value scatter_add_at(Value x, Value index, Value src, int axis) {
+  Builder& b = *x.b;
+  axis = normalize_axis(axis, x.rank());
+  if (x.rank() == 0) {
+    return b.reshape(b.scatter_add_along(b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0), {});
+  }
+  SymDims low, high;
+  for (int i = 0; i < x.rank(); ++i) {
+    src = b.slice(src, i, 0, index.shape()[i]);
+    low.push_back(0);
+    high.push_back(i == axis ? Dim(0) : b.sym().sub(x.shape()[i], index.shape()[i]));
+  }
+  // Where index does not reach, -0 is added at 0: that changes no bits.
+  const Scalar nothing = is_floating(x.dtype()) ? Scalar(-0.0) : Scalar(0);
+  return b.scatter_add_along(x, b.pad(index, low, high, 0), b.pad(src, low, high, nothing), axis);
+}
+
+Value take_rows(Value x, Value index, int64_t axis) {
+  Builder& b = *x.b;
+  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
+  if (x.rank() == 0) return b.reshape(b.take(b.reshape(x, {1}), rows, 0), {});
+  return b.take(x, rows, normalize_axis(axis, x.rank()));
+}
+
+Value add_rows(Value x, Value index, Value src, int64_t axis) {
+  Builder& b = *x.b;
+  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
+  if (x.rank() == 0) return b.reshape(b.scatter_add(b.reshape(x, {1}), rows, b.reshape(src, {1}), 0), {});
+  return b.scatter_add(x, rows, src, normalize_axis(axis, x.rank()));
+}
+
+Value add_product(Value x, Value product, Value beta, Value alpha) {
+  const Value wide = x.b->cast(x, product.dtype());
+  return where(beta == 0, 0, wide * beta) + product * alpha;
+}
+
+}  // namespace smolder::ir

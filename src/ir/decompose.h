@@ -1,0 +1,114 @@
+// What decompositions in the op table are written with, beside Builder and value_ops.h. A row's text
+// sees the builder `b`, its operands as Values and its attributes by name, and `result_dtype`.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "smolder/ir/attrs.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/infer.h"
+#include "smolder/ir/value_ops.h"
+
+namespace smolder::ir {
+
+/// Axes as the builder takes them. Empty means all.
+std::vector<int> axis_list(const Dims& axes);
+/// 0, 1, ... rank - 1.
+std::vector<int> all_axes(int rank);
+
+/// `x` in the type that values of `dtype` are computed in: float32 for the halves. Weak numbers stay.
+Value in_compute_type(Value x, DType dtype);
+/// The last step of a decomposition: rounds to the recorded dtype and checks the recorded shape. Throws
+/// InternalError naming `op` when the row's shape rule and its decomposition disagree.
+ValueId finish(Op op, Value v, const ValueInfo& recorded);
+
+/// Number of elements along `axes` (empty: all), as a weak number.
+Value count(Value x, const Dims& axes);
+Value sum(Value x, const Dims& axes, bool keepdim);
+Value mean(Value x, const Dims& axes, bool keepdim);
+Value amax(Value x, const Dims& axes, bool keepdim);
+Value amin(Value x, const Dims& axes, bool keepdim);
+/// max + log(sum(exp(x - max))) along one axis, kept; rows of -inf give -inf.
+Value logsumexp_keepdim(Value x, int axis);
+
+/// torch.matmul: vectors, matrices and batches, which broadcast. The result has dtype `out`.
+Value matmul(Value a, Value b, DType out);
+/// Sums what broadcasting to `x` from `shape` spread: the gradient of an expand.
+Value sum_to(Value x, const SymDims& shape);
+/// Zeros of extent `length` along `axis` with x at start, start + step, ...: the gradient of a slice.
+Value unslice(Value x, int axis, Dim length, Dim start, int64_t step);
+/// torch.gather and torch.scatter_add, whose index may be smaller than the operands.
+Value gather_along(Value x, Value index, int axis);
+Value scatter_add_at(Value x, Value index, Value src, int axis);
+
+/// Slices of `axis` by number, and their transpose; `index` is a vector, or zero-dim.
+Value take_rows(Value x, Value index, int64_t axis);
+Value add_rows(Value x, Value index, Value src, int64_t axis);
+/// beta * x + alpha * product; x does not count where beta is 0, even if it is nan.
+Value add_product(Value x, Value product, Value beta, Value alpha);
+
+// -- reductions
+Value logsumexp(Value x, const Dims& axes, bool keepdim);
+Value argmax(Value x, std::optional<int64_t> dim, bool keepdim);
+Value argmin(Value x, std::optional<int64_t> dim, bool keepdim);
+Value variance(Value x, const Dims& axes, bool keepdim, Value correction);
+Value vector_norm(Value x, double p, const Dims& axes, bool keepdim);
+/// -1, -2, ... -n.
+Dims last_axes(int n);
+
+// -- random numbers of a shape, from the words at (seed, offset)
+
+/// Uniform in [0, 1) with as many bits as `dtype` keeps below 1, in its compute type.
+Value uniform_unit(Builder& b, const SymDims& shape, Value seed, Value offset, DType dtype);
+/// Normal, by Box and Muller; `dtype` is float32 or float64.
+Value normal_unit(Builder& b, const SymDims& shape, Value seed, Value offset, DType dtype);
+/// 63 random bits.
+Value random_words(Builder& b, const SymDims& shape, Value seed, Value offset);
+
+// -- attention
+
+/// query @ key.T * scale, masked: -inf where attention is not allowed. In the compute type.
+Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_causal);
+/// exp(scores - lse); zeros in rows that are masked altogether.
+Value attention_weights(Value scores, Value lse, bool has_mask);
+
+inline constexpr double kSqrtHalf = 0.70710678118654752440;
+inline constexpr double kInvSqrt2Pi = 0.39894228040143267794;
+inline constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi)
+inline constexpr double kGeluCube = 0.044715;
+
+// -- losses
+
+/// Nothing, the mean or the sum, as `reduction` says.
+Value reduce_loss(Value loss, std::string_view reduction);
+
+// Losses over classes (cross_entropy, nll_loss):
+
+/// Throws RuntimeError unless input, target and weight fit; NotImplementedError for targets that are
+/// probabilities.
+void check_class_loss(std::string_view op, const Meta& input, const Meta& target, const Meta* weight);
+/// Dimension that classes are: 1, or 0 of a vector.
+int class_axis(Value input);
+struct ClassTarget {
+  Value index;   ///< [N, 1, ...] int64, 0 where ignored
+  Value valid;   ///< bool, same shape: the target is not ignore_index
+  Value weight;  ///< of the target's class, 0 where ignored, in the dtype of the input
+};
+ClassTarget class_target(Value input, Value target, Value weight, int64_t ignore_index);
+/// Weight of each class, of the shape of `input`; ones when there are none.
+Value class_weights(Value input, Value weight);
+
+// -- optimizers
+
+struct AdamMoments {
+  Value mean, square, largest;  ///< `largest` equals `square` but with amsgrad
+  bool amsgrad;
+};
+AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Value beta1, Value beta2);
+Value adam_update(Value param, const AdamMoments& m, Value lr, Value beta1, Value beta2, Value eps, Value step);
+/// torch.lerp, which uses one rounding for the product and sum.
+Value lerp(Value start, Value end, Value weight);
+
+}  // namespace smolder::ir

@@ -1,0 +1,129 @@
+// Parts of decompositions: random numbers, attention, losses and optimizers.
+#include <limits>
+
+#include "smolder/ir/decompose.h"
+
+namespace smolder::ir {
+
+// -- random numbers
+
+namespace {
+
+/// The two words of each element: the second lies behind the blocks of the first (Generator::take).
+std::pair<Value, Value> two_words(Builder& b, const SymDims& shape, Value seed, Value offset) {
+  const Value behind = offset + b.sym().ceil_div(b.sym().numel(shape), 4);
+  return {b.random_bits(shape, seed, offset), b.random_bits(shape, seed, behind)};
+}
+
+}  // namespace
+
+Value uniform_unit(Builder& b, const SymDims& shape, Value seed, Value offset, DType dtype) {
+  if (dtype == DType::kFloat64) {
+    const auto [low, high] = two_words(b, shape, seed, offset);
+    return b.cast(shl(high & 0x1fffff, 32) + low, dtype) * 0x1p-53;
+  }
+  const int bits = dtype == DType::kFloat16 ? 11 : dtype == DType::kBFloat16 ? 8 : 24;
+  const Value word = b.random_bits(shape, seed, offset) & ((int64_t{1} << bits) - 1);
+  return b.cast(word, DType::kFloat32) * (1.0 / static_cast<double>(int64_t{1} << bits));
+}
+
+Value normal_unit(Builder& b, const SymDims& shape, Value seed, Value offset, DType dtype) {
+  constexpr double kTwoPi = 6.28318530717958647693;
+  const auto [radius, angle] = two_words(b, shape, seed, offset);
+  const Value u = (b.cast(radius, dtype) + 1.0) * 0x1p-32;  // in (0, 1]
+  return sqrt(-2.0 * log(u)) * cos(b.cast(angle, dtype) * (kTwoPi * 0x1p-32));
+}
+
+Value random_words(Builder& b, const SymDims& shape, Value seed, Value offset) {
+  const auto [low, high] = two_words(b, shape, seed, offset);
+  return shl(high & 0x7fffffff, 32) + low;
+}
+
+// -- attention
+
+Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_causal) {
+  constexpr double kMasked = -std::numeric_limits<double>::infinity();
+  Builder& b = *query.b;
+  const DType wide = compute_type(query.dtype());
+  Value scores = matmul(query, b.transpose(key, -1, -2), wide) * scale;
+  if (is_causal) scores = where(b.iota(scores.shape(), -1) <= b.iota(scores.shape(), -2), scores, kMasked);
+  if (!mask.defined()) return scores;
+  return mask.dtype() == DType::kBool ? where(mask, scores, kMasked) : scores + b.cast(mask, wide);
+}
+
+Value attention_weights(Value scores, Value lse, bool has_mask) {
+  const Value p = exp(scores - lse);
+  return has_mask ? where(lse == -std::numeric_limits<double>::infinity(), 0.0, p) : p;
+}
+
+// -- losses
+
+Value reduce_loss(Value loss, std::string_view reduction) {
+  return reduction == "mean" ? mean(loss, {}, false) : reduction == "sum" ? sum(loss, {}, false) : loss;
+}
+
+// -- losses over classes
+
+void check_class_loss(std::string_view op, const Meta& input, const Meta& target, const Meta* weight) {
+  if (is_floating(target.dtype)) {
+    raise<NotImplementedError>(
+        op, ": targets that are probabilities are not supported; give class indices (int64), got ", to_string(target));
+  }
+  check_index(op, "target", target);
+  SMOLDER_CHECK(!input.shape.empty(), RuntimeError, op, ": expected input to have a dimension of classes, got ",
+                to_string(input));
+  const int axis = input.shape.size() == 1 ? 0 : 1;
+  Dims expected = input.shape;
+  expected.erase(axis);
+  SMOLDER_CHECK(target.shape == expected, RuntimeError, op, ": expected target of shape ", expected, " for input ",
+                to_string(input), ", got ", to_string(target));
+  SMOLDER_CHECK(!weight || (weight->shape.size() == 1 && weight->shape[0] == input.shape[axis]), RuntimeError, op,
+                ": weight tensor should be defined either for all ", input.shape[axis],
+                " classes or no classes but got weight tensor of shape: ", weight->shape);
+}
+
+int class_axis(Value input) { return input.rank() == 1 ? 0 : 1; }
+
+ClassTarget class_target(Value input, Value target, Value weight, int64_t ignore_index) {
+  Builder& b = *input.b;
+  const Value index = b.unsqueeze(b.cast(target, DType::kInt64), class_axis(input));
+  ClassTarget at;
+  at.valid = index != ignore_index;
+  at.index = where(at.valid, index, 0);
+  at.weight = b.cast(at.valid, input.dtype());
+  if (weight.defined()) at.weight = at.weight * b.take(b.cast(weight, input.dtype()), at.index, 0);
+  return at;
+}
+
+Value class_weights(Value input, Value weight) {
+  Builder& b = *input.b;
+  if (!weight.defined()) return b.full(input.shape(), b.constant(1.0), input.dtype());
+  const int axis = class_axis(input);
+  SymDims shape;
+  for (int i = 0; i < input.rank(); ++i) shape.push_back(i == axis ? input.shape()[i] : Dim(1));
+  return b.expand(b.reshape(b.cast(weight, input.dtype()), shape), input.shape());
+}
+
+// -- optimizers
+
+Value lerp(Value start, Value end, Value weight) {
+  const Value near = abs(weight) < 0.5;
+  return fma(where(near, weight, weight - 1.0), end - start, where(near, start, end));
+}
+
+AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Value beta1, Value beta2) {
+  AdamMoments m;
+  m.mean = lerp(mean, grad, 1.0 - beta1);
+  m.square = square * beta2 + (1.0 - beta2) * grad * grad;
+  m.amsgrad = largest.defined();
+  m.largest = m.amsgrad ? maximum(largest, m.square) : m.square;
+  return m;
+}
+
+Value adam_update(Value param, const AdamMoments& m, Value lr, Value beta1, Value beta2, Value eps, Value step) {
+  const Value correction1 = 1.0 - pow(beta1, step), correction2 = 1.0 - pow(beta2, step);
+  const Value denominator = sqrt(m.largest) / sqrt(correction2) + eps;
+  return param + -(lr / correction1) * m.mean / denominator;
+}
+
+}  // namespace smolder::ir

@@ -1,0 +1,79 @@
+// Shape and dtype rules that rows of the op table name. Each throws what the user should see, with the
+// op's name, shapes and dtypes; messages follow torch's words where torch has them.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/dtype.h"
+#include "smolder/ir/op.h"
+
+namespace smolder::ir {
+
+/// "[2, 3] float32", for messages.
+std::string to_string(const Meta& m);
+
+// -- dtypes
+
+/// torch.result_type: tensors with dimensions, zero-dim tensors and Python numbers are promoted apart,
+/// and a lower class counts only when its category is higher. Null entries are skipped.
+DType result_type(std::span<const Meta* const> operands);
+/// `t`, or the default float type when `t` is an integer or bool.
+constexpr DType as_float(DType t) { return is_floating(t) ? t : DType::kFloat32; }
+/// What sums and products of `t` are kept in: int64 for integers and bools.
+constexpr DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kInt64; }
+
+/// Dtype that an elementwise op computes in, and that of its result.
+struct ElementwiseTypes {
+  DType compute;
+  DType result;
+  bool weak;  ///< all operands are Python numbers, so the result is one: float64, int64 or bool
+};
+/// The condition of `where` does not count. Throws RuntimeError when `op` is a primitive that does not
+/// take the promoted dtype.
+ElementwiseTypes elementwise_types(Op op, std::span<const Meta* const> operands);
+
+// -- shapes
+
+/// numpy broadcasting of all operands but null ones.
+Dims broadcast(std::string_view op, std::span<const Meta* const> operands);
+/// Shape and dtype of an elementwise op.
+Meta infer_elementwise(Op op, const Call& call);
+/// Axes in [0, rank), ascending; an empty list means all. Throws IndexError when out of range,
+/// RuntimeError when one is named twice.
+Dims reduction_axes(std::string_view op, const Dims& axes, int rank);
+/// Shape after reducing `axes` (empty: all).
+Dims reduced_shape(std::string_view op, const Dims& shape, const Dims& axes, bool keepdim);
+/// Throws IndexError unless every reduced extent is positive: for reductions without an identity.
+void check_nonempty(std::string_view op, const Dims& shape, const Dims& axes);
+/// `axis` in [0, rank); names `op` in the error.
+int check_axis(std::string_view op, int64_t axis, int rank);
+/// Axes in [0, rank), in the order given.
+Dims check_axes(std::string_view op, const Dims& axes, int rank);
+/// Replaces a -1 by what makes the number of elements right. Throws RuntimeError in torch's words.
+Dims resolve_reshape(const Dims& from, const Dims& shape);
+/// Replaces -1 by the extent there is; checks that `from` broadcasts to `shape`.
+Dims resolve_expand(const Dims& from, const Dims& shape);
+/// Shape of torch.matmul.
+Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b);
+
+// -- checks
+
+/// Throws RuntimeError unless `m` has `rank` dimensions.
+void check_rank(std::string_view op, std::string_view name, const Meta& m, int rank);
+/// Throws RuntimeError unless `m` has a dtype of the set (float, number, int, integral, bool, all).
+void check_dtype(std::string_view op, std::string_view name, const Meta& m, std::string_view set);
+/// Throws RuntimeError unless both have one dtype.
+void check_same_dtype(std::string_view op, std::string_view a_name, const Meta& a, std::string_view b_name,
+                      const Meta& b);
+/// Throws RuntimeError unless both have one shape.
+void check_same_shape(std::string_view op, std::string_view a_name, const Meta& a, std::string_view b_name,
+                      const Meta& b);
+/// Throws RuntimeError unless `m` is an int32 or int64 tensor.
+void check_index(std::string_view op, std::string_view name, const Meta& m);
+
+}  // namespace smolder::ir

@@ -1,0 +1,509 @@
+#include "smolder/ir/interpret.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "smolder/core/half.h"
+#include "smolder/ir/attrs.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/infer.h"
+#include "smolder/ir/interpret_number.h"
+
+namespace smolder::ir {
+namespace {
+
+using reference::convert;
+using scalar::Primitive;
+
+/// One node with everything about it known.
+struct Step {
+  Op op;
+  std::vector<const PlainTensor*> in;  ///< null where an optional operand is absent
+  std::vector<int64_t> attrs;
+  std::vector<Meta> out;
+
+  const PlainTensor& operand(int i) const { return *in[i]; }
+};
+
+/// Calls `f(index, position)` for each index of `shape` in row-major order.
+template <class F>
+void for_each_index(const Dims& shape, F f) {
+  const int64_t n = numel(shape);
+  Dims index = Dims::filled(shape.size(), 0);
+  for (int64_t p = 0; p < n; ++p) {
+    f(index, p);
+    for (int a = shape.size() - 1; a >= 0 && ++index[a] == shape[a]; --a) index[a] = 0;
+  }
+}
+
+int64_t position(const Dims& index, const Dims& shape) {
+  int64_t p = 0;
+  for (int a = 0; a < shape.size(); ++a) p = p * shape[a] + index[a];
+  return p;
+}
+
+/// A tensor of the given metadata, element by element.
+template <class F>
+PlainTensor make(const Meta& m, F element) {
+  PlainTensor t{m.dtype, m.shape, {}, m.weak};
+  t.elements.reserve(numel(m.shape));
+  for_each_index(m.shape, [&](const Dims& index, int64_t p) { t.elements.push_back(element(index, p)); });
+  return t;
+}
+
+/// The element that numpy broadcasting puts at `index` of a shape of higher or equal rank.
+Scalar broadcast_element(const PlainTensor& t, const Dims& index) {
+  Dims own;
+  for (int a = 0; a < t.shape.size(); ++a) {
+    own.push_back(t.shape[a] == 1 ? 0 : index[index.size() - t.shape.size() + a]);
+  }
+  return t.elements[position(own, t.shape)];
+}
+
+int axis_of(int64_t axis, int rank) { return normalize_axis(axis, rank); }
+
+// -- elementwise
+
+PlainTensor run_elementwise(const Step& s) {
+  const auto primitive = static_cast<Primitive>(s.op);
+  std::vector<Meta> metas;
+  std::vector<const Meta*> pointers;
+  metas.reserve(s.in.size());
+  for (const PlainTensor* t : s.in) metas.push_back({t->shape, t->dtype, t->weak});
+  for (const Meta& m : metas) pointers.push_back(&m);
+  const bool to_bool = scalar::info(primitive).result == scalar::PrimitiveInfo::kBool;
+  const DType t = to_bool ? elementwise_types(s.op, pointers).compute : s.out[0].dtype;
+  return make(s.out[0], [&](const Dims& index, int64_t) {
+    std::vector<Scalar> operands;
+    for (size_t i = 0; i < s.in.size(); ++i) {
+      const Scalar v = broadcast_element(*s.in[i], index);
+      const bool condition = s.op == Op::kWhere && i == 0;
+      operands.push_back(convert(v, condition ? DType::kBool : s.in[i]->weak ? compute_type(t) : t));
+    }
+    return reference::evaluate(primitive, t, operands);
+  });
+}
+
+PlainTensor run_cast(const Step& s) {
+  return make(s.out[0], [&](const Dims&, int64_t p) { return convert(s.operand(0).elements[p], s.out[0].dtype); });
+}
+
+// -- sources
+
+PlainTensor run_iota(const Step& s) {
+  const int axis = axis_of(s.attrs.back(), s.out[0].shape.size());
+  return make(s.out[0], [&](const Dims& index, int64_t) { return Scalar(index[axis]); });
+}
+
+PlainTensor run_random_bits(const Step& s) {
+  const auto key = static_cast<uint64_t>(s.operand(0).elements[0].to_int());
+  const auto offset = static_cast<uint64_t>(s.operand(1).elements[0].to_int());
+  return make(s.out[0], [&](const Dims&, int64_t p) {
+    return Scalar(int64_t{reference::philox(offset + static_cast<uint64_t>(p) / 4, 0, key).word[p % 4]});
+  });
+}
+
+// -- reductions and products
+
+PlainTensor run_reduce(const Step& s) {
+  const auto kind = static_cast<ReduceKind>(s.attrs[0]);
+  const PlainTensor& x = s.operand(0);
+  const int axis = axis_of(s.attrs[1], x.shape.size());
+  const int64_t n = x.shape[axis], chunk = s.attrs[2] == 0 ? n : s.attrs[2];
+  return make(s.out[0], [&](Dims index, int64_t) {
+    Scalar sum = reference::identity(kind, x.dtype);
+    const int64_t begin = index[axis] * chunk;
+    for (int64_t j = begin; j < std::min(begin + chunk, n); ++j) {
+      index[axis] = j;
+      sum = reference::accumulate(kind, sum, x.elements[position(index, x.shape)]);
+    }
+    return convert(sum, x.dtype);
+  });
+}
+
+PlainTensor run_dot(const Step& s) {
+  const PlainTensor &a = s.operand(0), &b = s.operand(1);
+  const int rank = a.shape.size();
+  return make(s.out[0], [&](const Dims& index, int64_t) {
+    Scalar sum = reference::identity(ReduceKind::kSum, a.dtype);
+    Dims at_a = index, at_b = index;
+    for (int64_t k = 0; k < a.shape[rank - 1]; ++k) {
+      at_a[rank - 1] = at_b[rank - 2] = k;
+      const DType wide = is_floating(a.dtype) ? DType::kFloat64 : DType::kInt64;
+      const Scalar factors[] = {a.elements[position(at_a, a.shape)], b.elements[position(at_b, b.shape)]};
+      sum = reference::accumulate(ReduceKind::kSum, sum, reference::evaluate(Primitive::kMul, wide, factors));
+    }
+    return convert(sum, s.out[0].dtype);
+  });
+}
+
+// -- movement
+
+PlainTensor run_reshape(const Step& s) {
+  return {s.out[0].dtype, s.out[0].shape, s.operand(0).elements, s.out[0].weak};
+}
+
+PlainTensor run_expand(const Step& s) {
+  return make(s.out[0], [&](const Dims& index, int64_t) { return broadcast_element(s.operand(0), index); });
+}
+
+/// Moves elements: `from` maps an index of the result to one of the operand.
+template <class F>
+PlainTensor moved(const Step& s, F from) {
+  const PlainTensor& x = s.operand(0);
+  return make(s.out[0], [&](const Dims& index, int64_t) { return x.elements[position(from(index), x.shape)]; });
+}
+
+PlainTensor run_permute(const Step& s) {
+  const int rank = s.out[0].shape.size();
+  return moved(s, [&](const Dims& index) {
+    Dims at = index;
+    for (int a = 0; a < rank; ++a) at[axis_of(s.attrs[1 + a], rank)] = index[a];
+    return at;
+  });
+}
+
+PlainTensor run_slice(const Step& s) {
+  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  return moved(s, [&](Dims index) {
+    index[axis] = s.attrs[1] + index[axis] * s.attrs[3];
+    return index;
+  });
+}
+
+PlainTensor run_flip(const Step& s) {
+  const Dims& shape = s.out[0].shape;
+  return moved(s, [&](Dims index) {
+    for (size_t i = 1; i < s.attrs.size(); ++i) {
+      const int a = axis_of(s.attrs[i], shape.size());
+      index[a] = shape[a] - 1 - index[a];
+    }
+    return index;
+  });
+}
+
+PlainTensor run_pad(const Step& s) {
+  const PlainTensor& x = s.operand(0);
+  AttrReader attrs(s.attrs);
+  const Dims low = attrs.sizes();
+  attrs.sizes();
+  const Scalar fill = convert(attrs.real(), x.dtype);
+  return make(s.out[0], [&](Dims index, int64_t) {
+    for (int a = 0; a < index.size(); ++a) {
+      index[a] -= low[a];
+      if (index[a] < 0 || index[a] >= x.shape[a]) return fill;
+    }
+    return x.elements[position(index, x.shape)];
+  });
+}
+
+PlainTensor run_cat(const Step& s) {
+  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  return make(s.out[0], [&](Dims index, int64_t) {
+    size_t part = 0;
+    for (; index[axis] >= s.in[part]->shape[axis]; ++part) index[axis] -= s.in[part]->shape[axis];
+    return convert(s.in[part]->elements[position(index, s.in[part]->shape)], s.out[0].dtype);
+  });
+}
+
+// -- indexing
+
+/// Wraps negative indices; -1 when out of range.
+int64_t wrap_index(const Scalar& index, int64_t n) {
+  const int64_t i = index.to_int();
+  return i >= 0 && i < n ? i : i < 0 && i >= -n ? i + n : -1;
+}
+int64_t clamp_index(const Scalar& index, int64_t n) {
+  const int64_t i = wrap_index(index, n);
+  return i >= 0 ? i : index.to_int() < 0 ? 0 : n - 1;
+}
+
+/// Where in `index.shape` an index of take's result points, and the rest of it.
+std::pair<Dims, Dims> split_take(const Dims& at, int axis, int index_rank) {
+  Dims inner, outer;
+  for (int a = 0; a < at.size(); ++a) (a >= axis && a < axis + index_rank ? inner : outer).push_back(at[a]);
+  return {inner, outer};
+}
+
+Scalar zero_of(DType t) { return convert(0, t); }
+
+PlainTensor run_take(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1);
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  return make(s.out[0], [&](const Dims& at, int64_t) {
+    if (x.shape[axis] == 0) return zero_of(x.dtype);
+    auto [inner, from] = split_take(at, axis, index.shape.size());
+    from.insert(axis, clamp_index(index.elements[position(inner, index.shape)], x.shape[axis]));
+    return x.elements[position(from, x.shape)];
+  });
+}
+
+PlainTensor run_gather(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1);
+  if (x.shape.empty()) return {x.dtype, index.shape, x.elements};
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  return make(s.out[0], [&](Dims at, int64_t p) {
+    if (x.shape[axis] == 0) return zero_of(x.dtype);
+    at[axis] = clamp_index(index.elements[p], x.shape[axis]);
+    return x.elements[position(at, x.shape)];
+  });
+}
+
+void add_to(Scalar& sum, const Scalar& v, DType t) {
+  sum = reference::evaluate(Primitive::kAdd, t, std::array{sum, v});
+}
+
+PlainTensor run_index_add(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  PlainTensor out = x;
+  for_each_index(source.shape, [&](const Dims& at, int64_t p) {
+    auto [inner, to] = split_take(at, axis, index.shape.size());
+    const int64_t i = wrap_index(index.elements[position(inner, index.shape)], x.shape[axis]);
+    if (i < 0) return;
+    to.insert(axis, i);
+    add_to(out.elements[position(to, x.shape)], source.elements[p], x.dtype);
+  });
+  return out;
+}
+
+PlainTensor run_scatter_add(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  PlainTensor out = x;
+  for_each_index(index.shape, [&](Dims at, int64_t p) {
+    const Dims from = at;
+    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = wrap_index(index.elements[p], n);
+    if (i < 0) return;
+    if (!x.shape.empty()) at[axis] = i;
+    add_to(out.elements[position(at, x.shape)], source.elements[position(from, source.shape)], x.dtype);
+  });
+  return out;
+}
+
+PlainTensor run_primitive(const Step& s) {
+  if (is_elementwise_primitive(s.op)) return run_elementwise(s);
+  switch (s.op) {
+    case Op::kIota:
+      return run_iota(s);
+    case Op::kRandomBits:
+      return run_random_bits(s);
+    case Op::kCast:
+      return run_cast(s);
+    case Op::kReduce:
+      return run_reduce(s);
+    case Op::kDot:
+      return run_dot(s);
+    case Op::kReshape:
+    case Op::kBarrier:
+      return run_reshape(s);
+    case Op::kExpand:
+      return run_expand(s);
+    case Op::kPermute:
+      return run_permute(s);
+    case Op::kSlice:
+      return run_slice(s);
+    case Op::kFlip:
+      return run_flip(s);
+    case Op::kPad:
+      return run_pad(s);
+    case Op::kCat:
+      return run_cat(s);
+    case Op::kTake:
+      return run_take(s);
+    case Op::kGather:
+      return run_gather(s);
+    case Op::kIndexAdd:
+      return run_index_add(s);
+    case Op::kScatterAdd:
+      return run_scatter_add(s);
+    default:
+      raise<NotImplementedError>("the interpreter does not know primitive ", name(s.op));
+  }
+}
+
+/// An op that is no primitive: decomposed for the sizes at hand, and run.
+std::vector<PlainTensor> run_op(const Step& s) {
+  Graph g;
+  Builder b(g);
+  Node node{s.op, static_cast<uint16_t>(s.out.size()), kNone, {}, {}, 0};
+  std::vector<PlainTensor> leaves;
+  std::vector<uint64_t> parameters;
+  for (const PlainTensor* t : s.in) {
+    if (!t) {
+      node.inputs.push_back(kNone);
+    } else if (t->weak) {
+      node.inputs.push_back(b.parameter(static_cast<int>(parameters.size()), category(t->dtype)).id);
+      parameters.push_back(t->elements[0].bits());
+    } else {
+      node.inputs.push_back(b.leaf(static_cast<int>(leaves.size()), t->dtype, SymDims(t->shape)).id);
+      leaves.push_back(*t);
+    }
+  }
+  node.attrs.assign(s.attrs.begin(), s.attrs.end());
+  std::vector<ValueInfo> results;
+  for (const Meta& m : s.out) results.push_back({kNone, m.dtype, m.weak, SymDims(m.shape)});
+  g.outputs.resize(s.out.size());
+  info(s.op).decompose(b, node, results, g.outputs.data());
+  return interpret(g, leaves, parameters);
+}
+
+class Interpreter {
+ public:
+  Interpreter(const Graph& g, std::span<const PlainTensor> leaves, std::span<const uint64_t> parameters,
+              std::span<const int64_t> symbols)
+      : g_(g), leaves_(leaves), parameters_(parameters) {
+    if (!symbols.empty()) SymTable::evaluate(g.sym.exprs(), symbols, sizes_);
+  }
+
+  std::vector<PlainTensor> run() {
+    std::vector<PlainTensor> values(g_.values.size()), outputs;
+    for (const Node& n : g_.nodes) {
+      Step s{n.op, {}, {}, {}};
+      for (ValueId v : n.inputs) s.in.push_back(v == kNone ? nullptr : &values[v]);
+      for (const Dim& d : n.attrs) s.attrs.push_back(size(d));
+      for (int i = 0; i < n.num_outputs; ++i) s.out.push_back(meta(n.first_output + i));
+      std::vector<PlainTensor> results = step(s);
+      std::move(results.begin(), results.end(), values.begin() + n.first_output);
+    }
+    for (ValueId v : g_.outputs) outputs.push_back(values[v]);
+    return outputs;
+  }
+
+ private:
+  int64_t size(const Dim& d) const { return sizes_.empty() ? d.value : SymTable::value(d, sizes_); }
+
+  Meta meta(ValueId v) const {
+    Meta m{{}, g_.dtype(v), g_.info(v).weak};
+    for (const Dim& d : g_.shape(v)) m.shape.push_back(size(d));
+    return m;
+  }
+
+  std::vector<PlainTensor> step(const Step& s) const {
+    switch (s.op) {
+      case Op::kLeaf:
+        return {leaf(s)};
+      case Op::kParameter:
+        SMOLDER_CHECK(s.attrs[0] < static_cast<int64_t>(parameters_.size()), ValueError, "no parameter ", s.attrs[0]);
+        return {weak(Scalar::from_bits(parameters_[s.attrs[0]], static_cast<Category>(s.attrs[1])))};
+      case Op::kConstant: {
+        const Scalar v = Scalar::from_bits(static_cast<uint64_t>(s.attrs[1]), static_cast<Category>(s.attrs[0]));
+        if (s.out[0].weak) return {weak(v)};
+        return {{s.out[0].dtype, {}, {convert(v, s.out[0].dtype)}, false}};
+      }
+      case Op::kExtent:
+        return {weak(Scalar(s.attrs[0]))};
+      default:
+        break;
+    }
+    if (!info(s.op).flags.primitive) return run_op(s);
+    return {run_primitive(s)};
+  }
+
+  static PlainTensor weak(Scalar v) { return {v.dtype(DType::kFloat64), {}, {v}, true}; }
+
+  PlainTensor leaf(const Step& s) const {
+    const int64_t number = s.attrs[0];
+    SMOLDER_CHECK(number < static_cast<int64_t>(leaves_.size()), ValueError, "no leaf ", number);
+    const PlainTensor& t = leaves_[number];
+    SMOLDER_CHECK(t.shape == s.out[0].shape && t.dtype == s.out[0].dtype, ValueError, "leaf ", number, " is ",
+                  to_string({t.shape, t.dtype}), ", the graph expects ", to_string(s.out[0]));
+    return t;
+  }
+
+  const Graph& g_;
+  std::span<const PlainTensor> leaves_;
+  std::span<const uint64_t> parameters_;
+  std::vector<int64_t> sizes_;  ///< value of each expression; empty for the sample
+};
+
+Scalar read_element(const char* data, DType t) {
+  const auto as = [&]<class T>(T v) {
+    std::memcpy(&v, data, sizeof(T));
+    return v;
+  };
+  switch (t) {
+    case DType::kBool:
+      return as(uint8_t{}) != 0;
+    case DType::kUInt8:
+      return int64_t{as(uint8_t{})};
+    case DType::kInt32:
+      return int64_t{as(int32_t{})};
+    case DType::kInt64:
+      return as(int64_t{});
+    case DType::kFloat16:
+      return to_float(as(Float16{}));
+    case DType::kBFloat16:
+      return to_float(as(BFloat16{}));
+    case DType::kFloat32:
+      return as(float{});
+    case DType::kFloat64:
+      return as(double{});
+  }
+  return 0;
+}
+
+void write_element(char* data, DType t, const Scalar& v) {
+  const auto put = [&](auto x) { std::memcpy(data, &x, sizeof(x)); };
+  switch (t) {
+    case DType::kBool:
+      return put(static_cast<uint8_t>(v.to_bool()));
+    case DType::kUInt8:
+      return put(static_cast<uint8_t>(v.to_int()));
+    case DType::kInt32:
+      return put(static_cast<int32_t>(v.to_int()));
+    case DType::kInt64:
+      return put(v.to_int());
+    case DType::kFloat16:
+      return put(to_float16(static_cast<float>(v.to_double())));
+    case DType::kBFloat16:
+      return put(to_bfloat16(static_cast<float>(v.to_double())));
+    case DType::kFloat32:
+      return put(static_cast<float>(v.to_double()));
+    case DType::kFloat64:
+      return put(v.to_double());
+  }
+}
+
+}  // namespace
+
+PlainTensor PlainTensor::from_memory(const void* data, DType dtype, const Dims& shape) {
+  PlainTensor t{dtype, shape, {}, false};
+  const int64_t n = numel(shape);
+  t.elements.reserve(n);
+  const char* at = static_cast<const char*>(data);
+  for (int64_t i = 0; i < n; ++i, at += itemsize(dtype)) t.elements.push_back(read_element(at, dtype));
+  return t;
+}
+
+void PlainTensor::to_memory(void* data) const {
+  char* at = static_cast<char*>(data);
+  for (const Scalar& v : elements) {
+    write_element(at, dtype, v);
+    at += itemsize(dtype);
+  }
+}
+
+std::vector<PlainTensor> interpret(const Graph& g, std::span<const PlainTensor> leaves,
+                                   std::span<const uint64_t> parameters, std::span<const int64_t> symbols) {
+  return Interpreter(g, leaves, parameters, symbols).run();
+}
+
+std::vector<PlainTensor> interpret(Op op, std::span<const PlainTensor* const> inputs, std::span<const int64_t> attrs) {
+  const OpInfo& row = info(op);
+  SMOLDER_CHECK(row.infer, ValueError, row.name, " is no op to run by itself");
+  Step s{op, {inputs.begin(), inputs.end()}, {attrs.begin(), attrs.end()}, std::vector<Meta>(row.num_outputs)};
+  std::vector<Meta> metas(inputs.size());
+  std::vector<const Meta*> pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]) metas[i] = {inputs[i]->shape, inputs[i]->dtype, inputs[i]->weak};
+    pointers.push_back(inputs[i] ? &metas[i] : nullptr);
+  }
+  row.infer({pointers, attrs}, s.out.data());
+  if (op == Op::kExtent) return {{DType::kInt64, {}, {Scalar(attrs[0])}, true}};
+  return row.flags.primitive ? std::vector<PlainTensor>{run_primitive(s)} : run_op(s);
+}
+
+}  // namespace smolder::ir

@@ -1,0 +1,31 @@
+#include "smolder/ir/op.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "smolder/core/error.h"
+
+namespace smolder::ir {
+
+Op find_op(std::string_view name) {
+  static const auto* const kByName = [] {
+    auto* map = new std::unordered_map<std::string_view, Op>;
+    for (int i = 0; i < kNumOps; ++i) map->emplace(op_table()[i].name, static_cast<Op>(i));
+    return map;
+  }();
+  const auto it = kByName->find(name);
+  SMOLDER_CHECK(it != kByName->end(), ValueError, "there is no op called '", name, "'");
+  return it->second;
+}
+
+int64_t choice_index(Op op, int attr, std::string_view value) {
+  const AttrInfo& a = info(op).attrs[attr];
+  for (size_t i = 0; i < a.choices.size(); ++i) {
+    if (a.choices[i] == value) return static_cast<int64_t>(i);
+  }
+  std::string known;
+  for (std::string_view c : a.choices) known += (known.empty() ? "'" : ", '") + std::string(c) + "'";
+  raise<ValueError>(name(op), ": ", a.name, " must be one of ", known, "; got '", value, "'");
+}
+
+}  // namespace smolder::ir

@@ -1,0 +1,109 @@
+// The op table as C++ sees it. Rows come from ops/*.toml through tools/opgen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/dtype.h"
+#include "smolder/ir/op_enum.h"  // generated: enum class Op : uint16_t { kAdd, ... }
+
+namespace smolder::ir {
+
+class Builder;
+struct Node;
+struct ValueInfo;
+using ValueId = uint32_t;
+
+/// Shape and dtype of an operand or a result. `weak` marks a Python number, which promotes by category.
+struct Meta {
+  Dims shape;
+  DType dtype = DType::kFloat32;
+  bool weak = false;
+  friend bool operator==(const Meta&, const Meta&) = default;
+};
+
+/// How one attribute (an argument that is neither a tensor nor a run-time number) is written as words.
+enum class AttrKind : uint8_t {
+  kInt,              ///< one word
+  kBool,             ///< one word
+  kFloat,            ///< one word: the bits of the double; structural, so for values that choose the formula
+  kString,           ///< one word: the index into AttrInfo::choices
+  kDType,            ///< one word
+  kOptionalInt,      ///< two words: present, value
+  kOptionalFloat,    ///< two words
+  kOptionalDType,    ///< two words
+  kIntList,          ///< count, then values: axes
+  kOptionalIntList,  ///< present, count, values
+  kSize,             ///< one word that is an extent or offset: symbolic in the plan key
+  kOptionalSize,     ///< two words: present, size
+  kSizeList,         ///< count, then sizes
+};
+
+/// One attribute of an op's signature.
+struct AttrInfo {
+  std::string_view name;
+  AttrKind kind;
+  std::span<const std::string_view> choices;  ///< for kString
+};
+
+/// One operand of an op's signature. Run-time numbers (learning rates, `alpha`, the 2 in `x + 2`) are
+/// operands too: weak zero-dim values that no key sees, but for their category.
+struct OperandInfo {
+  std::string_view name;
+  enum Kind : uint8_t { kTensor, kOptionalTensor, kTensorList, kNumber, kTensorOrNumber } kind;
+};
+
+/// A call as its shape rule sees it.
+struct Call {
+  std::span<const Meta* const> inputs;  ///< one per operand (lists flattened); null for an absent optional
+  std::span<const int64_t> attrs;       ///< words as AttrKind says
+};
+
+/// Which dtypes an elementwise op computes in, given the promoted dtype of its operands.
+enum class DTypeRule : uint8_t {
+  kNone,     ///< not elementwise: the op has its own rule
+  kPromote,  ///< as promoted
+  kFloat,    ///< integers and bools become the default float type
+  kBool,     ///< computed as promoted, the result is bool
+};
+
+struct OpFlags {
+  bool primitive = false;    ///< known to the code generators
+  bool elementwise = false;  ///< an output element depends on the same element of the broadcast inputs
+  bool random = false;       ///< reads (seed, offset) operands: never merged
+  bool view = false;         ///< in torch's semantics the result may alias the first input
+  bool effect = false;       ///< ordered and never dropped
+};
+
+/// One row of the table.
+struct OpInfo {
+  std::string_view name;
+  std::string_view signature;  ///< torch's schema form
+  OpFlags flags;
+  uint8_t num_outputs;
+  std::span<const OperandInfo> operands;
+  std::span<const AttrInfo> attrs;
+  DTypeRule dtype_rule;
+  /// Writes the metadata of the outputs, or throws what the user should see. Null for leaf, parameter
+  /// and constant, whose metadata is given.
+  void (*infer)(const Call& call, Meta* outputs);
+  /// Rewrites `node` into primitives, one value per output. `results` holds the recorded dtype (and
+  /// sample shape) of each output. A primitive that users can record casts and broadcasts its operands
+  /// and appends itself (what is normal already comes out unchanged); null for the other primitives.
+  /// Inputs of `node` are kNone where an optional operand is absent.
+  void (*decompose)(Builder& b, const Node& node, std::span<const ValueInfo> results, ValueId* outputs);
+  std::string_view doc;
+};
+
+const OpInfo& info(Op op);
+inline std::string_view name(Op op) { return info(op).name; }
+/// Looks a name up. Throws ValueError naming it when unknown.
+Op find_op(std::string_view name);
+/// Index of `value` among the choices of string attribute number `attr`. Throws ValueError listing them.
+int64_t choice_index(Op op, int attr, std::string_view value);
+/// All rows, indexed by Op.
+std::span<const OpInfo> op_table();
+
+}  // namespace smolder::ir

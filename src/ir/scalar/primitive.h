@@ -1,0 +1,53 @@
+// Names and properties of the elementwise primitives (primitives.def). What they compute is emit.h's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "smolder/core/dtype.h"
+
+namespace smolder::ir::scalar {
+
+enum class Primitive : uint8_t {
+#define PRIMITIVE(enumerator, ...) enumerator,
+#include "smolder/ir/scalar/primitives.def"
+};
+
+struct PrimitiveInfo {
+  enum Dtypes : uint8_t { B = 1, I = 2, F = 4, BI = B | I, IF = I | F, BIF = B | I | F };
+  enum Result : uint8_t { kSame, kBool };
+  enum Rounding : uint8_t { kExact, kRounded };
+
+  std::string_view name;
+  int arity;
+  Dtypes dtypes;
+  Result result;
+  Rounding rounding;
+
+  /// Whether operands of `t` are defined.
+  constexpr bool takes(DType t) const { return (dtypes >> static_cast<int>(category(t))) & 1; }
+  constexpr DType result_dtype(DType t) const { return result == kBool ? DType::kBool : t; }
+};
+
+namespace detail {
+inline constexpr PrimitiveInfo kPrimitives[] = {
+#define PRIMITIVE(enumerator, name, arity, dtypes, result, rounding, arithmetic) \
+  {name, arity, PrimitiveInfo::dtypes, PrimitiveInfo::result, PrimitiveInfo::rounding},
+#include "smolder/ir/scalar/primitives.def"
+};
+}  // namespace detail
+
+inline constexpr int kNumPrimitives = sizeof(detail::kPrimitives) / sizeof(PrimitiveInfo);
+
+constexpr const PrimitiveInfo& info(Primitive p) { return detail::kPrimitives[static_cast<int>(p)]; }
+
+/// The primitive called `name`; empty when there is none.
+constexpr std::optional<Primitive> parse_primitive(std::string_view name) {
+  for (int i = 0; i < kNumPrimitives; ++i) {
+    if (detail::kPrimitives[i].name == name) return static_cast<Primitive>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace smolder::ir::scalar

@@ -1,0 +1,151 @@
+"""The Python module's functions and methods: one nanobind definition for each function of the C++ API."""
+
+from writer import BANNER, quote
+
+# How a parameter is spelled in a binding, and how it is passed on.
+SPELLED = {
+    "Tensor": ("const Tensor&", "{0}"),
+    "Tensor?": ("const std::optional<Tensor>&", "{0}.value_or(Tensor())"),
+    "Tensor[]": ("const std::vector<Tensor>&", "TensorList({0})"),
+    "Number": ("Scalar", "{0}"),
+    "Number?": ("std::optional<Scalar>", "{0}"),
+    "Tensor|Number": ("const TensorOrNumber&", "{0}.operand()"),
+    "str": ("const std::string&", "{0}"),
+    "dtype": ("PyDType", "{0}.value"),
+    "dtype?": ("std::optional<PyDType>", "value_of({0})"),
+    "axes": ("const Axes&", "{0}"),
+}
+
+
+def spelled(p):
+    if p.type.name in SPELLED:
+        return SPELLED[p.type.name]
+    cpp = p.type.cpp
+    return cpp, "{0}"
+
+
+def default(p):
+    d = p.default
+    if d is None:
+        return "nb::none()"
+    if isinstance(d, bool):
+        return "true" if d else "false"
+    if isinstance(d, str):
+        return f"PyDType{{DType::k{d.capitalize()}}}" if p.type.name == "dtype" else quote(d)
+    if isinstance(d, list):
+        return f"Dims{{{', '.join(map(str, d))}}}" if p.type.name != "axes" or d else "nb::none()"
+    if p.type.name in ("Number", "Tensor|Number", "float"):
+        return repr(d)
+    return str(d)
+
+
+def arguments(params, first_name):
+    """The nb::arg list; positional first, then keyword-only ones."""
+    out, starred = [], False
+    for i, p in enumerate(params):
+        if p.keyword_only and not starred:
+            out.append("nb::kw_only()")
+            starred = True
+        name = first_name if i == 0 and first_name else p.name
+        text = f"nb::arg({quote(name)})"
+        if p.has_default:
+            text += f" = {default(p)}"
+        if p.type.name == "Tensor?" and not p.has_default:
+            text += ".none()"
+        out.append(text)
+    return out
+
+
+def wrap(row, call):
+    return f"as_tuple({call})" if row.sig.returns_list else call
+
+
+def definition(row, target, method):
+    """`target.def(...)` of a function or a method."""
+    params = row.sig.params
+    first = None if method else ("input" if params and params[0].name == "self" else None)
+    if method:
+        params = params[1:]
+    typed = [f"{spelled(p)[0]} {p.name}" for p in params]
+    passed = [spelled(p)[1].format(p.name) for p in params]
+    if method:
+        typed.insert(0, "const Tensor& self")
+        passed = (["self"] if row.has_function else []) + passed
+    name = f"smolder::{row.api_name}" if row.has_function else f"self.{row.api_name}"
+    call = wrap(row, f"{name}({', '.join(passed)})")
+    body = f"[]({', '.join(typed)}) {{ return {call}; }}"
+    tail = [*arguments(params, first), quote(f"{row.sig.schema()}\n\n{' '.join(row.doc.split())}")]
+    out = f"{target}.def({quote(row.api_name)}, {body}, {', '.join(tail)});\n"
+    return out + variadic(row, target, method, params, passed, name)
+
+
+def variadic(row, target, method, params, passed, name):
+    """x.view(2, 3) beside x.view((2, 3)): a list of integers that comes first may be spread out."""
+    at = 0 if method else (1 if params and params[0].type.name == "Tensor" else 0)
+    if len(params) <= at or params[at].type.name not in ("size[]", "int[]"):
+        return ""
+    if at == 1 or any(not p.has_default for p in params[at + 1 :]):
+        return ""
+    typed = (["const Tensor& self"] if method else []) + [f"const nb::args& {params[at].name}"]
+    typed += [f"{spelled(p)[0]} {p.name}" for p in params[at + 1 :]]
+    spread = list(passed)
+    spread[1 if method and row.has_function else 0] = f"dims_of({params[at].name})"
+    tail = ["nb::arg()"]
+    rest = [f"nb::arg({quote(p.name)}) = {default(p)}" for p in params[at + 1 :]]
+    tail = [f"nb::arg({quote(params[at].name)})", *rest]
+    call = wrap(row, f"{name}({', '.join(spread)})")
+    return f"{target}.def({quote(row.api_name)}, []({', '.join(typed)}) {{ return {call}; }}, {', '.join(tail)});\n"
+
+
+def inplace(row, target):
+    params = row.sig.params[1:]
+    typed = ["Tensor& self"] + [f"{spelled(p)[0]} {p.name}" for p in params]
+    call = f"self.{row.api_name}_({', '.join(inplace_pass(p) for p in params)});"
+    for p in params:  # the C++ methods are overloaded on tensor and number
+        if p.type.name == "Tensor|Number":
+            call = f"{p.name}.visit([&](const auto& {p.name}_) {{ {call} }});"
+    tail = [*arguments(params, None), quote(f"In place: {' '.join(row.doc.split())}")]
+    name = quote(row.api_name + "_")
+    return f"{target}.def({name}, []({', '.join(typed)}) -> Tensor {{ {call} return self; }}, {', '.join(tail)});\n"
+
+
+def inplace_pass(p):
+    return f"{p.name}_" if p.type.name == "Tensor|Number" else spelled(p)[1].format(p.name)
+
+
+def bindings_cpp(table, stem):
+    rows = [r for r in table.of_file(stem) if not r.internal]
+    functions = "".join(definition(r, "m", False) for r in rows if r.has_function)
+    methods = "".join(definition(r, "tensor", True) for r in rows if r.has_method)
+    methods += "".join(inplace(r, "tensor") for r in rows if r.inplace)
+    return f"""{BANNER}#include "smolder/lazy/ops.h"
+#include "src/casters.h"
+
+namespace smolder::python {{
+
+void bind_{stem}([[maybe_unused]] nb::module_& m, [[maybe_unused]] nb::class_<Tensor>& tensor) {{
+{functions}{methods}}}
+
+}}  // namespace smolder::python
+"""
+
+
+def bind_all(table):
+    declared = "".join(f"void bind_{s}(nb::module_& m, nb::class_<Tensor>& tensor);\n" for s in table.files)
+    called = "".join(f"  bind_{s}(m, tensor);\n" for s in table.files)
+    return f"""{BANNER}#include "src/casters.h"
+
+namespace smolder::python {{
+
+{declared}
+void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor) {{
+{called}}}
+
+}}  // namespace smolder::python
+"""
+
+
+def emit(table, writer):
+    for stem in table.files:
+        writer.write(f"smolder/python/bind_{stem}.cpp", bindings_cpp(table, stem))
+    writer.write("smolder/python/bind_ops.cpp", bind_all(table))
