@@ -1,0 +1,34 @@
+#include "smolder/eager/array.h"
+
+#include <utility>
+
+namespace smolder::eager {
+
+Array Array::empty(const Dims& shape, DType dtype, Device device) {
+  return wrap(allocate(static_cast<size_t>(smolder::numel(shape)) * itemsize(dtype), device), shape, dtype);
+}
+
+Array Array::wrap(void* data, const Dims& shape, DType dtype) {
+  Array a;
+  a.data = data;
+  a.dtype = dtype;
+  a.shape = shape;
+  a.strides = contiguous_strides(shape);
+  return a;
+}
+
+Array Array::wrap(BufferRef buffer, const Dims& shape, DType dtype) {
+  Array a = wrap(buffer->data(), shape, dtype);
+  a.buffer = std::move(buffer);
+  return a;
+}
+
+Array Array::from_number(Scalar v) {
+  Array a;
+  a.dtype = v.dtype(DType::kFloat64);
+  a.weak = true;
+  a.number = v.bits();
+  return a;
+}
+
+}  // namespace smolder::eager

@@ -1,0 +1,44 @@
+// Straight-line loops over plain arrays: all the arithmetic of the CPU kernels. What is strided, broadcast or
+// half precision is made plain before it gets here (strided.h, elementwise.cpp).
+#pragma once
+
+#include <cstdint>
+
+#include "smolder/core/dtype.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/scalar/primitive.h"
+
+namespace smolder::eager::cpu {
+
+/// out[i] = primitive(in[0][i], ...) for i < n. Arrays hold elements as memory does (bool: bytes of 0 or 1).
+/// `out` may be one of the inputs.
+using BlockFn = void (*)(const void* const* in, void* out, int64_t n);
+/// The loop for operands of `compute`, which is no half: halves are computed in float32. Throws
+/// NotImplementedError when the primitive does not take the dtype.
+BlockFn block_fn(ir::scalar::Primitive p, DType compute);
+
+/// out[i] = in[i] converted, for i < n.
+using CastFn = void (*)(const void* in, void* out, int64_t n);
+CastFn cast_fn(DType from, DType to);
+
+/// Lanes of a row reduction (docs/design.md, "Canonical reductions").
+inline constexpr int kReduceLanes = 32;
+/// Bytes of an accumulator: halves are kept as float32, rounded at each step.
+constexpr size_t accumulator_size(DType t) { return itemsize(compute_type(t)); }
+
+/// The loops of one kind of reduction in one dtype, over elements as in memory and accumulators.
+struct ReduceFns {
+  void (*reset)(void* accumulators, int64_t n);  ///< to the identity
+  /// Element i goes to lane i % kReduceLanes.
+  void (*row)(const void* in, int64_t n, void* lanes);
+  void (*fold)(const void* lanes, void* out);  ///< lanes combined by halving, to one element
+  /// Element i goes to accumulator i.
+  void (*column)(const void* in, int64_t n, void* accumulators);
+  void (*store)(const void* accumulators, int64_t n, void* out);
+};
+const ReduceFns& reduce_fns(ir::ReduceKind kind, DType t);
+
+/// The 32 random bits (ir/scalar/random.h) of elements first, ..., first + n - 1.
+void random_block(int64_t seed, int64_t offset, int64_t first, int64_t n, int64_t* out);
+
+}  // namespace smolder::eager::cpu

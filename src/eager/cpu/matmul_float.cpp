@@ -1,0 +1,387 @@
+// How a floating-point product is cut and fed to the kernels of gemm.h. Read plan() first, then run(),
+// which cuts the product into tasks; columns(), what a task does; band(), the loop over tiles.
+#include <algorithm>
+#include <cmath>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/thread_pool.h"
+#include "smolder/eager/cpu/matmul_impl.h"
+#include "smolder/eager/cpu/scratch.h"
+
+namespace smolder::eager {
+namespace {
+
+using gemm::ceil_div;
+using gemm::kChunk;
+using gemm::Part;
+
+/// Rows of X worked on between two looks at the same panel of Y: a chunk of them stays in L2. More when
+/// they are packed, since a step of k then reads a longer run.
+constexpr int64_t kRowGroup = 128, kPackedRowGroup = 256;
+/// Elements between copied rows: rows a power of two apart would share cache sets.
+constexpr int64_t kRowPitch = kChunk + 16;
+/// Bytes of packed Y at a time. More than L2 holds, since its panels are read in order; less would copy X
+/// more often.
+constexpr int64_t kPackedBytes = 4 << 20;
+/// Elements of k packed at a time: bounds the working memory of very long sums.
+constexpr int64_t kStretch = 32 * kChunk;
+/// Y is read in place up to this size, with few rows and with many. Reading misses L2's sets when long
+/// strides are many; packing pays only when many rows use it.
+constexpr int64_t kInPlaceFewRows = 1 << 20, kInPlaceManyRows = 256 << 10, kFewRows = 512;
+/// Cycles below which a product stays on the calling thread (handing over costs 1 to 2 us), and above
+/// which a thread gets several tasks, so that a busy core does not hold up the others.
+constexpr double kSerialCycles = 20e3, kUnevenCycles = 2e6;
+
+/// The product as the kernels see it: rows of X times columns of Y.
+struct Roles {
+  bool swapped;  ///< X is B transposed and Y is A transposed, so the sums are C transposed
+  int64_t rows, cols;
+  int64_t x_batch, x_row, x_k;
+  int64_t y_batch, y_col, y_k;
+};
+
+Roles roles(const MatmulDesc& d, bool swapped) {
+  Roles r = swapped ? Roles{true, d.n, d.m, d.b_batch_stride, d.b_col, d.b_row, d.a_batch_stride, d.a_row, d.a_col}
+                    : Roles{false, d.m, d.n, d.a_batch_stride, d.a_row, d.a_col, d.b_batch_stride, d.b_col, d.b_row};
+  // Strides of a single element mean nothing: those that suit are as true.
+  if (r.cols == 1) r.y_col = 1;
+  if (r.rows == 1 && r.x_k != 1) r.x_row = 1;
+  if (d.k == 1 && r.x_row != 1) r.x_k = 1;
+  if (d.k == 1 && r.y_col != 1) r.y_k = 1;
+  return r;
+}
+
+/// How an operand reaches the kernels.
+enum class Place : uint8_t {
+  kInPlace,
+  kPanels,   ///< packed
+  kRows,     ///< X only: rows copied, contiguous along k
+  kStreamed  ///< Y only: read once by the skinny kernels
+};
+
+struct Strategy {
+  Roles roles;
+  Place x, y;
+  int64_t row_parts = 1, col_parts = 1;  ///< tasks an item of the batch
+  int64_t grain = 1;                     ///< tasks worth handing to a thread
+  double cycles = 0;                     ///< of the busiest thread
+};
+
+template <class T>
+class FloatMatmul final : public Matmul {
+ public:
+  FloatMatmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels);
+  void run(const void* a, const void* b, void* c, const void* bias) const override;
+
+ private:
+  /// One item of the batch.
+  struct Item {
+    const char *x, *y;
+    char* c;
+    const char* bias;
+  };
+  /// Rows of X against vectors of columns of Y, over one chunk of k.
+  struct Band {
+    Item at;
+    int64_t row, rows;
+    int64_t first_vector, vectors;
+    int64_t k0, k;
+    bool first, last;     ///< of the chunks of the sum
+    const T* packed;      ///< panels of these vectors, each [stretch][columns]; null when Y is in place
+    int64_t stretch, in;  ///< k of those panels, and where this chunk begins in them
+    T* sums;              ///< [rows][vectors * width] of the chunks so far; null when there is one chunk
+  };
+
+  Strategy plan(const Roles& roles) const;
+  double cycles(const Strategy& s, int64_t row_parts, int64_t col_parts) const;
+  void cut(Strategy& s) const;
+  void columns(const Item& at, Part rows, int64_t first_vector, int64_t vectors) const;
+  void band(const Band& b) const;
+  const T* pack_y(const Item& at, int64_t first_vector, int64_t vectors, int64_t k0, int64_t k) const;
+  T* copy_x(const Band& b, int64_t tiles) const;
+  void skinny(const Item& at, Part vectors) const;
+  void write_zeros(char* c, const char* bias) const;
+  void finish(const Item& at, const T* sums, int64_t sums_row, int64_t row, int64_t rows, int64_t col,
+              int64_t cols) const;
+
+  const gemm::Kernels<T>& kernels_;
+  const int64_t size_, out_size_;  ///< bytes an element
+  const bool same_type_;           ///< the operands are T already
+  Strategy s_;
+  int64_t row_group_;
+  bool plain_c_;  ///< a whole tile of sums can be stored in C as it is
+  bool strided_;  ///< an operand is contiguous in neither direction and must be gathered
+};
+
+template <class T>
+FloatMatmul<T>::FloatMatmul(const MatmulDesc& d, const gemm::Kernels<T>& kernels)
+    : Matmul(d),
+      kernels_(kernels),
+      size_(static_cast<int64_t>(itemsize(d.dtype))),
+      out_size_(static_cast<int64_t>(itemsize(d.out_dtype))),
+      same_type_(!is_half(d.dtype)) {
+  const Strategy straight = plan(roles(d, false)), swapped = plan(roles(d, true));
+  s_ = swapped.cycles < straight.cycles ? swapped : straight;
+  row_group_ = s_.x == Place::kPanels ? kPackedRowGroup : kRowGroup;
+  plain_c_ = !s_.roles.swapped && same_type_ && d.epilogue == MatmulDesc::Epilogue::kNone;
+  const Roles& r = s_.roles;
+  strided_ = (s_.y != Place::kInPlace && r.y_col != 1 && r.y_k != 1) || (s_.x == Place::kRows && r.x_k != 1);
+}
+
+template <class T>
+Strategy FloatMatmul<T>::plan(const Roles& r) const {
+  Strategy s;
+  s.roles = r;
+  const int64_t y_bytes = r.cols * desc_.k * static_cast<int64_t>(sizeof(T));
+  if (r.rows <= gemm::kSkinnyRows && (r.y_col == 1 || r.y_k == 1)) {
+    s.y = Place::kStreamed;
+  } else {
+    const bool small = y_bytes <= (r.rows <= kFewRows ? kInPlaceFewRows : kInPlaceManyRows);
+    s.y = same_type_ && r.y_col == 1 && small ? Place::kInPlace : Place::kPanels;
+  }
+  const bool along_k = r.x_k == 1, across = r.x_row == 1 && !along_k;
+  if (r.x_k == 0 || (!along_k && !across) || (along_k && !same_type_)) {
+    s.x = Place::kRows;
+  } else {
+    const bool small = r.rows * desc_.k * static_cast<int64_t>(sizeof(T)) <= 128 << 10;
+    s.x = same_type_ && (along_k || small) ? Place::kInPlace : Place::kPanels;
+  }
+  s.cycles = cycles(s, 1, 1) * static_cast<double>(desc_.batch);
+  cut(s);
+  return s;
+}
+
+/// Cycles of the largest task, roughly: multiply-adds (two a cycle, no faster than loads or the latency of
+/// a chain allow), moving operands, and writing C. What an element moved costs was measured on Sapphire Rapids.
+template <class T>
+double FloatMatmul<T>::cycles(const Strategy& s, int64_t row_parts, int64_t col_parts) const {
+  const Roles& r = s.roles;
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const int64_t all_tiles = ceil_div(r.rows, kernels_.mr), all_vectors = ceil_div(r.cols, kernels_.width);
+  const int64_t tiles = ceil_div(all_tiles, row_parts), vectors = ceil_div(all_vectors, col_parts);
+  const int64_t panels = ceil_div(vectors, kernels_.nv), rows = ceil_div(r.rows, row_parts);
+  const double tile_rows = real(rows) / real(tiles), tile_vectors = real(vectors) / real(panels);
+  const double step = std::max({tile_rows * tile_vectors / 2, (tile_rows + tile_vectors) / 2, 4.0});
+
+  const double k = real(desc_.k), cols = real(vectors * kernels_.width);
+  double y_move = 0, x_move = 0;
+  if (s.y == Place::kStreamed) y_move = 0.1;
+  if (s.y == Place::kPanels) y_move = r.y_col == 1 ? 0.12 : r.y_k == 1 ? 0.3 : 2;
+  if (s.x == Place::kPanels) x_move = 0.2;
+  if (s.x == Place::kRows) x_move = r.x_k == 1 ? 0.1 : 2;
+  const double passes = std::max(1.0, cols * k * sizeof(T) / kPackedBytes);  // over X
+  const double out = s.roles.swapped ? 0.3 : 0.08;
+  return k * (real(tiles * panels) * step + cols * y_move + real(rows) * x_move * passes) + real(rows) * cols * out +
+         8 * real(tiles * panels);
+}
+
+/// Chooses how many tasks an item becomes. Only speed depends on it.
+template <class T>
+void FloatMatmul<T>::cut(Strategy& s) const {
+  const int threads = num_threads();
+  const double one = s.cycles / static_cast<double>(desc_.batch), all = s.cycles;
+  s.grain = std::max<int64_t>(1, std::llround(kSerialCycles / 2 / one));
+  if (threads == 1 || all < kSerialCycles) {
+    s.grain = desc_.batch;
+    return;
+  }
+  const int64_t tasks = threads * (all > kUnevenCycles * threads ? 4 : 1), parts = ceil_div(tasks, desc_.batch);
+  const int64_t vectors = ceil_div(s.roles.cols, kernels_.width), tiles = ceil_div(s.roles.rows, kernels_.mr);
+  s.cycles = all / static_cast<double>(std::min<int64_t>(desc_.batch, threads));
+  for (int64_t cols = 1; cols <= std::min(parts, vectors); ++cols) {
+    const int64_t rows = s.y == Place::kStreamed ? 1 : std::min(ceil_div(parts, cols), tiles);
+    const double rounds = static_cast<double>(ceil_div(desc_.batch * rows * cols, threads));
+    const double total = cycles(s, rows, cols) * rounds;
+    if (rows * cols > 1 && total < s.cycles) s.cycles = total, s.row_parts = rows, s.col_parts = cols, s.grain = 1;
+  }
+}
+
+template <class T>
+void FloatMatmul<T>::run(const void* a, const void* b, void* c, const void* bias) const {
+  static Counter& strided = counter("matmul.strided_copies");
+  if (strided_) strided.add();
+  if (desc_.k == 0) return write_zeros(static_cast<char*>(c), static_cast<const char*>(bias));
+  const Roles& r = s_.roles;
+  const int64_t parts = s_.row_parts * s_.col_parts, tasks = desc_.batch * parts;
+  const int64_t vectors = ceil_div(r.cols, kernels_.width), tiles = ceil_div(r.rows, kernels_.mr);
+  const int64_t widest =
+      std::max<int64_t>(kernels_.nv, kPackedBytes / (std::min(desc_.k, kStretch) * kernels_.width * sizeof(T)));
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t item = i / parts, part = i % parts;
+      const Item at{static_cast<const char*>(r.swapped ? b : a) + item * r.x_batch * size_,
+                    static_cast<const char*>(r.swapped ? a : b) + item * r.y_batch * size_,
+                    static_cast<char*>(c) + item * desc_.c_batch_stride * out_size_, static_cast<const char*>(bias)};
+      const Part mine(vectors, s_.col_parts, part % s_.col_parts);
+      if (s_.y == Place::kStreamed) {
+        skinny(at, mine);
+        continue;
+      }
+      Part rows(tiles, s_.row_parts, part / s_.col_parts);
+      rows.begin = std::min(rows.begin * kernels_.mr, r.rows), rows.end = std::min(rows.end * kernels_.mr, r.rows);
+      const int64_t strips = ceil_div(mine.size(), widest);
+      for (int64_t j = 0; j < strips; ++j) {
+        const Part strip(mine.size(), strips, j);
+        columns(at, rows, mine.begin + strip.begin, strip.size());
+      }
+    }
+  };
+  if (tasks <= s_.grain) {
+    task(0, tasks);
+  } else {
+    parallel_for(tasks, s_.grain, task);
+  }
+}
+
+/// All of k for some rows and columns.
+template <class T>
+void FloatMatmul<T>::columns(const Item& at, Part rows, int64_t first_vector, int64_t vectors) const {
+  const int64_t k = desc_.k, row_sums = vectors * kernels_.width;
+  T* sums = nullptr;
+  if (k > kChunk) sums = scratch<T, 2>((k > kStretch ? rows.size() : std::min(rows.size(), row_group_)) * row_sums);
+  for (int64_t k0 = 0; k0 < k; k0 += kStretch) {
+    const int64_t stretch = std::min(k - k0, kStretch);
+    const T* packed = s_.y == Place::kPanels ? pack_y(at, first_vector, vectors, k0, stretch) : nullptr;
+    for (int64_t row = rows.begin; row < rows.end; row += row_group_) {
+      const int64_t group = std::min(row_group_, rows.end - row);
+      T* mine = k > kStretch ? sums + (row - rows.begin) * row_sums : sums;
+      for (int64_t in = 0; in < stretch; in += kChunk) {
+        const int64_t chunk = std::min(stretch - in, kChunk), from = k0 + in;
+        band({at, row, group, first_vector, vectors, from, chunk, from == 0, from + chunk == k, packed, stretch, in,
+              mine});
+      }
+    }
+  }
+}
+
+template <class T>
+void FloatMatmul<T>::band(const Band& b) const {
+  const Roles& r = s_.roles;
+  const int64_t w = kernels_.width, tiles = ceil_div(b.rows, kernels_.mr), panels = ceil_div(b.vectors, kernels_.nv);
+  const T* x =
+      s_.x == Place::kInPlace ? reinterpret_cast<const T*>(b.at.x) + b.row * r.x_row + b.k0 * r.x_k : copy_x(b, tiles);
+  alignas(64) T local[gemm::kMaxTile];
+  gemm::Tile<T> t{};
+  t.k = b.k;
+  for (int64_t p = 0; p < panels; ++p) {
+    const Part v(b.vectors, panels, p);
+    const int64_t width = v.size() * w, col = (b.first_vector + v.begin) * w, cols = std::min(width, r.cols - col);
+    if (b.packed) {
+      t.y = b.packed + v.begin * w * b.stretch + b.in * width, t.y_k = width;
+    } else {
+      t.y = reinterpret_cast<const T*>(b.at.y) + col + b.k0 * r.y_k, t.y_k = r.y_k;
+      if (cols < width) {  // a whole vector would read past the end
+        T* edge = scratch<T, 0>(width * b.k);
+        kernels_.pack({desc_.dtype, t.y, 1, r.y_k, cols, b.k, edge, 1, width, 1});
+        t.y = edge, t.y_k = width;
+      }
+    }
+    for (int64_t i = 0; i < tiles; ++i) {
+      const Part rows(b.rows, tiles, i);
+      switch (s_.x) {
+        case Place::kInPlace:
+          t.x = x + rows.begin * r.x_row, t.x_row = r.x_row, t.x_k = r.x_k;
+          break;
+        case Place::kRows:
+          t.x = x + rows.begin * kRowPitch, t.x_row = kRowPitch, t.x_k = 1;
+          break;
+        default:
+          t.x = x + rows.begin * b.k, t.x_row = 1, t.x_k = rows.size();
+      }
+      const bool plain = !b.sums && plain_c_ && cols == width;
+      if (b.sums) {
+        t.out = b.sums + rows.begin * b.vectors * w + v.begin * w, t.out_row = b.vectors * w, t.add = !b.first;
+      } else if (plain) {
+        t.out = reinterpret_cast<T*>(b.at.c) + (b.row + rows.begin) * desc_.c_row + col, t.out_row = desc_.c_row;
+      } else {
+        t.out = local, t.out_row = width;
+      }
+      kernels_.tile[rows.size() - 1][v.size() - 1](t);
+      if (b.last && !plain) finish(b.at, t.out, t.out_row, b.row + rows.begin, rows.size(), col, cols);
+    }
+  }
+}
+
+template <class T>
+const T* FloatMatmul<T>::pack_y(const Item& at, int64_t first_vector, int64_t vectors, int64_t k0, int64_t k) const {
+  const Roles& r = s_.roles;
+  const int64_t w = kernels_.width, col = first_vector * w;
+  T* packed = scratch<T, 0>(vectors * w * k);
+  kernels_.pack({desc_.dtype, at.y + (col * r.y_col + k0 * r.y_k) * size_, r.y_col, r.y_k,
+                 std::min(vectors * w, r.cols - col), k, packed, vectors, w, ceil_div(vectors, kernels_.nv)});
+  return packed;
+}
+
+template <class T>
+T* FloatMatmul<T>::copy_x(const Band& b, int64_t tiles) const {
+  const Roles& r = s_.roles;
+  const char* src = b.at.x + (b.row * r.x_row + b.k0 * r.x_k) * size_;
+  T* copy = scratch<T, 1>(row_group_ * kRowPitch);
+  if (s_.x == Place::kRows) {
+    kernels_.copy_rows({desc_.dtype, src, r.x_row, r.x_k, b.rows, b.k, copy, kRowPitch});
+  } else {
+    kernels_.pack({desc_.dtype, src, r.x_row, r.x_k, b.rows, b.k, copy, b.rows, 1, tiles});
+  }
+  return copy;
+}
+
+template <class T>
+void FloatMatmul<T>::skinny(const Item& at, Part vectors) const {
+  const Roles& r = s_.roles;
+  const int64_t width = vectors.size() * kernels_.width, col = vectors.begin * kernels_.width;
+  const int64_t cols = std::min(width, r.cols - col), k = desc_.k;
+  gemm::Skinny<T> request{desc_.dtype,
+                          reinterpret_cast<const T*>(at.x),
+                          r.x_row,
+                          r.x_k,
+                          r.rows,
+                          at.y + col * r.y_col * size_,
+                          r.y_col,
+                          r.y_k,
+                          cols,
+                          k,
+                          scratch<T, 2>(r.rows * width),
+                          width};
+  if (!same_type_) {
+    T* copy = scratch<T, 1>(r.rows * k);
+    kernels_.copy_rows({desc_.dtype, at.x, r.x_row, r.x_k, r.rows, k, copy, k});
+    request.x = copy, request.x_row = k, request.x_k = 1;
+  }
+  kernels_.skinny(request);
+  finish(at, request.sums, width, 0, r.rows, col, cols);
+}
+
+/// Without k every sum is zero: one row of zeros stands for all.
+template <class T>
+void FloatMatmul<T>::write_zeros(char* c, const char* bias) const {
+  const Roles& r = s_.roles;
+  const int64_t width = ceil_div(r.cols, kernels_.width) * kernels_.width;
+  T* zeros = scratch<T, 2>(width);
+  std::fill_n(zeros, width, T{0});
+  for (int64_t item = 0; item < desc_.batch; ++item) {
+    const Item at{nullptr, nullptr, c + item * desc_.c_batch_stride * out_size_, bias};
+    finish(at, zeros, 0, 0, r.rows, 0, r.cols);
+  }
+}
+
+template <class T>
+void FloatMatmul<T>::finish(const Item& at, const T* sums, int64_t sums_row, int64_t row, int64_t rows, int64_t col,
+                            int64_t cols) const {
+  using E = MatmulDesc::Epilogue;
+  const bool swapped = s_.roles.swapped;
+  const int64_t c_row = swapped ? col : row, c_col = swapped ? row : col;
+  const char* bias = desc_.epilogue == E::kNone ? nullptr : at.bias + c_col * out_size_;
+  kernels_.finish({sums, sums_row, rows, cols, desc_.out_dtype, at.c + (c_row * desc_.c_row + c_col) * out_size_,
+                   desc_.c_row, swapped, bias, desc_.epilogue == E::kBiasRelu});
+}
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels) {
+  return std::make_shared<FloatMatmul<T>>(desc, kernels);
+}
+template std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc&, const gemm::Kernels<float>&);
+template std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc&, const gemm::Kernels<double>&);
+
+}  // namespace smolder::eager

@@ -1,0 +1,95 @@
+// The canonical reductions of docs/design.md: the order of every step follows from shapes alone. Threads share
+// rows, chunks and stretches of columns, never one accumulator.
+#include <algorithm>
+
+#include "smolder/core/thread_pool.h"
+#include "smolder/eager/cpu/blocks.h"
+#include "smolder/eager/cpu/kernels.h"
+#include "smolder/eager/cpu/strided.h"
+
+namespace smolder::eager::cpu {
+namespace {
+
+/// Columns that one pass over a chunk accumulates: their accumulators stay in the first-level cache.
+constexpr int64_t kColumns = kBlock;
+
+struct alignas(64) Block {
+  char bytes[kBlock * sizeof(double)];
+};
+
+/// x as [outer, n, inner], reduced over n in pieces of `chunk`.
+struct Reduction {
+  int64_t outer = 1, n = 1, inner = 1, chunk = 1, chunks = 1;
+
+  Reduction(const Dims& shape, int axis, int64_t asked) {
+    for (int a = 0; a < axis; ++a) outer *= shape[a];
+    for (int a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
+    n = shape[axis];
+    chunk = asked == 0 ? std::max<int64_t>(n, 1) : asked;
+    chunks = asked == 0 ? 1 : (n + chunk - 1) / chunk;
+  }
+};
+
+const void* get(const Sequence& x, int64_t begin, int64_t count, Block& block) {
+  if (const void* at = x.direct(begin, count)) return at;
+  x.read(begin, count, block.bytes);
+  return block.bytes;
+}
+
+void reduce_rows(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& out) {
+  parallel_for(r.outer * r.chunks, std::max<int64_t>(1, kGrain / r.chunk), [&](int64_t begin, int64_t end) {
+    Block block, lanes;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / r.chunks, first = i % r.chunks * r.chunk;
+      const int64_t last = std::min(first + r.chunk, r.n);
+      fns.reset(lanes.bytes, kReduceLanes);
+      // Blocks are whole rounds of lanes, so an element's lane is its place in the block's round.
+      static_assert(kBlock % kReduceLanes == 0);
+      for (int64_t at = first; at < last; at += kBlock) {
+        const int64_t count = std::min(kBlock, last - at);
+        fns.row(get(x, row * r.n + at, count, block), count, lanes.bytes);
+      }
+      fns.fold(lanes.bytes, block.bytes);
+      out.write(i, 1, block.bytes);
+    }
+  });
+}
+
+void reduce_columns(const Reduction& r, const ReduceFns& fns, const Sequence& x, const Sequence& out) {
+  const int64_t stretches = (r.inner + kColumns - 1) / kColumns;
+  const int64_t work = r.chunk * std::min(r.inner, kColumns);
+  parallel_for(r.outer * r.chunks * stretches, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    Block block, sums;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t stretch = i % stretches * kColumns, piece = i / stretches;
+      const int64_t columns = std::min(kColumns, r.inner - stretch);
+      const int64_t row = piece / r.chunks, first = piece % r.chunks * r.chunk;
+      const int64_t last = std::min(first + r.chunk, r.n);
+      fns.reset(sums.bytes, columns);
+      for (int64_t j = first; j < last; ++j) {
+        fns.column(get(x, (row * r.n + j) * r.inner + stretch, columns, block), columns, sums.bytes);
+      }
+      fns.store(sums.bytes, columns, block.bytes);
+      out.write(piece * r.inner + stretch, columns, block.bytes);
+    }
+  });
+}
+
+}  // namespace
+
+void run_reduce(const KernelCall& call) {
+  const TensorView &in = call.inputs[0], &out = call.outputs[0];
+  const int axis = normalize_axis(call.attrs[1], in.shape.size());
+  const Reduction r(in.shape, axis, call.attrs[2]);
+  const ReduceFns& fns = reduce_fns(static_cast<ir::ReduceKind>(call.attrs[0]), in.dtype);
+  if (numel(out.shape) == 0) return;
+  const Sequence x(in), y(out);
+  // With one element after the axis it is a row, the last axis or not.
+  if (r.inner == 1) {
+    reduce_rows(r, fns, x, y);
+  } else {
+    reduce_columns(r, fns, x, y);
+  }
+}
+
+}  // namespace smolder::eager::cpu

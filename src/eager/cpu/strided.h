@@ -1,0 +1,155 @@
+// Strided memory read and written as a sequence, so that arithmetic only ever sees plain arrays.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/error.h"
+#include "smolder/eager/dispatcher.h"
+
+namespace smolder::eager::cpu {
+
+/// Elements that kernels handle at a time: a few operands of eight bytes fit the first-level cache.
+inline constexpr int64_t kBlock = 512;
+/// Elements below which a kernel of cheap arithmetic runs on one thread. A multiple of kBlock.
+inline constexpr int64_t kGrain = 32 * kBlock;
+
+/// Calls `f(T{})` with the unsigned integer as wide as an element.
+template <class F>
+void with_item_type(size_t itemsize, F&& f) {
+  switch (itemsize) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+/// A view as the sequence of its elements in row-major order of `shape`, to which it is broadcast.
+class Sequence {
+ public:
+  Sequence(const TensorView& v, const Dims& shape) : data_(static_cast<char*>(v.data)), item_(itemsize(v.dtype)) {
+    const int missing = shape.size() - v.shape.size();
+    SMOLDER_INVARIANT(missing >= 0);
+    for (int i = 0; i < shape.size(); ++i) {
+      const int j = i - missing;
+      SMOLDER_INVARIANT(j < 0 || v.shape[j] == shape[i] || v.shape[j] == 1);
+      append(shape[i], j < 0 || v.shape[j] != shape[i] ? 0 : v.strides[j] * static_cast<int64_t>(item_));
+    }
+    if (rank_ == 0) append_axis(1, static_cast<int64_t>(item_));
+  }
+  explicit Sequence(const TensorView& v) : Sequence(v, v.shape) {}
+
+  size_t item() const { return item_; }
+  /// True when every element is the same memory.
+  bool uniform() const { return rank_ == 1 && (stride_[0] == 0 || extent_[0] == 1); }
+  /// True when the elements lie side by side.
+  bool contiguous() const { return rank_ == 1 && stride_[0] == static_cast<int64_t>(item_); }
+  char* data() const { return data_; }
+
+  /// Where element `begin` lies, when the `count` from there lie side by side; else null.
+  char* direct(int64_t begin, int64_t count) const {
+    if (stride_[rank_ - 1] != static_cast<int64_t>(item_)) return nullptr;
+    if (rank_ == 1) return data_ + begin * stride_[0];
+    if (begin % extent_[rank_ - 1] + count > extent_[rank_ - 1]) return nullptr;
+    return data_ + offset(begin);
+  }
+
+  /// Copies elements [begin, begin + count) to `out`.
+  void read(int64_t begin, int64_t count, void* out) const {
+    with_item_type(item_, [&]<class T>(T) {
+      T* to = static_cast<T*>(out);
+      for_runs(begin, count, [&](const char* from, int64_t stride, int64_t n) {
+        if (stride == sizeof(T)) {
+          std::memcpy(to, from, n * sizeof(T));
+        } else if (stride == 0) {
+          std::fill(to, to + n, *reinterpret_cast<const T*>(from));
+        } else {
+          for (int64_t i = 0; i < n; ++i) to[i] = *reinterpret_cast<const T*>(from + i * stride);
+        }
+        to += n;
+      });
+    });
+  }
+
+  /// Copies `in` to elements [begin, begin + count).
+  void write(int64_t begin, int64_t count, const void* in) const {
+    with_item_type(item_, [&]<class T>(T) {
+      const T* from = static_cast<const T*>(in);
+      for_runs(begin, count, [&](char* to, int64_t stride, int64_t n) {
+        if (stride == sizeof(T)) {
+          std::memcpy(to, from, n * sizeof(T));
+        } else {
+          for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * stride) = from[i];
+        }
+        from += n;
+      });
+    });
+  }
+
+ private:
+  void append_axis(int64_t extent, int64_t stride) {
+    extent_[rank_] = extent;
+    stride_[rank_++] = stride;
+  }
+  /// Adds an inner axis, joined with the one before where together they are one walk.
+  void append(int64_t extent, int64_t stride) {
+    if (extent == 1) return;
+    if (rank_ > 0 && stride_[rank_ - 1] == stride * extent) {
+      extent_[rank_ - 1] *= extent;
+      stride_[rank_ - 1] = stride;
+    } else {
+      append_axis(extent, stride);
+    }
+  }
+
+  int64_t offset(int64_t position) const {
+    int64_t at = 0;
+    for (int a = rank_ - 1; a > 0; --a) {
+      at += position % extent_[a] * stride_[a];
+      position /= extent_[a];
+    }
+    return at + position * stride_[0];
+  }
+
+  /// Calls f(address, stride in bytes, length) for each stretch of the innermost axis.
+  template <class F>
+  void for_runs(int64_t begin, int64_t count, F f) const {
+    const int inner = rank_ - 1;
+    if (inner == 0) return f(data_ + begin * stride_[0], stride_[0], count);
+    std::array<int64_t, kMaxRank> index;
+    int64_t rest = begin, at = 0;
+    for (int a = inner; a >= 0; --a) {
+      index[a] = a > 0 ? rest % extent_[a] : rest;
+      rest = a > 0 ? rest / extent_[a] : 0;
+      at += index[a] * stride_[a];
+    }
+    while (count > 0) {
+      const int64_t n = std::min(count, extent_[inner] - index[inner]);
+      f(data_ + at, stride_[inner], n);
+      count -= n;
+      at -= index[inner] * stride_[inner];
+      index[inner] = 0;
+      for (int a = inner - 1; a >= 0; --a) {
+        at += stride_[a];
+        if (++index[a] < extent_[a] || a == 0) break;
+        at -= index[a] * stride_[a];
+        index[a] = 0;
+      }
+    }
+  }
+
+  char* data_;
+  size_t item_;
+  int rank_ = 0;  ///< at least 1 once constructed
+  std::array<int64_t, kMaxRank> extent_, stride_;
+};
+
+}  // namespace smolder::eager::cpu

@@ -1,0 +1,135 @@
+#include "smolder/eager/dispatcher.h"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/error.h"
+#include "smolder/eager/cpu/kernels.h"
+
+namespace smolder::eager {
+namespace {
+
+/// The table. Reading takes no lock: a place is one pointer, and kernels are never freed, because a call may
+/// be running the one being replaced. Never destroyed: kernels may be called from static destructors.
+class Table {
+ public:
+  static Table& get() {
+    static Table* table = new Table;
+    return *table;
+  }
+
+  const Kernel* find(DispatchKey key, ir::Op op) const {
+    const auto column = static_cast<size_t>(key), row = static_cast<size_t>(op);
+    SMOLDER_CHECK(column < kMaxDispatchKeys && row < num_ops_, ValueError, "no place for op ", row,
+                  " and dispatch key ", column, " in the dispatch table");
+    return places_[column * num_ops_ + row].load(std::memory_order_acquire);
+  }
+
+  /// Stores `kernel` (null when empty) where `may_replace` or nothing was there; returns what was.
+  const Kernel* put(DispatchKey key, ir::Op op, Kernel kernel, bool may_replace) {
+    std::lock_guard hold(lock_);
+    const Kernel* before = find(key, op);
+    if (before && !may_replace) {
+      raise<ValueError>("there is a kernel for ", ir::name(op), " on ", name_of(key),
+                        " already; use override_kernel to replace it");
+    }
+    const Kernel* now = nullptr;
+    if (kernel) now = kernels_.emplace_back(std::make_unique<Kernel>(std::move(kernel))).get();
+    places_[static_cast<size_t>(key) * num_ops_ + static_cast<size_t>(op)].store(now, std::memory_order_release);
+    return before;
+  }
+
+  std::string name(DispatchKey key) {
+    std::lock_guard hold(lock_);
+    return name_of(key);
+  }
+
+  DispatchKey add_key(std::string name) {
+    std::lock_guard hold(lock_);
+    SMOLDER_CHECK(!name.empty(), ValueError, "a backend needs a name");
+    SMOLDER_CHECK(find_name(name) < 0, ValueError, "there is a backend named ", name, " already");
+    SMOLDER_CHECK(names_.size() < kMaxDispatchKeys, ValueError, "cannot add backend ", name, ": there are ",
+                  kMaxDispatchKeys, " already");
+    names_.push_back(std::move(name));
+    return static_cast<DispatchKey>(names_.size() - 1);
+  }
+
+  DispatchKey find_key(std::string_view name) {
+    std::lock_guard hold(lock_);
+    const int found = find_name(name);
+    if (found >= 0) return static_cast<DispatchKey>(found);
+    std::string known;
+    for (const std::string& n : names_) known += (known.empty() ? "" : ", ") + n;
+    raise<ValueError>("no backend is named ", name, "; there are ", known);
+  }
+
+ private:
+  Table() : num_ops_(ir::op_table().size()), places_(kMaxDispatchKeys * num_ops_) {
+    for (CpuKernel k : cpu_kernels()) {
+      kernels_.push_back(std::make_unique<Kernel>(k.run));
+      places_[static_cast<size_t>(DispatchKey::kCPU) * num_ops_ + static_cast<size_t>(k.op)] = kernels_.back().get();
+    }
+  }
+
+  std::string name_of(DispatchKey key) const {
+    const auto i = static_cast<size_t>(key);
+    return i < names_.size() ? names_[i] : "dispatch key " + std::to_string(i);
+  }
+  int find_name(std::string_view name) const {
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  std::mutex lock_;  ///< guards `kernels_`, `names_` and writes to `places_`
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<std::string> names_{"CPU", "CUDA"};
+  const size_t num_ops_;
+  std::vector<std::atomic<const Kernel*>> places_;
+};
+
+void append_operand(std::string& out, const TensorView& v) {
+  out += out.empty() ? "" : ", ";
+  if (!v.data && v.shape.empty() && !v.weak) {
+    out += "none";
+  } else {
+    out += (v.weak ? "number " : "") + std::string(name(v.dtype)) + to_string(v.shape);
+  }
+}
+
+}  // namespace
+
+std::string name(DispatchKey key) { return Table::get().name(key); }
+DispatchKey add_dispatch_key(std::string name) { return Table::get().add_key(std::move(name)); }
+DispatchKey find_dispatch_key(std::string_view name) { return Table::get().find_key(name); }
+
+void register_kernel(DispatchKey key, ir::Op op, Kernel kernel) {
+  SMOLDER_CHECK(kernel, ValueError, "the kernel for ", ir::name(op), " is empty");
+  Table::get().put(key, op, std::move(kernel), false);
+}
+
+Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel) {
+  const Kernel* before = Table::get().put(key, op, std::move(kernel), true);
+  return before ? *before : Kernel();
+}
+
+const Kernel* find_kernel(DispatchKey key, ir::Op op) { return Table::get().find(key, op); }
+
+void dispatch(DispatchKey key, const KernelCall& call) {
+  const Kernel* kernel = find_kernel(key, call.op);
+  SMOLDER_CHECK(kernel, NotImplementedError, "there is no ", name(key), " kernel for ", ir::name(call.op), "(",
+                describe(call), "); register one with register_kernel, or run the op on the CPU");
+  (*kernel)(call);
+}
+
+std::string describe(const KernelCall& call) {
+  std::string out;
+  for (const TensorView& v : call.inputs) append_operand(out, v);
+  return out;
+}
+
+}  // namespace smolder::eager

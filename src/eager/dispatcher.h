@@ -1,0 +1,65 @@
+// The dispatch table: for a dispatch key and an op, the kernel that runs it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/dtype.h"
+#include "smolder/eager/dispatch_key.h"
+#include "smolder/ir/op.h"
+
+namespace smolder::eager {
+
+/// Memory of an operand or a result, as a kernel sees it.
+struct TensorView {
+  void* data = nullptr;  ///< the element at index 0 of every axis; null for an absent optional operand
+  DType dtype = DType::kFloat32;
+  Dims shape;
+  Dims strides;  ///< in elements; 0 where broadcast, negative where flipped
+  /// A run-time number: `data` holds its eight bytes (int64 for bool and int, double for float), whatever `dtype`.
+  bool weak = false;
+};
+
+/// What a kernel tells its caller beside its results. Kernels may set it from several threads.
+class ErrorReport {
+ public:
+  /// An index was outside its axis: it was clamped (reads) or dropped (writes).
+  void bad_index() { bad_index_.store(true, std::memory_order_relaxed); }
+  bool has_bad_index() const { return bad_index_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> bad_index_{false};
+};
+
+/// One call of an op. A kernel reads inputs of any strides and fills every element of the outputs, whose
+/// shapes and dtypes are decided and which overlap neither each other nor an input.
+struct KernelCall {
+  ir::Op op;
+  std::span<const TensorView> inputs;  ///< as the op's signature, lists flattened
+  std::span<const TensorView> outputs;
+  std::span<const int64_t> attrs;  ///< words, as ir::AttrKind says
+  ErrorReport* errors;             ///< never null
+};
+
+using Kernel = std::function<void(const KernelCall&)>;
+
+/// Makes `kernel` run `op` for `key`. Throws ValueError when the place is taken (see override_kernel) or the
+/// kernel is empty. Thread-safe, as everything here.
+void register_kernel(DispatchKey key, ir::Op op, Kernel kernel);
+/// Replaces whatever runs `op`; an empty kernel leaves the place empty. Returns what was there, which may be
+/// empty. Calls that have begun finish with the old one. An override of an op that is not a primitive takes
+/// it whole: it is no longer decomposed.
+Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel);
+/// The kernel, or null. Valid for the life of the process, also when it is replaced.
+const Kernel* find_kernel(DispatchKey key, ir::Op op);
+/// Runs the kernel of `call.op`. Throws NotImplementedError naming op, key and dtypes when there is none.
+void dispatch(DispatchKey key, const KernelCall& call);
+
+/// "float32[2, 3], number float64[]": a call's operands for messages.
+std::string describe(const KernelCall& call);
+
+}  // namespace smolder::eager
