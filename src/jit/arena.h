@@ -1,0 +1,34 @@
+// The memory that plans keep their intermediates in: one block for all plans, as large as the largest run
+// so far. Plans hold offsets, so memory is the largest plan and not the sum.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "smolder/core/buffer.h"
+
+namespace smolder::jit {
+
+class Arena {
+ public:
+  /// The arena of the CPU.
+  static Arena& global();
+
+  /// At least `bytes` of memory, for as long as the returned lock is held; contents are undefined.
+  /// Throws OutOfMemoryError, and then holds what it held before.
+  struct Lease {
+    std::unique_lock<std::mutex> lock;
+    char* base = nullptr;
+  };
+  Lease reserve(int64_t bytes);
+  /// Bytes held now.
+  int64_t bytes() const;
+  /// Gives the block back; the next run takes a new one.
+  void release();
+
+ private:
+  mutable std::mutex mutex_;
+  BufferRef block_;
+};
+
+}  // namespace smolder::jit

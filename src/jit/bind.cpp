@@ -1,0 +1,175 @@
+// Binding a plan to sizes: one pass over its expressions, then over its steps.
+#include <algorithm>
+#include <cmath>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/counters.h"
+#include "smolder/jit/plan_impl.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Work below which a launch stays on one thread, and what a thread takes at least, in nanoseconds.
+constexpr double kSerialWork = 20000, kRangeWork = 10000;
+/// Elements that ranges of flat kernels are multiples of: a cache line of the smallest dtype and no
+/// vector's remainder but the last.
+constexpr int64_t kFlatGranule = 256;
+
+int64_t aligned(int64_t bytes) {
+  constexpr auto kStep = static_cast<int64_t>(kAlignment);
+  return (bytes + kStep - 1) / kStep * kStep;
+}
+
+int64_t grain_of(const KernelCall& call, int64_t positions, int64_t elements) {
+  const double work = static_cast<double>(elements) * call.element_cost;
+  if (work <= kSerialWork || positions <= 1) return positions;
+  const double share = kRangeWork / work * static_cast<double>(positions);
+  int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share)));
+  if (call.kernel.root.kind == StmtKind::kParallelVector)
+    grain = (grain + kFlatGranule - 1) / kFlatGranule * kFlatGranule;
+  return std::min(grain, positions);
+}
+
+}  // namespace
+
+std::shared_ptr<const Instance> PlanImpl::bind(std::span<const int64_t> symbols) const {
+  SMOLDER_CHECK(static_cast<int>(symbols.size()) == program_.graph.sym.num_symbols(), ValueError, "plan has ",
+                program_.graph.sym.num_symbols(), " symbols, got ", symbols.size(), " values");
+  std::vector<int64_t> evaluated;
+  ir::SymTable::evaluate(program_.graph.sym.exprs(), symbols, evaluated);
+  for (const ir::Guard& g : program_.graph.sym.guards()) {
+    if (!ir::SymTable::holds(g, evaluated)) return nullptr;
+  }
+  static Counter& instances = counter("plans.instances");
+  instances.add();
+  return std::make_shared<InstanceImpl>(std::static_pointer_cast<const PlanImpl>(shared_from_this()), evaluated);
+}
+
+InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const int64_t> evaluated)
+    : plan_(std::move(plan)) {
+  const Program& p = plan_->program();
+  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
+  for (const OutputInfo& o : p.outputs) {
+    int64_t n = 1;
+    for (const ir::Dim& d : o.shape) n *= size(d);
+    output_bytes_.push_back(n * static_cast<int64_t>(itemsize(o.dtype)));
+  }
+  for (const BufferInfo& b : p.buffers) {
+    if (b.kind == BufferInfo::kLeaf) num_leaves_ = std::max(num_leaves_, b.number + 1);
+  }
+  const Placement placement = place(plan_->lifetimes(), evaluated);
+  arena_bytes_ = placement.bytes;
+  arena_offset_.assign(p.buffers.size(), 0);
+  for (size_t i = 0; i < placement.offsets.size(); ++i) {
+    arena_offset_[plan_->lifetimes()[i].buffer] = placement.offsets[i];
+  }
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    if (!step.kernel) {
+      bind_library(step, evaluated);
+      continue;
+    }
+    const bool joins = s > 0 && p.launch_of[s] == p.launch_of[s - 1] && !launches_.empty();
+    if (!joins) {
+      launches_.push_back(
+          {.fn = p.kernels[step.kernel->code].fn, .first_segment = static_cast<uint32_t>(segments_.size())});
+    }
+    bind_kernel(step, evaluated);
+  }
+}
+
+PointerSlot InstanceImpl::pointer(BufferId b) const {
+  const BufferInfo& info = plan_->program().buffers[b];
+  switch (info.kind) {
+    case BufferInfo::kLeaf:
+      return {PointerSlot::kFirstLeaf + static_cast<uint32_t>(info.number), 0};
+    case BufferInfo::kOutput:
+      return {PointerSlot::kFirstLeaf + static_cast<uint32_t>(num_leaves_ + info.number), 0};
+    case BufferInfo::kArena:
+      break;
+  }
+  return {PointerSlot::kArena, arena_offset_[b]};
+}
+
+void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evaluated) {
+  const KernelCall& call = *step.kernel;
+  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
+  Segment segment{.pointers = static_cast<uint32_t>(pointers_.size()),
+                  .ints = static_cast<uint32_t>(ints_.size()),
+                  .scalars = static_cast<uint32_t>(scalars_.size()),
+                  .errors = static_cast<uint32_t>(errors_.size()),
+                  .positions = size(call.positions)};
+  segment.grain = grain_of(call, segment.positions, size(call.elements));
+  segment.num_pointers = static_cast<uint32_t>(call.buffers.size());
+  segment.first_scratch = static_cast<uint32_t>(scratch_.size());
+  segment.num_scratch = static_cast<uint32_t>(call.scratch.size());
+  int64_t offset = 0;
+  for (const KernelCall::Scratch& x : call.scratch) {
+    const int64_t bytes = aligned(size(x.elements) * x.itemsize);
+    scratch_.push_back({static_cast<uint32_t>(x.argument), offset, bytes});
+    offset += bytes;
+  }
+  for (const BufferId b : call.buffers) {
+    pointers_.push_back(b < 0 ? PointerSlot{PointerSlot::kNull, 0} : pointer(b));
+  }
+  for (const ir::Dim& d : call.ints) ints_.push_back(size(d));
+  for (const ScalarSource& s : call.scalars) scalars_.push_back(s.parameter);
+  for (const IndexReport& e : call.errors) errors_.push_back(&e);
+  if (segment.positions == 0) return;
+  Launch& launch = launches_.back();
+  segment.first_block = launch.blocks;
+  launch.blocks += (segment.positions + segment.grain - 1) / segment.grain;
+  launch.num_segments += 1;
+  const double work = static_cast<double>(size(call.elements)) * call.element_cost;
+  launch.work += work;
+  launch.parallel = launch.work > kSerialWork && launch.blocks > 1;
+  segments_.push_back(segment);
+}
+
+void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evaluated) {
+  const LibraryCall& call = *step.library;
+  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
+  LibraryStep bound;
+  bound.report = &call.report;
+  bound.pointers = static_cast<uint32_t>(pointers_.size());
+  std::vector<LibraryView> views[2];
+  for (int side = 0; side < 2; ++side) {
+    for (const LibraryCall::Operand& x : side == 0 ? call.inputs : call.outputs) {
+      LibraryView view;
+      view.dtype = x.dtype;
+      view.weak = x.kind == LibraryCall::Operand::kParameter || x.kind == LibraryCall::Operand::kNumber;
+      for (const ir::Dim& d : x.shape) view.shape.push_back(size(d));
+      for (const ir::Dim& d : x.strides) view.strides.push_back(size(d));
+      views[side].push_back(view);
+      switch (x.kind) {
+        case LibraryCall::Operand::kAbsent:
+          pointers_.push_back({PointerSlot::kNull, 0});
+          break;
+        case LibraryCall::Operand::kParameter:
+          pointers_.push_back({PointerSlot::kParameters, x.parameter * static_cast<int64_t>(sizeof(uint64_t))});
+          break;
+        case LibraryCall::Operand::kNumber:
+          pointers_.push_back({PointerSlot::kConstants, static_cast<int64_t>(constants_.size() * sizeof(uint64_t))});
+          constants_.push_back(x.is_extent ? static_cast<uint64_t>(size(x.offset)) : x.number.bits());
+          break;
+        case LibraryCall::Operand::kBuffer: {
+          PointerSlot slot = pointer(x.buffer);
+          slot.offset += size(x.offset) * static_cast<int64_t>(itemsize(x.dtype));
+          pointers_.push_back(slot);
+          break;
+        }
+      }
+    }
+  }
+  bound.num_pointers = static_cast<uint32_t>(pointers_.size()) - bound.pointers;
+  std::vector<int64_t> attrs;
+  for (const ir::Dim& d : call.attrs) attrs.push_back(size(d));
+  bound.call = jit::bind_library(call.op, std::move(views[0]), std::move(views[1]), std::move(attrs));
+  Launch launch;
+  launch.library = static_cast<int>(library_.size());
+  launches_.push_back(launch);
+  library_.push_back(std::move(bound));
+}
+
+}  // namespace smolder::jit

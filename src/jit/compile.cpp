@@ -1,0 +1,107 @@
+// READ FIRST: the compiler, as the ordered list of its stages. Each takes the Program (program.h) as the one
+// before left it:
+//
+//   decompose   ops become primitives                                  decompose.cpp
+//   simplify    rewrite rules, common subexpressions, dead code        simplify.cpp, rules.def
+//   fuse        which primitives become one kernel                     fuse.cpp
+//   lower       groups become loop IR and library calls, over buffers  lower.cpp, lowering.cpp
+//   schedule    the order of steps, and which run side by side         schedule.cpp
+//   emit        kernels become code, from the cache or compiled        emit.cpp
+//
+// Then plan_impl.h: placement (place.cpp), binding to sizes (bind.cpp) and running (executor.cpp).
+#include "smolder/jit/compile.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "smolder/core/counters.h"
+#include "smolder/jit/decompose.h"
+#include "smolder/jit/emit.h"
+#include "smolder/jit/fuse.h"
+#include "smolder/jit/lower.h"
+#include "smolder/jit/plan_impl.h"
+#include "smolder/jit/schedule.h"
+#include "smolder/jit/simplify.h"
+
+namespace smolder::jit {
+
+namespace {
+
+void run_fuse(Program& p) { p.options.fuse ? fuse(p) : one_kernel_each(p); }
+
+void check_graph(const Program& p) { ir::verify(p.graph); }
+void check_kernels(const Program& p) {
+  for (const Step& s : p.steps) {
+    if (s.kernel) verify(s.kernel->kernel);
+  }
+}
+
+/// A stage of the compiler. `disabled` is what runs instead when SMOLDER_DISABLE names the stage; null where
+/// nothing would work without it.
+struct Stage {
+  const char* name;
+  void (*run)(Program&);
+  void (*disabled)(Program&);
+  void (*check)(const Program&);
+  bool changes_graph;
+};
+
+constexpr Stage kStages[] = {
+    {"decompose", decompose, nullptr, check_graph, true},
+    {"simplify", simplify, remove_dead_code, check_graph, true},
+    {"fuse", run_fuse, one_kernel_each, nullptr, false},
+    {"lower", lower, nullptr, check_kernels, false},
+    {"schedule", schedule, schedule_in_order, nullptr, false},
+    {"emit", emit, nullptr, nullptr, false},
+};
+
+/// Stages named by SMOLDER_DISABLE, comma-separated. Read each time: tests change it.
+bool is_disabled(std::string_view stage) {
+  const char* text = std::getenv("SMOLDER_DISABLE");
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (rest.substr(0, comma) == stage) return true;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return false;
+}
+
+void run_stage(const Stage& stage, Program& program) {
+  const auto start = std::chrono::steady_clock::now();
+  if (is_disabled(stage.name)) {
+    SMOLDER_CHECK(stage.disabled, ValueError, "SMOLDER_DISABLE: stage '", stage.name, "' can't be left out");
+    stage.disabled(program);
+  } else {
+    stage.run(program);
+  }
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  counter(std::string("compile.") + stage.name + "_us").add(took.count() / 1000);
+#ifndef NDEBUG
+  if (stage.check) stage.check(program);
+#endif
+  if (stage.changes_graph && debug_level() >= 5) {
+    debug(5, "compile", std::string("after ") + stage.name + ":\n" + ir::print(program.graph));
+  }
+}
+
+}  // namespace
+
+Program run_stages(const ir::Graph& graph, const CompileOptions& options) {
+  Program program;
+  program.options = options;
+  program.graph = graph;
+  for (const Stage& stage : kStages) run_stage(stage, program);
+  return program;
+}
+
+std::shared_ptr<const Plan> Plan::compile(const ir::Graph& graph, const CompileOptions& options) {
+  static Counter& compiled = counter("plans.compiled");
+  auto plan = std::make_shared<const PlanImpl>(run_stages(graph, options));
+  compiled.add();
+  if (debug_level() >= 3) debug(3, "plan", plan->describe());
+  return plan;
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,76 @@
+#include "smolder/jit/cost.h"
+
+namespace smolder::jit {
+
+using ir::Op;
+
+double op_cost(Op op) {
+  switch (op) {
+    case Op::kExp:
+    case Op::kExp2:
+      return 0.2;
+    case Op::kLog:
+    case Op::kLog2:
+    case Op::kLog10:
+    case Op::kLog1p:
+    case Op::kExpm1:
+    case Op::kTanh:
+    case Op::kSigmoid:
+    case Op::kErf:
+      return 0.4;
+    case Op::kErfc:
+    case Op::kSin:
+    case Op::kCos:
+    case Op::kSinh:
+    case Op::kCosh:
+    case Op::kAtan:
+    case Op::kAsin:
+    case Op::kAcos:
+    case Op::kAsinh:
+    case Op::kAcosh:
+    case Op::kAtanh:
+    case Op::kAtan2:
+    case Op::kTan:
+    case Op::kPow:
+    case Op::kRandomBits:
+    case Op::kFmod:
+    case Op::kRemainder:
+    case Op::kFloorDiv:
+      return 1.0;
+    case Op::kDiv:
+    case Op::kSqrt:
+    case Op::kRsqrt:
+    case Op::kReciprocal:
+      return 0.06;
+    default:
+      return 0.02;
+  }
+}
+
+double statement_cost(const Stmt& s) {
+  switch (s.kind) {
+    case StmtKind::kLoad:
+    case StmtKind::kStore:
+      return static_cast<double>(itemsize(s.dtype)) * kByteCost + (s.address.indirect.empty() ? 0 : 0.5);
+    case StmtKind::kPrimitive:
+      return op_cost(s.op);
+    case StmtKind::kUpdate:
+      return 0.02;
+    default:
+      return 0;
+  }
+}
+
+DType arithmetic_dtype(const ir::Graph& g, const ir::Node& n) {
+  const size_t first = n.op == Op::kWhere ? 1 : 0;
+  for (size_t i = first; i < n.inputs.size(); ++i) {
+    if (!g.info(n.inputs[i]).weak) return g.dtype(n.inputs[i]);
+  }
+  const DType result = g.dtype(n.first_output);
+  if (result != DType::kBool) return result;
+  DType t = g.dtype(n.inputs[first]);
+  for (size_t i = first + 1; i < n.inputs.size(); ++i) t = promote(t, g.dtype(n.inputs[i]));
+  return t;
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,101 @@
+#include "smolder/jit/decompose.h"
+
+#include <algorithm>
+
+#include "smolder/eager/dispatcher.h"
+#include "smolder/ir/builder.h"
+#include "smolder/jit/attributes.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Sums and products of halves accumulate in float32 and round once: said in primitives, so that partial sums in
+/// memory keep float32, too.
+void widen_half_reductions(ir::Graph& g) {
+  const auto narrow = [&](const ir::Node& n) {
+    if (n.op != ir::Op::kReduce || !is_half(g.dtype(n.first_output))) return false;
+    const ir::ReduceKind kind = ReduceAttributes(n).kind;
+    return kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
+  };
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), narrow)) return;
+  ir::Graph to;
+  to.sym = g.sym;
+  ir::Builder b(to);
+  std::vector<ir::ValueId> now(g.values.size(), ir::kNone);
+  for (const ir::Node& n : g.nodes) {
+    b.set_source(n.source);
+    std::vector<ir::ValueId> inputs = n.inputs;
+    for (ir::ValueId& x : inputs) x = now[x];
+    if (narrow(n)) {
+      const ReduceAttributes a(n);
+      const ir::Value sum = b.reduce_axis(a.kind, b.cast(b.wrap(inputs[0]), DType::kFloat32), a.axis, a.chunk);
+      now[n.first_output] = b.cast(sum, g.dtype(n.first_output)).id;
+      continue;
+    }
+    const ir::ValueId first =
+        to.append(n.op, std::move(inputs), n.attrs, {g.values.data() + n.first_output, n.num_outputs}, n.source);
+    for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
+  }
+  for (const ir::ValueId v : g.outputs) to.outputs.push_back(now[v]);
+  g = std::move(to);
+}
+
+/// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
+bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
+  while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
+  if (g.op(v) != ir::Op::kLeaf) return false;
+  const LeafAttributes a(g.producer(v));
+  return a.offset != ir::Dim(0) || !is_contiguous(g.sym, {v, g.shape(v), a.strides, 0});
+}
+
+}  // namespace
+
+void decompose(Program& program) {
+  const ir::Graph from = std::move(program.graph);
+  ir::Graph& to = program.graph = {};
+  to.sym = from.sym;
+  to.nodes.reserve(from.nodes.size() * 4);
+  to.values.reserve(from.values.size() * 4);
+  ir::Builder builder(to);
+  std::vector<ir::ValueId> now(from.values.size(), ir::kNone);
+  for (const ir::Node& n : from.nodes) {
+    ir::Node node = n;
+    for (ir::ValueId& x : node.inputs) {
+      if (x != ir::kNone) x = now[x];
+    }
+    const std::span<const ir::ValueInfo> results(from.values.data() + n.first_output, n.num_outputs);
+    const ir::OpInfo& row = ir::info(n.op);
+    // Somebody's own kernel for an op takes it whole.
+    const bool whole = !row.flags.primitive && eager::find_kernel(eager::DispatchKey::kCPU, n.op);
+    if (row.decompose && !whole) {
+      builder.set_source(n.source);
+      row.decompose(builder, node, results, now.data() + n.first_output);
+    } else {
+      SMOLDER_CHECK(row.flags.primitive || whole, NotImplementedError, "op '", row.name,
+                    "' has neither a decomposition nor a kernel");
+      const ir::ValueId first = to.append(n.op, std::move(node.inputs), std::move(node.attrs), results, n.source);
+      for (int i = 0; i < n.num_outputs; ++i) now[n.first_output + i] = first + i;
+    }
+    for (int i = 0; i < n.num_outputs; ++i) {
+      const ir::ValueInfo& made = to.info(now[n.first_output + i]);
+      SMOLDER_CHECK(made.dtype == results[i].dtype && made.shape.values() == results[i].shape.values(), InternalError,
+                    "internal error: the decomposition of '", row.name, "' gives ", name(made.dtype),
+                    made.shape.values(), ", recorded was ", name(results[i].dtype), results[i].shape.values());
+    }
+  }
+  for (const ir::ValueId v : from.outputs) {
+    ir::ValueId out = now[v];
+    if (is_strided_leaf(to, out)) {
+      const ir::ValueInfo info = to.info(out);
+      std::vector<ir::Dim> words{info.shape.size()};
+      words.insert(words.end(), info.shape.begin(), info.shape.end());
+      out = to.append(ir::Op::kExpand, {out}, std::move(words), {&info, 1});
+    }
+    to.outputs.push_back(out);
+  }
+  widen_half_reductions(to);
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,48 @@
+// A plan as text.
+#include <sstream>
+
+#include "smolder/jit/plan_impl.h"
+
+namespace smolder::jit {
+
+PlanImpl::PlanImpl(Program program) : program_(std::move(program)) {
+  lifetimes_ = lifetimes_of(program_, program_.launch_of);
+  find_donors(program_, program_.launch_of);
+}
+
+namespace {
+
+void list_buffers(std::ostream& out, const Program& p, const std::vector<BufferId>& buffers) {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const BufferInfo& b = p.buffers[buffers[i]];
+    out << (i ? ", " : "");
+    if (b.kind == BufferInfo::kLeaf) out << "leaf " << b.number;
+    if (b.kind == BufferInfo::kOutput) out << "output " << b.number;
+    if (b.kind == BufferInfo::kArena) out << '%' << b.value;
+  }
+}
+
+}  // namespace
+
+std::string PlanImpl::describe() const {
+  const Program& p = program_;
+  std::ostringstream out;
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    out << "step " << s << " launch " << p.launch_of[s] << ": ";
+    if (step.kernel) {
+      out << "kernel " << step.kernel->code << ' ' << step.kernel->kernel.name;
+    } else {
+      out << ir::name(step.library->op);
+    }
+    out << "\n  reads ";
+    list_buffers(out, p, step.reads);
+    out << "\n  writes ";
+    list_buffers(out, p, step.writes);
+    out << '\n';
+  }
+  for (const std::string& r : p.refusals) out << "not fused: " << r << '\n';
+  return out.str();
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,21 @@
+// Kernels become machine code: from the cache, or from the code generator.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "smolder/jit/backend.h"
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+/// The code generator in use: LLVM, or the interpreter of loop IR where SMOLDER_BACKEND=interpret.
+Backend& backend();
+/// Test hook: makes another one the code generator of plans compiled from now on; null takes it back.
+void override_backend(Backend* other);
+
+/// Finds or compiles each distinct kernel. Fills `Program::kernels`. Counts kernels.compiled and kernels.compile_us,
+/// and records what was compiled.
+void emit(Program& program);
+
+}  // namespace smolder::jit

@@ -1,0 +1,104 @@
+// Running an instance: addresses are put into a table, then every launch is a call.
+#include <algorithm>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/thread_pool.h"
+#include "smolder/jit/arena.h"
+#include "smolder/jit/plan_impl.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Tables of one run, kept between runs of a thread so that a run allocates nothing.
+struct RunTables {
+  std::vector<char*> bases;
+  std::vector<void*> pointers;
+  std::vector<uint64_t> scalars;
+  std::vector<uint32_t> errors;
+};
+thread_local RunTables tables;
+
+/// What the threads of one launch share.
+struct KernelRun {
+  const Launch* launch;
+  const Segment* segments;
+  void* const* pointers;
+  const int64_t* ints;
+  const uint64_t* scalars;
+  uint32_t* errors;
+  const ScratchSlot* scratch;
+
+  void operator()(const Segment& s, int64_t begin, int64_t end) const {
+    if (s.num_scratch > 0) [[unlikely]]
+      return with_scratch(s, begin, end);
+    launch->fn(pointers + s.pointers, ints + s.ints, scalars + s.scalars, errors + s.errors, begin, end);
+  }
+
+  /// Gives the segment rows of this thread's memory.
+  void with_scratch(const Segment& s, int64_t begin, int64_t end) const {
+    thread_local std::vector<void*> table;
+    thread_local BufferRef memory;
+    const ScratchSlot* slots = scratch + s.first_scratch;
+    const ScratchSlot& last = slots[s.num_scratch - 1];
+    const auto bytes = static_cast<size_t>(last.offset + last.bytes);
+    if (!memory || memory->bytes() < bytes) memory = allocate(bytes);
+    table.assign(pointers + s.pointers, pointers + s.pointers + s.num_pointers);
+    for (uint32_t i = 0; i < s.num_scratch; ++i) {
+      table[slots[i].pointer] = static_cast<char*>(memory->data()) + slots[i].offset;
+    }
+    launch->fn(table.data(), ints + s.ints, scalars + s.scalars, errors + s.errors, begin, end);
+  }
+
+  /// Blocks [begin, end) of all segments together.
+  void blocks(int64_t begin, int64_t end) const {
+    const Segment* last = segments + launch->num_segments;
+    const Segment* s =
+        std::upper_bound(segments, last, begin, [](int64_t b, const Segment& x) { return b < x.first_block; }) - 1;
+    for (; s != last && s->first_block < end; ++s) {
+      const int64_t from = std::max(begin - s->first_block, int64_t{0}) * s->grain;
+      const int64_t to = std::min((end - s->first_block) * s->grain, s->positions);
+      if (from < to) (*this)(*s, from, to);
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
+  RunTables& t = tables;
+  const Arena::Lease arena = Arena::global().reserve(arena_bytes_);
+  t.bases.assign({arena.base, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
+                  reinterpret_cast<char*>(const_cast<uint64_t*>(constants_.data())), nullptr});
+  for (int i = 0; i < num_leaves_; ++i) t.bases.push_back(static_cast<char*>(args.leaves[i]));
+  for (void* out : args.outputs) t.bases.push_back(static_cast<char*>(out));
+  t.pointers.resize(pointers_.size());
+  for (size_t i = 0; i < pointers_.size(); ++i) t.pointers[i] = t.bases[pointers_[i].base] + pointers_[i].offset;
+  t.scalars.resize(scalars_.size());
+  for (size_t i = 0; i < scalars_.size(); ++i) t.scalars[i] = args.parameters[scalars_[i]];
+  t.errors.assign(errors_.size(), 0);
+
+  std::vector<IndexReport> reports;
+  for (const Launch& launch : launches_) {
+    if (launch.library >= 0) {
+      const LibraryStep& step = library_[launch.library];
+      if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.report);
+      continue;
+    }
+    const KernelRun run{&launch,           segments_.data() + launch.first_segment,
+                        t.pointers.data(), ints_.data(),
+                        t.scalars.data(),  t.errors.data(),
+                        scratch_.data()};
+    if (!launch.parallel) {
+      for (uint32_t i = 0; i < launch.num_segments; ++i) run(run.segments[i], 0, run.segments[i].positions);
+    } else {
+      parallel_for(launch.blocks, 1, [&run](int64_t begin, int64_t end) { run.blocks(begin, end); });
+    }
+  }
+  for (size_t i = 0; i < errors_.size(); ++i) {
+    if (t.errors[i] != 0) reports.push_back(*errors_[i]);
+  }
+  return reports;
+}
+
+}  // namespace smolder::jit

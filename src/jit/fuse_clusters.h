@@ -1,0 +1,81 @@
+// Clusters: nodes that will be one kernel, while fusion grows them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "smolder/jit/fuse_graph.h"
+
+namespace smolder::jit {
+
+class Clusters {
+ public:
+  Clusters(Program& program, const FuseGraph& graph);
+
+  /// Merges along edges, most bytes first.
+  void merge_edges();
+  /// Merges clusters of equal space that read the same value or results of one kernel.
+  void merge_siblings();
+  /// Decides what is written and makes the program's groups (fuse_store.cpp).
+  void make_groups();
+
+ private:
+  static constexpr size_t kMaxMembers = 256;
+  static constexpr int kSearchLimit = 512;
+  static constexpr ir::NodeId kNear = 64;
+
+  struct Cluster {
+    std::vector<ir::NodeId> members;
+    Space space;
+    ir::NodeId first = 0, last = 0;  ///< in program order
+    bool library = false;
+    bool sealed = false;         ///< merges with nothing
+    bool needs_extents = false;  ///< a member's index depends on where the boundaries between extents are
+    std::vector<int> moved;      ///< edges inside it that move elements
+    int visit = 0;
+    bool reduces_here(const Program& p, ir::NodeId i) const;
+  };
+  struct Combined {
+    Space space;
+    bool sink_a = false, sink_b = false;  ///< the members of a, of b, are computed once a row
+  };
+  struct Refusal {
+    int edge;
+    const char* why;
+  };
+
+  ir::NodeId find(ir::NodeId i) const;
+  bool result_is_row(ir::NodeId i) const;
+  const char* try_merge(const Edge& e);
+  const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
+  const char* combine(const Edge& e, Combined& out);
+  const char* blocked_between(ir::NodeId a, ir::NodeId b);
+  bool hangs_on_reduction(ir::NodeId node, ir::NodeId a, ir::NodeId b);
+  bool is_kept_apart(ir::ValueId v) const;
+  const char* parallelism_lost(ir::NodeId a, ir::NodeId b, const Space& s) const;
+  bool path_around(ir::NodeId a, ir::NodeId b);
+  bool near(ir::NodeId a, ir::NodeId b, ir::ValueId shared) const;
+  void join(ir::NodeId a, ir::NodeId b, const Combined& how);
+
+  // -- fuse_store.cpp
+  void decide_stores();
+  struct Tree;
+  void grow(ir::ValueId v, int64_t bytes, Tree& tree) const;
+  bool recompute_pays(ir::ValueId v, const std::vector<const Edge*>& readers);
+  bool reads(ir::NodeId cluster, ir::ValueId v) const;
+  ir::NodeId last_reader(ir::ValueId v) const;
+  void order_groups();
+
+  Program& p_;
+  const FuseGraph& f_;
+  mutable std::vector<ir::NodeId> parent_;
+  std::vector<Cluster> clusters_;
+  std::vector<bool> row_level_;  ///< by node: computed once a row of its cluster
+  std::vector<Refusal> refused_;
+  std::vector<bool> stored_;     ///< by value
+  std::vector<int> crossing_;    ///< by cluster: values that others, or nobody here, read
+  std::vector<int> node_visit_;  ///< by node: the last search that came by
+  int visit_ = 0;
+};
+
+}  // namespace smolder::jit

@@ -1,0 +1,267 @@
+// The second half of fusion: which of the values that cross between clusters are written to memory, and which
+// are computed again where they are read; then clusters become groups.
+#include <algorithm>
+#include <queue>
+#include <sstream>
+
+#include "smolder/core/counters.h"
+#include "smolder/jit/attributes.h"
+#include "smolder/jit/cost.h"
+#include "smolder/jit/fuse.h"
+#include "smolder/jit/fuse_clusters.h"
+#include "smolder/jit/library.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+using ir::Dim;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+namespace {
+
+/// A launch, in nanoseconds: what a kernel that disappears saves beside its bytes.
+constexpr double kLaunchCost = 500;
+/// Computing again saves memory as well as time, so it may cost a little more than it saves.
+constexpr double kWorth = 2.0;
+constexpr int kMaxTree = 24;
+
+}  // namespace
+
+/// What it takes to compute a value again from memory.
+struct Clusters::Tree {
+  bool possible = true;
+  double cost = 0;             ///< nanoseconds for all elements of the value
+  std::vector<ValueId> loads;  ///< values in memory that it reads
+  std::vector<ValueId> small;  ///< reductions it needs that would have to be written
+  std::vector<NodeId> nodes;
+};
+
+void Clusters::grow(ValueId v, const int64_t bytes, Tree& tree) const {
+  const ir::Graph& g = p_.graph;
+  if (!tree.possible || is_number(g, v)) return;
+  const NodeId i = g.info(v).node;
+  const auto once = [](auto& list, auto x) {
+    if (std::find(list.begin(), list.end(), x) != list.end()) return false;
+    list.push_back(x);
+    return true;
+  };
+  if (g.op(v) == Op::kLeaf || stored_[v]) {
+    once(tree.loads, v);
+    return;
+  }
+  const ir::Node& n = g.nodes[i];
+  if (is_reduction(g, n)) {
+    // The result of a reduction can be kept instead, where it is little beside the value.
+    if (bytes_of(g, v) * 16 > bytes || !reduces_last(g, n)) {
+      tree.possible = false;
+    } else {
+      once(tree.small, v);
+    }
+    return;
+  }
+  if (is_library(n.op) || n.op == Op::kBarrier) {
+    tree.possible = false;
+    return;
+  }
+  if (!once(tree.nodes, i)) return;
+  if (tree.nodes.size() > kMaxTree) {
+    tree.possible = false;
+    return;
+  }
+  if (!is_movement(n.op)) {
+    tree.cost += op_cost(n.op) * static_cast<double>(numel(g.shape(v).values()));
+    if (n.op == Op::kTake || n.op == Op::kGather) tree.cost += 0.5 * static_cast<double>(numel(g.shape(v).values()));
+  }
+  for (const ValueId x : n.inputs) grow(x, bytes, tree);
+}
+
+bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers) {
+  const ir::Graph& g = p_.graph;
+  const int64_t bytes = bytes_of(g, v);
+  const NodeId home = find(g.info(v).node);
+  Tree tree;
+  const ir::Node& n = g.producer(v);
+  tree.nodes.push_back(g.info(v).node);
+  tree.cost += op_cost(n.op) * static_cast<double>(numel(g.shape(v).values()));
+  for (const ValueId x : n.inputs) grow(x, bytes, tree);
+  if (!tree.possible || is_reduction(g, n)) return false;
+
+  double saved = static_cast<double>(bytes), added = 0, compute = 0;
+  int64_t held = 0;
+  std::vector<NodeId> clusters;
+  for (const Edge* e : readers) {
+    const NodeId reader = find(e->to);
+    double copies = 1;
+    if (e->kind == EdgeKind::kMoved) {
+      const double elements = static_cast<double>(clusters_[reader].space.elements(p_.graph.sym).value);
+      copies = std::max(1.0, elements / std::max<double>(1, static_cast<double>(numel(g.shape(v).values()))));
+    }
+    if (std::find(clusters.begin(), clusters.end(), reader) != clusters.end()) continue;
+    clusters.push_back(reader);
+    saved += static_cast<double>(bytes);
+    compute += tree.cost * copies;
+    for (const auto* list : {&tree.loads, &tree.small}) {
+      for (const ValueId x : *list) {
+        if (!reads(reader, x)) added += static_cast<double>(bytes_of(g, x));
+        if (g.op(x) != Op::kLeaf && last_reader(x) < clusters_[reader].last) held += bytes_of(g, x);
+      }
+    }
+  }
+  for (const ValueId x : tree.small) added += static_cast<double>(bytes_of(g, x));
+  // The cluster itself, and what it reads, goes away when this is all it is for.
+  double launch = 0;
+  if (crossing_[home] == 1) {
+    launch = kLaunchCost;
+    for (const ValueId x : tree.loads) saved += static_cast<double>(bytes_of(g, x));
+    compute = std::max(0.0, compute - tree.cost);
+  }
+  if (held > bytes) return false;
+  const double gain = (saved - added) * kByteCost + launch;
+  if (gain <= 0 || compute > kWorth * gain) return false;
+  for (const ValueId x : tree.small) stored_[x] = true;
+  return true;
+}
+
+bool Clusters::reads(NodeId cluster, ValueId v) const {
+  const NodeId from = p_.graph.info(v).node;
+  const auto& edges = p_.graph.op(v) == Op::kLeaf ? f_.leaf_reads[from] : f_.out[from];
+  return std::any_of(edges.begin(), edges.end(), [&](int id) { return find(f_.edges[id].to) == cluster; });
+}
+
+NodeId Clusters::last_reader(ValueId v) const {
+  NodeId last = 0;
+  if (f_.asked[v]) {
+    for (const ValueId out : p_.graph.outputs) {
+      if (out == v) return ir::kNone;
+    }
+  }
+  for (const int id : f_.out[p_.graph.info(v).node]) last = std::max(last, clusters_[find(f_.edges[id].to)].last);
+  return last;
+}
+
+void Clusters::decide_stores() {
+  const ir::Graph& g = p_.graph;
+  stored_.assign(g.values.size(), false);
+  crossing_.assign(g.nodes.size(), 0);
+  const auto crosses = [&](NodeId i) {
+    return std::any_of(f_.out[i].begin(), f_.out[i].end(), [&](int id) {
+      return f_.edges[id].kind == EdgeKind::kHard || find(f_.edges[id].to) != find(i);
+    });
+  };
+  for (NodeId i = 0; i < g.nodes.size(); ++i) {
+    if (!f_.live[i] || !f_.computes[i]) continue;
+    for (int k = 0; k < g.nodes[i].num_outputs; ++k) {
+      if (f_.asked[g.nodes[i].first_output + k] || crosses(i)) ++crossing_[find(i)];
+    }
+  }
+  for (NodeId i = 0; i < g.nodes.size(); ++i) {
+    if (!f_.live[i] || !f_.computes[i]) continue;
+    const ir::Node& n = g.nodes[i];
+    const ValueId v = n.first_output;
+    if (clusters_[find(i)].library) {
+      for (int k = 0; k < n.num_outputs; ++k) stored_[v + k] = true;
+      continue;
+    }
+    bool must = f_.asked[v];
+    std::vector<const Edge*> readers;
+    for (const int id : f_.out[i]) {
+      const Edge& e = f_.edges[id];
+      if (e.kind == EdgeKind::kHard) must = true;
+      if (find(e.to) != find(i)) readers.push_back(&e);
+    }
+    if (must) {
+      stored_[v] = true;
+    } else if (!readers.empty() && !stored_[v]) {
+      stored_[v] = !recompute_pays(v, readers);
+    }
+  }
+}
+
+void Clusters::make_groups() {
+  decide_stores();
+  const ir::Graph& g = p_.graph;
+  p_.groups.clear();
+  p_.group_of.assign(g.values.size(), -1);
+  for (NodeId c = 0; c < clusters_.size(); ++c) {
+    Cluster& cluster = clusters_[c];
+    if (find(c) != c || cluster.members.empty()) continue;
+    std::sort(cluster.members.begin(), cluster.members.end());
+    Group group;
+    group.kind = cluster.library ? Group::kLibrary : Group::kKernel;
+    if (cluster.library) group.node = c;
+    group.domain = to_domain(cluster.space);
+    for (const NodeId m : cluster.members) {
+      for (int k = 0; k < g.nodes[m].num_outputs; ++k) {
+        if (stored_[g.nodes[m].first_output + k]) group.sinks.push_back(g.nodes[m].first_output + k);
+      }
+      if (!cluster.library && is_reduction(g, g.nodes[m])) group.reductions.push_back(m);
+    }
+    if (group.sinks.empty()) continue;
+    for (const ValueId v : group.sinks) p_.group_of[v] = static_cast<GroupId>(p_.groups.size());
+    p_.groups.push_back(std::move(group));
+  }
+  order_groups();
+  for (const Refusal& r : refused_) {
+    const Edge& e = f_.edges[r.edge];
+    if (!stored_[e.value]) continue;
+    std::ostringstream line;
+    line << '%' << e.value << ' ' << ir::name(g.op(e.value)) << " -> " << ir::name(g.nodes[e.to].op) << ": " << r.why;
+    p_.refusals.push_back(line.str());
+  }
+}
+
+void Clusters::order_groups() {
+  const ir::Graph& g = p_.graph;
+  const size_t n = p_.groups.size();
+  std::vector<std::vector<GroupId>> readers(n);
+  std::vector<int> waits(n, 0);
+  std::vector<uint32_t> seen(g.values.size(), 0);
+  std::vector<ValueId> stack;
+  for (GroupId id = 0; id < static_cast<GroupId>(n); ++id) {
+    const uint32_t stamp = static_cast<uint32_t>(id) + 1;
+    std::vector<GroupId> needs;
+    for (const ValueId sink : p_.groups[id].sinks) {
+      for (const ValueId x : g.producer(sink).inputs) stack.push_back(x);
+    }
+    while (!stack.empty()) {
+      const ValueId v = stack.back();
+      stack.pop_back();
+      if (v == ir::kNone || seen[v] == stamp) continue;
+      seen[v] = stamp;
+      const GroupId writer = p_.group_of[v];
+      if (writer >= 0 && writer != id) {
+        needs.push_back(writer);
+        continue;
+      }
+      for (const ValueId x : g.producer(v).inputs) stack.push_back(x);
+    }
+    std::sort(needs.begin(), needs.end());
+    needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+    for (const GroupId w : needs) readers[w].push_back(id);
+    waits[id] = static_cast<int>(needs.size());
+  }
+  // Program order, as far as dependencies allow: a group stands where its first result does.
+  std::priority_queue<std::pair<ValueId, GroupId>, std::vector<std::pair<ValueId, GroupId>>, std::greater<>> ready;
+  const auto push = [&](GroupId id) { ready.push({p_.groups[id].sinks.front(), id}); };
+  for (GroupId id = 0; id < static_cast<GroupId>(n); ++id) {
+    if (waits[id] == 0) push(id);
+  }
+  std::vector<Group> ordered;
+  while (!ready.empty()) {
+    const GroupId id = ready.top().second;
+    ready.pop();
+    ordered.push_back(std::move(p_.groups[id]));
+    for (const GroupId r : readers[id]) {
+      if (--waits[r] == 0) push(r);
+    }
+  }
+  SMOLDER_INVARIANT(ordered.size() == n);
+  p_.groups = std::move(ordered);
+  for (GroupId id = 0; id < static_cast<GroupId>(n); ++id) {
+    for (const ValueId v : p_.groups[id].sinks) p_.group_of[v] = id;
+  }
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,134 @@
+// Rows kept between the phases of a kernel: softmax needs exp(x - max) for the sum and again for the quotient. Cheap
+// values are computed again from what the first-level cache holds; costly ones are kept, in the row of an output
+// that is written later anyway where there is one.
+#include <algorithm>
+
+#include "smolder/jit/cost.h"
+#include "smolder/jit/lowering.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+using ir::ValueId;
+
+namespace {
+
+/// Nanoseconds an element from which on a load and a store are cheaper.
+constexpr double kCostly = 0.12;
+
+}  // namespace
+
+/// Follows what `v` needs at the element the loops are at, in phase `phase`, without making code of it.
+void Lowering::trace(ValueId reader, ValueId v, int phase) {
+  while (!must_load(v) && is_alias(graph().op(v))) v = graph().producer(v).inputs[0];
+  const ir::Node& n = graph().producer(v);
+  if (must_load(v) || !(ir::is_elementwise_primitive(n.op) || n.op == ir::Op::kCast || n.op == ir::Op::kRandomBits))
+    return;
+  if (graph().info(v).weak || is_row_value(v)) return;
+  requests_.push_back({reader, v, phase});
+  for (const Computed& c : computed_) {
+    if (c.value == v && c.phase == phase) return;
+  }
+  computed_.push_back({v, phase});
+  for (const ValueId x : n.inputs) trace(v, x, phase);
+}
+
+void Lowering::find_kept_rows() {
+  if (!domain_.reduces_columns) return;
+  for (const ir::NodeId node : group_.reductions) {
+    const ValueId x = graph().nodes[node].inputs[0];
+    trace(ir::kNone, x, phase_of(x));
+  }
+  for (const ValueId sink : group_.sinks) {
+    if (!is_reduced_here(sink) && !is_row_level(sink)) trace(ir::kNone, sink, phase_of(sink));
+  }
+  // Values computed in more than one phase.
+  std::vector<ValueId> again;
+  for (const Computed& c : computed_) {
+    const bool twice = std::any_of(computed_.begin(), computed_.end(),
+                                   [&](const Computed& d) { return d.value == c.value && d.phase != c.phase; });
+    if (twice && std::find(again.begin(), again.end(), c.value) == again.end()) again.push_back(c.value);
+  }
+  const auto repeats = [&](ValueId v) { return std::find(again.begin(), again.end(), v) != again.end(); };
+  const auto cost_of = [&](ValueId v) {
+    // What it takes to compute v, of values that are computed again.
+    std::vector<ValueId> seen{v};
+    double cost = 0;
+    for (size_t i = 0; i < seen.size(); ++i) {
+      cost += op_cost(graph().op(seen[i]));
+      for (const Request& r : requests_) {
+        const bool below = r.reader == seen[i] && repeats(r.value);
+        if (below && std::find(seen.begin(), seen.end(), r.value) == seen.end()) seen.push_back(r.value);
+      }
+    }
+    return cost;
+  };
+  std::vector<ValueId> sinks_taken;
+  for (const ValueId v : again) {
+    const bool wanted_outside = std::any_of(requests_.begin(), requests_.end(), [&](const Request& r) {
+      return r.value == v && (r.reader == ir::kNone || !repeats(r.reader));
+    });
+    if (!wanted_outside || cost_of(v) < kCostly) continue;
+    int first = 1 << 30, last = 0;
+    for (const Request& r : requests_) {
+      if (r.value != v) continue;
+      first = std::min(first, r.phase);
+      last = std::max(last, r.phase);
+    }
+    KeptValue kept{v, ir::kNone};
+    for (const ValueId sink : group_.sinks) {
+      if (is_reduced_here(sink) || is_row_level(sink) || graph().dtype(sink) != graph().dtype(v)) continue;
+      const bool free = std::find(sinks_taken.begin(), sinks_taken.end(), sink) == sinks_taken.end();
+      // Its own store, if no sooner than the last use, comes after that: stores are last in a phase.
+      if (sink == v || (free && phase_of(sink) >= last && phase_of(sink) > first)) {
+        kept.in_sink = sink;
+        if (sink == v) break;
+      }
+    }
+    if (kept.in_sink != ir::kNone) sinks_taken.push_back(kept.in_sink);
+    kept_.push_back(kept);
+  }
+  kept_buffer_.assign(kept_.size(), -1);
+  kept_since_.assign(kept_.size(), -1);
+}
+
+Address Lowering::kept_address(size_t kept) {
+  const KeptValue& k = kept_[kept];
+  if (k.in_sink != ir::kNone) return address(kept_buffer_[kept], flatten(index(full_).digits));
+  return address(kept_buffer_[kept], Linear::var(vector_var_));
+}
+
+LocalId Lowering::kept_or_computed(ValueId v, IndexId at) {
+  const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const KeptValue& k) { return k.value == v; });
+  const auto k = static_cast<size_t>(it - kept_.begin());
+  if (it != kept_.end() && kept_since_[k] >= 0 && kept_since_[k] < phase_) {
+    Stmt load = make_statement(StmtKind::kLoad);
+    buffer_args_[kept_buffer_[k]].read = true;
+    load.address = kept_address(k);
+    note_access(kept_buffer_[k], load.address, false, false, kCell);
+    return emit(std::move(load), kCell, graph().dtype(v));
+  }
+  const LocalId x = compute(v, at);
+  if (it == kept_.end() || kept_since_[k] >= 0 || locals_[x].level != kCell) return x;
+  kept_since_[k] = phase_;
+  if (it->in_sink == ir::kNone) {
+    kept_buffer_[k] = static_cast<int>(buffers_.size());
+    buffers_.push_back(-1);
+    buffer_args_.push_back({graph().dtype(v), true, true});
+    scratch_rows_.push_back({kept_buffer_[k], vector_extent_, static_cast<int64_t>(itemsize(graph().dtype(v)))});
+  } else {
+    kept_buffer_[k] = buffer_arg(program_.buffer_of[it->in_sink], true);
+    // The sink itself is stored in this phase, if it is the value.
+    if (it->in_sink == v) return x;
+  }
+  Stmt store = make_statement(StmtKind::kStore);
+  store.dtype = graph().dtype(v);
+  store.args = {x};
+  store.address = kept_address(k);
+  note_access(kept_buffer_[k], store.address, true, false, kCell);
+  cost_ += statement_cost(store) / 4;  // it stays in the first-level cache
+  emit_effect(std::move(store), kCell);
+  return x;
+}
+
+}  // namespace smolder::jit

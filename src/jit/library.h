@@ -1,0 +1,41 @@
+// Steps that are not generated kernels: matrix products, and primitives and ops that run as eager kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/dtype.h"
+#include "smolder/ir/op.h"
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+/// Memory of an operand or a result of a library call; the address is known when it runs.
+struct LibraryView {
+  DType dtype = DType::kFloat32;
+  Dims shape, strides;  ///< strides in elements
+  bool weak = false;    ///< a number: eight bytes, as RunArguments::parameters has them
+};
+
+/// A library call bound to sizes. Immutable, and safe to run from several threads at once.
+class BoundLibrary {
+ public:
+  virtual ~BoundLibrary() = default;
+  /// Addresses of the inputs' first elements (null: absent), then the outputs'. Returns false when an index was out
+  /// of range: it was clamped where read, dropped where written.
+  virtual bool run(std::span<void* const> addresses) const = 0;
+};
+
+/// Chooses how to run a call at these sizes. `fused` is what the call does beside the op.
+std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
+                                           std::vector<int64_t> attrs);
+
+/// Does loop IR not say this primitive? It then runs as a library call. `kDot` and the adding scatters always do;
+/// others are fallbacks, and counted.
+bool is_library(ir::Op op);
+bool is_fallback(ir::Op op);
+
+}  // namespace smolder::jit

@@ -1,0 +1,245 @@
+// The statements of a vector loop on a block of lanes.
+#include <algorithm>
+
+#include "smolder/jit/llvm/primitives.h"
+#include "smolder/jit/llvm/vector_loop.h"
+
+namespace smolder::jit::cpu {
+
+void VectorLoop::emit_block(const Block& block) {
+  b_.lanes = kLanes;
+  for (size_t i = 0; i < loop_.body.size(); ++i) {
+    if (!prepared_[i].uniform) statement(loop_.body[i], prepared_[i], block);
+  }
+  for (const AccId a : accs_) std::swap(e_.accs_[a].next, e_.accs_[a].other);
+  b_.lanes = 1;
+}
+
+void VectorLoop::statement(const Stmt& s, const Prepared& p, const Block& block) {
+  switch (s.kind) {
+    case StmtKind::kStore:
+      return store(s, p, block);
+    case StmtKind::kUpdate:
+      return update(s, block);
+    case StmtKind::kLoad:
+      e_.locals_[s.result].vector = load(s, p, block);
+      return;
+    case StmtKind::kIndex: {
+      V first = e_.add(p.element, e_.mul(block.first, p.stride));
+      e_.locals_[s.result].vector = ir_.CreateAdd(splat(first), p.lane_offsets);
+      if (is_one(p.stride)) first_of_[s.result] = first;
+      return;
+    }
+    case StmtKind::kCheckIndex:
+      e_.locals_[s.result].vector = e_.check_index(s, vector_of(s.args[0]), block.mask);
+      return;
+    default: {
+      if (s.kind == StmtKind::kPrimitive && s.op == ir::Op::kRandomBits) {
+        e_.locals_[s.result].vector = random_bits(s);
+        return;
+      }
+      std::vector<V> args;
+      for (const LocalId a : s.args) args.push_back(vector_of(a));
+      e_.locals_[s.result].vector = e_.compute(s, args);
+    }
+  }
+}
+
+V VectorLoop::random_bits(const Stmt& s) {
+  V seed = vector_of(s.args[0]), offset = vector_of(s.args[1]), position = vector_of(s.args[2]);
+  V first = first_of_[s.args[2]];
+  if (!first || varies(s.args[0]) || varies(s.args[1])) return emit_random_bits(b_, seed, offset, position);
+  V misaligned = ir_.CreateICmpNE(ir_.CreateAnd(first, e_.i64(3)), e_.i64(0));
+  return emit_random_bits(b_, seed, offset, position, misaligned);
+}
+
+V VectorLoop::vector_of(LocalId v) {
+  Local& local = e_.locals_[v];
+  if (uniform_[v] && !local.vector) local.vector = splat(local.scalar);
+  return local.vector;
+}
+
+void VectorLoop::update(const Stmt& s, const Block& block) {
+  Accumulator& a = e_.accs_[s.acc];
+  V sum = e_.step(a, a.next, vector_of(s.args[0]));
+  a.next = block.mask ? ir_.CreateSelect(block.mask, sum, a.next) : sum;
+}
+
+bool VectorLoop::can_mask(DType t) const {
+  return itemsize(t) <= 2 ? e_.traits_.masked_narrow : e_.traits_.masked_wide;
+}
+
+// -- loads
+
+V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
+  V mask = p.condition;
+  for (const Range& r : p.ranges) {
+    V here = lane_mask(r, block);
+    mask = mask ? ir_.CreateAnd(mask, here) : here;
+  }
+  const bool bounded = mask != nullptr;
+  if (block.mask) mask = mask ? ir_.CreateAnd(mask, block.mask) : block.mask;
+  const LaneType lane = storage_lane(s.dtype);
+  V fill = b_.constant_bits(lane, bounded ? storage_bits(s.constant, s.dtype) : 0);
+  V raw;
+  if (p.access.kind == Access::kUniform) {
+    // Not hoisted because the loop stores to the buffer, or because its bounds vary.
+    llvm::Type* type = e_.element_type(s.address.buffer);
+    V at = p.access.base;
+    if (mask) {
+      V some = ir_.CreateICmpNE(ir_.CreateBitCast(mask, ir_.getIntNTy(kLanes)), ir_.getIntN(kLanes, 0));
+      at = ir_.CreateSelect(some, at, e_.scratch());
+    }
+    raw = splat(ir_.CreateAlignedLoad(type, at, llvm::Align(itemsize(s.dtype))));
+    if (bounded) raw = ir_.CreateSelect(mask, raw, fill);
+  } else if (p.access.kind == Access::kContiguous && (!mask || can_mask(s.dtype) || !bounded)) {
+    V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, block.first);
+    raw = load_contiguous(s, at, mask, fill, block);
+  } else {
+    raw = load_scattered(s, p, mask, fill, block);
+  }
+  return from_storage(b_, s.dtype, raw);
+}
+
+V VectorLoop::load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block) {
+  const llvm::Align align(itemsize(s.dtype));
+  llvm::Type* type = b_.type(storage_lane(s.dtype));
+  if (!mask) return ir_.CreateAlignedLoad(type, at, align);
+  if (can_mask(s.dtype)) return ir_.CreateMaskedLoad(type, at, align, mask, fill);
+  ir_.CreateAlignedStore(fill, e_.scratch(), llvm::Align(64));
+  copy_elements(e_.scratch(), at, block.count, e_.element_type(s.address.buffer));
+  return ir_.CreateAlignedLoad(type, e_.scratch(), llvm::Align(64));
+}
+
+V VectorLoop::load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block) {
+  const llvm::Align align(itemsize(s.dtype));
+  llvm::Type* type = b_.type(storage_lane(s.dtype));
+  llvm::Type* element = e_.element_type(s.address.buffer);
+  if (e_.traits_.gather && itemsize(s.dtype) >= 4) {
+    V at = ir_.CreateGEP(element, e_.buffers_[s.address.buffer], indices(p.access, block));
+    V all = llvm::ConstantInt::getTrue(b_.type(LaneType::kI1));
+    return ir_.CreateMaskedGather(type, at, align, mask ? mask : all, fill);
+  }
+  V raw = fill;
+  const std::vector<V> at = lane_pointers(s, p, mask, block);
+  for (int i = 0; i < kLanes; ++i) {
+    raw = ir_.CreateInsertElement(raw, ir_.CreateAlignedLoad(element, at[i], align), uint64_t(i));
+  }
+  return mask ? ir_.CreateSelect(mask, raw, fill) : raw;
+}
+
+/// Lanes of the block within a range of an affine map.
+V VectorLoop::lane_mask(const Range& r, const Block& block) {
+  V first = e_.add(r.element, e_.mul(block.first, r.stride));
+  if (!is_one(r.stride)) {
+    V x = ir_.CreateAdd(splat(first), r.lane_offsets);
+    return ir_.CreateAnd(ir_.CreateICmpSLE(splat(r.low), x), ir_.CreateICmpSLT(x, splat(r.high)));
+  }
+  // Consecutive: a range of lanes.
+  llvm::SmallVector<uint32_t, kLanes> lanes;
+  for (int i = 0; i < kLanes; ++i) lanes.push_back(i);
+  V iota = llvm::ConstantDataVector::get(ir_.getContext(), lanes);
+  const auto lane = [&](V limit) {
+    V distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, limit, first);
+    distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, e_.i64(0));
+    distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, distance, e_.i64(kLanes));
+    return splat(ir_.CreateTrunc(distance, ir_.getInt32Ty()));
+  };
+  V mask = ir_.CreateICmpULT(iota, lane(r.high));
+  return r.has_low ? ir_.CreateAnd(mask, ir_.CreateICmpUGE(iota, lane(r.low))) : mask;
+}
+
+/// Element numbers of the lanes of a block.
+V VectorLoop::indices(const Access& a, const Block& block) {
+  V first = a.stride ? e_.add(a.element, e_.mul(block.first, a.stride)) : a.element;
+  V index = splat(first);
+  if (a.lane_offsets) index = ir_.CreateAdd(index, a.lane_offsets);
+  for (const auto& [v, stride] : a.indirect) {
+    V term = vector_of(v);
+    index = ir_.CreateAdd(index, stride ? ir_.CreateMul(term, stride) : term);
+  }
+  return index;
+}
+
+/// The address of each lane; of inactive ones, scratch memory.
+std::vector<V> VectorLoop::lane_pointers(const Stmt& s, const Prepared& p, V mask, const Block& block) {
+  llvm::Type* element = e_.element_type(s.address.buffer);
+  std::vector<V> at;
+  V index = p.access.indirect.empty() ? nullptr : indices(p.access, block);
+  V stride = p.access.stride ? p.access.stride : e_.i64(0);
+  for (int i = 0; i < kLanes; ++i) {
+    if (index) {
+      at.push_back(e_.pointer(s.address.buffer, ir_.CreateExtractElement(index, uint64_t(i))));
+    } else if (i == 0) {
+      at.push_back(ir_.CreateGEP(element, p.access.base, e_.mul(block.first, stride)));
+    } else {
+      at.push_back(ir_.CreateGEP(element, at.back(), stride));
+    }
+  }
+  if (!mask) return at;
+  for (int i = 0; i < kLanes; ++i) {
+    at[i] = ir_.CreateSelect(ir_.CreateExtractElement(mask, uint64_t(i)), at[i], e_.scratch());
+  }
+  return at;
+}
+
+/// Copies `count` >= 1 elements one by one, where the machine has no masked loads or stores.
+void VectorLoop::copy_elements(V to, V from, V count, llvm::Type* type) {
+  llvm::BasicBlock *before = ir_.GetInsertBlock(), *head = e_.block("copy"), *done = e_.block("copied");
+  ir_.CreateBr(head);
+  ir_.SetInsertPoint(head);
+  llvm::PHINode* i = e_.phi(e_.i64(0), before);
+  ir_.CreateStore(ir_.CreateLoad(type, ir_.CreateGEP(type, from, i)), ir_.CreateGEP(type, to, i));
+  V next = ir_.CreateAdd(i, e_.i64(1));
+  i->addIncoming(next, head);
+  ir_.CreateCondBr(ir_.CreateICmpULT(next, count), head, done);
+  ir_.SetInsertPoint(done);
+}
+
+// -- stores
+
+void VectorLoop::store(const Stmt& s, const Prepared& p, const Block& block) {
+  if (p.access.kind == Access::kUniform) return store_uniform(s, p, block);
+  V value = to_storage(b_, s.dtype, vector_of(s.args[0]));
+  if (p.access.kind != Access::kContiguous) return store_scattered(s, p, value, block);
+  llvm::Type* element = e_.element_type(s.address.buffer);
+  V at = ir_.CreateGEP(element, p.access.base, block.first);
+  const auto size = itemsize(s.dtype);
+  if (!block.mask) {
+    const bool stream = block.stream && s.streaming;
+    auto* st = ir_.CreateAlignedStore(value, at, llvm::Align(stream ? std::min<size_t>(64, kLanes * size) : size));
+    if (stream) {
+      st->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                      llvm::MDNode::get(ir_.getContext(), llvm::ConstantAsMetadata::get(ir_.getInt32(1))));
+    }
+  } else if (can_mask(s.dtype)) {
+    ir_.CreateMaskedStore(value, at, llvm::Align(size), block.mask);
+  } else {
+    ir_.CreateAlignedStore(value, e_.scratch(), llvm::Align(64));
+    copy_elements(at, e_.scratch(), block.count, element);
+  }
+}
+
+/// All elements go to one place: the last stays.
+void VectorLoop::store_uniform(const Stmt& s, const Prepared& p, const Block& block) {
+  V value = vector_of(s.args[0]);
+  V last = block.count ? ir_.CreateSub(block.count, e_.i64(1)) : e_.i64(kLanes - 1);
+  value = uniform_[s.args[0]] ? e_.locals_[s.args[0]].scalar : ir_.CreateExtractElement(value, last);
+  b_.lanes = 1;
+  V raw = to_storage(b_, s.dtype, value);
+  b_.lanes = kLanes;
+  ir_.CreateAlignedStore(raw, p.access.base, llvm::Align(itemsize(s.dtype)));
+}
+
+void VectorLoop::store_scattered(const Stmt& s, const Prepared& p, V value, const Block& block) {
+  const llvm::Align align(itemsize(s.dtype));
+  if (e_.traits_.gather && itemsize(s.dtype) >= 4) {
+    V at = ir_.CreateGEP(e_.element_type(s.address.buffer), e_.buffers_[s.address.buffer], indices(p.access, block));
+    ir_.CreateMaskedScatter(value, at, align, block.mask);
+    return;
+  }
+  const std::vector<V> at = lane_pointers(s, p, block.mask, block);
+  for (int i = 0; i < kLanes; ++i) ir_.CreateAlignedStore(ir_.CreateExtractElement(value, uint64_t(i)), at[i], align);
+}
+
+}  // namespace smolder::jit::cpu

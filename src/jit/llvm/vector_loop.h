@@ -1,0 +1,117 @@
+// One vector loop. What does not change from element to element is computed before it; a block of kLanes
+// elements is emitted once with a mask, for what remains, and, where that pays, without one for the rest.
+#pragma once
+
+#include <vector>
+
+#include "smolder/jit/llvm/kernel_emitter.h"
+
+namespace smolder::jit::cpu {
+
+class VectorLoop {
+ public:
+  /// Over elements [begin, end) of the loop's variable.
+  VectorLoop(KernelEmitter& emitter, const Stmt& loop, V begin, V end);
+  void emit();
+
+ private:
+  using Local = KernelEmitter::Local;
+  using Accumulator = KernelEmitter::Accumulator;
+
+  /// How a statement reaches memory from element to element.
+  struct Access {
+    enum Kind { kUniform, kContiguous, kStrided, kIndirect } kind = kUniform;
+    V element = nullptr;                          ///< of element 0 of the loop, all that is uniform included
+    V base = nullptr;                             ///< its address
+    V stride = nullptr;                           ///< null when 0
+    V lane_offsets = nullptr;                     ///< stride * (0, 1, 2, ...)
+    std::vector<std::pair<LocalId, V>> indirect;  ///< values that vary, with splat strides (null: 1)
+  };
+  struct Range {
+    V element = nullptr, stride = nullptr, lane_offsets = nullptr, low = nullptr, high = nullptr;
+    bool has_low = true;
+  };
+  struct Prepared {
+    bool uniform = false;
+    Access access;
+    V condition = nullptr;  ///< bounds that do not vary, splat
+    std::vector<Range> ranges;
+    V element = nullptr, stride = nullptr, lane_offsets = nullptr;  ///< kIndex
+  };
+  /// kLanes elements, or the first `count` of them.
+  struct Block {
+    V first;
+    V count = nullptr, mask = nullptr;
+    bool stream = false;
+  };
+
+  // -- before the loop
+  void prepare();
+  Prepared prepare(const Stmt& s);
+  bool is_uniform(const Stmt& s) const;
+  bool varies(LocalId v) const { return !uniform_[v]; }
+  Access access(const Address& a);
+  V lane_offsets(V stride);
+  static bool is_one(V stride) {
+    const auto* c = llvm::dyn_cast_or_null<llvm::ConstantInt>(stride);
+    return c && c->isOne();
+  }
+  V splat(V x) { return ir_.CreateVectorSplat(kLanes, x); }
+
+  // -- shapes of the loop (see emit)
+  struct Body {
+    llvm::BasicBlock *enter, *leave;
+    llvm::PHINode *first, *stop;
+    std::vector<llvm::PHINode*> state;
+    std::vector<V> state_after;
+    V next;
+  };
+  void emit_masked(llvm::BasicBlock* before, llvm::BasicBlock* after);
+  void emit_main_and_rest(llvm::BasicBlock* before, llvm::BasicBlock* after);
+  void emit_streaming(llvm::BasicBlock* before, llvm::BasicBlock* after);
+  Body masked_body();
+  Body main_body(int blocks, bool stream);
+  V streaming_start(V* aligned);
+  bool wants_main(int instructions) const;
+
+  // -- accumulators as a list of values, two each
+  std::vector<V> state() const;
+  void set_state(const std::vector<V>& values);
+  std::vector<llvm::PHINode*> state_phis();
+  static void add_incoming(const std::vector<llvm::PHINode*>& phis, const std::vector<V>& values,
+                           llvm::BasicBlock* from);
+  void put_in_order();
+
+  // -- a block
+  void emit_block(const Block& block);
+  void statement(const Stmt& s, const Prepared& p, const Block& block);
+  V vector_of(LocalId v);
+  V random_bits(const Stmt& s);
+  V element(const Access& a, const Block& block);
+  V load(const Stmt& s, const Prepared& p, const Block& block);
+  V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
+  V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
+  void store(const Stmt& s, const Prepared& p, const Block& block);
+  void store_uniform(const Stmt& s, const Prepared& p, const Block& block);
+  void store_scattered(const Stmt& s, const Prepared& p, V value, const Block& block);
+  V lane_mask(const Range& r, const Block& block);
+  std::vector<V> lane_pointers(const Stmt& s, const Prepared& p, V mask, const Block& block);
+  V indices(const Access& a, const Block& block);
+  void update(const Stmt& s, const Block& block);
+  void copy_elements(V to, V from, V count, llvm::Type* type);
+  bool can_mask(DType t) const;
+
+  KernelEmitter& e_;
+  llvm::IRBuilder<>& ir_;
+  Builder& b_;
+  const Stmt& loop_;
+  const VarId var_;
+  const V begin_, end_;
+  const std::vector<AccId> accs_;
+  std::vector<bool> uniform_;  ///< by LocalId
+  std::vector<V> first_of_;    ///< by LocalId: of lanes that hold consecutive numbers, the first
+  std::vector<Prepared> prepared_;
+  bool streams_ = false;
+};
+
+}  // namespace smolder::jit::cpu

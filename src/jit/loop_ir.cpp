@@ -1,0 +1,89 @@
+#include "smolder/jit/loop_ir.h"
+
+#include <limits>
+
+#include "smolder/core/error.h"
+#include "smolder/ir/scalar/primitive.h"
+
+namespace smolder::jit {
+
+using ir::Op;
+using ir::ReduceKind;
+
+namespace {
+
+template <class T>
+Scalar extreme_integer(bool low) {
+  return static_cast<int64_t>(low ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max());
+}
+
+/// The lowest or highest value of a dtype.
+Scalar extreme(DType t, bool low) {
+  switch (t) {
+    case DType::kBool:
+      return !low;
+    case DType::kUInt8:
+      return extreme_integer<uint8_t>(low);
+    case DType::kInt32:
+      return extreme_integer<int32_t>(low);
+    case DType::kInt64:
+      return extreme_integer<int64_t>(low);
+    default:
+      return low ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  }
+}
+
+Scalar number(DType t, int v) {
+  switch (category(t)) {
+    case Category::kBool:
+      return v != 0;
+    case Category::kInt:
+      return v;
+    case Category::kFloat:
+      break;
+  }
+  return static_cast<double>(v);
+}
+
+}  // namespace
+
+Scalar reduce_identity(ReduceKind kind, DType t) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kAny:
+      return number(t, 0);
+    case ReduceKind::kProd:
+    case ReduceKind::kAll:
+      return number(t, 1);
+    case ReduceKind::kMax:
+      return extreme(t, true);
+    case ReduceKind::kMin:
+      return extreme(t, false);
+  }
+  raise<InternalError>("internal error: bad reduction");
+}
+
+Op reduce_step(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+      return Op::kAdd;
+    case ReduceKind::kProd:
+      return Op::kMul;
+    case ReduceKind::kMax:
+      return Op::kMaximum;
+    case ReduceKind::kMin:
+      return Op::kMinimum;
+    case ReduceKind::kAny:
+      return Op::kLogicalOr;
+    case ReduceKind::kAll:
+      return Op::kLogicalAnd;
+  }
+  raise<InternalError>("internal error: bad reduction");
+}
+
+DType result_dtype(const Stmt& s) {
+  if (s.kind != StmtKind::kPrimitive || !ir::is_elementwise_primitive(s.op)) return s.dtype;
+  return ir::scalar::info(static_cast<ir::scalar::Primitive>(s.op)).result_dtype(s.dtype);
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,189 @@
+// Loop IR: the one thing every code generator reads. A kernel is a tree of loops over runtime
+// extents; loads and stores index buffers by affine maps of the loop variables; everything between is
+// scalar primitives. Nothing in a kernel names a size, a buffer address, a layer or a batch: two
+// kernels with equal text are the same kernel.
+//
+//   kernel {
+//     buffers b0:float32 r, b1:float32 w
+//     ints 2
+//     parallel v0 < n0 {
+//       acc a0 = max float32
+//       vector v1 < n1 {
+//         %0 = load b0[v0*n1 + v1]
+//         update a0, %0
+//       }
+//       %1 = result a0
+//       acc a1 = sum float32
+//       vector v2 < n1 {
+//         %2 = load b0[v0*n1 + v2]
+//         %3 = sub float32 %2, %1
+//         %4 = exp float32 %3
+//         update a1, %4
+//       }
+//       ...
+//
+// Structure rules (checked by `verify`):
+//  - the root holds one `parallel` loop over one or more variables (their product, the last varying
+//    fastest, is cut into ranges by the executor), or a single `parallel vector` loop for flat
+//    elementwise kernels;
+//  - inside it statements, `loop` (sequential) and `vector` loops nest; a vector loop holds no loop;
+//  - a value defined outside a vector loop and used inside is broadcast; values defined inside a loop
+//    are not visible outside it: only accumulators and buffers carry data out;
+//  - accumulators are declared outside vector loops and updated inside them. Reductions follow the
+//    canonical order of docs/design.md: kReduceLanes lanes, element j of the vector loop goes to lane
+//    j % kReduceLanes, lanes start from the identity and are combined by halving (lane i with lane
+//    i + half). Halves accumulate in float32 and are rounded by `result`;
+//  - an operand of a primitive of a half dtype may be float32: a number that nothing has rounded;
+//  - the address of a buffer is readable even when it has no elements: a clamped index of an empty
+//    axis reads there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "smolder/core/dtype.h"
+#include "smolder/core/hash.h"
+#include "smolder/core/scalar.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/op.h"
+
+namespace smolder::jit {
+
+/// Lanes of a canonical row reduction, whatever the machine's vectors are.
+inline constexpr int kReduceLanes = 32;
+
+/// An integer in a kernel: a constant of the structure, or run-time integer `slot`.
+struct IntRef {
+  int64_t constant = 0;
+  int32_t slot = -1;  ///< -1: constant
+  bool is_constant() const { return slot < 0; }
+  friend bool operator==(const IntRef&, const IntRef&) = default;
+};
+
+using VarId = int32_t;    ///< loop variable
+using LocalId = int32_t;  ///< SSA value within a kernel
+using AccId = int32_t;    ///< accumulator
+
+/// offset + sum of var * stride, in elements.
+struct Affine {
+  struct Term {
+    VarId var;
+    IntRef stride;
+    friend bool operator==(const Term&, const Term&) = default;
+  };
+  IntRef offset;
+  std::vector<Term> terms;
+  friend bool operator==(const Affine&, const Affine&) = default;
+};
+
+/// Where a load or store goes: an affine map plus at most a few data-dependent terms.
+struct Address {
+  int buffer = 0;
+  Affine map;
+  struct Indirect {
+    LocalId index;  ///< int64 value
+    IntRef stride;
+    friend bool operator==(const Indirect&, const Indirect&) = default;
+  };
+  std::vector<Indirect> indirect;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+/// Holds when lo <= map < hi; a load whose bounds do not all hold yields its fill (padding, cat).
+struct Bound {
+  Affine map;
+  IntRef lo, hi;
+  friend bool operator==(const Bound&, const Bound&) = default;
+};
+
+enum class StmtKind : uint8_t {
+  kParallel,        ///< vars/extents, body. Root only
+  kParallelVector,  ///< one var; body is straight-line. Root only
+  kLoop,            ///< one var, sequential
+  kVector,          ///< one var, innermost
+  kLoad,            ///< result = buffer[address], or fill where a bound fails
+  kStore,           ///< buffer[address] = args[0]; streaming if `streaming`. Elements are stored in loop order
+  kPrimitive,       ///< result = op(args) in dtype: an elementwise primitive of the op table, `cast` (to dtype), or
+                    ///< `random_bits` (seed, offset, position; all int64)
+  kConstant,        ///< result = constant
+  kScalar,          ///< result = run-time scalar `slot` (float64 or int64), converted to dtype
+  kIndex,           ///< result = int64 value of `map`
+  kAcc,             ///< declare accumulator `acc` with `reduce` and dtype, set to the identity
+  kUpdate,          ///< acc = reduce(acc, args[0])
+  kResult,          ///< result = lanes of acc combined
+  kCheckIndex,      ///< args[0] (int64) must lie in [-limit, limit): negative wraps, result is the wrapped and
+                    ///< clamped index; when out of range the error word `error_slot` of the launch is set
+};
+
+/// One statement; which fields count depends on `kind`.
+struct Stmt {
+  StmtKind kind;
+  DType dtype = DType::kFloat32;  ///< kLoad, kStore: the buffer's. kResult: the accumulator's
+  LocalId result = -1;
+  std::vector<LocalId> args;
+  ir::Op op{};                ///< kPrimitive
+  Scalar constant = 0.0;      ///< kConstant, and fill of a bounded kLoad
+  int slot = 0;               ///< kScalar slot; kCheckIndex error slot
+  Address address;            ///< kLoad, kStore
+  std::vector<Bound> bounds;  ///< kLoad
+  Affine map;                 ///< kIndex
+  AccId acc = -1;             ///< kAcc, kUpdate, kResult
+  ir::ReduceKind reduce{};    ///< kAcc
+  bool streaming = false;     ///< kStore: write-once output beyond the last-level cache
+  IntRef limit;               ///< kCheckIndex
+  // loops
+  std::vector<VarId> vars;
+  std::vector<IntRef> extents;  ///< one per var
+  /// Chunked loops: when clamp_var >= 0 the extent is min(extents[0], clamp_total - clamp_var*extents[0]).
+  VarId clamp_var = -1;
+  IntRef clamp_total;
+  std::vector<Stmt> body;
+};
+
+struct BufferArg {
+  DType dtype;
+  bool read = false, write = false;
+  friend bool operator==(const BufferArg&, const BufferArg&) = default;
+};
+
+/// A kernel: what is compiled and cached.
+struct Kernel {
+  std::string name;  ///< for people: made from the ops inside; not part of the key
+  std::vector<BufferArg> buffers;
+  int num_ints = 0;
+  std::vector<Category> scalars;  ///< category of each run-time scalar
+  int num_vars = 0, num_locals = 0, num_accs = 0, num_errors = 0;
+  Stmt root;
+};
+
+/// Text of everything but the name; of a canonical kernel, what the cache key is made of. `parse_loop` is its
+/// inverse.
+std::string print(const Kernel& k);
+/// Throws ValueError with line and column on malformed text. What it returns is not verified.
+Kernel parse_loop(std::string_view text);
+/// Throws InternalError when a structure rule is broken.
+void verify(const Kernel& k);
+
+/// What `canonicalize` did to the arguments: the old number of each new one.
+struct Renumbering {
+  std::vector<int32_t> buffers, ints, scalars, errors;
+};
+/// Renumbers variables, values, accumulators and arguments in order of first use, dropping arguments that
+/// nothing uses, and sorts the terms of affine maps. Kernels that differ in nothing else become equal.
+Renumbering canonicalize(Kernel& k);
+
+/// What the lanes of an accumulator start from, and the primitive that an update applies.
+Scalar reduce_identity(ir::ReduceKind kind, DType t);
+ir::Op reduce_step(ir::ReduceKind kind);
+/// Dtype of the value that a statement defines, given the dtype field and the op.
+DType result_dtype(const Stmt& s);
+
+/// The compiled form. Integers are the kernel's ints, scalars are eight bytes each (double or int64),
+/// errors is one word per error slot. Runs the root loop over [begin, end): positions of the product of
+/// its extents.
+using KernelFn = void (*)(void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
+                          int64_t begin, int64_t end);
+
+}  // namespace smolder::jit

@@ -1,0 +1,205 @@
+#include "smolder/jit/lower.h"
+
+#include <algorithm>
+
+#include "smolder/jit/attributes.h"
+#include "smolder/jit/fuse.h"
+#include "smolder/jit/lowering.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+using ir::Op;
+using ir::ValueId;
+
+ValueId storage_root(const Program& p, ValueId v) {
+  while (p.group_of[v] < 0 && is_alias(p.graph.op(v))) v = p.graph.producer(v).inputs[0];
+  return v;
+}
+
+std::optional<StridedView> view_in_memory(Program& p, ValueId v) {
+  const ir::Graph& g = p.graph;
+  std::vector<const ir::Node*> path;
+  while (p.buffer_of[v] < 0) {
+    const ir::Node& n = g.producer(v);
+    if (!is_movement(n.op)) return std::nullopt;
+    path.push_back(&n);
+    v = n.inputs[0];
+  }
+  const BufferInfo& info = p.buffers[p.buffer_of[v]];
+  std::optional<StridedView> view = StridedView{v, info.shape, info.strides, info.offset};
+  for (auto n = path.rbegin(); view && n != path.rend(); ++n) view = apply_movement(p.graph.sym, g, **n, *view);
+  return view;
+}
+
+namespace {
+
+class Lower {
+ public:
+  explicit Lower(Program& p) : p_(p), g_(p.graph), sym_(p.graph.sym) {}
+
+  void run() {
+    p_.buffers.clear();
+    p_.steps.clear();
+    p_.buffer_of.assign(g_.values.size(), -1);
+    for (const ir::Node& n : g_.nodes) {
+      if (n.op == Op::kLeaf) add_leaf(n);
+    }
+    for (const Group& group : p_.groups) {
+      for (const ValueId v : group.sinks) add_buffer(v);
+    }
+    bind_outputs();
+    LoweringScratch scratch;
+    for (GroupId id = 0; id < static_cast<GroupId>(p_.groups.size()); ++id) {
+      if (is_empty(p_.groups[id])) continue;
+      Step step;
+      step.group = id;
+      if (p_.groups[id].kind == Group::kKernel) {
+        step.kernel = lower_group(p_, scratch, id);
+        for (size_t i = 0; i < step.kernel->buffers.size(); ++i) {
+          if (step.kernel->buffers[i] < 0) continue;
+          const BufferArg& arg = step.kernel->kernel.buffers[i];
+          (arg.write ? step.writes : step.reads).push_back(step.kernel->buffers[i]);
+        }
+      } else {
+        step.library = library_call(p_.groups[id]);
+        for (const auto& x : step.library->inputs) {
+          if (x.buffer >= 0) step.reads.push_back(x.buffer);
+        }
+        for (const auto& x : step.library->outputs) step.writes.push_back(x.buffer);
+      }
+      p_.steps.push_back(std::move(step));
+    }
+  }
+
+ private:
+  /// Nothing is written where there are no elements. (That they are none is structure: see SymTable::symbol.)
+  bool is_empty(const Group& group) {
+    return std::all_of(group.sinks.begin(), group.sinks.end(), [&](ValueId v) {
+      const ir::Dim n = p_.buffers[p_.buffer_of[v]].elements;
+      return n.value == 0 && sym_.equal(n, 0);
+    });
+  }
+
+  BufferId append(BufferInfo info) {
+    info.elements = sym_.numel(info.shape);
+    p_.buffer_of[info.value] = static_cast<BufferId>(p_.buffers.size());
+    p_.buffers.push_back(std::move(info));
+    return p_.buffer_of[p_.buffers.back().value];
+  }
+
+  void add_leaf(const ir::Node& n) {
+    const LeafAttributes a(n);
+    BufferInfo info;
+    info.kind = BufferInfo::kLeaf;
+    info.number = a.number;
+    info.value = n.first_output;
+    info.dtype = g_.dtype(n.first_output);
+    info.shape = g_.shape(n.first_output);
+    info.strides = a.strides;
+    info.offset = a.offset;
+    info.contiguous = is_contiguous(sym_, {n.first_output, info.shape, info.strides, 0});
+    append(std::move(info));
+  }
+
+  void add_buffer(ValueId v) {
+    BufferInfo info;
+    info.value = v;
+    info.dtype = g_.dtype(v);
+    info.shape = g_.shape(v);
+    info.strides = sym_.contiguous_strides(info.shape);
+    append(std::move(info));
+  }
+
+  void bind_outputs() {
+    p_.outputs.clear();
+    p_.output_buffers.clear();
+    for (const ValueId v : g_.outputs) {
+      OutputInfo out;
+      out.dtype = g_.dtype(v);
+      out.shape = g_.shape(v);
+      const BufferId id = p_.buffer_of[storage_root(p_, v)];
+      SMOLDER_INVARIANT(id >= 0);
+      BufferInfo& info = p_.buffers[id];
+      if (info.kind == BufferInfo::kLeaf) {
+        SMOLDER_INVARIANT(info.contiguous && info.offset == ir::Dim(0));
+        out.same_as_leaf = info.number;
+      } else if (info.kind == BufferInfo::kOutput) {
+        out.same_as_output = info.number;
+      } else {
+        info.kind = BufferInfo::kOutput;
+        info.number = static_cast<int>(p_.outputs.size());
+      }
+      p_.output_buffers.push_back(out.same_as_leaf >= 0 || out.same_as_output >= 0 ? -1 : id);
+      p_.outputs.push_back(std::move(out));
+    }
+  }
+
+  std::unique_ptr<LibraryCall> library_call(const Group& group) {
+    const ir::Node& n = g_.nodes[group.node];
+    auto call = std::make_unique<LibraryCall>();
+    call->op = n.op;
+    call_name_ = ir::name(n.op);
+    call->attrs = n.attrs;
+    call->report = {n.source, std::string(ir::name(n.op))};
+    for (const ValueId v : n.inputs) call->inputs.push_back(operand(v));
+    for (const ValueId v : group.sinks) call->outputs.push_back(operand(v));
+    return call;
+  }
+
+  LibraryCall::Operand operand(ValueId v) {
+    LibraryCall::Operand x;
+    if (v == ir::kNone) {
+      x.kind = LibraryCall::Operand::kAbsent;
+      return x;
+    }
+    x.dtype = g_.dtype(v);
+    if (g_.info(v).weak && p_.buffer_of[v] < 0) return number_operand(v, std::move(x));
+    const std::optional<StridedView> view = view_in_memory(p_, v);
+    SMOLDER_INVARIANT(view.has_value());
+    x.buffer = p_.buffer_of[view->root];
+    x.shape = view->shape;
+    x.strides = view->strides;
+    x.offset = view->offset;
+    return x;
+  }
+
+  LibraryCall::Operand number_operand(ValueId v, LibraryCall::Operand x) {
+    const ir::Node& n = g_.producer(v);
+    x.kind = n.op == Op::kParameter ? LibraryCall::Operand::kParameter : LibraryCall::Operand::kNumber;
+    if (n.op == Op::kParameter) {
+      x.parameter = ParameterAttributes(n).number;
+    } else if (n.op == Op::kExtent) {
+      x.is_extent = true;
+      x.offset = n.attrs[0];
+    } else {
+      SMOLDER_CHECK(n.op == Op::kConstant, NotImplementedError, "op '", call_name_,
+                    "' runs as a library call, which can't take a number that is computed in the step");
+      x.number = constant_of(n);
+    }
+    return x;
+  }
+
+  Program& p_;
+  const ir::Graph& g_;
+  ir::SymTable& sym_;
+  std::string_view call_name_;
+};
+
+}  // namespace
+
+void lower(Program& program) {
+  for (;;) {
+    try {
+      return Lower(program).run();
+    } catch (const CannotInline& refused) {
+      // Fusion judges by kinds of edges; what it misjudged is kept apart from here on.
+      SMOLDER_INVARIANT(program.keep_apart.size() < program.graph.values.size());
+      program.keep_apart.push_back(refused.value);
+      program.refusals.clear();
+      fuse(program);
+    }
+  }
+}
+
+}  // namespace smolder::jit

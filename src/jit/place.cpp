@@ -1,0 +1,184 @@
+#include "smolder/jit/place.h"
+
+#include <algorithm>
+#include <map>
+
+#include "smolder/core/buffer.h"
+
+namespace smolder::jit {
+
+std::vector<Lifetime> lifetimes_of(const Program& p, std::span<const int> launch_of) {
+  std::vector<Lifetime> out;
+  std::vector<int> index(p.buffers.size(), -1);
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    for (const BufferId b : step.writes) {
+      if (p.buffers[b].kind != BufferInfo::kArena || index[b] >= 0) continue;
+      index[b] = static_cast<int>(out.size());
+      out.push_back({b,
+                     p.buffers[b].elements,
+                     static_cast<int64_t>(itemsize(p.buffers[b].dtype)),
+                     launch_of[s],
+                     launch_of[s],
+                     {}});
+    }
+    for (const auto* list : {&step.reads, &step.writes}) {
+      for (const BufferId b : *list) {
+        if (index[b] >= 0) out[index[b]].last = std::max(out[index[b]].last, launch_of[s]);
+      }
+    }
+  }
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    if (!step.kernel) continue;
+    for (const auto& pair : step.kernel->in_place) {
+      const int r = index[step.kernel->buffers[pair.read]], w = index[step.kernel->buffers[pair.written]];
+      if (r < 0 || w < 0 || out[r].last != launch_of[s] || out[r].elements != out[w].elements) continue;
+      // Another step of the same launch may read it, too.
+      bool alone = true;
+      for (size_t t = 0; t < p.steps.size() && alone; ++t) {
+        alone = t == s || launch_of[t] != launch_of[s] ||
+                std::find(p.steps[t].reads.begin(), p.steps[t].reads.end(), out[r].buffer) == p.steps[t].reads.end();
+      }
+      if (alone) out[w].heirs_of.push_back(r);
+    }
+  }
+  return out;
+}
+
+Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
+  Placement out;
+  out.offsets.resize(lifetimes.size());
+  std::vector<int64_t> bytes(lifetimes.size());
+  std::vector<bool> inherited(lifetimes.size(), false);
+  std::map<int64_t, int64_t> free_blocks;  // by offset: size
+  std::multimap<int, size_t> ending;       // by last launch
+  const auto release = [&](int64_t offset, int64_t size) {
+    auto at = free_blocks.emplace(offset, size).first;
+    if (const auto next = std::next(at); next != free_blocks.end() && at->first + at->second == next->first) {
+      at->second += next->second;
+      free_blocks.erase(next);
+    }
+    if (at != free_blocks.begin()) {
+      const auto before = std::prev(at);
+      if (before->first + before->second == at->first) {
+        before->second += at->second;
+        free_blocks.erase(at);
+      }
+    }
+  };
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& l = lifetimes[i];
+    while (!ending.empty() && ending.begin()->first < l.first) {
+      const size_t done = ending.begin()->second;
+      ending.erase(ending.begin());
+      if (!inherited[done]) release(out.offsets[done], bytes[done]);
+    }
+    const int64_t size = ir::SymTable::value(l.elements, evaluated) * l.itemsize;
+    bytes[i] = (size + static_cast<int64_t>(kAlignment) - 1) / static_cast<int64_t>(kAlignment) *
+               static_cast<int64_t>(kAlignment);
+    ending.emplace(l.last, i);
+    const auto heir = std::find_if(l.heirs_of.begin(), l.heirs_of.end(), [&](int r) { return !inherited[r]; });
+    if (heir != l.heirs_of.end()) {
+      inherited[*heir] = true;
+      out.offsets[i] = out.offsets[*heir];
+      continue;
+    }
+    if (bytes[i] == 0) continue;
+    auto best = free_blocks.end();
+    for (auto b = free_blocks.begin(); b != free_blocks.end(); ++b) {
+      if (b->second >= bytes[i] && (best == free_blocks.end() || b->second < best->second)) best = b;
+    }
+    if (best != free_blocks.end()) {
+      const auto [offset, room] = *best;
+      free_blocks.erase(best);
+      out.offsets[i] = offset;
+      if (room > bytes[i]) free_blocks.emplace(offset + bytes[i], room - bytes[i]);
+      continue;
+    }
+    // Grow, from the last block when that is free.
+    int64_t start = out.bytes;
+    if (!free_blocks.empty()) {
+      const auto last = std::prev(free_blocks.end());
+      if (last->first + last->second == out.bytes) {
+        start = last->first;
+        free_blocks.erase(last);
+      }
+    }
+    out.offsets[i] = start;
+    out.bytes = start + bytes[i];
+  }
+  return out;
+}
+
+namespace {
+
+/// How many elementwise steps lie between a value and an operand: an update is nearest to what it updates.
+int distance(const ir::Graph& g, ir::ValueId from, ir::ValueId to, int limit) {
+  if (from == to) return 0;
+  if (limit == 0) return 1000;
+  int best = 1000;
+  for (const ir::ValueId x : g.producer(from).inputs) {
+    if (x == ir::kNone || g.info(x).weak) continue;
+    best = std::min(best, 1 + distance(g, x, to, limit - 1));
+  }
+  return best;
+}
+
+}  // namespace
+
+void find_donors(Program& p, std::span<const int> launch_of) {
+  const size_t n = p.buffers.size();
+  std::vector<int> last_read(n, -1), writer(n, -1), donated(n, false), kept(n, false);
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    for (const BufferId b : p.steps[s].reads) last_read[b] = std::max(last_read[b], launch_of[s]);
+    for (const BufferId b : p.steps[s].writes) writer[b] = static_cast<int>(s);
+  }
+  for (size_t b = 0; b < n; ++b) {
+    for (const OutputInfo& o : p.outputs)
+      kept[b] = kept[b] || (p.buffers[b].kind == BufferInfo::kLeaf && o.same_as_leaf == p.buffers[b].number);
+  }
+  struct Candidate {
+    int distance, leaf, output;
+    auto operator<=>(const Candidate&) const = default;
+  };
+  std::vector<Candidate> candidates;
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    const BufferId out = p.output_buffers[o];
+    if (out < 0 || writer[out] < 0) continue;
+    const BufferInfo& info = p.buffers[out];
+    const Step& step = p.steps[writer[out]];
+    const int launch = launch_of[writer[out]];
+    for (size_t b = 0; b < n; ++b) {
+      const BufferInfo& leaf = p.buffers[b];
+      if (leaf.kind != BufferInfo::kLeaf || kept[b] || !leaf.contiguous || leaf.offset != ir::Dim(0)) continue;
+      if (leaf.dtype != info.dtype || leaf.elements != info.elements || last_read[b] > launch) continue;
+      if (last_read[b] == launch) {
+        bool in_place = false;
+        for (size_t s = 0; s < p.steps.size(); ++s) {
+          if (launch_of[s] != launch || &p.steps[s] == &step) continue;
+          const auto& r = p.steps[s].reads;
+          if (std::find(r.begin(), r.end(), static_cast<BufferId>(b)) != r.end()) goto next_leaf;
+        }
+        if (step.kernel) {
+          for (const auto& pair : step.kernel->in_place) {
+            in_place = in_place || (step.kernel->buffers[pair.read] == static_cast<BufferId>(b) &&
+                                    step.kernel->buffers[pair.written] == out);
+          }
+        }
+        if (!in_place) continue;
+      }
+      candidates.push_back({distance(p.graph, info.value, leaf.value, 4), static_cast<int>(b), static_cast<int>(o)});
+    next_leaf:;
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  for (const Candidate& c : candidates) {
+    OutputInfo& o = p.outputs[c.output];
+    if (donated[c.leaf] || o.donor_leaf >= 0) continue;
+    o.donor_leaf = p.buffers[c.leaf].number;
+    donated[c.leaf] = true;
+  }
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,34 @@
+// Where intermediates live: offsets into one arena, from how long each is needed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+/// When a buffer of the arena is needed, in launches, and whose memory it may take over.
+struct Lifetime {
+  BufferId buffer = -1;
+  ir::Dim elements;
+  int64_t itemsize = 0;
+  int first = 0, last = 0;
+  std::vector<int> heirs_of;  ///< lifetimes that end in `first`, whose elements this one may overwrite in place
+};
+
+/// Lifetimes of the arena's buffers, in order of first use. `launch_of` says in which launch each step runs.
+std::vector<Lifetime> lifetimes_of(const Program& program, std::span<const int> launch_of);
+
+/// Byte offset of each lifetime, and the bytes of the arena, for sizes known: best fit in order of first use.
+struct Placement {
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+};
+Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated);
+
+/// Fills OutputInfo::donor_leaf: see there.
+void find_donors(Program& program, std::span<const int> launch_of);
+
+}  // namespace smolder::jit

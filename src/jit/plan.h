@@ -1,0 +1,77 @@
+// A plan is a compiled step: a symbolic program of fused kernels and library calls with every
+// intermediate placed in one arena. An instance binds it to sizes; running an instance binds addresses
+// and numbers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "smolder/core/buffer.h"
+#include "smolder/ir/graph.h"
+
+namespace smolder::jit {
+
+/// Switches that tests and tools flip; part of the plan key. None changes a bit of any result.
+struct CompileOptions {
+  bool fuse = true;      ///< off: one kernel a primitive
+  bool simplify = true;  ///< off: no rewrite rules, CSE
+};
+
+/// What happens to one requested output.
+struct OutputInfo {
+  DType dtype;
+  ir::SymDims shape;
+  /// >= 0: the output is the same bytes as that leaf / that earlier output (a contiguous reshape);
+  /// nothing is written and the caller shares the buffer.
+  int same_as_leaf = -1;
+  int same_as_output = -1;
+  /// >= 0: the plan reads that leaf for the last time no later than it writes this output, element for
+  /// element, so the caller may pass the leaf's own buffer when nobody else holds it.
+  int donor_leaf = -1;
+};
+
+/// A bad index found while running: which node reported it.
+struct IndexReport {
+  uint32_t source = 0;  ///< source token of the op
+  std::string op;
+};
+
+/// Everything a run needs that may change between two runs of one instance.
+struct RunArguments {
+  std::span<void* const> leaves;         ///< base address of each leaf, by leaf number
+  std::span<const uint64_t> parameters;  ///< eight bytes each, by parameter number
+  std::span<void* const> outputs;        ///< where each output goes; ignored for same_as_* outputs
+};
+
+class Instance;
+
+class Plan : public std::enable_shared_from_this<Plan> {
+ public:
+  /// Compiles an op-level (or primitive-level) graph: decompose, simplify, fuse, schedule, place,
+  /// emit. Kernels come from the cache where known. Throws before anything has been launched.
+  static std::shared_ptr<const Plan> compile(const ir::Graph& graph, const CompileOptions& options = {});
+  virtual ~Plan() = default;
+
+  virtual std::span<const OutputInfo> outputs() const = 0;
+  /// Evaluates expressions and guards for these symbol values; null when a guard fails. Microseconds.
+  virtual std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const = 0;
+  /// The graph of primitives, the groups with why they end where they do, and the kernels, as text.
+  virtual std::string describe() const = 0;
+};
+
+class Instance {
+ public:
+  virtual ~Instance() = default;
+  /// Bytes each output needs.
+  virtual std::span<const int64_t> output_bytes() const = 0;
+  /// Arena bytes. `run` reserves them first and throws OutOfMemoryError before any launch.
+  virtual int64_t arena_bytes() const = 0;
+  /// Runs everything on the CPU pool and returns when done. Out-of-range indices were clamped and are
+  /// reported in the result (empty when none).
+  virtual std::vector<IndexReport> run(const RunArguments& args) const = 0;
+};
+
+}  // namespace smolder::jit

@@ -1,0 +1,102 @@
+// A compiled plan and its instances, as the executor sees them: flat tables, nothing to decide.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "smolder/jit/backend.h"
+#include "smolder/jit/library.h"
+#include "smolder/jit/place.h"
+#include "smolder/jit/plan.h"
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+class PlanImpl final : public Plan {
+ public:
+  explicit PlanImpl(Program program);
+
+  std::span<const OutputInfo> outputs() const override { return program_.outputs; }
+  std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
+  std::string describe() const override;
+
+  const Program& program() const { return program_; }
+  /// Lifetimes of the arena's buffers; see place.h.
+  const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+
+ private:
+  Program program_;
+  std::vector<Lifetime> lifetimes_;
+};
+
+/// Where a pointer of a launch comes from: base 0 is the arena, 1 the parameters, 2 the instance's constants, 3
+/// nothing (null), then leaves, then outputs.
+struct PointerSlot {
+  static constexpr uint32_t kArena = 0, kParameters = 1, kConstants = 2, kNull = 3, kFirstLeaf = 4;
+  uint32_t base = kArena;
+  int64_t offset = 0;  ///< bytes
+};
+
+/// One kernel over one set of arguments; offsets into the instance's tables.
+struct Segment {
+  uint32_t pointers = 0, ints = 0, scalars = 0, errors = 0;
+  int64_t positions = 0;  ///< of the root loop
+  int64_t grain = 0;
+  int64_t first_block = 0;  ///< in a launch of several segments
+  uint32_t num_pointers = 0, first_scratch = 0, num_scratch = 0;
+};
+
+/// A pointer of a segment that is memory of the running thread.
+struct ScratchSlot {
+  uint32_t pointer = 0;  ///< among the segment's
+  int64_t offset = 0;    ///< into the thread's memory
+  int64_t bytes = 0;
+};
+
+struct Launch {
+  KernelFn fn = nullptr;  ///< null: a library call
+  uint32_t first_segment = 0, num_segments = 0;
+  int library = -1;
+  bool parallel = false;
+  int64_t blocks = 0;  ///< of all segments
+  double work = 0;     ///< nanoseconds on one core, roughly
+};
+
+struct LibraryStep {
+  std::unique_ptr<BoundLibrary> call;
+  uint32_t pointers = 0, num_pointers = 0;
+  const IndexReport* report = nullptr;
+};
+
+class InstanceImpl final : public Instance {
+ public:
+  InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const int64_t> evaluated);
+
+  std::span<const int64_t> output_bytes() const override { return output_bytes_; }
+  int64_t arena_bytes() const override { return arena_bytes_; }
+  std::vector<IndexReport> run(const RunArguments& args) const override;
+
+ private:
+  void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
+  void bind_library(const Step& step, std::span<const int64_t> evaluated);
+  PointerSlot pointer(BufferId b) const;
+
+  std::shared_ptr<const PlanImpl> plan_;
+  std::vector<int64_t> output_bytes_;
+  int64_t arena_bytes_ = 0;
+  std::vector<int64_t> arena_offset_;  ///< by buffer
+  int num_leaves_ = 0;
+
+  std::vector<Launch> launches_;
+  std::vector<Segment> segments_;
+  std::vector<ScratchSlot> scratch_;
+  std::vector<LibraryStep> library_;
+  std::vector<PointerSlot> pointers_;
+  std::vector<int64_t> ints_;
+  std::vector<uint64_t> constants_;  ///< numbers that library calls take by address
+  std::vector<int32_t> scalars_;     ///< parameter of each kernel scalar
+  std::vector<const IndexReport*> errors_;
+};
+
+}  // namespace smolder::jit

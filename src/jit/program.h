@@ -1,0 +1,136 @@
+// What the compiler's stages hand on to each other: the graph of primitives, then groups of it, then
+// kernels and library calls over buffers, then the order they run in.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "smolder/ir/graph.h"
+#include "smolder/jit/backend.h"
+#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/plan.h"
+
+namespace smolder::jit {
+
+using BufferId = int32_t;
+using GroupId = int32_t;
+
+/// The positions a kernel visits, in row-major order: rows, then columns. No extent is one.
+struct Domain {
+  std::vector<ir::Dim> rows, columns;
+  /// Row reductions run over the columns, which then are one extent; in chunks of `column_chunk` unless 0.
+  bool reduces_columns = false;
+  ir::Dim column_chunk = 0;
+  /// Column reductions run over the last of the rows, in chunks of `row_chunk` unless 0.
+  bool reduces_rows = false;
+  ir::Dim row_chunk = 0;
+};
+
+/// Nodes that become one kernel, or one call of a library.
+struct Group {
+  enum Kind : uint8_t { kKernel, kLibrary } kind = kKernel;
+  Domain domain;
+  /// Values this group writes to memory, in program order.
+  std::vector<ir::ValueId> sinks;
+  /// Reductions computed in the kernel, in program order; those in `sinks` are written too.
+  std::vector<ir::NodeId> reductions;
+  ir::NodeId node = ir::kNone;  ///< kLibrary: the primitive
+  std::string why;              ///< where it ends and why, for describe()
+};
+
+/// Memory a step reads or writes.
+struct BufferInfo {
+  enum Kind : uint8_t { kLeaf, kArena, kOutput } kind = kArena;
+  int number = -1;  ///< of the leaf or output
+  DType dtype = DType::kFloat32;
+  ir::SymDims shape, strides;  ///< in elements
+  ir::Dim offset;              ///< first element
+  ir::Dim elements;            ///< product of the shape
+  bool contiguous = true;
+  ir::ValueId value = ir::kNone;
+};
+
+/// Where a kernel's run-time scalar comes from.
+struct ScalarSource {
+  int parameter = -1;
+  Category category = Category::kFloat;
+};
+
+/// A kernel with the arguments of one launch.
+struct KernelCall {
+  Kernel kernel;
+  std::vector<BufferId> buffers;  ///< -1: scratch
+  std::vector<ir::Dim> ints;
+  std::vector<ScalarSource> scalars;
+  std::vector<IndexReport> errors;
+  int code = -1;            ///< number of the kernel: equal kernels of a program have one
+  ir::Dim positions;        ///< extent of the root loop
+  ir::Dim elements;         ///< innermost iterations in all
+  double element_cost = 0;  ///< nanoseconds each on one core, roughly: decides serial or parallel
+  /// Buffer arguments that are memory of the running thread: rows that live for one iteration.
+  struct Scratch {
+    int argument;
+    ir::Dim elements;
+    int64_t itemsize;
+  };
+  std::vector<Scratch> scratch;
+  /// Buffer arguments that may share an address: written at an index at or after its last read.
+  struct InPlace {
+    int read, written;
+  };
+  std::vector<InPlace> in_place;
+};
+
+/// A call of a library or an eager kernel, over strided views of buffers.
+struct LibraryCall {
+  struct Operand {
+    enum Kind : uint8_t { kBuffer, kAbsent, kParameter, kNumber } kind = kBuffer;
+    BufferId buffer = -1;
+    DType dtype = DType::kFloat32;
+    ir::SymDims shape, strides;
+    ir::Dim offset;  ///< in elements; of a number that is a size, that size
+    int parameter = -1;
+    Scalar number = 0.0;
+    bool is_extent = false;
+  };
+  ir::Op op{};
+  std::vector<Operand> inputs, outputs;
+  std::vector<ir::Dim> attrs;
+  IndexReport report;  ///< who is told of a bad index
+};
+
+/// One step of the plan.
+struct Step {
+  GroupId group = -1;
+  std::unique_ptr<KernelCall> kernel;
+  std::unique_ptr<LibraryCall> library;
+  std::vector<BufferId> reads, writes;
+};
+
+/// Everything known while compiling.
+struct Program {
+  CompileOptions options;
+  ir::Graph graph;
+
+  // fuse
+  std::vector<Group> groups;            ///< in an order that respects dependencies
+  std::vector<GroupId> group_of;        ///< by value: the group that writes it, or -1
+  std::vector<std::string> refusals;    ///< fusions that were not done, with the reason
+  std::vector<ir::ValueId> keep_apart;  ///< values that lowering found can't be read inside their kernel
+
+  // lower
+  std::vector<BufferInfo> buffers;
+  std::vector<BufferId> buffer_of;  ///< by value, or -1
+  std::vector<Step> steps;
+  std::vector<OutputInfo> outputs;
+  std::vector<BufferId> output_buffers;  ///< by output; -1 when it is the same as a leaf or another output
+
+  // schedule
+  std::vector<int> launch_of;  ///< by step: steps of one launch run side by side
+
+  // emit
+  std::vector<CompiledKernel> kernels;
+};
+
+}  // namespace smolder::jit

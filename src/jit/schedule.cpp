@@ -1,0 +1,184 @@
+#include "smolder/jit/schedule.h"
+
+#include <algorithm>
+#include <queue>
+
+#include <absl/container/flat_hash_map.h>
+#include "smolder/core/hash.h"
+#include "smolder/jit/kernel_bytes.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Numbers the kernels: equal ones get one number, in the order steps run.
+void number_kernels(Program& p) {
+  absl::flat_hash_map<std::string, int> codes;
+  for (Step& step : p.steps) {
+    if (step.kernel) step.kernel->code = codes.try_emplace(to_bytes(step.kernel->kernel), codes.size()).first->second;
+  }
+}
+
+/// List scheduling: the next step is the first of the program that is ready, unless another one gives much memory
+/// back. Ready steps that run the same kernel join its launch.
+class Scheduler {
+ public:
+  explicit Scheduler(Program& p) : p_(p), n_(static_cast<int>(p.steps.size())) {}
+
+  void run() {
+    find_dependencies();
+    for (int s = 0; s < n_; ++s) {
+      if (waits_[s] == 0) make_ready(s);
+    }
+    while (!ready_.empty()) {
+      const int s = pick();
+      launch(s);
+    }
+    SMOLDER_INVARIANT(static_cast<int>(order_.size()) == n_);
+    std::vector<Step> steps;
+    for (const int s : order_) steps.push_back(std::move(p_.steps[s]));
+    p_.steps = std::move(steps);
+    p_.launch_of = std::move(launch_of_);
+  }
+
+ private:
+  /// Memory that a step must give back to run before its turn, in bytes of the sample: less is not worth a launch
+  /// of its own.
+  static constexpr int64_t kWorthwhile = 256 << 10;
+  /// What joining a launch before its turn may keep alive for longer.
+  static constexpr int64_t kNegligible = 64 << 10;
+
+  void find_dependencies() {
+    writer_.assign(p_.buffers.size(), -1);
+    reads_left_.assign(p_.buffers.size(), 0);
+    readers_.resize(n_);
+    waits_.assign(n_, 0);
+    for (int s = 0; s < n_; ++s) {
+      for (const BufferId b : p_.steps[s].writes) writer_[b] = s;
+    }
+    for (int s = 0; s < n_; ++s) {
+      std::vector<int> needs;
+      for (const BufferId b : p_.steps[s].reads) {
+        ++reads_left_[b];
+        if (writer_[b] >= 0 && writer_[b] != s) needs.push_back(writer_[b]);
+      }
+      std::sort(needs.begin(), needs.end());
+      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+      for (const int w : needs) readers_[w].push_back(s);
+      waits_[s] = static_cast<int>(needs.size());
+    }
+  }
+
+  void make_ready(int s) {
+    ready_.push_back(s);
+    std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
+  }
+
+  int64_t bytes(BufferId b) const {
+    const BufferInfo& info = p_.buffers[b];
+    return info.kind == BufferInfo::kArena ? info.elements.value * static_cast<int64_t>(itemsize(info.dtype)) : 0;
+  }
+
+  /// Bytes of the arena that running `s` now frees, less what it takes.
+  int64_t given_back(int s) const {
+    int64_t sum = 0;
+    for (const BufferId b : p_.steps[s].reads) sum += reads_left_[b] == 1 ? bytes(b) : 0;
+    for (const BufferId b : p_.steps[s].writes) sum -= bytes(b);
+    return sum;
+  }
+
+  /// Would running `s` now take from an output the leaf it could overwrite?
+  bool spoils_donation(int s) const {
+    if (!p_.steps[s].kernel) return false;
+    const KernelCall& call = *p_.steps[s].kernel;
+    return std::any_of(call.in_place.begin(), call.in_place.end(), [&](const KernelCall::InPlace& pair) {
+      const BufferId leaf = call.buffers[pair.read], out = call.buffers[pair.written];
+      return p_.buffers[leaf].kind == BufferInfo::kLeaf && p_.buffers[out].kind == BufferInfo::kOutput &&
+             reads_left_[leaf] > 1;
+    });
+  }
+
+  int pick() {
+    size_t best = 0;
+    int64_t most = kWorthwhile - 1;
+    for (size_t i = 0; i < ready_.size() && i < kLook; ++i) {
+      const int64_t gain = given_back(ready_[i]);
+      if (gain > most && !spoils_donation(ready_[i])) {
+        most = gain;
+        best = i;
+      }
+    }
+    if (most < kWorthwhile) {
+      std::pop_heap(ready_.begin(), ready_.end(), std::greater<>());
+    } else {
+      std::swap(ready_[best], ready_.back());
+    }
+    const int s = ready_.back();
+    ready_.pop_back();
+    if (most >= kWorthwhile) std::make_heap(ready_.begin(), ready_.end(), std::greater<>());
+    return s;
+  }
+
+  void launch(int first) {
+    std::vector<int> members{first};
+    if (p_.steps[first].kernel) {
+      const int code = p_.steps[first].kernel->code;
+      for (const int s : ready_) {
+        if (!p_.steps[s].kernel || p_.steps[s].kernel->code != code) continue;
+        if (given_back(s) >= -kNegligible && !spoils_donation(s)) members.push_back(s);
+      }
+      std::sort(members.begin() + 1, members.end());
+      if (members.size() > 1) {
+        std::erase_if(ready_, [&](int s) { return std::find(members.begin(), members.end(), s) != members.end(); });
+        std::make_heap(ready_.begin(), ready_.end(), std::greater<>());
+      }
+    }
+    for (const int s : members) {
+      order_.push_back(s);
+      launch_of_.push_back(launches_);
+      for (const BufferId b : p_.steps[s].reads) --reads_left_[b];
+    }
+    ++launches_;
+    for (const int s : members) {
+      for (const int r : readers_[s]) {
+        if (--waits_[r] == 0) make_ready(r);
+      }
+    }
+  }
+
+  static constexpr size_t kLook = 64;
+
+  Program& p_;
+  const int n_;
+  std::vector<int> writer_, reads_left_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<int> waits_;
+  std::vector<int> ready_;  // a heap: the first of the program on top
+  std::vector<int> order_, launch_of_;
+  int launches_ = 0;
+};
+
+}  // namespace
+
+void schedule_in_order(Program& program) {
+  number_kernels(program);
+  program.launch_of.clear();
+  for (size_t i = 0; i < program.steps.size(); ++i) program.launch_of.push_back(static_cast<int>(i));
+}
+
+void schedule(Program& program) {
+  number_kernels(program);
+  Scheduler(program).run();
+  // Numbers follow the order of first use.
+  std::vector<int> now;
+  int next = 0;
+  for (Step& step : program.steps) {
+    if (!step.kernel) continue;
+    const auto old = static_cast<size_t>(step.kernel->code);
+    if (old >= now.size()) now.resize(old + 1, -1);
+    if (now[old] < 0) now[old] = next++;
+    step.kernel->code = now[old];
+  }
+}
+
+}  // namespace smolder::jit

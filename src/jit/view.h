@@ -1,0 +1,38 @@
+// Movement primitives over memory, as strides: how library calls read transposed, sliced, broadcast and
+// batched operands without a copy.
+#pragma once
+
+#include <optional>
+
+#include "smolder/ir/graph.h"
+
+namespace smolder::jit {
+
+/// A value as a strided walk through the memory of another.
+struct StridedView {
+  ir::ValueId root = ir::kNone;
+  ir::SymDims shape, strides;
+  ir::Dim offset;  ///< in elements, from the root's first
+};
+
+/// A contiguous value as a view of itself.
+StridedView identity_view(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v);
+/// What `node` makes of a view of its input; empty when it moves elements in a way strides can't say.
+std::optional<StridedView> apply_movement(ir::SymTable& sym, const ir::Graph& g, const ir::Node& node,
+                                          const StridedView& x);
+/// Is the walk row-major without gaps (so that its elements are a block of memory)?
+bool is_contiguous(ir::SymTable& sym, const StridedView& v);
+
+/// Movement that moves nothing: the result is the same bytes in the same order.
+inline bool is_alias(ir::Op op) { return op == ir::Op::kReshape || op == ir::Op::kBarrier; }
+/// Primitives whose results are elements of their first input, placed anew.
+inline bool is_movement(ir::Op op) {
+  return is_alias(op) || op == ir::Op::kPermute || op == ir::Op::kExpand || op == ir::Op::kSlice || op == ir::Op::kFlip;
+}
+/// Zero-dim numbers that kernels compute where they need them.
+inline bool is_number(const ir::Graph& g, ir::ValueId v) {
+  const ir::Op op = g.op(v);
+  return g.info(v).weak || op == ir::Op::kConstant || op == ir::Op::kParameter || op == ir::Op::kExtent;
+}
+
+}  // namespace smolder::jit
