@@ -1,0 +1,23 @@
+// What the tape knows from earlier steps. Private to the tape.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "smolder/lazy/tape.h"
+
+namespace smolder::lazy {
+
+struct Tape::Known {
+  std::vector<std::unique_ptr<Trace>> traces;
+  /// First instruction after each divergence, by the hash of the prefix that ends with it.
+  std::unordered_map<Hash128, std::vector<Branch>> branches;
+  /// Whole traces by their last prefix hash.
+  std::unordered_map<Hash128, std::vector<Trace*>> by_hash;
+  /// Plans by the structure they were compiled from; the bytes themselves are the key.
+  std::unordered_map<std::string, std::vector<std::shared_ptr<const jit::Plan>>> plans;
+};
+
+}  // namespace smolder::lazy

@@ -1,0 +1,51 @@
+#include "smolder/lazy/op_support.h"
+
+#include "smolder/lazy/ops.h"
+
+namespace smolder::lazy {
+namespace {
+
+Dims leading(const Dims& shape) {
+  Dims out = shape;
+  out.pop_back();
+  out.pop_back();
+  return out;
+}
+
+Tensor with_leading(const Tensor& x, const Dims& batch) {
+  Dims shape = batch;
+  shape.push_back(x.size(-2));
+  shape.push_back(x.size(-1));
+  return x.shape() == shape ? x : expand(x, shape);
+}
+
+}  // namespace
+
+Tensor repeat_heads(const Tensor& x, const Tensor& query) {
+  SMOLDER_CHECK(x.dim() >= 3 && query.dim() >= 3, RuntimeError,
+                "scaled_dot_product_attention: enable_gqa needs a dimension of heads, got shapes ", query.shape(),
+                " and ", x.shape());
+  const int64_t heads = x.size(-3), wanted = query.size(-3);
+  if (heads == wanted) return x;
+  SMOLDER_CHECK(heads > 0 && wanted % heads == 0, RuntimeError,
+                "scaled_dot_product_attention: number of heads in query, ", wanted,
+                ", must be a multiple of that in key and value, ", heads);
+  Dims shape = x.shape();
+  const int axis = shape.size() - 3;
+  shape.insert(axis + 1, wanted / heads);
+  const Tensor spread = expand(unsqueeze(x, axis + 1), shape);
+  shape.erase(axis + 1);
+  shape[axis] = wanted;
+  return reshape(spread, shape);
+}
+
+Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
+                           double scale, bool is_causal) {
+  constexpr std::string_view kName = "scaled_dot_product_attention";
+  const Dims batch = broadcast_shapes(broadcast_shapes(leading(query.shape()), leading(key.shape()), kName),
+                                      leading(value.shape()), kName);
+  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch), attn_mask, scale,
+                   is_causal);
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,14 @@
+// What user functions of the op table are written with, beside other ops.
+#pragma once
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::lazy {
+
+/// Key or value of grouped-query attention with its heads repeated to those of `query` (dimension -3).
+Tensor repeat_heads(const Tensor& x, const Tensor& query);
+/// attention() after broadcasting the leading dimensions of its operands.
+Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
+                           double scale, bool is_causal);
+
+}  // namespace smolder::lazy

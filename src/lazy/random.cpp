@@ -1,0 +1,33 @@
+#include "smolder/lazy/random.h"
+
+namespace smolder {
+
+void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
+
+uint64_t Generator::initial_seed() const { return state().first; }
+
+std::pair<uint64_t, uint64_t> Generator::state() const {
+  const std::lock_guard lock(mutex_);
+  return {seed_, offset_};
+}
+
+void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
+  const std::lock_guard lock(mutex_);
+  std::tie(seed_, offset_) = state;
+}
+
+std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
+  const std::lock_guard lock(mutex_);
+  const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
+  offset_ += (static_cast<uint64_t>(elements) + 3) / 4 * 2;
+  return out;
+}
+
+Generator& default_generator() {
+  static auto* const kGenerator = new Generator;  // never destroyed: ops may run during exit
+  return *kGenerator;
+}
+
+void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }
+
+}  // namespace smolder

@@ -1,0 +1,38 @@
+// Where random ops take their numbers from: a seed, and an offset that grows as ops are recorded.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "smolder/core/scalar.h"
+
+namespace smolder {
+
+/// A stream of random numbers. Counter-based: which numbers an op gets depends on the seed and on the
+/// ops recorded before it, never on when or how they run. Thread-safe.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 67280421310721) : seed_(seed) {}
+  /// Restarts the stream.
+  void manual_seed(uint64_t seed);
+  uint64_t initial_seed() const;
+  /// Seed and offset; what `set_state` takes.
+  std::pair<uint64_t, uint64_t> state() const;
+  void set_state(std::pair<uint64_t, uint64_t> state);
+  /// Seed and offset for an op of `elements` elements, and moves past what it may use: two words of 32
+  /// bits an element, four words a block.
+  std::pair<Scalar, Scalar> take(int64_t elements);
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t seed_, offset_ = 0;
+};
+
+/// What random functions use when no generator is named.
+Generator& default_generator();
+/// Restarts the default generator.
+void manual_seed(uint64_t seed);
+
+}  // namespace smolder

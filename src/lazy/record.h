@@ -1,0 +1,91 @@
+// Recording: what every generated op function calls.
+#pragma once
+
+#include <span>
+
+#include "smolder/core/source_line.h"
+#include "smolder/ir/op.h"
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::lazy {
+
+/// One operand of a call: a tensor, a run-time number, or an absent optional.
+class Operand {
+ public:
+  enum Kind : uint8_t { kTensor, kNumber, kNone };
+  Operand(const Tensor& t) : impl_(t.impl()), kind_(kTensor) {
+    SMOLDER_CHECK(impl_, RuntimeError, "expected a tensor, got an undefined one");
+  }
+  Operand(Scalar s) : bits_(s.bits()), kind_(kNumber), category_(s.category()) {}
+  static Operand none() { return Operand(); }
+  /// The tensor, or absent when it is undefined.
+  static Operand optional(const Tensor& t) { return t.defined() ? Operand(t) : none(); }
+
+  Kind kind() const { return kind_; }
+  TensorImpl* impl() const { return impl_; }
+  Scalar number() const { return Scalar::from_bits(bits_, category_); }
+  Category category() const { return category_; }
+  uint64_t bits() const { return bits_; }
+
+ private:
+  Operand() : kind_(kNone) {}
+  TensorImpl* impl_ = nullptr;
+  uint64_t bits_ = 0;
+  Kind kind_;
+  Category category_ = Category::kFloat;
+};
+
+/// Records `op` on the tape and sets `outputs[0 .. num_outputs)`. Shape and dtype errors are thrown
+/// here, and leave the tape as it was. In eager mode the op runs instead.
+void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs);
+
+/// The same, then writes the result into `self` (its storage and all views of it see it). Throws
+/// RuntimeError when the result's shape is not self's, or self is a leaf that requires grad.
+void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self);
+
+/// Makes `self` hold what `source` holds, as an in-place write: shapes and dtypes must be equal.
+void assign(const Tensor& self, const Tensor& source);
+
+/// Called by `record` when grad mode is on and an operand requires grad. Installed by autograd.
+using GradHook = void (*)(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
+                          Tensor* outputs);
+void set_grad_hook(GradHook hook);
+
+/// Thread-local modes.
+bool grad_enabled();
+void set_grad_enabled(bool on);
+bool eager_enabled();
+void set_eager_enabled(bool on);
+
+/// Sets a thread-local mode for a scope.
+class GradMode {
+ public:
+  explicit GradMode(bool on) : before_(grad_enabled()) { set_grad_enabled(on); }
+  ~GradMode() { set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+class EagerMode {
+ public:
+  explicit EagerMode(bool on = true) : before_(eager_enabled()) { set_eager_enabled(on); }
+  ~EagerMode() { set_eager_enabled(before_); }
+  EagerMode(const EagerMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace smolder::lazy
+
+namespace smolder {
+
+/// Ends a step: computes every pending value that somebody holds, and frees the rest.
+void mark_step();
+
+/// A natural end of a step, as an optimizer's is: computes what is pending unless the program marks its
+/// steps itself, in which case it says nothing new.
+void step_boundary(std::string_view reason);
+
+}  // namespace smolder

@@ -1,0 +1,185 @@
+// Sync points: from the tape to a trace, from the trace to a plan, and the run.
+#include <algorithm>
+#include <chrono>
+
+#include "smolder/core/counters.h"
+#include "smolder/lazy/known.h"
+
+namespace smolder::lazy {
+namespace {
+
+/// Traces kept before those never run again are dropped: bounds the memory of a program whose every
+/// step differs.
+constexpr size_t kMaxTraces = 4096;
+
+void raise_bad_index(const std::vector<jit::IndexReport>& reports) {
+  std::string text;
+  for (const jit::IndexReport& r : reports) {
+    const std::string where = resolve_source(r.source);
+    text += "index out of range in " + r.op + (where.empty() ? "" : " at " + where) + "; ";
+  }
+  throw IndexError(text + "the index was clamped and the step completed");
+}
+
+}  // namespace
+
+Trace* Tape::current_trace() {
+  if (followed_ && position_ == followed_->instrs.size()) return followed_;
+  if (followed_) diverge();
+  const Hash128 h = own_.prefix.back();
+  for (Trace* t : known_->by_hash[h]) {
+    if (t->instrs.size() == own_.instrs.size() && same_prefix(own_, *t, own_.instrs.size())) return t;
+  }
+  if (known_->traces.size() >= kMaxTraces) {
+    const bool may = may_rejoin_;
+    forget_traces();
+    may_rejoin_ = may;
+  }
+  static Counter& traces = counter("traces.recorded");
+  traces.add();
+  known_->traces.push_back(std::make_unique<Trace>(own_));
+  Trace* const t = known_->traces.back().get();
+  known_->by_hash[h].push_back(t);
+  if (diverged_at_ < t->instrs.size()) {
+    known_->branches[t->prefix[diverged_at_]].push_back({t, diverged_at_ + 1});
+  }
+  return t;
+}
+
+PlanEntry& Tape::find_plan(Trace& t) {
+  for (PlanEntry& e : t.plans) {
+    if (std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
+  }
+  std::vector<uint32_t> alive;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i] && slots_[i]->pending) alive.push_back(i);
+  }
+  // A plan that produces more than is alive will do: when handles die must not choose the plan.
+  for (PlanEntry& e : t.plans) {
+    if (std::ranges::includes(e.produced, alive)) {
+      e.accepted_digests.push_back(live_digest_);
+      return e;
+    }
+  }
+  PlanEntry entry;
+  entry.produced = std::move(alive);
+  entry.accepted_digests = {live_digest_};
+  entry.plan = plan_for(t, entry.produced, entry.instance);
+  t.plans.push_back(std::move(entry));
+  return t.plans.back();
+}
+
+std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const uint32_t> produced,
+                                                std::shared_ptr<const jit::Instance>& instance) {
+  static Counter& instances = counter("plans.instances");
+  const std::vector<int64_t> symbols = symbol_values(t);
+  auto& candidates = known_->plans[plan_structure(t, produced, options_.compile)];
+  for (const auto& plan : candidates) {
+    instance = plan->bind(symbols);
+    if (instance) {
+      instances.add();
+      return plan;
+    }
+  }
+  auto plan = jit::Plan::compile(to_graph(t, produced), options_.compile);
+  instance = plan->bind(symbols);
+  SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
+  instances.add();
+  candidates.push_back(plan);
+  return plan;
+}
+
+void Tape::run(Trace& t, PlanEntry& entry) {
+  const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
+  const std::span<const int64_t> bytes = entry.instance->output_bytes();
+  std::vector<BufferRef> buffers(infos.size());
+  std::vector<void*> outputs(infos.size()), leaves(leaves_.size());
+  for (size_t i = 0; i < leaves_.size(); ++i) leaves[i] = leaves_[i]->data();
+  static Counter& donated = counter("memory.donated");
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const jit::OutputInfo& info = infos[i];
+    if (info.same_as_leaf >= 0) {
+      buffers[i] = leaves_[info.same_as_leaf]->buffer;
+    } else if (info.same_as_output >= 0) {
+      buffers[i] = buffers[info.same_as_output];
+    } else {
+      if (info.donor_leaf >= 0) {
+        const Value& leaf = *leaves_[info.donor_leaf];
+        if (leaf.refs.load(std::memory_order_acquire) == leaf.tape_refs && leaf.buffer.use_count() == 1) {
+          buffers[i] = leaf.buffer;
+          donated.add();
+        }
+      }
+      if (!buffers[i]) buffers[i] = smolder::allocate(bytes[i]);
+    }
+    outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
+  }
+  const auto reports = entry.instance->run({leaves, parameters_, outputs});
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (Value* const v = slots_[entry.produced[i]]) {
+      v->buffer = std::move(buffers[i]);
+      v->pending = false;
+    }
+  }
+  ++t.runs;
+  if (!reports.empty()) {
+    finish_step(&t);
+    raise_bad_index(reports);
+  }
+}
+
+void Tape::sync(std::string_view reason, SourceToken source) {
+  drain();
+  if (!has_pending()) {
+    if (!leaves_.empty()) finish_step(nullptr);
+    return;
+  }
+  static Counter &syncs = counter("syncs"), &hits = counter("predictor.hits"), &ops = counter("ops.recorded");
+  syncs.add();
+  ops.add(static_cast<int64_t>(size()));
+  if (followed_ && position_ == followed_->instrs.size()) hits.add();
+  record_event({"sync", std::string(reason), resolve_source(source)});
+  Trace* t = nullptr;
+  try {
+    t = current_trace();
+    run(*t, find_plan(*t));
+  } catch (const IndexError&) {
+    throw;  // the step completed
+  } catch (const std::exception& e) {
+    abandon(e.what());
+    throw;
+  }
+  finish_step(t);
+}
+
+void Tape::abandon(std::string why) {
+  failure_ = std::move(why);
+  for (Write& w : writes_) w.tensor.impl()->value = w.before;
+  for (Value* v : slots_) {
+    if (v && v->pending) v->pending = false;
+  }
+  finish_step(nullptr);
+}
+
+void Tape::finish_step(Trace* t) {
+  ++epoch_;
+  slots_.clear();
+  for (const ValueRef& v : leaves_) v->tape_refs = 0;
+  for (const Write& w : writes_) w.before->tape_refs = 0;
+  leaves_.clear();
+  writes_.clear();
+  parameters_.clear();
+  live_digest_ = 0;
+  own_.clear();
+  diverged_at_ = 0;
+  if (t) {
+    if (last_) last_->next = t;
+    last_ = t;
+  }
+  followed_ = options_.predict && t ? t->next : nullptr;
+  position_ = 0;
+  may_rejoin_ = true;
+  drain();
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,303 @@
+#include "smolder/lazy/tape.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "smolder/core/counters.h"
+#include "smolder/lazy/known.h"
+
+namespace smolder::lazy {
+namespace {
+
+/// Values whose last reference went, waiting for the tape. A stack: pushed lock-free by any thread,
+/// taken whole under the tape's lock.
+std::atomic<Value*> g_dead{nullptr};
+
+/// What a live value adds to the digest of the live set.
+constexpr uint64_t live_word(uint32_t index) {
+  uint64_t x = (index + 1) * 0x9e3779b97f4a7c15ull;  // splitmix64
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return x ^ x >> 31;
+}
+
+/// Ops between two looks for dead values: an atomic exchange each, and the dead stay in cache meanwhile.
+constexpr uint32_t kOpsPerDrain = 32;
+
+/// Metadata of a run-time number, by category.
+const ir::Meta* number_meta(Category c) {
+  static const ir::Meta kMetas[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
+  return &kMetas[static_cast<int>(c)];
+}
+
+Hash128 hash_meta(const ir::Meta& m) {
+  Hash128 h;
+  mix(h, static_cast<uint64_t>(m.dtype) << 8 | static_cast<uint64_t>(m.shape.size()));
+  for (int64_t e : m.shape) mix(h, e);
+  return h;
+}
+
+/// `m` interned. Most results are like an operand, whose address is then the answer.
+const ir::Meta* intern_near(const ir::Meta& m, std::span<const ir::Meta* const> operands) {
+  for (const ir::Meta* o : operands) {
+    if (o && !o->weak && *o == m) return o;  // a number's is none of ours
+  }
+  return intern(m);
+}
+
+}  // namespace
+
+void bury(Value* v) noexcept {
+  Value* head = g_dead.load(std::memory_order_relaxed);
+  do {
+    v->next_free = head;
+  } while (!g_dead.compare_exchange_weak(head, v, std::memory_order_release, std::memory_order_relaxed));
+}
+
+Tape::Tape() : known_(std::make_unique<Known>()) {
+  // A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which
+  // waits for a sync in progress.
+  pthread_atfork([] { Tape::cpu().mutex_.lock(); }, [] { Tape::cpu().mutex_.unlock(); },
+                 [] { Tape::cpu().mutex_.unlock(); });
+}
+
+Tape& Tape::cpu() {
+  static Tape* const tape = new Tape;  // handles may outlive static destructors
+  return *tape;
+}
+
+Value* Tape::allocate(const ir::Meta* meta) {
+  Value* v = free_values_;
+  if (v) {
+    free_values_ = v->next_free;
+  } else {
+    v = new Value;
+  }
+  v->meta = meta;
+  return v;
+}
+
+void Tape::drain() {
+  Value* v = g_dead.exchange(nullptr, std::memory_order_acquire);
+  while (v) {
+    Value* const next = v->next_free;
+    if (v->pending && v->epoch == epoch_) {
+      slots_[v->index] = nullptr;
+      live_digest_ ^= live_word(v->index);
+    }
+    v->pending = false;
+    v->epoch = 0;
+    v->buffer.reset();
+    v->next_free = free_values_;
+    free_values_ = v;
+    v = next;
+  }
+}
+
+ValueRef Tape::adopt(BufferRef buffer, const ir::Meta* meta) {
+  if (g_dead.load(std::memory_order_relaxed)) drain();  // eager results come this way: free memory early
+  Value* const v = allocate(meta);
+  v->buffer = std::move(buffer);
+  return ValueRef::first(v);
+}
+
+uint32_t Tape::add_leaf(Value* v) {
+  SMOLDER_CHECK(v->buffer || numel(v->meta->shape) == 0, RuntimeError,
+                "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
+  v->epoch = epoch_;
+  v->index = static_cast<uint32_t>(slots_.size());
+  slots_.push_back(v);
+  leaves_.emplace_back(v);
+  ++v->tape_refs;
+  return v->index;
+}
+
+ValueRef Tape::add_output(const ir::Meta* meta) {
+  Value* const v = allocate(meta);
+  v->pending = true;
+  v->epoch = epoch_;
+  v->index = static_cast<uint32_t>(slots_.size());
+  slots_.push_back(v);
+  live_digest_ ^= live_word(v->index);
+  return ValueRef::first(v);
+}
+
+bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
+                  const SourceToken* source) {
+  if (until_drain_-- == 0) {
+    until_drain_ = kOpsPerDrain;
+    drain();
+  }
+  if (size() >= options_.soft_bound) {
+    if (!source) return false;
+    if (size() >= options_.hard_bound || loop_comes_round(op, attrs, *source)) {
+      static Counter& cuts = counter("trace.cuts");
+      cuts.add();
+      sync("trace bound", *source);
+    }
+  }
+  if (followed_ && follow(op, operands, attrs, outputs)) return true;
+  if (!source) return false;
+  append(op, operands, attrs, outputs, *source);
+  return true;
+}
+
+bool Tape::loop_comes_round(ir::Op op, std::span<const int64_t> attrs, SourceToken source) const {
+  const Trace& t = followed_ ? *followed_ : own_;
+  const Instr& first = t.instrs[0];
+  return first.op == op && std::ranges::equal(t.attrs_of(first), attrs) && first.source == source;
+}
+
+bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs) {
+  const Trace& t = *followed_;
+  if (position_ == t.instrs.size()) return false;
+  const Instr& e = t.instrs[position_];
+  if (e.op != op || e.num_inputs != operands.size() || e.num_attrs != attrs.size() ||
+      (e.num_attrs && std::memcmp(&t.attrs[e.first_attr], attrs.data(), attrs.size_bytes()) != 0)) {
+    return false;
+  }
+  const size_t values = slots_.size(), leaves = leaves_.size(), parameters = parameters_.size();
+  const OperandWord* const words = &t.operands[e.first_input];
+  bool equal = true;
+  for (size_t i = 0; equal && i < operands.size(); ++i) {
+    const Operand& o = operands[i];
+    if (o.kind() == Operand::kNumber) {
+      equal = words[i] == number_word(o.category());
+      parameters_.push_back(o.bits());
+    } else if (o.kind() == Operand::kNone) {
+      equal = words[i] == kNoOperand;
+    } else if (Value* const v = o.impl()->value.get(); v->epoch == epoch_) {
+      equal = words[i] == v->index;
+    } else {
+      equal = words[i] == slots_.size() && words[i] < e.first_output && t.metas[words[i]] == v->meta;
+      if (equal) add_leaf(v);
+    }
+  }
+  if (!equal) {  // as if nothing had happened: the ordinary path numbers the leaves again
+    for (size_t i = values; i < slots_.size(); ++i) {
+      slots_[i]->epoch = 0;
+      --slots_[i]->tape_refs;
+    }
+    slots_.resize(values);
+    leaves_.resize(leaves);
+    parameters_.resize(parameters);
+    return false;
+  }
+  ++position_;
+  for (uint32_t i = 0; i < e.num_outputs; ++i) outputs[i] = add_output(t.metas[e.first_output + i]);
+  return true;
+}
+
+void Tape::diverge() {
+  own_.assign_prefix(*followed_, position_);
+  diverged_at_ = position_;
+  followed_ = nullptr;
+  may_rejoin_ = true;
+  static Counter& misses = counter("predictor.misses");
+  misses.add();
+}
+
+void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
+                  SourceToken source) {
+  const ir::OpInfo& row = ir::info(op);
+  const ir::Meta* metas[64];
+  std::vector<const ir::Meta*> many;
+  const ir::Meta** inputs = metas;
+  if (operands.size() > std::size(metas)) {
+    many.resize(operands.size());
+    inputs = many.data();
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& o = operands[i];
+    inputs[i] = o.kind() == Operand::kTensor   ? o.impl()->value->meta
+                : o.kind() == Operand::kNumber ? number_meta(o.category())
+                                               : nullptr;
+  }
+  SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_) && operands.size() < 65536);
+  std::fill_n(inferred_, row.num_outputs, ir::Meta());
+  row.infer({{inputs, operands.size()}, attrs}, inferred_);
+
+  if (followed_) diverge();
+  Trace& t = own_;
+  Instr e{op,
+          static_cast<uint16_t>(operands.size()),
+          static_cast<uint16_t>(attrs.size()),
+          row.num_outputs,
+          static_cast<uint32_t>(t.operands.size()),
+          static_cast<uint32_t>(t.attrs.size()),
+          0,
+          source};
+  Hash128 h = t.prefix.empty() ? Hash128{} : t.prefix.back();
+  mix(h, static_cast<uint64_t>(op) << 32 | operands.size() << 16 | attrs.size());
+  for (const Operand& o : operands) {
+    OperandWord word = kNoOperand;
+    if (o.kind() == Operand::kNumber) {
+      word = number_word(o.category());
+      parameters_.push_back(o.bits());
+    } else if (o.kind() == Operand::kTensor) {
+      Value* const v = o.impl()->value.get();
+      if (v->epoch == epoch_) {
+        word = v->index;
+      } else {
+        word = add_leaf(v);
+        t.metas.push_back(v->meta);
+        t.is_leaf.push_back(true);
+        mix(h, hash_meta(*v->meta).lo);
+      }
+    }
+    t.operands.push_back(word);
+    mix(h, word);
+  }
+  t.attrs.insert(t.attrs.end(), attrs.begin(), attrs.end());
+  for (int64_t word : attrs) mix(h, word);
+  h.lo &= options_.hash_mask;
+  h.hi &= options_.hash_mask;
+  t.prefix.push_back(h);
+  e.first_output = static_cast<uint32_t>(slots_.size());
+  t.instrs.push_back(e);
+  for (int i = 0; i < row.num_outputs; ++i) {
+    const ir::Meta* const meta = intern_near(inferred_[i], {inputs, operands.size()});
+    t.metas.push_back(meta);
+    t.is_leaf.push_back(false);
+    outputs[i] = add_output(meta);
+  }
+  if (may_rejoin_) try_rejoin();
+}
+
+void Tape::try_rejoin() {
+  may_rejoin_ = false;
+  if (!options_.predict) return;
+  const size_t n = own_.instrs.size();
+  const auto found = known_->branches.find(own_.prefix.back());
+  if (found == known_->branches.end()) return;
+  for (const Branch& b : found->second) {
+    if (b.position == n && same_prefix(own_, *b.trace, n)) {
+      followed_ = b.trace;
+      position_ = n;
+      return;
+    }
+  }
+  static Counter& collisions = counter("trace.collisions");
+  collisions.add();
+}
+
+void Tape::note_write(const Tensor& t) {
+  TensorImpl* const impl = t.impl();
+  if (impl->value->pending || impl->noted_epoch == epoch_) return;
+  impl->noted_epoch = epoch_;
+  ++impl->value->tape_refs;
+  writes_.push_back({t, impl->value});
+}
+
+void Tape::forget_traces() {
+  if (followed_) diverge();
+  last_ = nullptr;
+  may_rejoin_ = false;
+  diverged_at_ = 0;
+  known_ = std::make_unique<Known>();
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,129 @@
+// The tape: what is recorded and not yet run, and the predictor that recognises repeated steps.
+//
+// A step that repeats is *followed*: each op is compared with the entry recorded there before (op,
+// operands, attributes, scalar categories, leaf metadata) and reuses it; nothing is inferred, hashed
+// or appended. The first mismatch copies the followed prefix and records on in the ordinary way, and a
+// rolling hash finds another known trace with the same prefix, so alternating steps (train, evaluate)
+// are followed as well.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "smolder/lazy/lock.h"
+#include "smolder/lazy/record.h"
+#include "smolder/lazy/trace.h"
+
+namespace smolder::lazy {
+
+/// Switches for tests and tools.
+struct TapeOptions {
+  bool predict = true;          ///< off: every op is recorded in the ordinary way
+  uint32_t soft_bound = 4096;   ///< instructions after which the trace is cut where a loop comes round
+  uint32_t hard_bound = 32768;  ///< and where it is cut anyway
+  uint64_t hash_mask = ~0ull;   ///< ANDed to each rolling hash: fewer bits force collisions in tests
+  jit::CompileOptions compile;
+  bool strict = false;  ///< a fallback is an error
+};
+
+/// The tape of one device. Every member is guarded by `mutex()`; a sync holds it throughout, so that
+/// other threads' ops wait for the step they depend on. The GIL is never taken while it is held.
+class Tape {
+ public:
+  /// The CPU's tape.
+  static Tape& cpu();
+
+  Lock& mutex() { return mutex_; }
+  TapeOptions& options() { return options_; }
+
+  /// Records one op; `outputs` receives a reference to each result. Throws what the op's shape rule
+  /// throws and leaves the tape as it was. `source` is null at first: finding it may run arbitrary Python
+  /// (a collection), so it is done without the lock, and only for ops that are not predicted. Returns
+  /// false, having done nothing, when the source is needed.
+  bool record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
+              const SourceToken* source);
+
+  /// Runs everything pending. `reason` is for the report. On failure every pending value becomes
+  /// unreadable, handles that were written in place hold their old values again, and the error is
+  /// rethrown.
+  void sync(std::string_view reason, SourceToken source);
+
+  /// The program marked a step itself.
+  void mark() { boundaries_since_mark_ = 0; }
+  /// A natural boundary was reached: should it end the step? Not while the program marks its steps.
+  bool boundary_ends_step() { return ++boundaries_since_mark_ > 2; }
+
+  /// A value with memory.
+  ValueRef adopt(BufferRef buffer, const ir::Meta* meta);
+  /// Notes that `impl` is about to be written in place, so that a failed step can give it back.
+  void note_write(const Tensor& t);
+  bool has_pending() const { return size() != 0; }
+  /// Instructions recorded and not yet run.
+  size_t size() const { return followed_ ? position_ : own_.instrs.size(); }
+  /// Why the last step failed; what reading a value of it raises.
+  const std::string& failure() const { return failure_; }
+  /// The step that ran last; null before the first. For tools that look at its plan.
+  const Trace* last_trace() const { return last_; }
+  /// Drops all traces and plans (not kernels). Tests and `smolder.reset()`.
+  void forget_traces();
+
+ private:
+  Tape();
+  Value* allocate(const ir::Meta* meta);
+  void drain();
+  uint32_t add_leaf(Value* v);
+  bool follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs);
+  void append(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
+              SourceToken source);
+  void diverge();
+  void try_rejoin();
+  bool loop_comes_round(ir::Op op, std::span<const int64_t> attrs, SourceToken source) const;
+  ValueRef add_output(const ir::Meta* meta);
+  Trace* current_trace();
+  PlanEntry& find_plan(Trace& t);
+  std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
+                                            std::shared_ptr<const jit::Instance>& instance);
+  void run(Trace& t, PlanEntry& entry);
+  void abandon(std::string why);
+  void finish_step(Trace* t);
+
+  Lock mutex_;
+  TapeOptions options_;
+
+  // The step being recorded.
+  uint64_t epoch_ = 1;
+  Trace own_;                  ///< used while nothing is followed
+  Trace* followed_ = nullptr;  ///< the known trace whose first position_ instructions equal this step
+  size_t position_ = 0;
+  bool may_rejoin_ = true;  ///< the next recorded op may lead into a known trace
+  size_t diverged_at_ = 0;
+  std::vector<Value*> slots_;  ///< by value number; null once dead
+  std::vector<ValueRef> leaves_;
+  std::vector<uint64_t> parameters_;
+  uint64_t live_digest_ = 0;
+  struct Write {
+    Tensor tensor;
+    ValueRef before;
+  };
+  std::vector<Write> writes_;
+  std::string failure_;
+  int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
+
+  // What is known from earlier steps.
+  struct Branch {
+    Trace* trace;
+    size_t position;
+  };
+  struct Known;
+  std::unique_ptr<Known> known_;
+  Trace* last_ = nullptr;
+  Value* free_values_ = nullptr;
+  uint32_t until_drain_ = 0;  ///< ops to record until the dead are looked for again
+  ir::Meta inferred_[8];      ///< room for a shape rule's results
+};
+
+}  // namespace smolder::lazy

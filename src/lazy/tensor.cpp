@@ -1,0 +1,144 @@
+#include "smolder/lazy/tensor.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "smolder/core/half.h"
+#include "smolder/lazy/record.h"
+#include "smolder/lazy/tape.h"
+#include "smolder/lazy/view.h"
+
+namespace smolder {
+namespace lazy {
+namespace {
+
+/// Freed handles of this thread, reused by the next. Trivial, so that reaching it needs no check whether it
+/// was constructed; `HandlePoolEnd` empties it when the thread ends.
+struct HandlePool {
+  struct Free {
+    Free* next;
+  };
+  Free* head;
+  int room;  ///< how many more it takes; none before the thread's first allocation, nor after its end
+  static constexpr int kMost = 4096;
+};
+SMOLDER_THREAD_LOCAL HandlePool t_pool = {};
+
+struct HandlePoolEnd {
+  HandlePoolEnd() { t_pool.room = HandlePool::kMost; }
+  ~HandlePoolEnd() {
+    while (t_pool.head) ::operator delete(std::exchange(t_pool.head, t_pool.head->next));
+    t_pool.room = 0;  // later frees go to the heap
+  }
+};
+
+}  // namespace
+
+void* TensorImpl::operator new(size_t size) {
+  if (HandlePool::Free* const free = t_pool.head) {
+    t_pool.head = free->next;
+    ++t_pool.room;
+    return free;
+  }
+  static thread_local HandlePoolEnd end;
+  return ::operator new(size);
+}
+
+void TensorImpl::operator delete(void* p) noexcept {
+  if (t_pool.room == 0) return ::operator delete(p);
+  --t_pool.room;
+  t_pool.head = new (p) HandlePool::Free{t_pool.head};
+}
+
+TensorImpl::~TensorImpl() {
+  if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
+}
+
+}  // namespace lazy
+
+Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
+  const ir::Meta* const meta = lazy::intern({shape, dtype, false});
+  lazy::Tape& tape = lazy::Tape::cpu();
+  lazy::ValueRef value;
+  {
+    std::lock_guard hold(tape.mutex());
+    value = tape.adopt(std::move(buffer), meta);
+  }
+  return Tensor(new lazy::TensorImpl(std::move(value)));
+}
+
+Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
+  const size_t bytes = smolder::numel(shape) * itemsize(dtype);
+  BufferRef buffer = allocate(bytes);
+  if (bytes) std::memcpy(buffer->data(), data, bytes);
+  return from_buffer(std::move(buffer), shape, dtype);
+}
+
+BufferRef Tensor::materialize(std::string_view reason) const {
+  meta();  // throws when undefined
+  lazy::refresh(impl_);
+  const SourceToken source = capture_source();
+  lazy::Tape& tape = lazy::Tape::cpu();
+  std::lock_guard hold(tape.mutex());
+  if (impl_->value->pending) tape.sync(reason, source);
+  SMOLDER_CHECK(impl_->value->buffer, RuntimeError,
+                "this tensor was computed by a step that failed and has no value; the failure was: ", tape.failure());
+  return impl_->value->buffer;
+}
+
+namespace {
+
+/// Calls f(element) with each of `n` elements as a double or an int64.
+template <class F>
+void for_each_element(const void* data, DType dtype, int64_t n, F&& f) {
+  const auto each = [&](auto zero, auto&& convert) {
+    const auto* p = static_cast<const decltype(zero)*>(data);
+    for (int64_t i = 0; i < n; ++i) f(convert(p[i]));
+  };
+  const auto same = [](auto v) { return v; };
+  const auto integer = [](auto v) { return static_cast<int64_t>(v); };
+  switch (dtype) {
+    case DType::kBool:
+      return each(uint8_t{}, [](uint8_t v) { return static_cast<int64_t>(v != 0); });
+    case DType::kUInt8:
+      return each(uint8_t{}, integer);
+    case DType::kInt32:
+      return each(int32_t{}, integer);
+    case DType::kInt64:
+      return each(int64_t{}, integer);
+    case DType::kFloat16:
+      return each(Float16{}, [](Float16 v) { return static_cast<double>(to_float(v)); });
+    case DType::kBFloat16:
+      return each(BFloat16{}, [](BFloat16 v) { return static_cast<double>(to_float(v)); });
+    case DType::kFloat32:
+      return each(float{}, [](float v) { return static_cast<double>(v); });
+    case DType::kFloat64:
+      return each(double{}, same);
+  }
+}
+
+}  // namespace
+
+Scalar Tensor::item() const {
+  SMOLDER_CHECK(numel() == 1, RuntimeError, "a Tensor with ", numel(),
+                " elements cannot be converted to Scalar; its shape is ", shape());
+  const BufferRef buffer = materialize("item");
+  Scalar out(false);
+  for_each_element(buffer->data(), dtype(), 1, [&](auto v) { out = Scalar(v); });
+  return dtype() == DType::kBool ? Scalar(out.to_bool()) : out;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const BufferRef buffer = materialize("to_vector");
+  std::vector<T> out;
+  out.reserve(numel());
+  if (numel()) for_each_element(buffer->data(), dtype(), numel(), [&](auto v) { out.push_back(static_cast<T>(v)); });
+  return out;
+}
+template std::vector<float> Tensor::to_vector<float>() const;
+template std::vector<double> Tensor::to_vector<double>() const;
+template std::vector<int64_t> Tensor::to_vector<int64_t>() const;
+template std::vector<uint8_t> Tensor::to_vector<uint8_t>() const;
+
+}  // namespace smolder

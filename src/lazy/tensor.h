@@ -1,0 +1,140 @@
+// The tensor handle users hold.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/dims.h"
+#include "smolder/core/dtype.h"
+#include "smolder/core/scalar.h"
+#include "smolder/lazy/arguments.h"
+#include "smolder/lazy/value.h"
+
+namespace smolder {
+
+class Tensor;
+
+namespace lazy {
+
+/// One view step from a base: the movement op that was recorded, with its attribute words.
+struct ViewStep {
+  ir::Op op;
+  std::vector<int64_t> attrs;
+  const ir::Meta* input;  ///< metadata of what the step was applied to
+};
+
+/// What autograd keeps for a tensor; defined by the layer above.
+struct AutogradMeta {
+  virtual ~AutogradMeta() = default;
+};
+
+/// What a handle points to: the current value, and for views the way back to the base. Shared by
+/// copies of the handle, so an in-place op is seen by all of them.
+///
+/// Handles are used by one thread at a time, as torch's are; only the reference count is atomic.
+class TensorImpl {
+ public:
+  explicit TensorImpl(ValueRef v) : value(std::move(v)) {}
+  ~TensorImpl();
+
+  std::atomic<uint32_t> refs{0};
+  uint32_t version = 0;       ///< of a base: bumped by each write
+  uint32_t seen_version = 0;  ///< of a view: the base's version when `value` was read from it
+  bool requires_grad = false;
+  uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
+  ValueRef value;
+  TensorImpl* base = nullptr;                          ///< owning; null for a base
+  std::shared_ptr<const std::vector<ViewStep>> steps;  ///< from the base to here
+  std::unique_ptr<AutogradMeta> autograd;
+
+  static void* operator new(size_t size);
+  static void operator delete(void* p) noexcept;
+};
+
+}  // namespace lazy
+
+/// A multi-dimensional array. Copying the handle shares the tensor. Operations record; values are
+/// computed at a sync point: reading, `mark_step()`, printing.
+class Tensor {
+ public:
+  /// An undefined tensor.
+  Tensor() noexcept : impl_(nullptr) {}
+  explicit Tensor(lazy::TensorImpl* impl) : impl_(impl) {
+    if (impl_) impl_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// The first handle on an implementation that nobody else sees yet.
+  static Tensor first(lazy::TensorImpl* impl) {
+    impl->refs.store(1, std::memory_order_relaxed);
+    Tensor out;
+    out.impl_ = impl;
+    return out;
+  }
+  Tensor(const Tensor& o) : Tensor(o.impl_) {}
+  Tensor(Tensor&& o) noexcept : impl_(std::exchange(o.impl_, nullptr)) {}
+  Tensor& operator=(Tensor o) noexcept {
+    std::swap(impl_, o.impl_);
+    return *this;
+  }
+  ~Tensor() {
+    // The holder of the only reference can't be overtaken, so it need not subtract atomically.
+    if (impl_ && (impl_->refs.load(std::memory_order_acquire) == 1 ||
+                  impl_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)) {
+      delete impl_;
+    }
+  }
+
+  /// Copies `data` (row-major, numel(shape) elements of `dtype`) into a new tensor.
+  static Tensor from_data(const void* data, Dims shape, DType dtype);
+  /// Takes a filled buffer without copying.
+  static Tensor from_buffer(BufferRef buffer, Dims shape, DType dtype);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Dims& shape() const { return meta().shape; }
+  DType dtype() const { return meta().dtype; }
+  int dim() const { return shape().size(); }
+  int64_t size(int64_t axis) const { return shape()[normalize_axis(axis, dim())]; }
+  int64_t numel() const { return smolder::numel(shape()); }
+  const ir::Meta& meta() const {
+    SMOLDER_CHECK(impl_, RuntimeError, "expected a tensor, got an undefined one");
+    return *impl_->value->meta;
+  }
+  Device device() const { return {}; }
+
+  /// Computes everything pending and returns the memory of this tensor, row-major.
+  BufferRef materialize(std::string_view reason = "read") const;
+  /// The only element as a number; syncs. Throws RuntimeError unless numel() is 1.
+  Scalar item() const;
+  /// The elements in row-major order, converted to T (float, double, int64_t, bool as uint8_t); syncs.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // -- autograd (defined in the autograd layer)
+  bool requires_grad() const { return impl_->requires_grad; }
+  /// Throws RuntimeError for integer tensors, and for setting false on a non-leaf.
+  Tensor& requires_grad_(bool on = true);
+  bool is_leaf() const;
+  /// Accumulated gradient; undefined before the first backward.
+  Tensor grad() const;
+  void set_grad(const Tensor& g);
+  /// Accumulates d(this)/d(leaf) into the grad of every leaf. Throws RuntimeError unless this is a
+  /// scalar or `gradient` is given.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+  /// The same value without history; shares storage.
+  Tensor detach() const;
+
+  // Methods of the op table.
+#include "smolder/lazy/tensor_methods.inc"  // generated
+
+  lazy::TensorImpl* impl() const { return impl_; }
+
+ private:
+  lazy::TensorImpl* impl_;
+};
+
+}  // namespace smolder

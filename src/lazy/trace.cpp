@@ -1,0 +1,138 @@
+#include "smolder/lazy/trace.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "smolder/ir/attr_words.h"
+#include "smolder/ir/builder.h"
+
+namespace smolder::lazy {
+
+void Trace::clear() {
+  instrs.clear();
+  operands.clear();
+  attrs.clear();
+  metas.clear();
+  is_leaf.clear();
+  prefix.clear();
+}
+
+void Trace::assign_prefix(const Trace& other, size_t n) {
+  clear();
+  if (n == 0) return;
+  const Instr& last = other.instrs[n - 1];
+  const uint32_t values = other.values_before(n);
+  instrs.assign(other.instrs.begin(), other.instrs.begin() + n);
+  operands.assign(other.operands.begin(), other.operands.begin() + last.first_input + last.num_inputs);
+  attrs.assign(other.attrs.begin(), other.attrs.begin() + last.first_attr + last.num_attrs);
+  metas.assign(other.metas.begin(), other.metas.begin() + values);
+  is_leaf.assign(other.is_leaf.begin(), other.is_leaf.begin() + values);
+  prefix.assign(other.prefix.begin(), other.prefix.begin() + n);
+}
+
+bool same_prefix(const Trace& a, const Trace& b, size_t n) {
+  if (a.instrs.size() < n || b.instrs.size() < n) return false;
+  const uint32_t values = a.values_before(n);
+  if (b.values_before(n) != values) return false;
+  for (size_t i = 0; i < n; ++i) {
+    const Instr &x = a.instrs[i], &y = b.instrs[i];
+    if (x.op != y.op || x.first_output != y.first_output || x.num_outputs != y.num_outputs) return false;
+    if (!std::ranges::equal(a.inputs_of(x), b.inputs_of(y)) || !std::ranges::equal(a.attrs_of(x), b.attrs_of(y)))
+      return false;
+  }
+  return std::equal(a.metas.begin(), a.metas.begin() + values, b.metas.begin()) &&
+         std::equal(a.is_leaf.begin(), a.is_leaf.begin() + values, b.is_leaf.begin());
+}
+
+namespace {
+
+/// Walks a trace in the one order that symbols are numbered in: for each instruction the extents of
+/// the leaves it introduces, then its attribute words.
+template <class OnLeaf, class OnInstr>
+void walk(const Trace& t, OnLeaf&& on_leaf, OnInstr&& on_instr) {
+  for (size_t i = 0; i < t.instrs.size(); ++i) {
+    for (uint32_t v = t.values_before(i); v < t.instrs[i].first_output; ++v) on_leaf(v);
+    on_instr(t.instrs[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> symbol_values(const Trace& t) {
+  std::vector<int64_t> out;
+  walk(
+      t, [&](uint32_t leaf) { out.insert(out.end(), t.metas[leaf]->shape.begin(), t.metas[leaf]->shape.end()); },
+      [&](const Instr& e) {
+        const auto words = t.attrs_of(e);
+        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
+          if (is_size) out.push_back(words[w]);
+        });
+      });
+  return out;
+}
+
+ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced) {
+  ir::Graph g;
+  ir::Builder b(g);
+  std::vector<ir::ValueId> map(t.metas.size(), ir::kNone);
+  int num_leaves = 0, num_parameters = 0;
+  walk(
+      t,
+      [&](uint32_t leaf) {
+        ir::SymDims shape;
+        for (int64_t e : t.metas[leaf]->shape) shape.push_back(g.sym.symbol(e));
+        map[leaf] = b.leaf(num_leaves++, t.metas[leaf]->dtype, shape).id;
+      },
+      [&](const Instr& e) {
+        std::vector<ir::ValueId> inputs;
+        for (OperandWord w : t.inputs_of(e)) {
+          if (w == kNoOperand) {
+            inputs.push_back(ir::kNone);
+          } else if (is_number(w)) {
+            inputs.push_back(b.parameter(num_parameters++, static_cast<Category>(w & ~kNumberBit)).id);
+          } else {
+            inputs.push_back(map[w]);
+          }
+        }
+        const auto words = t.attrs_of(e);
+        std::vector<ir::Dim> attrs(words.begin(), words.end());
+        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
+          if (is_size) attrs[w] = g.sym.symbol(words[w]);
+        });
+        std::vector<ir::ValueInfo> results;
+        for (int i = 0; i < e.num_outputs; ++i) {
+          const ir::Meta& m = *t.metas[e.first_output + i];
+          results.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
+        }
+        const ir::ValueId first = g.append(e.op, std::move(inputs), std::move(attrs), results, e.source);
+        for (uint32_t i = 0; i < e.num_outputs; ++i) map[e.first_output + i] = first + i;
+      });
+  for (uint32_t v : produced) g.outputs.push_back(map[v]);
+  return g;
+}
+
+std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options) {
+  std::string out;
+  const auto put = [&](int64_t word) { out.append(reinterpret_cast<const char*>(&word), sizeof word); };
+  const auto put_size = [&](int64_t size) { put(size <= 1 ? size : 2); };
+  put(options.fuse * 2 + options.simplify);
+  walk(
+      t,
+      [&](uint32_t leaf) {
+        put(-1 - static_cast<int64_t>(t.metas[leaf]->dtype));
+        put(t.metas[leaf]->shape.size());
+        for (int64_t e : t.metas[leaf]->shape) put_size(e);
+      },
+      [&](const Instr& e) {
+        put(static_cast<int64_t>(e.op) << 32 | e.num_inputs << 16 | e.num_attrs);
+        for (OperandWord w : t.inputs_of(e)) put(w);
+        const auto words = t.attrs_of(e);
+        ir::for_each_attr_word(ir::info(e.op), words,
+                               [&](size_t w, bool is_size) { is_size ? put_size(words[w]) : put(words[w]); });
+      });
+  put(-100);
+  for (uint32_t v : produced) put(v);
+  return out;
+}
+
+}  // namespace smolder::lazy

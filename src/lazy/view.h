@@ -1,0 +1,30 @@
+// Views over functional values: a view remembers the way from its base and is read again when the base
+// has been written; a write to a view is a write of its base.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::lazy {
+
+/// Makes `view`, the result of `op` on `input`, share storage with it.
+void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs);
+
+/// Reads a view again from its base, which was written since.
+void read_again(TensorImpl* impl);
+/// The same when needed.
+inline void refresh(TensorImpl* impl) {
+  if (impl->base && impl->seen_version != impl->base->version) [[unlikely]]
+    read_again(impl);
+}
+
+/// A new handle on the same value, without history, sharing storage: `detach` and `.data`.
+Tensor alias(const Tensor& t);
+
+/// Calls autograd so that `impl` takes over the history of `from` (installed by the autograd layer).
+using RebaseHook = void (*)(TensorImpl* impl, TensorImpl* from);
+void set_rebase_hook(RebaseHook hook);
+
+}  // namespace smolder::lazy
