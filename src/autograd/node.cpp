@@ -1,0 +1,186 @@
+#include "smolder/autograd/node.h"
+
+#include <atomic>
+#include <cctype>
+
+#include "smolder/lazy/record.h"
+#include "smolder/lazy/view.h"
+
+namespace smolder::autograd {
+namespace {
+
+uint64_t next_sequence() {
+  static std::atomic<uint64_t> counter{0};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+TensorMeta& meta_of(lazy::TensorImpl* impl) {
+  if (!impl->autograd) impl->autograd = std::make_unique<TensorMeta>();
+  return static_cast<TensorMeta&>(*impl->autograd);
+}
+
+/// Signature operand of flattened input `i`: a list is the last operand and takes all that remain.
+uint32_t operand_bit(const ir::OpInfo& row, size_t i) { return 1u << std::min(i, row.operands.size() - 1); }
+
+/// Records the history of a call; called by lazy::record.
+void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const GradInfo* const grad = grad_info(op);
+  const ir::OpInfo& row = ir::info(op);
+  if (!grad) return;
+  uint32_t needed = 0;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].kind() == lazy::Operand::kTensor && operands[i].impl()->requires_grad) {
+      needed |= operand_bit(row, i) & grad->differentiable_inputs;
+    }
+  }
+  if (!needed) return;
+  auto node = std::make_shared<Node>(op, next_sequence());
+  const Saves saves = grad->saves_for(needed);
+  const size_t n = operands.size();
+  node->next.resize(n);
+  node->inputs.resize(n);
+  node->numbers.assign(n, Scalar(false));
+  node->saved_inputs.resize(n);
+  node->attrs.assign(attrs.begin(), attrs.end());
+  static const ir::Meta kNumbers[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
+  for (size_t i = 0; i < n; ++i) {
+    const lazy::Operand& o = operands[i];
+    if (o.kind() == lazy::Operand::kNumber) {
+      node->inputs[i] = &kNumbers[static_cast<int>(o.category())];
+      node->numbers[i] = o.number();
+    } else if (o.kind() == lazy::Operand::kTensor) {
+      const Tensor t(o.impl());
+      node->inputs[i] = o.impl()->value->meta;
+      const Edge edge = gradient_edge(t);
+      const uint32_t bit = operand_bit(row, i);
+      if (bit & grad->differentiable_inputs) node->next[i] = edge;
+      if (bit & saves.inputs) node->saved_inputs[i] = {o.impl()->value, edge};
+    }
+  }
+  node->saved_outputs.resize(row.num_outputs);
+  for (uint32_t i = 0; i < row.num_outputs; ++i) {
+    lazy::TensorImpl* const impl = outputs[i].impl();
+    node->outputs.push_back(impl->value->meta);
+    if (saves.outputs >> i & 1) node->saved_outputs[i] = {impl->value, {}, static_cast<int>(i)};
+    if (!is_floating(outputs[i].dtype())) continue;
+    impl->requires_grad = true;
+    meta_of(impl).grad_fn = {node, i};
+  }
+}
+
+/// An in-place write replaced the value of `impl` by that of `from`.
+void on_rebase(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
+  if (!lazy::grad_enabled()) return;
+  impl->requires_grad = from->requires_grad;
+  if (!from->requires_grad && !impl->autograd) return;
+  TensorMeta& meta = meta_of(impl);
+  meta.grad_fn = from->autograd ? meta_of(from).grad_fn : Edge{};
+}
+
+[[maybe_unused]] const bool g_installed = [] {
+  lazy::set_grad_hook(&on_record);
+  lazy::set_rebase_hook(&on_rebase);
+  return true;
+}();
+
+/// An accumulator has no op; this one is never looked at.
+constexpr ir::Op kNoOp{};
+
+}  // namespace
+
+Edge gradient_edge(const Tensor& t) {
+  lazy::TensorImpl* const impl = t.impl();
+  if (!impl->requires_grad) return {};
+  TensorMeta& meta = meta_of(impl);
+  if (meta.grad_fn.node) return meta.grad_fn;
+  auto accumulator = meta.accumulator.lock();
+  if (!accumulator) {
+    accumulator = std::make_shared<Node>(kNoOp, ~0ull);  // runs as soon as its gradient is complete
+    accumulator->leaf = t;
+    accumulator->outputs = {impl->value->meta};
+    meta.accumulator = accumulator;
+  }
+  return {accumulator, 0};
+}
+
+Tensor unpack(const SavedTensor& saved, const std::shared_ptr<Node>& owner) {
+  if (!saved.value) return {};
+  Tensor t(new lazy::TensorImpl(saved.value));
+  const Edge edge = saved.own_output >= 0 ? Edge{owner, static_cast<uint32_t>(saved.own_output)} : saved.edge;
+  if (!edge.node) return t;
+  t.impl()->requires_grad = true;
+  TensorMeta& meta = meta_of(t.impl());
+  if (edge.node->leaf.defined()) {
+    meta.accumulator = edge.node;
+  } else {
+    meta.grad_fn = edge;
+  }
+  return t;
+}
+
+Node::~Node() {
+  // Ancestors that only this node holds would be destroyed recursively; move them to a list instead.
+  thread_local std::vector<std::shared_ptr<Node>>* t_doomed = nullptr;
+  const auto hand_over = [&](std::vector<std::shared_ptr<Node>>& list) {
+    for (Edge& e : next) {
+      if (e.node) list.push_back(std::move(e.node));
+    }
+    for (SavedTensor& s : saved_inputs) {
+      if (s.edge.node) list.push_back(std::move(s.edge.node));
+    }
+  };
+  if (t_doomed) {
+    hand_over(*t_doomed);
+    return;
+  }
+  std::vector<std::shared_ptr<Node>> doomed;
+  t_doomed = &doomed;
+  hand_over(doomed);
+  while (!doomed.empty()) {
+    const std::shared_ptr<Node> node = std::move(doomed.back());
+    doomed.pop_back();
+  }
+  t_doomed = nullptr;
+}
+
+std::string Node::name() const {
+  if (leaf.defined()) return "AccumulateGrad";
+  std::string out;
+  bool upper = true;
+  for (char c : ir::name(op)) {
+    if (c == '_') {
+      upper = true;
+    } else {
+      out += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+      upper = false;
+    }
+  }
+  return out + "Backward0";
+}
+
+void Node::release() {
+  saved_inputs.assign(saved_inputs.size(), {});
+  saved_outputs.assign(saved_outputs.size(), {});
+  released = true;
+}
+
+std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads) {
+  SMOLDER_CHECK(!released, RuntimeError,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed): the saved values of ",
+                name(),
+                " were freed by the first .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+                "backward through the graph a second time.");
+  std::vector<Tensor> saved_in, saved_out;
+  for (const SavedTensor& s : saved_inputs) saved_in.push_back(unpack(s, self));
+  for (const SavedTensor& s : saved_outputs) saved_out.push_back(unpack(s, self));
+  const size_t n = next.size();
+  const auto needed = std::make_unique<bool[]>(n);
+  for (size_t i = 0; i < n; ++i) needed[i] = next[i].node != nullptr;
+  std::vector<Tensor> results(n);
+  FormulaContext context{inputs, saved_in, numbers, saved_out, attrs, grads, {needed.get(), n}, results};
+  grad_info(op)->formula(context);
+  return results;
+}
+
+}  // namespace smolder::autograd

@@ -1,0 +1,50 @@
+// The members of Tensor that concern gradients.
+#include "smolder/autograd/engine.h"
+#include "smolder/autograd/node.h"
+#include "smolder/lazy/view.h"
+
+namespace smolder {
+namespace {
+
+autograd::TensorMeta* find(const Tensor& t) { return static_cast<autograd::TensorMeta*>(t.impl()->autograd.get()); }
+
+}  // namespace
+
+Tensor& Tensor::requires_grad_(bool on) {
+  SMOLDER_CHECK(!on || is_floating(dtype()), RuntimeError,
+                "only Tensors of floating point dtype can require gradients, this one is ", name(dtype()));
+  SMOLDER_CHECK(
+      on || is_leaf(), RuntimeError,
+      "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+      "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+  impl_->requires_grad = on;
+  return *this;
+}
+
+bool Tensor::is_leaf() const {
+  const autograd::TensorMeta* const m = find(*this);
+  return !(impl_->requires_grad && m && m->grad_fn.node);
+}
+
+Tensor Tensor::grad() const {
+  const autograd::TensorMeta* const m = find(*this);
+  return m ? m->grad : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& g) {
+  if (g.defined()) {
+    SMOLDER_CHECK(g.shape() == shape() && g.dtype() == dtype(), RuntimeError, "assigned grad has shape ", g.shape(),
+                  " and type ", name(g.dtype()), ", the tensor has shape ", shape(), " and type ", name(dtype()));
+  }
+  if (!impl_->autograd) impl_->autograd = std::make_unique<autograd::TensorMeta>();
+  find(*this)->grad = g;
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  autograd::backward({*this}, gradient.defined() ? std::vector<Tensor>{gradient} : std::vector<Tensor>{}, retain_graph,
+                     create_graph);
+}
+
+Tensor Tensor::detach() const { return lazy::alias(*this); }
+
+}  // namespace smolder
