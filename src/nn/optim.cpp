@@ -1,0 +1,88 @@
+#include "smolder/nn/optim.h"
+
+#include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/record.h"
+
+namespace smolder::optim {
+
+Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+  SMOLDER_CHECK(!parameters_.empty(), ValueError, "optimizer got an empty parameter list");
+}
+
+void Optimizer::step() {
+  {
+    const lazy::GradMode off(false);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const Tensor grad = parameters_[i].grad();
+      if (grad.defined()) update(i, parameters_[i], grad);
+    }
+  }
+  step_boundary("optimizer.step");
+}
+
+void Optimizer::zero_grad() {
+  for (Tensor& t : parameters_) t.set_grad({});
+}
+
+namespace {
+
+void check_not_negative(const char* name, double v) {
+  SMOLDER_CHECK(v >= 0, ValueError, "Invalid ", name, ": ", v, "; it must not be negative");
+}
+
+}  // namespace
+
+SGD::SGD(std::vector<Tensor> parameters, SGDOptions o)
+    : Optimizer(std::move(parameters)), options(o), buffers_(parameters_.size()) {
+  check_not_negative("learning rate", o.lr);
+  check_not_negative("momentum value", o.momentum);
+  check_not_negative("weight_decay value", o.weight_decay);
+  SMOLDER_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError,
+                "Nesterov momentum requires a momentum and zero dampening");
+}
+
+void SGD::update(size_t i, Tensor& parameter, const Tensor& grad) {
+  const SGDOptions& o = options;
+  const auto [next, buffer] =
+      sgd_step(parameter, grad, buffers_[i], o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, o.maximize);
+  lazy::assign(parameter, next);
+  if (o.momentum == 0) return;
+  if (buffers_[i].defined()) {
+    lazy::assign(buffers_[i], buffer);
+  } else {
+    buffers_[i] = buffer;
+  }
+}
+
+Adam::Adam(std::vector<Tensor> parameters, AdamOptions o) : Adam(std::move(parameters), o, false) {}
+AdamW::AdamW(std::vector<Tensor> parameters, AdamOptions o) : Adam(std::move(parameters), o, true) {}
+
+Adam::Adam(std::vector<Tensor> parameters, AdamOptions o, bool decoupled)
+    : Optimizer(std::move(parameters)), options(o), decoupled_(decoupled), state_(parameters_.size()) {
+  check_not_negative("learning rate", o.lr);
+  check_not_negative("epsilon value", o.eps);
+  check_not_negative("weight_decay value", o.weight_decay);
+  for (double beta : {o.beta1, o.beta2}) {
+    SMOLDER_CHECK(0 <= beta && beta < 1, ValueError, "Invalid beta parameter: ", beta, "; it must be in [0, 1)");
+  }
+}
+
+void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
+  const AdamOptions& o = options;
+  State& s = state_[i];
+  if (!s.mean.defined()) {
+    s.mean = zeros_like(parameter);
+    s.square = zeros_like(parameter);
+    if (o.amsgrad) s.largest = zeros_like(parameter);
+  }
+  ++s.step;
+  const auto rule = decoupled_ ? adamw_step : adam_step;
+  const auto [next, mean, square, largest] = rule(parameter, grad, s.mean, s.square, s.largest, o.lr, o.beta1, o.beta2,
+                                                  o.eps, o.weight_decay, s.step, o.maximize);
+  lazy::assign(parameter, next);
+  lazy::assign(s.mean, mean);
+  lazy::assign(s.square, square);
+  if (o.amsgrad) lazy::assign(s.largest, largest);
+}
+
+}  // namespace smolder::optim

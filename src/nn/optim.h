@@ -1,0 +1,70 @@
+// Optimizers. A step records one whole op a parameter; the compiler makes a few kernels of all of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::optim {
+
+/// Base: the parameters and their gradients.
+class Optimizer {
+ public:
+  explicit Optimizer(std::vector<Tensor> parameters);
+  virtual ~Optimizer() = default;
+  /// Updates every parameter that has a gradient, in place, and ends a step of the trace unless the program
+  /// marks its steps itself.
+  void step();
+  /// Forgets the gradients.
+  void zero_grad();
+
+ protected:
+  virtual void update(size_t i, Tensor& parameter, const Tensor& grad) = 0;
+  std::vector<Tensor> parameters_;
+};
+
+struct SGDOptions {
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false, maximize = false;
+};
+/// torch.optim.SGD.
+class SGD : public Optimizer {
+ public:
+  SGD(std::vector<Tensor> parameters, SGDOptions options);
+  SGDOptions options;
+
+ private:
+  void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::vector<Tensor> buffers_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool amsgrad = false, maximize = false;
+};
+/// torch.optim.Adam: weight decay adds to the gradient.
+class Adam : public Optimizer {
+ public:
+  Adam(std::vector<Tensor> parameters, AdamOptions options = {});
+  AdamOptions options;
+
+ protected:
+  Adam(std::vector<Tensor> parameters, AdamOptions options, bool decoupled);
+
+ private:
+  struct State {
+    Tensor mean, square, largest;
+    int64_t step = 0;
+  };
+  void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  bool decoupled_;
+  std::vector<State> state_;
+};
+/// torch.optim.AdamW: weight decay shrinks the parameter. Default decay 0.01.
+class AdamW : public Adam {
+ public:
+  AdamW(std::vector<Tensor> parameters, AdamOptions options = {.weight_decay = 1e-2});
+};
+
+}  // namespace smolder::optim
