@@ -1,0 +1,219 @@
+"""Functions that make tensors: from data, from sizes, from random numbers."""
+
+import builtins
+
+import numpy
+
+from smolder import _core
+from smolder._tensor import Tensor, check_device
+
+# Elements of these NumPy types are taken as they are; others must be converted by the user first.
+_NUMPY = {"float64", "float32", "float16", "int64", "int32", "uint8", "bool"}
+
+
+def _finish(tensor, requires_grad):
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _size(size):
+    if len(size) == 1 and not hasattr(size[0], "__index__"):
+        return tuple(size[0])
+    return tuple(size)
+
+
+def _plain(data):
+    """Nested lists with tensors inside become nested lists of numbers."""
+    if isinstance(data, Tensor):
+        return data.tolist()
+    if isinstance(data, list | tuple):
+        return [_plain(item) for item in data]
+    return data
+
+
+def _check_rectangular(data):
+    """The sizes of nested lists; ragged ones raise as torch does."""
+    if not isinstance(data, list):
+        return
+    sizes = [len(item) if isinstance(item, list) else None for item in data]
+    for at, size in enumerate(sizes):
+        if size != sizes[0]:
+            raise ValueError(f"expected sequence of length {sizes[0]} at dim 1 (got {size} at position {at})")
+    for item in data:
+        _check_rectangular(item)
+
+
+def _array(data):
+    if isinstance(data, numpy.ndarray | numpy.generic):
+        return numpy.asarray(data)
+    if hasattr(data, "__array__") and not isinstance(data, list | tuple):
+        return numpy.asarray(data)
+    data = _plain(data)
+    _check_rectangular(data)
+    array = numpy.array(data)
+    if array.dtype == object:
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+    if array.dtype.kind in "USO":
+        raise TypeError(f"new(): invalid data type '{array.dtype.name}'")
+    return array
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
+
+    Python floats become float32, integers int64, bools bool; arrays keep their dtype.
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        out = data.detach().clone()
+        return _finish(out if dtype is None else out.to(dtype), requires_grad)
+    array = _array(data)
+    typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
+    if dtype is None and not typed and array.dtype == numpy.float64:
+        dtype = _core.float32
+    return _finish(_from_array(array, dtype), requires_grad)
+
+
+def _from_array(array, dtype):
+    if dtype is not None:
+        if dtype == _core.bfloat16:  # NumPy has none: through float32
+            wide = numpy.ascontiguousarray(array, numpy.float32).reshape(array.shape)
+            return _core.from_numpy_copy(wide).to(dtype)
+        array = array.astype(_numpy_type(dtype))
+    if array.dtype.name not in _NUMPY:
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types are: float64, "
+            "float32, float16, int64, int32, uint8, and bool."
+        )
+    # ascontiguousarray makes one dimension of none
+    return _core.from_numpy_copy(numpy.ascontiguousarray(array).reshape(array.shape))
+
+
+def _numpy_type(dtype):
+    return numpy.dtype(repr(dtype).removeprefix("smolder."))
+
+
+def as_tensor(data, dtype=None, device=None):
+    """data as a tensor: itself when it is one of the dtype asked for, else a copy."""
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None or dtype == data.dtype else data.to(dtype)
+    return tensor(data, dtype=dtype)
+
+
+def from_numpy(ndarray):
+    """A tensor with a copy of an array: later writes to either are not seen by the other."""
+    if not isinstance(ndarray, numpy.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return _from_array(ndarray, None)
+
+
+def zeros(*size, dtype=None, device=None, requires_grad=False):
+    """A tensor of zeros; float32 by default."""
+    check_device(device)
+    return _finish(_core.zeros(_size(size), dtype=dtype or _core.float32), requires_grad)
+
+
+def ones(*size, dtype=None, device=None, requires_grad=False):
+    """A tensor of ones; float32 by default."""
+    check_device(device)
+    return _finish(_core.ones(_size(size), dtype=dtype or _core.float32), requires_grad)
+
+
+def empty(*size, dtype=None, device=None, requires_grad=False):
+    """A tensor to be filled; zeros, so that results repeat."""
+    check_device(device)
+    return _finish(_core.empty(_size(size), dtype=dtype or _core.float32), requires_grad)
+
+
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    """A tensor filled with a number, of its dtype unless one is given."""
+    check_device(device)
+    size = (size,) if isinstance(size, builtins.int) else tuple(size)
+    return _finish(_core.full(size, fill_value, dtype=dtype), requires_grad)
+
+
+def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False):
+    """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
+    check_device(device)
+    if not 0 <= len(bounds) <= 3:
+        raise TypeError(f"arange() takes 1 to 3 bounds, got {len(bounds)}")
+    if len(bounds) == 1 and end is None:
+        end = bounds[0]
+    else:
+        given = [start, end, step]
+        for i, b in enumerate(bounds):
+            if given[i] is not None:
+                raise TypeError("arange() got a bound both by position and by name")
+            given[i] = b
+        start, end, step = given
+    if end is None:
+        raise TypeError("arange() needs an end")
+    first, by = (0 if start is None else start), (1 if step is None else step)
+    return _finish(_core.arange(first, end, by, dtype=dtype), requires_grad)
+
+
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+    """steps numbers evenly spread from start to end, both included."""
+    check_device(device)
+    return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
+
+
+def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
+    """A matrix with ones on the diagonal, zeros elsewhere."""
+    check_device(device)
+    return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
+
+
+def rand(*size, dtype=None, device=None, requires_grad=False):
+    """Uniform random numbers in [0, 1)."""
+    check_device(device)
+    return _finish(_core.rand(_size(size), dtype=dtype or _core.float32), requires_grad)
+
+
+def randn(*size, dtype=None, device=None, requires_grad=False):
+    """Normal random numbers of mean 0 and deviation 1."""
+    check_device(device)
+    return _finish(_core.randn(_size(size), dtype=dtype or _core.float32), requires_grad)
+
+
+def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False):
+    """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
+    check_device(device)
+    if size is None:  # randint(high, size)
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError("randint() missing required argument: size")
+    return _finish(_core.randint(low, high, tuple(size), dtype=dtype or _core.int64), requires_grad)
+
+
+def randperm(n, *, dtype=None, device=None):
+    """A random order of 0 .. n-1, made on the host from the default generator's seed stream; int64 by default."""
+    check_device(device)
+    seed = _core.randint(0, 2**31 - 1, (1,)).item()
+    order = numpy.random.default_rng(seed).permutation(n)
+    return tensor(order, dtype=dtype or _core.int64)
+
+
+def _like(make):
+    def like(input, *, dtype=None, device=None, requires_grad=False):
+        check_device(device)
+        return _finish(make(input, dtype=dtype), requires_grad)
+
+    like.__name__ = like.__qualname__ = make.__name__
+    like.__doc__ = f"As {make.__name__.removesuffix('_like')}, of input's shape, and dtype unless one is given."
+    return like
+
+
+zeros_like = _like(_core.zeros_like)
+ones_like = _like(_core.ones_like)
+empty_like = _like(_core.empty_like)
+rand_like = _like(_core.rand_like)
+randn_like = _like(_core.randn_like)
+
+
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of input's shape and dtype filled with a number."""
+    check_device(device)
+    return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)

@@ -1,0 +1,135 @@
+"""x[index] and x[index] = value, as ops of the table."""
+
+import builtins
+import operator
+
+import numpy
+
+from smolder import _core
+
+
+def _is_integer(item):
+    return not isinstance(item, builtins.bool | numpy.bool_ | numpy.ndarray | _core.Tensor) and hasattr(
+        item, "__index__"
+    )
+
+
+def _as_index_tensor(item):
+    """Lists and arrays of integers, and integer tensors; None for anything else."""
+    if isinstance(item, _core.Tensor):
+        return item if item.dtype in (_core.int64, _core.int32) else None
+    if isinstance(item, list | numpy.ndarray | range):
+        array = numpy.asarray(item, dtype=None if len(item) else numpy.int64)
+        if array.dtype.kind in "iu":
+            return _core.from_numpy_copy(numpy.ascontiguousarray(array, numpy.int64).reshape(array.shape))
+    return None
+
+
+def _unsupported(index):
+    text = repr(index) if not isinstance(index, _core.Tensor) else f"a tensor of {index.dtype}"
+    return NotImplementedError(
+        f"indexing with {text} is not supported; supported are integers, slices, None, ... and one integer tensor, "
+        "array or list. For a mask use where, masked_fill or index_select."
+    )
+
+
+def _expand(tensor, index):
+    """The index as a list with ... replaced by full slices."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    used = builtins.sum(item is not None and item is not Ellipsis for item in items)
+    ellipses = builtins.sum(item is Ellipsis for item in items)
+    if ellipses > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if used > tensor.dim():
+        raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
+    if ellipses:
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        items[at : at + 1] = [builtins.slice(None)] * (tensor.dim() - used)
+    return items
+
+
+def _slice(tensor, axis, item):
+    bounds = []
+    for bound in (item.start, item.stop, item.step):
+        try:
+            bounds.append(None if bound is None else operator.index(bound))
+        except TypeError:
+            raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+    start, stop, step = bounds
+    if step is not None and step <= 0:
+        raise ValueError("step must be greater than zero")
+    if start is None and stop is None and step in (None, 1):
+        return tensor
+    return tensor.slice(axis, start, stop, 1 if step is None else step)
+
+
+def _integer(tensor, axis, item):
+    i, n = operator.index(item), tensor.size(axis)
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
+    return tensor.select(axis, i)
+
+
+def _take(tensor, axis, index):
+    """tensor[..., index, ...] on one axis, by an index of any rank; negative ones count from the end."""
+    flat = index.reshape(-1) if index.dim() != 1 else index
+    flat = _core.where(flat < 0, flat + tensor.size(axis), flat)
+    out = _core.index_select(tensor, axis, flat)
+    if index.dim() == 1:
+        return out
+    shape = tuple(tensor.shape)
+    return out.reshape(shape[:axis] + tuple(index.shape) + shape[axis + 1 :])
+
+
+def view(tensor, index):
+    """The view that integers, slices, None and ... select, and at most one pending (axis, index tensor)."""
+    axis, pending = 0, None
+    for item in _expand(tensor, index):
+        if item is None:
+            tensor = tensor.unsqueeze(axis)
+            axis += 1
+        elif isinstance(item, builtins.slice):
+            tensor = _slice(tensor, axis, item)
+            axis += 1
+        elif _is_integer(item):
+            tensor = _integer(tensor, axis, item)
+        else:
+            found = _as_index_tensor(item)
+            if found is None or pending:
+                raise _unsupported(item if found is None else index)
+            pending = (axis, found)
+            axis += 1
+    return tensor, pending
+
+
+def get(tensor, index):
+    """tensor[index]"""
+    selected, pending = view(tensor, index)
+    if pending:
+        return _take(selected, *pending)
+    return selected.slice(0) if selected is tensor and tensor.dim() else selected
+
+
+def set(tensor, index, value):
+    """tensor[index] = value"""
+    if isinstance(index, _core.Tensor) and index.dtype == _core.bool and not isinstance(value, _core.Tensor):
+        tensor.masked_fill_(index, value)
+        return
+    selected, pending = view(tensor, index)
+    if pending:
+        raise _unsupported(index)
+    if isinstance(value, _core.Tensor):
+        selected.copy_(_drop_leading_ones(value, selected.dim()))
+    elif isinstance(value, numpy.ndarray | list | tuple):
+        from smolder._creation import tensor as make
+
+        selected.copy_(make(value, dtype=tensor.dtype))
+    else:
+        selected.fill_(value)
+
+
+def _drop_leading_ones(value, rank):
+    """torch lets a value have more dimensions than what it is written to, if they are 1."""
+    while value.dim() > rank and value.size(0) == 1:
+        value = value.select(0, 0)
+    return value

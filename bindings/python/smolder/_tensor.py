@@ -1,0 +1,461 @@
+"""What Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
+
+import builtins
+
+import numpy
+
+from smolder import _core, _indexing, _tensor_str
+
+Tensor = _core.Tensor
+
+
+class Size(tuple):
+    """A shape: a tuple that prints as one."""
+
+    __slots__ = ()
+
+    def numel(self):
+        """The product of the extents."""
+        out = 1
+        for n in self:
+            out *= n
+        return out
+
+    def __repr__(self):
+        return f"smolder.Size({list(self)})"
+
+    def __add__(self, other):
+        return Size(tuple.__add__(self, other))
+
+    def __getitem__(self, at):
+        out = tuple.__getitem__(self, at)
+        return Size(out) if isinstance(at, slice) else out
+
+
+class device:
+    """Where a tensor lives: the CPU."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type="cpu", index=None):
+        text = type.type if isinstance(type, device) else str(type)
+        name, _, number = text.partition(":")
+        if name != "cpu":
+            raise NotImplementedError(f"device {text!r} is not supported: this build computes on 'cpu'")
+        self.type, self.index = name, builtins.int(number) if number else index
+
+    def __repr__(self):
+        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+
+CPU = device("cpu")
+
+
+def check_device(where):
+    """Raises NotImplementedError unless `where` is None or the CPU."""
+    if where is not None:
+        device(where)
+
+
+_shape = Tensor.shape.__get__
+_to = Tensor.to
+_backward = Tensor.backward
+_requires_grad_ = Tensor.requires_grad_
+_item = Tensor.item
+
+
+def _methods(cls):
+    """Adds the functions below to Tensor, under their own names."""
+
+    def add(function):
+        setattr(Tensor, function.__name__, property(function) if cls is property else function)
+        return function
+
+    return add
+
+
+_method, _property = _methods(None), _methods(property)
+
+
+# -- sizes
+
+
+@_property
+def shape(self):
+    """The extents, as a Size."""
+    return Size(_shape(self))
+
+
+@_property
+def ndim(self):
+    """Number of dimensions."""
+    return self.dim()
+
+
+@_property
+def device_of(self):
+    """Where the tensor lives."""
+    return CPU
+
+
+Tensor.device = Tensor.device_of
+del Tensor.device_of
+
+
+@_method
+def size(self, dim=None):
+    """The extents, or that of one dimension."""
+    extents = _shape(self)
+    if dim is None:
+        return Size(extents)
+    rank = len(extents)
+    bound = max(rank, 1)
+    if not -bound <= dim < bound or rank == 0:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+            if rank
+            else "Dimension specified as " + str(dim) + " but tensor has no dimensions"
+        )
+    return extents[dim]
+
+
+@_method
+def nelement(self):
+    """Number of elements."""
+    return self.numel()
+
+
+@_method
+def element_size(self):
+    """Bytes an element takes."""
+    return self.dtype.itemsize
+
+
+@_method
+def is_floating_point(self):
+    """Whether the dtype is a floating-point one."""
+    return self.dtype.is_floating_point
+
+
+@_method
+def is_contiguous(self):
+    """True: a tensor's value is always read and exported in row-major order."""
+    return True
+
+
+@_property
+def T(self):
+    """The tensor with its dimensions in reverse order."""
+    return self.permute(tuple(range(self.dim() - 1, -1, -1)))
+
+
+@_property
+def mT(self):
+    """The tensor with its last two dimensions swapped."""
+    if self.dim() < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self.dim()}-D tensor."
+        )
+    return self.transpose(-2, -1)
+
+
+@_property
+def data(self):
+    """The same value without history; shares storage."""
+    return self.detach()
+
+
+# -- reading values: each of these ends the step
+
+
+@_method
+def tolist(self):
+    """The elements as nested lists of Python numbers."""
+    return self._to_numpy().tolist()
+
+
+@_method
+def numpy_copy(self, *, force=False):
+    """The elements as a NumPy array. A copy: writes to it are not seen by the tensor."""
+    if self.requires_grad and not force:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if self.dtype == _core.bfloat16:
+        raise TypeError("NumPy has no bfloat16. Use tensor.float().numpy() instead.")
+    return self._to_numpy()
+
+
+numpy_copy.__name__ = "numpy"
+Tensor.numpy = Tensor.numpy_copy
+del Tensor.numpy_copy
+
+
+@_method
+def __array__(self, dtype=None, copy=None):
+    if copy is False:
+        raise ValueError("a tensor's elements can't be had as an array without a copy")
+    out = self.numpy()
+    return out if dtype is None else out.astype(dtype, copy=False)
+
+
+Tensor.__array_priority__ = 1000  # array + tensor is the tensor's to answer
+
+
+@_method
+def __bool__(self):
+    n = self.numel()
+    if n != 1:
+        kind = "no values" if n == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
+    return builtins.bool(_item(self))
+
+
+@_method
+def __float__(self):
+    return builtins.float(_item(self))
+
+
+@_method
+def __int__(self):
+    return builtins.int(_item(self))
+
+
+@_method
+def __index__(self):
+    if self.dtype.is_floating_point or self.numel() != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return builtins.int(_item(self))
+
+
+@_method
+def __len__(self):
+    extents = _shape(self)
+    if not extents:
+        raise TypeError("len() of a 0-d tensor")
+    return extents[0]
+
+
+@_method
+def __iter__(self):
+    if self.dim() == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+@_method
+def __reversed__(self):
+    return self if self.dim() == 0 else self.flip((0,))
+
+
+@_method
+def __contains__(self, element):
+    if not isinstance(element, Tensor | builtins.int | builtins.float | builtins.bool):
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element).__name__}."
+        )
+    return builtins.bool(_item((self == element).any()))
+
+
+@_method
+def __getitem__(self, index):
+    return _indexing.get(self, index)
+
+
+@_method
+def __setitem__(self, index, value):
+    _indexing.set(self, index, value)
+
+
+@_method
+def __repr__(self):
+    return _tensor_str.to_string(self)
+
+
+@_method
+def __format__(self, spec):
+    if self.dim() == 0 and type(self) is Tensor:
+        return _item(self).__format__(spec)
+    return object.__format__(self, spec)
+
+
+@_method
+def is_nonzero(self):
+    """Whether the only element is nonzero."""
+    return builtins.bool(self)
+
+
+# -- conversions
+
+
+@_method
+def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False):
+    """The tensor with another dtype: to(dtype), to(device), to(device, dtype), to(other).
+
+    non_blocking changes nothing: work is always asynchronous until a value is read.
+    """
+    for arg in args:
+        if isinstance(arg, _core.dtype):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            dtype = arg.dtype
+        elif isinstance(arg, builtins.bool):
+            raise TypeError("to() takes copy and non_blocking by name")
+        else:
+            check_device(arg)
+    check_device(device)
+    if dtype is not None and dtype != self.dtype:
+        return _to(self, dtype)
+    return self.clone() if copy else self
+
+
+def _converter(name, dtype):
+    def convert(self):
+        return self if self.dtype == dtype else _to(self, dtype)
+
+    convert.__name__, convert.__doc__ = name, f"As to({dtype})."
+    setattr(Tensor, name, convert)
+
+
+_CONVERSIONS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+_CONVERSIONS |= {"long": "int64", "int": "int32", "byte": "uint8", "bool": "bool"}
+for _name, _dtype in _CONVERSIONS.items():
+    _converter(_name, getattr(_core, _dtype))
+
+
+@_method
+def cpu(self):
+    """The tensor itself: it is on the CPU."""
+    return self
+
+
+@_method
+def type(self, dtype=None):
+    """The tensor with another dtype."""
+    if not isinstance(dtype, _core.dtype):
+        raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
+    return self.to(dtype)
+
+
+type = builtins.type  # noqa: F811 - the method above is Tensor's; here the name stays Python's
+
+
+# -- gradients
+
+
+@_method
+def backward(self, gradient=None, retain_graph=None, create_graph=False):
+    """Adds d(self)/d(leaf) to the grad of every leaf that self depends on.
+
+    self must be a scalar unless `gradient`, of its shape, is given. retain_graph defaults to create_graph.
+    """
+    _backward(self, gradient, create_graph if retain_graph is None else retain_graph, create_graph)
+
+
+@_method
+def requires_grad_(self, requires_grad=True):
+    """Says whether gradients are wanted; returns self."""
+    _requires_grad_(self, requires_grad)
+    return self
+
+
+@_method
+def detach_(self):
+    """Cuts self off from its history, in place."""
+    if not self.is_leaf:
+        raise NotImplementedError("detach_() of a tensor with history is not supported; use x = x.detach()")
+    return self.requires_grad_(False)
+
+
+# -- making tensors like this one
+
+
+@_method
+def new_tensor(self, data, *, dtype=None, requires_grad=False):
+    """A tensor with a copy of data, of self's dtype unless one is given."""
+    from smolder._creation import tensor
+
+    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+def _new(name):
+    def new(self, *size, dtype=None, requires_grad=False):
+        from smolder import _creation
+
+        return getattr(_creation, name)(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+    new.__name__, new.__doc__ = f"new_{name}", f"As {name}, of self's dtype unless one is given."
+    setattr(Tensor, new.__name__, new)
+
+
+for _name in ("zeros", "ones", "empty"):
+    _new(_name)
+
+
+@_method
+def new_full(self, size, fill_value, *, dtype=None, requires_grad=False):
+    """As full, of self's dtype unless one is given."""
+    from smolder._creation import full
+
+    return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+# -- copying and pickling
+
+
+def _rebuild(kind, array, dtype, requires_grad):
+    out = _core.from_numpy_copy(array)
+    if out.dtype != dtype:
+        out = _to(out, dtype)
+    if kind is Tensor:
+        return out.requires_grad_() if requires_grad else out
+    return kind(out, requires_grad)
+
+
+@_method
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+        )
+    if id(self) in memo:
+        return memo[id(self)]
+    copied = self.detach().clone()
+    out = copied.requires_grad_(self.requires_grad) if type(self) is Tensor else type(self)(copied, self.requires_grad)
+    if self.grad is not None:
+        out.grad = self.grad.detach().clone()
+    memo[id(self)] = out
+    return out
+
+
+@_method
+def __reduce_ex__(self, protocol):
+    """Pickled as a NumPy array (bfloat16 as float32, exactly)."""
+    if not self.is_leaf:
+        raise RuntimeError("a tensor with history can't be pickled; use tensor.detach()")
+    array = numpy.ascontiguousarray(self._to_numpy()).reshape(_shape(self))
+    return _rebuild, (type(self), array, self.dtype, self.requires_grad)
+
+
+def _returning_self(name):
+    """In-place methods return the very object they were called on, as torch's do."""
+    bound = getattr(Tensor, name)
+
+    def in_place(self, *args, **kwargs):
+        bound(self, *args, **kwargs)
+        return self
+
+    in_place.__name__, in_place.__doc__ = name, bound.__doc__
+    setattr(Tensor, name, in_place)
+
+
+for _name in dir(Tensor):
+    if _name.endswith("_") and not _name.startswith("_") and _name not in ("requires_grad_", "detach_"):
+        _returning_self(_name)

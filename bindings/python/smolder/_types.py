@@ -1,0 +1,84 @@
+"""Data types: their aliases, limits and questions about them."""
+
+import builtins
+
+from smolder import _core
+
+dtype = _core.dtype
+float = _core.float32
+double = _core.float64
+half = _core.float16
+int = _core.int32
+long = _core.int64
+
+ALL = (
+    _core.float64,
+    _core.float32,
+    _core.float16,
+    _core.bfloat16,
+    _core.int64,
+    _core.int32,
+    _core.uint8,
+    _core.bool,
+)
+
+# (bits, exponent's largest power of two, smallest normal's exponent, fraction bits)
+_FLOATS = {"float64": (64, 1023, -1022, 52), "float32": (32, 127, -126, 23)}
+_FLOATS |= {"float16": (16, 15, -14, 10), "bfloat16": (16, 127, -126, 7)}
+_INTEGERS = {"int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "uint8": (0, 255)}
+
+
+def name_of(dtype):
+    """`float32` for smolder.float32."""
+    return repr(dtype).removeprefix("smolder.")
+
+
+def named(name):
+    """smolder.float32 for `float32`; what a pickled dtype calls."""
+    return getattr(_core, name)
+
+
+dtype.__reduce__ = lambda self: (named, (name_of(self),))
+
+
+def get_default_dtype():
+    """The dtype of tensors made from Python floats: float32, always."""
+    return _core.float32
+
+
+def is_floating_point(tensor):
+    """Whether a tensor's dtype is a floating-point one."""
+    return tensor.dtype.is_floating_point
+
+
+class finfo:
+    """Limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
+
+    def __init__(self, dtype=_core.float32):
+        if name_of(dtype) not in _FLOATS:
+            raise TypeError(f"finfo() requires a floating point input type, got {dtype!r}. Use iinfo to handle it")
+        self.dtype = name_of(dtype)
+        self.bits, top, bottom, fraction = _FLOATS[self.dtype]
+        self.eps = 2.0**-fraction
+        self.max = (2.0 - self.eps) * 2.0**top
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0**bottom
+        self.resolution = 10.0 ** -builtins.int(fraction * 0.30102999566398120)
+
+    def __repr__(self):
+        values = ", ".join(f"{k}={getattr(self, k):g}" for k in ("resolution", "min", "max", "eps", "tiny"))
+        return f"finfo({values}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype: bits, max, min, dtype."""
+
+    def __init__(self, dtype):
+        if name_of(dtype) not in _INTEGERS:
+            raise TypeError(f"iinfo() requires an integer input type, got {dtype!r}. Use finfo to handle it")
+        self.dtype = name_of(dtype)
+        self.bits = dtype.itemsize * 8
+        self.min, self.max = _INTEGERS[self.dtype]
+
+    def __repr__(self):
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

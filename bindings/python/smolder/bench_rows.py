@@ -1,0 +1,371 @@
+"""The rows of `smolder bench`: what each measures, and its limit."""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import smolder
+from smolder import _core, bench_models
+
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "KiB": 1.0}  # of a second, but for memory
+
+
+@dataclass
+class Row:
+    """One measurement. `target` is of the value (at most) or of the share of the limit (at least)."""
+
+    name: str
+    unit: str
+    target: float
+    target_of: str
+    about: str
+    measure: Callable
+    has_peers: bool
+
+
+ROWS = {}
+
+
+def _row(unit, target, target_of="value", peers=False):
+    """Registers a function(context) -> (value, limit), in the row's unit; its docstring says what it measures."""
+
+    def register(measure):
+        name = measure.__name__
+        ROWS[name] = Row(name, unit, target, target_of, measure.__doc__, measure, peers)
+        return measure
+
+    return register
+
+
+class Context:
+    """How much to measure, and limits that several rows share."""
+
+    def __init__(self, quick=False, threads=None):
+        self.quick = quick
+        if threads:
+            _core.set_num_threads(threads)
+        self.threads = _core.get_num_threads()
+        self.rounds = 3 if quick else 15
+        self._streams = {}
+
+    def pick(self, full, quick):
+        """The size for this run."""
+        return quick if self.quick else full
+
+    def median(self, step):
+        """Median seconds of step(): a few calls first, then rounds of at least 5 ms each."""
+        for _ in range(3):
+            step()
+        start = time.perf_counter()
+        step()
+        calls = max(1, int(0.005 / max(time.perf_counter() - start, 1e-9)))
+        samples = []
+        for _ in range(self.rounds):
+            start = time.perf_counter()
+            for _ in range(calls):
+                step()
+            samples.append((time.perf_counter() - start) / calls)
+        return statistics.median(samples)
+
+    def stream(self, kind, count):
+        """Median seconds of the plain loop that moves `count` bytes: "copy", "scale" or "read"."""
+        key = (kind, count)
+        if key not in self._streams:
+            self._streams[key] = statistics.median(_core._bench_stream(kind, count, self.rounds))
+        return self._streams[key]
+
+    def products(self, list_of_products):
+        """Median seconds of matrix products in the library, one after another."""
+        return statistics.median(_core._bench_matmuls(list_of_products, self.rounds))
+
+
+# -- recording
+
+
+def _record(context, predicted):
+    ops = context.pick(2000, 100)
+    took = statistics.median(_core._bench_record(predicted, ops, context.rounds))
+    floor = statistics.median(_core._bench_record_floor(ops, context.rounds))
+    return took / ops * 1e9, floor / ops * 1e9
+
+
+@_row("ns", 40)
+def record_predicted(context):
+    """an op recorded in C++ in a step that repeats; limit: a lock taken and a handle made and dropped"""
+    return _record(context, True)
+
+
+@_row("ns", 120)
+def record_new(context):
+    """an op recorded in C++ in a step not seen before; limit: as record_predicted"""
+    return _record(context, False)
+
+
+@_row("ns", 250, peers=True)
+def record_python(context):
+    """`a + b` of small tensors in a Python loop, no sync; limit: the same loop over two Python floats"""
+    n = context.pick(20000, 500)
+
+    def loop(x, y):
+        for _ in range(n):
+            x + y
+
+    with smolder.no_grad():
+        a, b = smolder.ones(8), smolder.ones(8)
+        smolder.mark_step()
+        took = context.median(lambda: loop(a, b))
+        smolder.mark_step()
+    return took / n * 1e9, context.median(lambda: loop(1.5, 2.5)) / n * 1e9
+
+
+@_row("us", 100)
+def step_2000_ops(context):
+    """host time of a repeated step of 2,000 ops, sync included, kernels excluded; limit: 2,000 x record_predicted's"""
+    ops = context.pick(2000, 200)
+    steps, kernels = _core._bench_step(ops, context.rounds)
+    floor = statistics.median(_core._bench_record_floor(ops, context.rounds))
+    return (statistics.median(steps) - statistics.median(kernels)) * 1e6, floor * 1e6
+
+
+@_row("us", 50)
+def rebind(context):
+    """host time per 100 ops of a known step at a new batch size, no compile; limit: the same at a known size"""
+    ops = 100
+    fresh, known = _core._bench_rebind(ops, context.rounds)
+    return statistics.median(fresh) * 1e6 * 100 / ops, statistics.median(known) * 1e6 * 100 / ops
+
+
+# -- compiling
+
+
+@_row("ms", 6)
+def compile_kernel(context):
+    """one kernel of the transformer block's training step, cold, median; limit: a kernel that copies"""
+    step = bench_models.block(smolder, train=True, **_block_sizes(context))
+    step()
+    smolder.mark_step()
+    kernels = _core._bench_compile_kernels()
+    return statistics.median(kernels) * 1e3, statistics.median(_core._bench_compile_copy_kernel(5)) * 1e3
+
+
+@_row("ms", 5)
+def plan_1000_ops(context):
+    """a plan of 1,000 ops built with all kernels cached; limit: its graph alone"""
+    plans, graphs = _core._bench_plan(context.pick(1000, 50), context.rounds)
+    return statistics.median(plans) * 1e3, statistics.median(graphs) * 1e3
+
+
+_FIRST_STEP = """
+import json, time, smolder
+from smolder import bench_models
+if {threads}: smolder.set_num_threads({threads})
+times = []
+start = time.perf_counter()
+step = bench_models.mlp(smolder, train=True, batch=32)
+for _ in range(5):
+    step().item()
+    times.append(time.perf_counter() - start)
+    start = time.perf_counter()
+print(json.dumps(times))
+"""
+
+
+def _child(context, program, environment=None):
+    """Runs a program in a new process and returns what it printed last, read as JSON."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(smolder.__file__)))
+    env = dict(os.environ, **(environment or {}))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["the process failed"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _first_steps(context):
+    """Medians of (cold first step, warm first step, later step), in seconds."""
+    cold, warm, later = [], [], []
+    for _ in range(context.pick(5, 1)):
+        with tempfile.TemporaryDirectory() as folder:
+            program = _FIRST_STEP.format(threads=context.threads)
+            cold.append(_child(context, program, {"SMOLDER_CACHE_DIR": folder})[0])
+            again = _child(context, program, {"SMOLDER_CACHE_DIR": folder})
+            warm.append(again[0])
+            later.append(again[-1])
+    return statistics.median(cold), statistics.median(warm), statistics.median(later)
+
+
+@_row("s", 0.15, peers=True)
+def first_step_cold(context):
+    """MLP made and trained one step in a new process, empty cache, import excluded; limit: the warm one"""
+    cold, warm, _ = _first_steps(context)
+    return cold, warm
+
+
+@_row("s", 0.03)
+def first_step_warm(context):
+    """the same when the kernels are in the cache on disk; limit: the process's fifth step"""
+    _, warm, later = _first_steps(context)
+    return warm, later
+
+
+# -- kernels bound by memory
+
+
+def _in_ms(took, limit):
+    return took * 1e3, limit * 1e3
+
+
+@_row("ms", 0.9, "share", peers=True)
+def chain(context):
+    """an 8-op gelu chain over 2^25 floats; limit: a STREAM-like scaling loop"""
+    n = context.pick(2**25, 2**12)
+    return _in_ms(context.median(bench_models.chain(smolder, n)), context.stream("scale", 8 * n))
+
+
+def _normalized(context, make):
+    rows, columns = context.pick((8192, 1024), (16, 64))
+    took = context.median(make(smolder, rows, columns))
+    return _in_ms(took, context.stream("copy", 16 * rows * columns))
+
+
+@_row("ms", 0.8, "share", peers=True)
+def softmax(context):
+    """softmax of 8192x1024, forward and backward; limit: two arrays read and two written, by a copy"""
+    return _normalized(context, bench_models.softmax)
+
+
+@_row("ms", 0.7, "share", peers=True)
+def layer_norm(context):
+    """layer_norm of 8192x1024, forward and backward; limit: two arrays read and two written, by a copy"""
+    return _normalized(context, bench_models.layer_norm)
+
+
+@_row("ms", 0.85, "share", peers=True)
+def column_sum(context):
+    """sums of the columns of 8192x4096; limit: a loop that reads"""
+    rows, columns = context.pick((8192, 4096), (64, 64))
+    return _in_ms(
+        context.median(bench_models.sums(smolder, rows, columns, 0)), context.stream("read", 4 * rows * columns)
+    )
+
+
+@_row("ms", 0.85, "share", peers=True)
+def full_sum(context):
+    """the sum of 8192x4096; limit: a loop that reads"""
+    rows, columns = context.pick((8192, 4096), (64, 64))
+    took = context.median(bench_models.sums(smolder, rows, columns, None))
+    return _in_ms(took, context.stream("read", 4 * rows * columns))
+
+
+@_row("ms", 0.85, "share", peers=True)
+def adamw(context):
+    """AdamW on 30 million parameters; limit: 28 bytes each moved by a copy"""
+    tensors, size = context.pick((30, 10**6), (3, 1000))
+    return _in_ms(
+        context.median(bench_models.adamw(smolder, tensors, size)), context.stream("copy", 28 * tensors * size)
+    )
+
+
+# -- models
+
+
+def _linear(batch, inputs, outputs, train, input_gradient=True):
+    """The products of a linear layer: (batch, m, n, k, is a transposed, is b transposed)."""
+    out = [(1, batch, outputs, inputs, False, True)]
+    if train:
+        out.append((1, outputs, inputs, batch, True, False))
+        if input_gradient:
+            out.append((1, batch, inputs, outputs, False, False))
+    return out
+
+
+def _mlp(context, train):
+    batch = 32
+    widths = bench_models.MLP_WIDTHS
+    products, parameters = [], 0
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        products += _linear(batch, inputs, outputs, train, i > 0)
+        parameters += inputs * outputs + outputs
+    limit = context.products(products) + context.stream("copy", _state_bytes(parameters, batch * widths[0], train))
+    return context.median(bench_models.mlp(smolder, train, batch)) * 1e6, limit * 1e6
+
+
+def _state_bytes(parameters, inputs, train):
+    """What must move beside the products: the input, and AdamW's 28 bytes a parameter."""
+    return 4 * inputs + (28 * parameters if train else 0)
+
+
+def _block_sizes(context):
+    full = {"batch": 16, "length": 128, "width": 512, "heads": 8, "hidden": 2048}
+    return context.pick(full, {"batch": 2, "length": 4, "width": 16, "heads": 2, "hidden": 32})
+
+
+def _block(context, train):
+    s = _block_sizes(context)
+    tokens, width, hidden = s["batch"] * s["length"], s["width"], s["hidden"]
+    heads, depth = s["batch"] * s["heads"], s["width"] // s["heads"]
+    products, parameters = [], 4 * width
+    for inputs, outputs in ((width, 3 * width), (width, width), (width, hidden), (hidden, width)):
+        products += _linear(tokens, inputs, outputs, train)
+        parameters += inputs * outputs + outputs
+    scores, context_ = (heads, s["length"], s["length"], depth), (heads, s["length"], depth, s["length"])
+    products += [(*scores, False, True), (*context_, False, False)]
+    if train:
+        products += [(*scores, False, True), (*context_, True, False)]  # gradients of the weights and of v
+        products += [(*context_, False, False), (*context_, True, False)]  # of q and k
+    limit = context.products(products) + context.stream("copy", _state_bytes(parameters, 2 * tokens * width, train))
+    return context.median(bench_models.block(smolder, train, **s)) * 1e6, limit * 1e6
+
+
+@_row("us", 1 / 1.15, "share", peers=True)
+def mlp_train(context):
+    """a training step of an MLP, batch 32, AdamW; limit: its products in the library and its memory floor"""
+    return _mlp(context, True)
+
+
+@_row("us", 1 / 1.15, "share", peers=True)
+def mlp_forward(context):
+    """the MLP's forward pass; limit: as mlp_train"""
+    return _mlp(context, False)
+
+
+@_row("us", 1 / 1.10, "share", peers=True)
+def block_forward(context):
+    """a transformer block (512 wide, 8 heads, 16x128 tokens); limit: its products and its memory floor"""
+    return _block(context, False)
+
+
+@_row("us", 1 / 1.10, "share", peers=True)
+def block_train(context):
+    """the block's training step with AdamW; limit: as block_forward"""
+    return _block(context, True)
+
+
+_STEPS = """
+import json, smolder
+from smolder import bench_models
+def resident():
+    with open("/proc/self/statm") as file: return int(file.read().split()[1]) * {page} // 1024
+if {threads}: smolder.set_num_threads({threads})
+step = bench_models.mlp(smolder, train=True, batch=32)
+for i in range({last}):
+    step()
+    if i + 1 == {first}: before = resident()
+print(json.dumps(resident() - before))
+"""
+
+
+@_row("KiB", 0)
+def steps_10000(context):
+    """growth of resident memory between training step 1,000 and 10,000; limit: none"""
+    first, last = context.pick((1000, 10000), (20, 60))
+    page = os.sysconf("SC_PAGE_SIZE")
+    program = _STEPS.format(threads=context.threads, page=page, first=first, last=last)
+    return max(0, _child(context, program)), 0

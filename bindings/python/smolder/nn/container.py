@@ -1,0 +1,229 @@
+"""Modules that hold modules or parameters in order."""
+
+import operator
+from collections import OrderedDict
+
+from smolder import _core
+from smolder.nn.module import Module, _indent
+from smolder.nn.parameter import Parameter
+
+
+def _position(index, count):
+    i = operator.index(index)
+    if not -count <= i < count:
+        raise IndexError(f"index {i} is out of range")
+    return i % count
+
+
+class _Ordered(Module):
+    """Children under the names 0, 1, 2, ..."""
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return self._of(list(self._modules.items())[index])
+        return list(self._modules.values())[_position(index, len(self))]
+
+    def __setitem__(self, index, module):
+        key = list(self._modules)[_position(index, len(self))]
+        setattr(self, key, module)
+
+    def _renumber(self, modules):
+        self._modules.clear()
+        for i, module in enumerate(modules):
+            self.add_module(str(i), module)
+
+    def __delitem__(self, index):
+        kept = list(self._modules.values())
+        if isinstance(index, slice):
+            del kept[index]
+        else:
+            del kept[_position(index, len(self))]
+        self._renumber(kept)
+
+    def append(self, module):
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index, module):
+        """Adds a module before position `index`."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"module should be of type: {Module}")
+        modules = list(self._modules.values())
+        modules.insert(index, module)
+        self._renumber(modules)
+
+    def extend(self, modules):
+        """Adds modules at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def pop(self, index):
+        """Takes a module out and returns it."""
+        out = self[index]
+        del self[index]
+        return out
+
+
+class Sequential(_Ordered):
+    """Modules applied one after another; given as arguments or in an OrderedDict."""
+
+    def __init__(self, *args):
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    def _of(self, items):
+        return type(self)(OrderedDict(items))
+
+    def forward(self, input):
+        for module in self:
+            input = module(input)
+        return input
+
+
+class ModuleList(_Ordered):
+    """A list of modules whose parameters count as this one's."""
+
+    def __init__(self, modules=None):
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def _of(self, items):
+        return type(self)([module for _, module in items])
+
+    def __add__(self, other):
+        return ModuleList([*self, *other])
+
+    def __iadd__(self, modules):
+        return self.extend(modules)
+
+    def __repr__(self):
+        """Equal neighbours are shown once, with how many there are."""
+        texts = [repr(module) for module in self]
+        if not texts:
+            return self._get_name() + "()"
+        groups = []
+        for i, text in enumerate(texts):
+            if groups and groups[-1][2] == text:
+                groups[-1][1] = i
+            else:
+                groups.append([i, i, text])
+        lines = []
+        for first, last, text in groups:
+            shown = f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}"
+            lines.append(_indent(shown, 2))
+        return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
+
+
+class ModuleDict(Module):
+    """Modules by name, in order."""
+
+    def __init__(self, modules=None):
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key):
+        return self._modules[key]
+
+    def __setitem__(self, key, module):
+        self.add_module(key, module)
+
+    def __delitem__(self, key):
+        del self._modules[key]
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules)
+
+    def __contains__(self, key):
+        return key in self._modules
+
+    def keys(self):
+        """The names."""
+        return self._modules.keys()
+
+    def values(self):
+        """The modules."""
+        return self._modules.values()
+
+    def items(self):
+        """Names and modules."""
+        return self._modules.items()
+
+    def pop(self, key):
+        """Takes a module out and returns it."""
+        return self._modules.pop(key)
+
+    def clear(self):
+        """Takes every module out."""
+        self._modules.clear()
+
+    def update(self, modules):
+        """Adds modules from a mapping or from pairs."""
+        for name, module in modules.items() if hasattr(modules, "items") else modules:
+            self[name] = module
+
+
+class ParameterList(Module):
+    """A list of parameters; tensors put into it become parameters."""
+
+    def __init__(self, values=None):
+        super().__init__()
+        if values is not None:
+            self.extend(values)
+
+    def __len__(self):
+        return len(self._parameters)
+
+    def __iter__(self):
+        return iter(self._parameters.values())
+
+    def __getitem__(self, index):
+        values = list(self._parameters.values())
+        return ParameterList(values[index]) if isinstance(index, slice) else values[_position(index, len(self))]
+
+    def __setitem__(self, index, value):
+        self._put(_position(index, len(self)), value)
+
+    def _put(self, at, value):
+        if isinstance(value, _core.Tensor) and not isinstance(value, Parameter):
+            value = Parameter(value)
+        self.register_parameter(str(at), value)
+
+    def append(self, value):
+        """Adds a parameter at the end."""
+        self._put(len(self), value)
+        return self
+
+    def extend(self, values):
+        """Adds parameters at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def extra_repr(self):
+        lines = []
+        for i, p in enumerate(self):
+            size = "x".join(str(n) for n in p.shape)
+            lines.append(f"  ({i}): Parameter containing: [smolder.{_tensor_type(p)} of size {size}]")
+        return "\n".join(lines)
+
+
+def _tensor_type(p):
+    return repr(p.dtype).removeprefix("smolder.")

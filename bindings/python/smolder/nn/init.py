@@ -1,0 +1,110 @@
+"""Initialisers: they fill a tensor in place, without history, from the default generator."""
+
+import math
+
+from smolder import _core
+from smolder._modes import no_grad
+
+_GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0}
+_GAINS |= {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+
+
+def calculate_gain(nonlinearity, param=None):
+    """The factor by which a nonlinearity asks for larger weights."""
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+def _fans(tensor):
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    field = math.prod(tensor.shape[2:])
+    return tensor.size(1) * field, tensor.size(0) * field
+
+
+def _fan(tensor, mode):
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    return _fans(tensor)[mode == "fan_out"]
+
+
+@no_grad()
+def uniform_(tensor, a=0.0, b=1.0):
+    """Uniform in [a, b)."""
+    return tensor.uniform_(a, b)
+
+
+@no_grad()
+def normal_(tensor, mean=0.0, std=1.0):
+    """Normal of a mean and a deviation."""
+    return tensor.normal_(mean, std)
+
+
+@no_grad()
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
+    """Normal, drawn from between a and b, by the inverse of the distribution's tails."""
+    low, high = (math.erf((x - mean) / std / math.sqrt(2.0)) for x in (a, b))
+    u = _core.rand(tuple(tensor.shape), dtype=_core.float32) * (high - low) + low  # uniform in erf's values
+    values = _erfinv(u) * (std * math.sqrt(2.0)) + mean
+    return tensor.copy_(_core.clamp(values, a, b))
+
+
+def _erfinv(y):
+    """Inverse of erf: Winitzki's approximation, then two Newton steps in float32."""
+    y = _core.clamp(y, -0.9999999, 0.9999999)
+    k = _core.log1p(-y * y)
+    t = 2.0 / (math.pi * 0.147) + 0.5 * k
+    x = _core.sign(y) * _core.sqrt(_core.sqrt(t * t - k / 0.147) - t)
+    for _ in range(2):
+        x = x - (_core.erf(x) - y) * (math.sqrt(math.pi) / 2) * _core.exp(x * x)
+    return x
+
+
+@no_grad()
+def constant_(tensor, val):
+    """Every element val."""
+    return tensor.fill_(val)
+
+
+def ones_(tensor):
+    """Every element 1."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor):
+    """Every element 0."""
+    return constant_(tensor, 0.0)
+
+
+@no_grad()
+def eye_(tensor):
+    """Ones on the diagonal of a matrix, zeros elsewhere."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    return tensor.copy_(_core.eye(tensor.size(0), tensor.size(1), dtype=tensor.dtype))
+
+
+def xavier_uniform_(tensor, gain=1.0):
+    """Uniform, by Glorot and Bengio: keeps the variance of activations and of gradients."""
+    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor, gain=1.0):
+    """Normal, by Glorot and Bengio: keeps the variance of activations and of gradients."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))))
+
+
+def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+    """Uniform, by He and others: for rectifiers of slope a below zero."""
+    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+    """Normal, by He and others: for rectifiers of slope a below zero."""
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))

@@ -1,0 +1,493 @@
+"""The base class of layers and models."""
+
+import builtins
+import itertools
+from collections import OrderedDict, namedtuple
+
+from smolder import _core
+from smolder.nn.parameter import Parameter
+
+
+class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    __slots__ = ()
+
+    def __repr__(self):
+        return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
+
+    __str__ = __repr__
+
+
+class RemovableHandle:
+    """Takes a hook off again: remove(), or at the end of a with block."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks):
+        self.hooks, self.id = hooks, next(self._ids)
+
+    def remove(self):
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+
+def _indent(text, spaces):
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+class Module:
+    """A tree of modules that own parameters and buffers. Subclasses define forward()."""
+
+    def __init__(self):
+        put = super().__setattr__
+        put("training", True)
+        put("_parameters", {})
+        put("_buffers", {})
+        put("_non_persistent_buffers_set", set())
+        put("_modules", {})
+        put("_forward_hooks", OrderedDict())
+        put("_forward_pre_hooks", OrderedDict())
+
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args, **kwargs):
+        if not self._forward_hooks and not self._forward_pre_hooks:
+            return self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_pre_hooks.values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_hooks.values()):
+            changed = hook(self, args, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def register_forward_hook(self, hook):
+        """Calls hook(module, args, output) after forward; what it returns, unless None, replaces the output."""
+        handle = RemovableHandle(self._forward_hooks)
+        self._forward_hooks[handle.id] = hook
+        return handle
+
+    def register_forward_pre_hook(self, hook):
+        """Calls hook(module, args) before forward; what it returns, unless None, replaces the arguments."""
+        handle = RemovableHandle(self._forward_pre_hooks)
+        self._forward_pre_hooks[handle.id] = hook
+        return handle
+
+    # -- attributes: parameters, buffers and modules live in their own dictionaries
+
+    def __setattr__(self, name, value):
+        own = self.__dict__
+        if isinstance(value, Parameter):
+            self._ready(name, "parameters")
+            self._forget(name)
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self._ready(name, "module")
+            self._forget(name)
+            own["_modules"][name] = value
+        elif name in own.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as parameter '{name}' (smolder.nn.Parameter or None expected)"
+                )
+            own["_parameters"][name] = None
+        elif name in own.get("_modules", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as child module '{name}' (smolder.nn.Module or None expected)"
+                )
+            own["_modules"][name] = None
+        elif name in own.get("_buffers", ()):
+            if value is not None and not isinstance(value, _core.Tensor):
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as buffer '{name}' (smolder.Tensor or None expected)"
+                )
+            own["_buffers"][name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def _ready(self, name, what):
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+
+    def _forget(self, name):
+        own = self.__dict__
+        own.pop(name, None)
+        for group in ("_parameters", "_buffers", "_modules"):
+            own[group].pop(name, None)
+        own["_non_persistent_buffers_set"].discard(name)
+
+    def __getattr__(self, name):
+        for group in ("_parameters", "_buffers", "_modules"):
+            members = self.__dict__.get(group)
+            if members is not None and name in members:
+                return members[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name):
+        for group in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__[group]:
+                del self.__dict__[group][name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self):
+        names = [*super().__dir__(), *self._parameters, *self._buffers, *self._modules]
+        return sorted(name for name in set(names) if not name[:1].isdigit())
+
+    def _check_name(self, name, members, kind):
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
+        if "." in name:
+            raise KeyError(
+                f'{kind} name can\'t contain ".", got: {name}'
+                if kind == "module"
+                else f'{kind} name can\'t contain "."'
+            )
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in members:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name, param):
+        """Adds a parameter, or None: a place for one."""
+        self._check_name(name, self.__dict__.get("_parameters", {}), "parameter")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_typename(param)}' object to parameter '{name}' (smolder.nn.Parameter or None required)"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
+                f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
+            )
+        self._parameters[name] = param
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Adds a tensor that is saved and moved with the module but not trained."""
+        self._check_name(name, self.__dict__.get("_buffers", {}), "buffer")
+        if tensor is not None and not isinstance(tensor, _core.Tensor):
+            raise TypeError(
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (smolder Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name, module):
+        """Adds a child."""
+        if not isinstance(module, Module) and module is not None:
+            raise TypeError(f"{_typename(module)} is not a Module subclass")
+        self._check_name(name, self.__dict__.get("_modules", {}), "module")
+        self._modules[name] = module
+
+    register_module = add_module
+
+    def _walk(self, target, kind):
+        """The module that a dotted path names, and what is wrong when there is none."""
+        module = self
+        for part in target.split(".") if target else []:
+            if not hasattr(module, part):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{part}`")
+            module = getattr(module, part)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{part}` is not {kind}")
+        return module
+
+    def get_submodule(self, target):
+        """The module of a dotted path."""
+        return self._walk(target, "an nn.Module")
+
+    def get_parameter(self, target):
+        """The parameter of a dotted path."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in module._parameters:
+            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
+        return module._parameters[name]
+
+    def get_buffer(self, target):
+        """The buffer of a dotted path."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return module._buffers[name]
+
+    # -- walks
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """Path and module of this one and all below it, each once."""
+        memo = set() if memo is None else memo
+        if id(self) in memo:
+            return
+        if remove_duplicate:
+            memo.add(id(self))
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self):
+        """This module and all below it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_children(self):
+        """Name and module of the direct children, each once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def children(self):
+        """The direct children, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def _named_members(self, group, prefix, recurse, remove_duplicate):
+        seen = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, member in getattr(module, group).items():
+                if member is None or id(member) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(member))
+                yield f"{path}.{name}" if path else name, member
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """Path and parameter, each parameter once."""
+        yield from self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse=True):
+        """The parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        """Path and buffer, each buffer once."""
+        yield from self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse=True):
+        """The buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def apply(self, fn):
+        """Calls fn(module) on every module below, then on this one."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    # -- saving
+
+    def state_dict(self, *, destination=None, prefix="", keep_vars=False):
+        """Path to tensor for every parameter and persistent buffer; detached unless keep_vars."""
+        out = OrderedDict() if destination is None else destination
+        for name, member in self._own_state():
+            if member is not None:
+                out[prefix + name] = member if keep_vars else member.detach()
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=out, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        return out
+
+    def _own_state(self):
+        yield from self._parameters.items()
+        for name, buffer in self._buffers.items():
+            if name not in self._non_persistent_buffers_set:
+                yield name, buffer
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Copies tensors into parameters and buffers of the same path. Raises RuntimeError on what doesn't fit."""
+        if not hasattr(state_dict, "items"):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        missing, errors, used = [], [], set()
+        for path, module in self.named_modules(remove_duplicate=False):
+            prefix = f"{path}." if path else ""
+            for name, member in module._own_state():
+                if member is None:
+                    continue
+                key = prefix + name
+                used.add(key)
+                if key not in state_dict:
+                    missing.append(key)
+                else:
+                    self._load_one(key, member, state_dict[key], errors)
+        unexpected = [key for key in state_dict if key not in used]
+        if strict:
+            self._explain(errors, unexpected, "Unexpected")
+            self._explain(errors, missing, "Missing")
+        if errors:
+            listed = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+        return _IncompatibleKeys(missing, unexpected)
+
+    @staticmethod
+    def _explain(errors, keys, kind):
+        if keys:
+            listed = ", ".join(f'"{key}"' for key in keys)
+            errors.insert(0, f"{kind} key(s) in state_dict: {listed}. ")
+
+    @staticmethod
+    def _load_one(key, member, value, errors):
+        if not isinstance(value, _core.Tensor):
+            errors.append(
+                f'While copying the parameter named "{key}", expected smolder.Tensor or Tensor-like object from '
+                f"checkpoint but received {type(value)}"
+            )
+        elif value.shape != member.shape:
+            errors.append(
+                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "
+                f"current model is {member.shape}."
+            )
+        else:
+            with _grad_off():
+                member.copy_(value)
+
+    # -- modes and conversions
+
+    def train(self, mode=True):
+        """Training mode on or off, here and below."""
+        if not isinstance(mode, builtins.bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self):
+        """As train(False)."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Says for every parameter whether gradients are wanted."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Forgets the gradients, or zeroes them in place."""
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+            else:
+                parameter.grad = _core.zeros_like(parameter)
+
+    def _convert(self, change):
+        """Replaces every parameter and buffer by change(tensor); shared ones stay shared."""
+        done = {}
+        for module in self.modules():
+            for group in (module._parameters, module._buffers):
+                for name, member in group.items():
+                    if member is None:
+                        continue
+                    if id(member) not in done:
+                        done[id(member)] = (member, _converted(member, change))
+                    group[name] = done[id(member)][1]
+        return self
+
+    def to(self, *args, dtype=None, device=None, non_blocking=False):
+        """Converts floating-point parameters and buffers to a dtype: to(dtype), to(device, dtype), to(tensor).
+
+        Parameters become new objects when their dtype changes: convert before making an optimizer.
+        """
+        from smolder._tensor import check_device
+
+        for arg in args:
+            if isinstance(arg, _core.dtype):
+                dtype = arg
+            elif isinstance(arg, _core.Tensor):
+                dtype = arg.dtype
+            else:
+                check_device(arg)
+        check_device(device)
+        if dtype is None:
+            return self
+        if not dtype.is_floating_point:
+            raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
+        return self._convert(lambda t: t.to(dtype) if t.dtype.is_floating_point else t)
+
+    def float(self):
+        """Converts to float32."""
+        return self.to(_core.float32)
+
+    def double(self):
+        """Converts to float64."""
+        return self.to(_core.float64)
+
+    def half(self):
+        """Converts to float16."""
+        return self.to(_core.float16)
+
+    def bfloat16(self):
+        """Converts to bfloat16."""
+        return self.to(_core.bfloat16)
+
+    def cpu(self):
+        """The module itself: it is on the CPU."""
+        return self
+
+    # -- printing
+
+    def _get_name(self):
+        return type(self).__name__
+
+    def extra_repr(self):
+        """What stands in the parentheses after the name."""
+        return ""
+
+    def __repr__(self):
+        extra = self.extra_repr()
+        extra_lines = extra.split("\n") if extra else []
+        children = [f"({name}): {_indent(repr(module), 2)}" for name, module in self._modules.items()]
+        head = self._get_name() + "("
+        if len(extra_lines) == 1 and not children:
+            return head + extra_lines[0] + ")"
+        lines = extra_lines + children
+        return head + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
+
+
+def _typename(x):
+    kind = type(x)
+    if isinstance(x, _core.Tensor):
+        return "smolder." + kind.__name__
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _grad_off():
+    from smolder._modes import no_grad
+
+    return no_grad()
+
+
+def _converted(member, change):
+    with _grad_off():
+        new = change(member)
+    if new is member:
+        return member
+    if isinstance(member, Parameter):
+        out = Parameter(new, member.requires_grad)
+        if member.grad is not None:
+            out.grad = change(member.grad)
+        return out
+    return new

@@ -1,0 +1,22 @@
+"""Parameters: tensors that a module trains."""
+
+from smolder import _core
+
+
+class Parameter(_core.Tensor):
+    """A tensor that becomes a parameter of the module it is assigned to. Shares data with it."""
+
+    def __init__(self, data, requires_grad=True):
+        if not isinstance(data, _core.Tensor):
+            raise TypeError(f"Parameter() expects a tensor, got {type(data).__name__}")
+        super().__init__(data.detach())
+        if self.requires_grad != requires_grad:
+            self.requires_grad_(requires_grad)
+
+    def __repr__(self):
+        return "Parameter containing:\n" + super().__repr__()
+
+
+def tensor_of(parameter):
+    """A plain tensor that shares the parameter's data and gradient."""
+    return _core.Tensor(parameter)

@@ -1,0 +1,164 @@
+"""Attention and the transformer's encoder layer."""
+
+import math
+
+from smolder import _core
+from smolder.nn import functional as F
+from smolder.nn import init
+from smolder.nn.layers import Dropout, LayerNorm, Linear
+from smolder.nn.module import Module
+from smolder.nn.parameter import Parameter
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear under the name that torch prints for attention's output projection."""
+
+
+class MultiheadAttention(Module):
+    """Attention with several heads. The packed projection holds query's, key's and value's weights."""
+
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, batch_first=False, dtype=None):
+        super().__init__()
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
+        if embed_dim % num_heads:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
+        self.head_dim, self.batch_first = embed_dim // num_heads, batch_first
+        kind = dtype or _core.float32
+        self.in_proj_weight = Parameter(_core.empty((3 * embed_dim, embed_dim), dtype=kind))
+        if bias:
+            self.in_proj_bias = Parameter(_core.empty((3 * embed_dim,), dtype=kind))
+        else:
+            self.register_parameter("in_proj_bias", None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, dtype=dtype)
+        init.xavier_uniform_(self.in_proj_weight)
+        if bias:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask=None,
+        need_weights=True,
+        attn_mask=None,
+        average_attn_weights=True,
+        is_causal=False,
+    ):
+        """The attended values and, when need_weights, the weights (averaged over heads). Masks are True, or -inf
+        when of a floating-point dtype, where attention is not allowed."""
+        if is_causal and attn_mask is None:
+            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        single = query.dim() == 2
+        if query.dim() not in (2, 3):
+            raise AssertionError(
+                f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+            )
+        if single:
+            query, key, value = (t.unsqueeze(0) for t in (query, key, value))
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        elif not self.batch_first:
+            query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+        q, k, v = self._project(query, key, value)
+        mask = self._mask(attn_mask, key_padding_mask, q)
+        p = self.dropout if self.training else 0.0
+        if need_weights:
+            context, weights = self._attend_with_weights(q, k, v, mask, p)
+            weights = weights.mean(1) if average_attn_weights else weights
+        else:
+            context, weights = F.scaled_dot_product_attention(q, k, v, mask, p), None
+        batch, _, length, _ = context.shape
+        out = self.out_proj(context.transpose(1, 2).reshape(batch, length, self.embed_dim))
+        if single:
+            return out.squeeze(0), None if weights is None else weights.squeeze(0)
+        return (out if self.batch_first else out.transpose(0, 1)), weights
+
+    def _project(self, query, key, value):
+        """(batch, heads, length, head_dim) of each, by one product when all three are the same tensor."""
+        e = self.embed_dim
+        if query._is_same(key) and key._is_same(value):
+            parts = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        else:
+            weights = self.in_proj_weight.chunk(3, 0)
+            biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3, 0)
+            parts = [F.linear(t, w, b) for t, w, b in zip((query, key, value), weights, biases)]
+        return [p.reshape(p.size(0), p.size(1), self.num_heads, e // self.num_heads).transpose(1, 2) for p in parts]
+
+    def _mask(self, attn_mask, key_padding_mask, q):
+        """What is added to the scores: 0, or -inf where attention is not allowed."""
+        out = None
+        for mask, padding in ((attn_mask, False), (key_padding_mask, True)):
+            if mask is None:
+                continue
+            if mask.dtype == _core.bool:
+                blocked = mask
+                mask = _core.zeros(tuple(mask.shape), dtype=q.dtype).masked_fill(blocked, -math.inf)
+            if padding:
+                mask = mask.unsqueeze(1).unsqueeze(1)
+            elif mask.dim() == 3:
+                mask = mask.reshape(q.size(0), self.num_heads, mask.size(1), mask.size(2))
+            out = mask if out is None else out + mask
+        return out
+
+    def _attend_with_weights(self, q, k, v, mask, p):
+        scores = (q * (1 / math.sqrt(self.head_dim))) @ k.transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        weights = F.softmax(scores, -1)
+        weights = F.dropout(weights, p) if p else weights
+        return weights @ v, weights
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a two-layer perceptron, each with a residual connection and layer norm."""
+
+    def __init__(
+        self,
+        d_model,
+        nhead,
+        dim_feedforward=2048,
+        dropout=0.1,
+        activation=F.relu,
+        layer_norm_eps=1e-5,
+        batch_first=False,
+        norm_first=False,
+        bias=True,
+        dtype=None,
+    ):
+        super().__init__()
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        if isinstance(activation, str):
+            if activation not in ("relu", "gelu"):
+                raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+            activation = getattr(F, activation)
+        self.activation = activation
+
+    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+        x = src
+        if self.norm_first:
+            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._feed(self.norm2(x))
+        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._feed(x))
+
+    def _attend(self, x, mask, padding, is_causal):
+        out, _ = self.self_attn(
+            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+        )
+        return self.dropout1(out)
+
+    def _feed(self, x):
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))

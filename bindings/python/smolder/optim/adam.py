@@ -1,0 +1,65 @@
+"""Adam and AdamW."""
+
+from smolder import _core
+from smolder.optim.optimizer import Optimizer
+
+
+class Adam(Optimizer):
+    """torch.optim.Adam: weight decay adds to the gradient."""
+
+    _step = staticmethod(_core.adam_step)
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, maximize=False):
+        if not lr >= 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps >= 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        if not weight_decay >= 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults | {"amsgrad": amsgrad, "maximize": maximize})
+
+    def _update(self, parameter, grad, group):
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = _core.zeros_like(parameter)
+            state["exp_avg_sq"] = _core.zeros_like(parameter)
+        if group["amsgrad"] and "max_exp_avg_sq" not in state:
+            state["max_exp_avg_sq"] = _core.zeros_like(parameter)
+        largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
+        state["step"] += 1
+        new, mean, square, new_largest = self._step(
+            parameter,
+            grad,
+            state["exp_avg"],
+            state["exp_avg_sq"],
+            largest,
+            # Floats always: an int where a float was before would be another op to compile.
+            lr=float(group["lr"]),
+            beta1=float(group["betas"][0]),
+            beta2=float(group["betas"][1]),
+            eps=float(group["eps"]),
+            weight_decay=float(group["weight_decay"]),
+            step=state["step"],
+            maximize=group["maximize"],
+        )
+        _core.assign(parameter, new)
+        _core.assign(state["exp_avg"], mean)
+        _core.assign(state["exp_avg_sq"], square)
+        if largest is not None:
+            _core.assign(largest, new_largest)
+
+
+class AdamW(Adam):
+    """torch.optim.AdamW: weight decay shrinks the parameter."""
+
+    _step = staticmethod(_core.adamw_step)
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False
+    ):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

@@ -1,0 +1,130 @@
+"""The base of optimizers: parameter groups, state, saving."""
+
+from collections import defaultdict
+from copy import deepcopy
+
+from smolder import _core
+from smolder._modes import no_grad
+
+
+class _Required:
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Updates parameters from their gradients. Subclasses define _update(parameter, grad, group)."""
+
+    def __init__(self, params, defaults):
+        if isinstance(params, _core.Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + type(params).__name__
+            )
+        self.defaults, self.param_groups, self.state = defaults, [], defaultdict(dict)
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group):
+        """Adds parameters with options of their own; options not given are the optimizer's."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = dict(param_group)
+        params = group["params"]
+        if isinstance(params, _core.Tensor):
+            params = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will change between runs. Please use a list instead."
+            )
+        group["params"] = params = [p[1] if isinstance(p, tuple) else p for p in params]
+        for p in params:
+            if not isinstance(p, _core.Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+            if not p.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        known = {id(p) for g in self.param_groups for p in g["params"]}
+        if known & {id(p) for p in params}:
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+
+    def _update(self, parameter, grad, group):
+        raise NotImplementedError(f"{type(self).__name__} defines no update")
+
+    def step(self, closure=None):
+        """Updates every parameter that has a gradient. Returns the closure's loss, if there is a closure."""
+        loss = closure() if closure is not None else None
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    grad = p.grad
+                    if grad is not None:
+                        self._update(p, grad, group)
+        _core.step_boundary("optimizer.step")
+        return loss
+
+    def zero_grad(self, set_to_none=True):
+        """Forgets the gradients, or sets them to zero."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.grad = None if set_to_none else _core.zeros_like(p)
+
+    # -- saving
+
+    def state_dict(self):
+        """State by the parameter's number in the groups, and the groups with numbers for parameters."""
+        numbers, groups = {}, []
+        for group in self.param_groups:
+            for p in group["params"]:
+                numbers.setdefault(id(p), len(numbers))
+            packed = {k: v for k, v in group.items() if k != "params"}
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {numbers[id(p)]: dict(self.state[p]) for g in self.param_groups for p in g["params"] if p in self.state}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        """Takes over what state_dict() of an optimizer with the same groups returned."""
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        by_number = {}
+        for group, old in zip(self.param_groups, saved):
+            if len(group["params"]) != len(old["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                )
+            by_number |= dict(zip(old["params"], group["params"]))
+            group.update({k: deepcopy(v) for k, v in old.items() if k != "params"})
+        self.state = defaultdict(dict)
+        for number, values in state_dict["state"].items():
+            p = by_number[number]
+            self.state[p] = {k: _copied(v, p) for k, v in values.items()}
+
+    def __repr__(self):
+        lines = [type(self).__name__ + " ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _copied(value, parameter):
+    if isinstance(value, _core.Tensor):
+        value = value.detach().clone()
+        return value.to(parameter.dtype) if value.dtype.is_floating_point else value
+    return deepcopy(value)

@@ -1,0 +1,33 @@
+"""Stochastic gradient descent."""
+
+from smolder import _core
+from smolder.optim.optimizer import Optimizer
+
+
+class SGD(Optimizer):
+    """torch.optim.SGD: momentum, dampening, weight decay, Nesterov."""
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False):
+        if lr < 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
+        super().__init__(params, defaults | {"nesterov": nesterov, "maximize": maximize})
+
+    def _update(self, parameter, grad, group):
+        state = self.state[parameter]
+        buffer = state.get("momentum_buffer")
+        # Floats always: an int where a float was before would be another op to compile.
+        numbers = {k: float(group[k]) for k in ("lr", "momentum", "dampening", "weight_decay")}
+        flags = {k: group[k] for k in ("nesterov", "maximize")}
+        new, new_buffer = _core.sgd_step(parameter, grad, buffer, **numbers, **flags)
+        _core.assign(parameter, new)
+        if buffer is not None:
+            _core.assign(buffer, new_buffer)
+        elif group["momentum"] != 0:
+            state["momentum_buffer"] = new_buffer

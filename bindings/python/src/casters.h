@@ -1,0 +1,161 @@
+// How Python arguments become C++ ones: numbers with their category, shapes, axes, dtypes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <vector>
+
+#include "smolder/lazy/arguments.h"
+#include "smolder/lazy/record.h"
+#include "smolder/lazy/tensor.h"
+
+namespace nb = nanobind;
+
+namespace smolder::python {
+
+/// smolder.float32 and its like: one object a dtype.
+struct PyDType {
+  DType value;
+};
+
+inline std::optional<DType> value_of(const std::optional<PyDType>& d) {
+  return d ? std::optional<DType>(d->value) : std::nullopt;
+}
+
+/// The number a Python bool, int or float is; empty for anything else. NumPy's scalars count.
+inline std::optional<Scalar> number_of(PyObject* o) {
+  if (PyFloat_Check(o)) return Scalar(PyFloat_AS_DOUBLE(o));
+  if (PyBool_Check(o)) return Scalar(o == Py_True);
+  if (PyLong_Check(o)) {
+    int overflow = 0;
+    const int64_t v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    SMOLDER_CHECK(!overflow, ValueError, "Overflow when unpacking long: the number doesn't fit 64 bits");
+    return Scalar(v);
+  }
+  return std::nullopt;
+}
+
+/// A NumPy scalar or the like: has __index__ or __float__ but is no sequence and no tensor.
+std::optional<Scalar> foreign_number(PyObject* o);
+
+/// An operand that is a tensor or a number.
+struct TensorOrNumber {
+  Tensor tensor;
+  Scalar number = false;
+  /// Calls `f` with whichever it is.
+  template <class F>
+  void visit(F&& f) const {
+    if (tensor.defined()) {
+      f(tensor);
+    } else {
+      f(number);
+    }
+  }
+  lazy::Operand operand() const { return tensor.defined() ? lazy::Operand(tensor) : lazy::Operand(number); }
+};
+
+/// Reads integers from a sequence; false when it holds anything else.
+bool read_dims(PyObject* sequence, Dims& out);
+/// The integers of `f(2, 3)` or `f((2, 3))`. Throws TypeError.
+Dims dims_of(const nb::args& args);
+
+/// torch returns tuples where C++ returns vectors.
+inline nb::tuple as_tuple(const std::vector<Tensor>& list) {
+  nb::list out;
+  for (const Tensor& t : list) out.append(nb::cast(t));
+  return nb::tuple(out);
+}
+
+}  // namespace smolder::python
+
+namespace nanobind::detail {
+
+/// NB_TYPE_CASTER's storage, for types without a default constructor.
+template <>
+struct type_caster<smolder::Scalar> {
+  static constexpr auto Name = const_name("int | float | bool");
+  template <typename T>
+  using Cast = smolder::Scalar;
+  template <typename T>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  smolder::Scalar value = false;
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    try {
+      auto n = smolder::python::number_of(src.ptr());
+      if (!n) n = smolder::python::foreign_number(src.ptr());
+      if (n) value = *n;
+      return n.has_value();
+    } catch (const smolder::Error&) {
+      return false;
+    }
+  }
+  static handle from_cpp(const smolder::Scalar& s, rv_policy, cleanup_list*) noexcept {
+    switch (s.category()) {
+      case smolder::Category::kBool:
+        return PyBool_FromLong(s.to_bool());
+      case smolder::Category::kInt:
+        return PyLong_FromLongLong(s.to_int());
+      default:
+        return PyFloat_FromDouble(s.to_double());
+    }
+  }
+  explicit operator smolder::Scalar() { return value; }
+};
+
+template <>
+struct type_caster<smolder::python::TensorOrNumber> {
+  NB_TYPE_CASTER(smolder::python::TensorOrNumber, const_name("Tensor | int | float | bool"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    if (smolder::Tensor * t; nb::try_cast<smolder::Tensor*>(src, t) && t) {
+      value.tensor = *t;
+      return true;
+    }
+    type_caster<smolder::Scalar> number;
+    if (!number.from_python(src, 0, nullptr)) return false;
+    value.number = number.value;
+    return true;
+  }
+};
+
+template <>
+struct type_caster<smolder::Dims> {
+  NB_TYPE_CASTER(smolder::Dims, const_name("Sequence[int]"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    try {
+      return smolder::python::read_dims(src.ptr(), value);
+    } catch (const smolder::Error&) {
+      return false;
+    }
+  }
+  static handle from_cpp(const smolder::Dims& d, rv_policy, cleanup_list*) noexcept {
+    PyObject* const out = PyTuple_New(d.size());
+    for (int i = 0; out && i < d.size(); ++i) PyTuple_SET_ITEM(out, i, PyLong_FromLongLong(d[i]));
+    return out;
+  }
+};
+
+template <>
+struct type_caster<smolder::Axes> {
+  NB_TYPE_CASTER(smolder::Axes, const_name("int | Sequence[int] | None"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    if (src.is_none()) return true;
+    if (PyLong_Check(src.ptr()) && !PyBool_Check(src.ptr())) {
+      value = smolder::Axes(static_cast<int64_t>(PyLong_AsLongLong(src.ptr())));
+      return true;
+    }
+    smolder::Dims d;
+    if (!smolder::python::read_dims(src.ptr(), d)) return false;
+    value = smolder::Axes(d);
+    return true;
+  }
+};
+
+}  // namespace nanobind::detail

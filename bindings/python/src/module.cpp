@@ -1,0 +1,149 @@
+// The module smolder._core.
+#include "smolder/autograd/engine.h"
+#include "smolder/core/buffer.h"
+#include "smolder/core/counters.h"
+#include "smolder/core/thread_pool.h"
+#include "smolder/lazy/random.h"
+#include "smolder/lazy/tape.h"
+#include "src/slots.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+void bind_metrics(nb::module_& m) {
+  m.def("metrics", [] {
+    const MetricsSnapshot snapshot = metrics();
+    nb::dict counters, out;
+    for (const auto& [name, value] : snapshot.counters) counters[name.c_str()] = value;
+    nb::list events;
+    for (const EventSummary& s : snapshot.events) {
+      nb::dict e;
+      e["kind"] = s.event.kind;
+      e["reason"] = s.event.reason;
+      e["where"] = s.event.where;
+      e["count"] = s.count;
+      e["milliseconds"] = s.event.milliseconds;
+      events.append(e);
+    }
+    out["counters"] = counters;
+    out["events"] = events;
+    return out;
+  });
+  m.def("metrics_report", &metrics_report);
+  m.def("reset_metrics", &reset_metrics);
+  m.def("memory_stats", [] {
+    const MemoryStats s = memory_stats();
+    nb::dict out;
+    out["live"] = s.live;
+    out["peak"] = s.peak;
+    out["cached"] = s.cached;
+    return out;
+  });
+  m.def("empty_cache", &empty_cache);
+  m.def("_fail_allocation_after", &fail_allocation_after);
+}
+
+void bind_options(nb::module_& m) {
+  m.def("set_num_threads", &set_num_threads);
+  m.def("get_num_threads", &num_threads);
+  m.def(
+      "set_options",
+      [](std::optional<bool> predict, std::optional<bool> fuse, std::optional<bool> simplify,
+         std::optional<uint32_t> soft_bound, std::optional<uint32_t> hard_bound, std::optional<uint64_t> hash_mask) {
+        lazy::Tape& tape = lazy::Tape::cpu();
+        const std::lock_guard hold(tape.mutex());
+        lazy::TapeOptions& o = tape.options();
+        o.predict = predict.value_or(o.predict);
+        o.compile.fuse = fuse.value_or(o.compile.fuse);
+        o.compile.simplify = simplify.value_or(o.compile.simplify);
+        o.soft_bound = soft_bound.value_or(o.soft_bound);
+        o.hard_bound = hard_bound.value_or(o.hard_bound);
+        o.hash_mask = hash_mask.value_or(o.hash_mask);
+        tape.forget_traces();
+      },
+      nb::kw_only(), nb::arg("predict") = nb::none(), nb::arg("fuse") = nb::none(), nb::arg("simplify") = nb::none(),
+      nb::arg("soft_bound") = nb::none(), nb::arg("hard_bound") = nb::none(), nb::arg("hash_mask") = nb::none(),
+      "Switches for tests and tools; those not given stay. Forgets recorded traces.");
+  m.def("forget_traces", [] {
+    lazy::Tape& tape = lazy::Tape::cpu();
+    const std::lock_guard hold(tape.mutex());
+    tape.forget_traces();
+  });
+}
+
+void bind_autograd(nb::module_& m) {
+  m.def("set_grad_enabled", &lazy::set_grad_enabled);
+  m.def("is_grad_enabled", &lazy::grad_enabled);
+  m.def("set_eager_enabled", &lazy::set_eager_enabled);
+  m.def("is_eager_enabled", &lazy::eager_enabled);
+  const auto defined = [](const std::vector<std::optional<Tensor>>& list) {
+    std::vector<Tensor> out;
+    for (const auto& t : list) out.push_back(t.value_or(Tensor()));
+    return out;
+  };
+  m.def(
+      "backward",
+      [defined](const std::vector<Tensor>& tensors, const std::vector<std::optional<Tensor>>& grads, bool retain,
+                bool create) { autograd::backward(tensors, defined(grads), retain, create); },
+      nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph"), nb::arg("create_graph"));
+  m.def(
+      "grad",
+      [defined](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                const std::vector<std::optional<Tensor>>& grads, bool retain, bool create, bool allow_unused) {
+        nb::list out;
+        for (const Tensor& t : autograd::grad(outputs, inputs, defined(grads), retain, create, allow_unused)) {
+          out.append(t.defined() ? nb::cast(t) : nb::none());
+        }
+        return nb::tuple(out);
+      },
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph"), nb::arg("create_graph"),
+      nb::arg("allow_unused"));
+  m.def("assign", &lazy::assign, nb::arg("tensor"), nb::arg("source"));
+}
+
+void bind_random(nb::module_& m) {
+  nb::class_<Generator>(m, "Generator")
+      .def(nb::init<>())
+      .def("manual_seed",
+           [](nb::object self, uint64_t seed) {
+             nb::cast<Generator&>(self).manual_seed(seed);
+             return self;
+           })
+      .def("initial_seed", &Generator::initial_seed)
+      .def("get_state", &Generator::state)
+      .def("set_state", &Generator::set_state);
+  m.def("default_generator", &default_generator, nb::rv_policy::reference);
+  m.def("manual_seed", &manual_seed);
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+  m.def("mark_step", &mark_step, nb::call_guard<WithoutGil>());
+  m.def("step_boundary", [](const std::string& reason) { step_boundary(reason); }, nb::call_guard<WithoutGil>());
+  bind_metrics(m);
+  bind_options(m);
+  bind_autograd(m);
+  bind_random(m);
+  m.def("_install_source_provider", &install_source_provider);
+}
+
+NB_MODULE(_core, m) {
+  // Argument defaults hold dtypes until the interpreter is gone; that is no leak.
+  nb::set_leak_warnings(false);
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Error& e) {
+      set_python_error(e);
+    }
+  });
+  nb::class_<Tensor> tensor = bind_tensor(m);
+  bind_ops(m, tensor);
+  bind_runtime(m);
+  bind_bench(m);
+}
+
+}  // namespace smolder::python

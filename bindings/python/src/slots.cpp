@@ -1,0 +1,177 @@
+// Arithmetic on tensors through CPython's number slots: `a + b` goes straight to the recorder, with no
+// argument parsing in between. Anything but tensors and numbers is left to Python (NotImplemented).
+#include "src/slots.h"
+
+#include <new>
+
+#include "smolder/lazy/ops.h"
+#include "src/tensor.h"
+
+namespace smolder::python {
+namespace {
+
+PyTypeObject* g_type = nullptr;
+
+/// Raises the Python exception of the C++ one being handled.
+PyObject* raise_current() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    set_python_error(e);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
+}
+
+bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_type || PyType_IsSubtype(Py_TYPE(o), g_type); }
+
+Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
+
+PyObject* wrap(Tensor&& t) {
+  nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_type)));
+  new (nb::inst_ptr<Tensor>(out)) Tensor(std::move(t));
+  nb::inst_mark_ready(out);
+  return out.release().ptr();
+}
+
+/// A tensor or number as an operand; false for anything else.
+struct Argument {
+  lazy::Operand operand = lazy::Operand::none();
+  bool read(PyObject* o) {
+    if (is_tensor(o)) {
+      operand = lazy::Operand(tensor_in(o));
+      return true;
+    }
+    auto n = number_of(o);
+    if (!n && !PyUnicode_Check(o)) n = foreign_number(o);
+    if (n) operand = lazy::Operand(*n);
+    return n.has_value();
+  }
+};
+
+template <ir::Op op>
+PyObject* binary(PyObject* a, PyObject* b) {
+  try {
+    Argument x, y;
+    if (!x.read(a) || !y.read(b)) Py_RETURN_NOTIMPLEMENTED;
+    const lazy::Operand operands[] = {x.operand, y.operand};
+    Tensor out;
+    lazy::record(op, operands, {}, &out);
+    return wrap(std::move(out));
+  } catch (...) {
+    return raise_current();
+  }
+}
+
+template <ir::Op op>
+PyObject* in_place(PyObject* self, PyObject* b) {
+  try {
+    Argument y;
+    if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
+    const lazy::Operand operands[] = {lazy::Operand(tensor_in(self)), y.operand};
+    lazy::record_inplace(op, operands, {}, tensor_in(self));
+    return Py_NewRef(self);
+  } catch (...) {
+    return raise_current();
+  }
+}
+
+template <ir::Op op>
+PyObject* unary(PyObject* self) {
+  try {
+    const lazy::Operand operands[] = {lazy::Operand(tensor_in(self))};
+    Tensor out;
+    lazy::record(op, operands, {}, &out);
+    return wrap(std::move(out));
+  } catch (...) {
+    return raise_current();
+  }
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return binary<ir::Op::kPow>(a, b);
+}
+
+PyObject* matrix_product(PyObject* a, PyObject* b) {
+  if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+  try {
+    return wrap(matmul(tensor_in(a), tensor_in(b)));
+  } catch (...) {
+    return raise_current();
+  }
+}
+
+PyObject* invert(PyObject* self) {
+  return tensor_in(self).dtype() == DType::kBool ? unary<ir::Op::kLogicalNot>(self) : unary<ir::Op::kBitwiseNot>(self);
+}
+
+PyObject* positive(PyObject* self) { return Py_NewRef(self); }
+
+PyObject* compare(PyObject* a, PyObject* b, int how) {
+  switch (how) {
+    case Py_LT:
+      return binary<ir::Op::kLt>(a, b);
+    case Py_LE:
+      return binary<ir::Op::kLe>(a, b);
+    case Py_EQ:
+      return binary<ir::Op::kEq>(a, b);
+    case Py_NE:
+      return binary<ir::Op::kNe>(a, b);
+    case Py_GT:
+      return binary<ir::Op::kGt>(a, b);
+    default:
+      return binary<ir::Op::kGe>(a, b);
+  }
+}
+
+/// Identity: equal tensors are not the same key.
+Py_hash_t hash(PyObject* self) {
+  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(tensor_in(self).impl()) >> 4);
+}
+
+}  // namespace
+
+void set_python_error(const Error& e) {
+  PyObject* const type = PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
+  const std::string where = resolve_source(capture_source());
+  const std::string text = where.empty() ? e.what() : std::string(e.what()) + "\n  at " + where;
+  PyErr_SetString(type ? type : PyExc_RuntimeError, text.c_str());
+}
+
+PyType_Slot* tensor_slots() {
+#define SLOT(id, f) {id, reinterpret_cast<void*>(f)}
+  static PyType_Slot slots[] = {SLOT(Py_nb_add, binary<ir::Op::kAdd>),
+                                SLOT(Py_nb_subtract, binary<ir::Op::kSub>),
+                                SLOT(Py_nb_multiply, binary<ir::Op::kMul>),
+                                SLOT(Py_nb_true_divide, binary<ir::Op::kDiv>),
+                                SLOT(Py_nb_floor_divide, binary<ir::Op::kFloorDiv>),
+                                SLOT(Py_nb_remainder, binary<ir::Op::kRemainder>),
+                                SLOT(Py_nb_power, power),
+                                SLOT(Py_nb_matrix_multiply, matrix_product),
+                                SLOT(Py_nb_and, binary<ir::Op::kBitwiseAnd>),
+                                SLOT(Py_nb_or, binary<ir::Op::kBitwiseOr>),
+                                SLOT(Py_nb_xor, binary<ir::Op::kBitwiseXor>),
+                                SLOT(Py_nb_lshift, binary<ir::Op::kShl>),
+                                SLOT(Py_nb_rshift, binary<ir::Op::kShr>),
+                                SLOT(Py_nb_negative, unary<ir::Op::kNeg>),
+                                SLOT(Py_nb_absolute, unary<ir::Op::kAbs>),
+                                SLOT(Py_nb_positive, positive),
+                                SLOT(Py_nb_invert, invert),
+                                SLOT(Py_nb_inplace_add, in_place<ir::Op::kAdd>),
+                                SLOT(Py_nb_inplace_subtract, in_place<ir::Op::kSub>),
+                                SLOT(Py_nb_inplace_multiply, in_place<ir::Op::kMul>),
+                                SLOT(Py_nb_inplace_true_divide, in_place<ir::Op::kDiv>),
+                                SLOT(Py_tp_richcompare, compare),
+                                SLOT(Py_tp_hash, hash),
+                                {0, nullptr}};
+#undef SLOT
+  return slots;
+}
+
+void set_tensor_type(PyTypeObject* type) { g_type = type; }
+
+}  // namespace smolder::python

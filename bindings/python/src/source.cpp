@@ -1,0 +1,102 @@
+// Source lines: a token for each (code object, instruction) seen. Its text is made when the token is,
+// once, so that reading it later needs no GIL: reports are written under the tape's lock.
+#include "smolder/core/source_line.h"
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+struct Place {
+  PyCodeObject* code;  ///< owned: its address must not be used again
+  int instruction;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+struct PlaceHash {
+  size_t operator()(const Place& p) const { return reinterpret_cast<size_t>(p.code) * 31 + p.instruction; }
+};
+
+/// Tokens are made with the GIL held; texts are read without it.
+std::unordered_map<Place, SourceToken, PlaceHash>* g_tokens = nullptr;
+std::unordered_map<PyCodeObject*, bool>* g_ours = nullptr;
+std::mutex g_texts_lock;
+std::vector<std::string>* g_texts = nullptr;
+std::string* g_package = nullptr;  ///< folder of the package: its own frames are not the user's
+
+/// The line that was running when this thread let go of the GIL.
+thread_local SourceToken t_before_release = 0;
+
+bool is_ours(PyCodeObject* code) {
+  const auto [at, fresh] = g_ours->try_emplace(code, false);
+  if (fresh) {
+    Py_INCREF(code);
+    const char* const file = PyUnicode_AsUTF8(code->co_filename);
+    at->second = file && std::string_view(file).starts_with(*g_package);
+    PyErr_Clear();
+  }
+  return at->second;
+}
+
+SourceToken capture() {
+  if (!PyGILState_Check()) return t_before_release;
+  PyFrameObject* frame = PyEval_GetFrame();  // borrowed
+  Py_XINCREF(frame);
+  PyCodeObject* code = nullptr;
+  while (frame) {
+    code = PyFrame_GetCode(frame);
+    if (!is_ours(code)) break;
+    Py_DECREF(code);
+    PyFrameObject* const back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  if (!frame) return 0;
+  const Place place{code, PyFrame_GetLasti(frame)};
+  SourceToken token = 0;
+  if (const auto known = g_tokens->find(place); known != g_tokens->end()) {
+    token = known->second;
+    Py_DECREF(code);
+  } else {
+    const char* const file = PyUnicode_AsUTF8(code->co_filename);
+    const char* const function = PyUnicode_AsUTF8(code->co_name);
+    std::string text = std::string(file ? file : "?") + ":" + std::to_string(PyFrame_GetLineNumber(frame)) + " in " +
+                       (function ? function : "?");
+    PyErr_Clear();
+    const std::lock_guard hold(g_texts_lock);
+    g_texts->push_back(std::move(text));
+    token = static_cast<SourceToken>(g_texts->size());
+    g_tokens->emplace(place, token);
+  }
+  Py_DECREF(frame);
+  return token;
+}
+
+std::string resolve(SourceToken token) {
+  const std::lock_guard hold(g_texts_lock);
+  return token && token <= g_texts->size() ? (*g_texts)[token - 1] : std::string();
+}
+
+}  // namespace
+
+WithoutGil::WithoutGil() : before_(std::exchange(t_before_release, capture_source())), state_(PyEval_SaveThread()) {}
+
+WithoutGil::~WithoutGil() {
+  PyEval_RestoreThread(state_);
+  t_before_release = before_;
+}
+
+void install_source_provider(const std::string& package_folder) {
+  g_tokens = new std::unordered_map<Place, SourceToken, PlaceHash>;
+  g_ours = new std::unordered_map<PyCodeObject*, bool>;
+  g_texts = new std::vector<std::string>;
+  g_package = new std::string(package_folder);
+  set_source_provider({&capture, &resolve});
+}
+
+}  // namespace smolder::python

@@ -1,0 +1,18 @@
+// The Python type of tensors, and the way around nanobind's dispatch for the hottest calls.
+#pragma once
+
+#include "src/casters.h"
+
+namespace smolder::python {
+
+/// Binds the class with its slots and the members that are no ops.
+nb::class_<Tensor> bind_tensor(nb::module_& m);
+/// Everything that is neither a tensor nor an op: modes, autograd, metrics, options.
+void bind_runtime(nb::module_& m);
+/// Generated: an entry for each row of the op table.
+void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
+/// What `smolder bench` measures in C++.
+void bind_bench(nb::module_& m);
+void install_source_provider(const std::string& package_folder);
+
+}  // namespace smolder::python

@@ -1,0 +1,54 @@
+"""What the tests share: each starts from a known seed, and says which rows of the op table there are."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+import smolder
+
+
+@pytest.fixture(autouse=True)
+def known_state():
+    """A fixed seed, and nothing pending from the test before."""
+    smolder.manual_seed(0)
+    yield
+    smolder.mark_step()
+
+
+def compiled():
+    """Kernels compiled so far in this process."""
+    return smolder.metrics()["counters"].get("kernels.compiled", 0)
+
+
+def same_bits(a, b):
+    """Whether two arrays agree in every bit; any nan equals any nan."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind == "f":
+        unsigned = f"u{a.dtype.itemsize}"
+        nans = np.isnan(a)
+        return (
+            bool(((a.view(unsigned) == b.view(unsigned)) | (nans & np.isnan(b))).all())
+            if a.shape
+            else (bool(nans and np.isnan(b)) or a.tobytes() == b.tobytes())
+        )
+    return bool((a == b).all())
+
+
+def assert_same_bits(a, b, what=""):
+    """Fails with the first difference."""
+    a, b = np.asarray(a), np.asarray(b)
+    if not same_bits(a, b):
+        raise AssertionError(f"{what}: {a.dtype}{a.shape} and {b.dtype}{b.shape} differ:\n{a}\n{b}")
+
+
+def op_table():
+    """The rows of the op table, from the build folder that holds the package."""
+    folder = pathlib.Path(smolder.__file__).parent
+    for path in (folder / "ops.json", folder.parents[1] / "generated" / "smolder" / "ops.json"):
+        if path.exists():
+            return json.loads(path.read_text())
+    return []

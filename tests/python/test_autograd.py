@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+import smolder
+from smolder import autograd
+
+
+def leaf(*shape, seed=0):
+    return smolder.tensor(np.random.default_rng(seed).normal(size=shape)).requires_grad_()
+
+
+def numeric(f, x, eps=1e-6):
+    """Central differences of f's sum in every element of x."""
+    base = x.detach().numpy()
+    out = np.zeros_like(base)
+    for i in np.ndindex(*base.shape):
+        values = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[i] += sign * eps
+            values.append(f(smolder.tensor(moved)).sum().item())
+        out[i] = (values[0] - values[1]) / (2 * eps)
+    return out
+
+
+FUNCTIONS = {
+    "chain": lambda x: (x * 2 + 1).tanh().exp() / 3,
+    "reductions": lambda x: (x - x.mean(0)).square().sum(1) + x.amax(1) + x.logsumexp(0).sum(),
+    "softmax": lambda x: x.softmax(1) * x.log_softmax(0),
+    "matmul": lambda x: x @ x.T @ x,
+    "views": lambda x: x.view(-1)[1:].reshape(-1).flip((0,)) * x.T.reshape(-1)[:-1],
+    "indexing": lambda x: x[[0, 2, 0]] * x[1] + x[:, None, 0].sum(),
+    "joining": lambda x: smolder.cat([x, x * 2], 1) + smolder.stack([x, x.sin()], 0).sum(),
+    "where": lambda x: smolder.where(x > 0, x * x, x.exp()) + x.clamp(-0.5, 0.5),
+    "broadcast": lambda x: x.unsqueeze(1) * x.unsqueeze(0) + x.expand(2, *x.shape).sum(0).sum(),
+    "in place": lambda x: in_place(x),
+}
+
+
+def in_place(x):
+    y = x * 1
+    y[0] = y[1] * 2
+    y.mul_(x)
+    return y
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_agree_with_finite_differences(name):
+    f, x = FUNCTIONS[name], leaf(3, 4)
+    f(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), numeric(f, x), rtol=1e-6, atol=1e-7)
+
+
+def test_gradients_accumulate_and_reset():
+    x = leaf(3)
+    (x * 2).sum().backward()
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [5, 5, 5]
+    x.grad = None
+    assert x.grad is None
+
+
+def test_grad_returns_and_changes_no_leaf():
+    x, y = leaf(3), leaf(3, seed=1)
+    dx, dy = autograd.grad((x * y).sum(), (x, y))
+    np.testing.assert_array_equal(dx.numpy(), y.detach().numpy())
+    np.testing.assert_array_equal(dy.numpy(), x.detach().numpy())
+    assert x.grad is None
+    assert autograd.grad(x.sum(), (x, y), allow_unused=True)[1] is None
+    with pytest.raises(RuntimeError):
+        autograd.grad(x.sum(), (x, y))
+
+
+def test_second_derivative():
+    x = leaf(4)
+    (first,) = autograd.grad((x**3).sum(), x, create_graph=True)
+    (second,) = autograd.grad(first.sum(), x)
+    np.testing.assert_allclose(second.numpy(), 6 * x.detach().numpy(), rtol=1e-12)
+
+
+def test_backward_twice_needs_retain_graph():
+    x = leaf(3)
+    y = x.exp().sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(x.detach().numpy()), rtol=1e-12)
+    with pytest.raises(RuntimeError):
+        y.backward()
+
+
+def test_what_has_no_gradient():
+    x = leaf(3)
+    with smolder.no_grad():
+        assert not (x * 2).requires_grad
+    assert not x.detach().requires_grad and (x * 2).requires_grad
+    assert x.is_leaf and not (x * 2).is_leaf
+    with pytest.raises(RuntimeError):
+        smolder.ones(3).sum().backward()
+    with pytest.raises(RuntimeError):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError):
+        smolder.ones(3, dtype=smolder.int64).requires_grad_()
+    with pytest.raises(RuntimeError):
+        x.add_(1)
+
+
+def test_gradient_argument_and_names():
+    x = leaf(3)
+    y = x * 2
+    y.backward(smolder.tensor([1.0, 10.0, 100.0], dtype=smolder.float64))
+    assert x.grad.tolist() == [2, 20, 200]
+    assert y.grad_fn.name() == "MulBackward0" and x.grad_fn is None
+
+
+def test_an_in_place_write_never_corrupts_a_gradient():
+    x = leaf(3)
+    y = x * 1
+    z = y.exp()
+    before = z.detach().numpy()
+    try:
+        z.mul_(0)
+        y.exp().sum().backward()
+    except RuntimeError:
+        return  # refusing is right too
+    np.testing.assert_allclose(x.grad.numpy(), before, rtol=1e-12)
