@@ -70,7 +70,7 @@ class Run {
   }
 
   void enqueue(const std::shared_ptr<Node>& node) {
-    if (queued_.insert(node.get()).second) ready_.push({node});
+    if (queued_.insert(node.get()).second) ready_.push(Ready{node});
   }
 
   void receive(const Edge& edge, Tensor grad) {

@@ -153,7 +153,7 @@ class Program::Compiler {
   static Array constant(const Step& s) {
     if (s.op == Op::kExtent) return Array::from_number(Scalar(s.attrs[0]));
     const auto v = Scalar::from_bits(static_cast<uint64_t>(s.attrs[1]), static_cast<Category>(s.attrs[0]));
-    const Array number = Array::from_number(v);
+    Array number = Array::from_number(v);
     if (s.outputs[0].weak) return number;
     bool bad_index = false;
     const int64_t dtype = static_cast<int64_t>(s.outputs[0].dtype);

@@ -19,6 +19,7 @@
 namespace smolder {
 
 class Tensor;
+class TensorList;
 
 namespace lazy {
 
@@ -135,6 +136,20 @@ class Tensor {
 
  private:
   lazy::TensorImpl* impl_;
+};
+
+/// Several tensors, borrowed for the time of a call: `cat({a, b}, 1)` or a vector.
+class TensorList {
+ public:
+  TensorList(std::initializer_list<Tensor> list) : size_(list.size()) { data_ = list.begin(); }
+  TensorList(const std::vector<Tensor>& list) : data_(list.data()), size_(list.size()) {}
+  TensorList(std::span<const Tensor> list) : data_(list.data()), size_(list.size()) {}
+  const Tensor* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  const Tensor* data_;
+  size_t size_;
 };
 
 }  // namespace smolder

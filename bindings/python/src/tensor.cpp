@@ -93,7 +93,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("__repr__", [](PyDType d) { return "smolder." + std::string(name(d.value)); })
       .def(
           "__eq__",
-          [](PyDType a, nb::object b) { return nb::isinstance<PyDType>(b) && nb::cast<PyDType>(b).value == a.value; },
+          [](PyDType a, nb::handle b) { return nb::isinstance<PyDType>(b) && nb::cast<PyDType>(b).value == a.value; },
           nb::arg("other").none())
       .def("__hash__", [](PyDType d) { return static_cast<int>(d.value); })
       .def("__reduce__",
