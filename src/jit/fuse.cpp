@@ -24,11 +24,14 @@ Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(g
   clusters_.resize(n);
   row_level_.assign(n, false);
   node_visit_.assign(n, 0);
+  order_.assign(n, ir::kNone);
   for (NodeId i = 0; i < n; ++i) {
     if (!f_.live[i] || !f_.computes[i]) continue;
     Cluster& c = clusters_[i];
     c.members = {i};
     c.first = c.last = i;
+    c.rank = static_cast<int>(i);
+    order_[i] = i;
     const ir::Node& node = p_.graph.nodes[i];
     c.library = is_library(node.op);
     c.sealed = c.library || numel(p_.graph.shape(node.first_output).values()) == 0;
@@ -151,31 +154,54 @@ bool Clusters::is_kept_apart(ValueId v) const {
 }
 
 bool Clusters::path_around(NodeId a, NodeId b) {
-  // From a over others to b. Nodes are in program order, so only clusters that begin before b ends can lie on it.
+  // From a over others to b, along edges and so along the order: what comes after b can't lie on it.
   ++visit_;
   std::vector<NodeId> stack;
-  const auto push_readers = [&](NodeId c, bool skip_b) {
+  const auto push_readers = [&](NodeId c) {
     for (const NodeId m : clusters_[c].members) {
       for (const int id : f_.out[m]) {
         const NodeId next = find(f_.edges[id].to);
-        if (next == c || next == a || (skip_b && next == b)) continue;
+        if (next == c || (c == a && next == b)) continue;
         if (next == b) return true;
         Cluster& n = clusters_[next];
-        if (n.visit == visit_ || n.first > clusters_[b].last) continue;
+        if (n.visit == visit_ || n.rank > clusters_[b].rank) continue;
         n.visit = visit_;
         stack.push_back(next);
       }
     }
     return false;
   };
-  push_readers(a, true);
+  push_readers(a);
   for (int steps = 0; !stack.empty(); ++steps) {
     if (steps == kSearchLimit) return true;
     const NodeId c = stack.back();
     stack.pop_back();
-    if (push_readers(c, false)) return true;
+    if (push_readers(c)) return true;
   }
   return false;
+}
+
+void Clusters::stand_together(NodeId a, NodeId b) {
+  // What a search from a came by moves behind the two; the rest between them needs nothing of a.
+  const int begin = clusters_[a].rank, end = clusters_[b].rank;
+  int at = begin;
+  const auto put = [&](NodeId c) {
+    clusters_[c].rank = at;
+    order_[at++] = c;
+  };
+  std::vector<NodeId> behind{a};
+  for (int i = begin + 1; i < end; ++i) {
+    const NodeId c = order_[i];
+    if (c == ir::kNone) continue;
+    if (clusters_[c].visit == visit_) {
+      behind.push_back(c);
+    } else {
+      put(c);
+    }
+  }
+  for (const NodeId c : behind) put(c);
+  clusters_[b].rank = clusters_[a].rank;
+  while (at <= end) order_[at++] = ir::kNone;
 }
 
 void Clusters::join(NodeId a, NodeId b, const Combined& how) {
@@ -197,6 +223,7 @@ void Clusters::join(NodeId a, NodeId b, const Combined& how) {
   }
   clusters_[a].moved.insert(clusters_[a].moved.end(), clusters_[b].moved.begin(), clusters_[b].moved.end());
   Cluster &A = clusters_[a], &B = clusters_[b];
+  order_[A.rank] = a;
   A.members.insert(A.members.end(), B.members.begin(), B.members.end());
   B.members.clear();
   A.first = std::min(A.first, B.first);
@@ -236,6 +263,7 @@ const char* Clusters::try_merge(const Edge& e) {
   if (const char* why = blocked_between(a, b)) return why;
   if (const char* why = parallelism_lost(a, b, how.space)) return why;
   if (path_around(a, b)) return "it would have to run before and after another step";
+  stand_together(a, b);
   join(a, b, how);
   return nullptr;
 }
@@ -252,7 +280,9 @@ const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (const char* why = blocked_between(a, b)) return why;
   if (const char* why = parallelism_lost(a, b, u->space)) return why;
   if (!near(a, b, shared)) return "they are far apart: memory would be held longer";
-  if (path_around(a, b) || path_around(b, a)) return "one of them needs what the other makes";
+  if (clusters_[a].rank > clusters_[b].rank) std::swap(a, b);
+  if (path_around(a, b)) return "one of them needs what the other makes";
+  stand_together(a, b);
   join(a, b, {.space = u->space});
   return nullptr;
 }

@@ -28,6 +28,7 @@ class Clusters {
     std::vector<ir::NodeId> members;
     Space space;
     ir::NodeId first = 0, last = 0;  ///< in program order
+    int rank = 0;                    ///< place in `order_`
     bool library = false;
     bool sealed = false;         ///< merges with nothing
     bool needs_extents = false;  ///< a member's index depends on where the boundaries between extents are
@@ -53,7 +54,10 @@ class Clusters {
   bool hangs_on_reduction(ir::NodeId node, ir::NodeId a, ir::NodeId b);
   bool is_kept_apart(ir::ValueId v) const;
   const char* parallelism_lost(ir::NodeId a, ir::NodeId b, const Space& s) const;
+  /// Is there a way from a to b over others? `a` comes before `b` in the order.
   bool path_around(ir::NodeId a, ir::NodeId b);
+  /// Gives two clusters one place in the order. The last search was path_around(a, b), and found none.
+  void stand_together(ir::NodeId a, ir::NodeId b);
   bool near(ir::NodeId a, ir::NodeId b, ir::ValueId shared) const;
   void join(ir::NodeId a, ir::NodeId b, const Combined& how);
 
@@ -70,6 +74,10 @@ class Clusters {
   const FuseGraph& f_;
   mutable std::vector<ir::NodeId> parent_;
   std::vector<Cluster> clusters_;
+  /// Clusters, each after what it needs; kNone where one was that has been merged. Spans of members in program order
+  /// don't bound a search: a way may lead over what begins after its end, where a cluster on it has members that are
+  /// far apart.
+  std::vector<ir::NodeId> order_;
   std::vector<bool> row_level_;  ///< by node: computed once a row of its cluster
   std::vector<Refusal> refused_;
   std::vector<bool> stored_;     ///< by value

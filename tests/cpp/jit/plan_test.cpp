@@ -120,6 +120,18 @@ TEST(Plan, CrossEntropyForwardBackward) {
   EXPECT_LE(t.count().kernels, 2);
 }
 
+TEST(Plan, AWayOverAKernelOfDistantPartsIsSeen) {
+  // The column sums s and q read y and become one kernel. A kernel of a, t and b would need s for b, and be needed for
+  // q by way of u, which begins after b.
+  PlanTest t;
+  const auto n = t.size(40), m = t.size(33);
+  const Value y = t.input({n, m}), x = t.input({n, m});
+  const Value a = tanh(x), column = sum(t, a, {0}, true), s = sum(t, y, {0}, true), b = x + s;
+  const Value u = exp(column * 0.1), q = sum(t, y * u, {0}, true);
+  for (const Value v : {a, column, s, b, u, q}) t.output(v);
+  t.check(1e-5, {{3, 3}, {100, 8}});
+}
+
 TEST(Plan, ColumnSum) {
   PlanTest t;
   const auto n = t.size(300), m = t.size(20);
