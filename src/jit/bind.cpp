@@ -66,17 +66,31 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
   }
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
-    if (!step.kernel) {
-      bind_library(step, evaluated);
-      continue;
-    }
     const bool joins = s > 0 && p.launch_of[s] == p.launch_of[s - 1] && !launches_.empty();
     if (!joins) {
       launches_.push_back(
-          {.fn = p.kernels[step.kernel->code].fn, .first_segment = static_cast<uint32_t>(segments_.size())});
+          {.first_segment = static_cast<uint32_t>(segments_.size()), .first_step = static_cast<uint32_t>(s)});
     }
-    bind_kernel(step, evaluated);
+    launches_.back().num_steps += 1;
+    if (debug_level() >= 2) launches_.back().bytes += bytes_of(step, evaluated);
+    if (step.kernel) {
+      launches_.back().fn = p.kernels[step.kernel->code].fn;
+      bind_kernel(step, evaluated);
+    } else {
+      bind_library(step, evaluated);
+    }
   }
+}
+
+int64_t InstanceImpl::bytes_of(const Step& step, std::span<const int64_t> evaluated) const {
+  int64_t bytes = 0;
+  for (const auto* list : {&step.reads, &step.writes}) {
+    for (const BufferId b : *list) {
+      const BufferInfo& info = plan_->program().buffers[b];
+      bytes += ir::SymTable::value(info.elements, evaluated) * static_cast<int64_t>(itemsize(info.dtype));
+    }
+  }
+  return bytes;
 }
 
 PointerSlot InstanceImpl::pointer(BufferId b) const {
@@ -166,9 +180,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   std::vector<int64_t> attrs;
   for (const ir::Dim& d : call.attrs) attrs.push_back(size(d));
   bound.call = jit::bind_library(call.op, std::move(views[0]), std::move(views[1]), std::move(attrs));
-  Launch launch;
-  launch.library = static_cast<int>(library_.size());
-  launches_.push_back(launch);
+  launches_.back().library = static_cast<int>(library_.size());
   library_.push_back(std::move(bound));
 }
 

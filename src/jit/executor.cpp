@@ -1,7 +1,11 @@
 // Running an instance: addresses are put into a table, then every launch is a call.
 #include <algorithm>
+#include <chrono>
+#include <iomanip>
+#include <sstream>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/plan_impl.h"
@@ -79,26 +83,51 @@ std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
   t.errors.assign(errors_.size(), 0);
 
   std::vector<IndexReport> reports;
+  const bool timed = debug_level() >= 2;
   for (const Launch& launch : launches_) {
-    if (launch.library >= 0) {
-      const LibraryStep& step = library_[launch.library];
-      if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.report);
-      continue;
-    }
-    const KernelRun run{&launch,           segments_.data() + launch.first_segment,
-                        t.pointers.data(), ints_.data(),
-                        t.scalars.data(),  t.errors.data(),
-                        scratch_.data()};
-    if (!launch.parallel) {
-      for (uint32_t i = 0; i < launch.num_segments; ++i) run(run.segments[i], 0, run.segments[i].positions);
+    if (timed) [[unlikely]] {
+      run_timed(launch, reports);
     } else {
-      parallel_for(launch.blocks, 1, [&run](int64_t begin, int64_t end) { run.blocks(begin, end); });
+      run_launch(launch, reports);
     }
   }
   for (size_t i = 0; i < errors_.size(); ++i) {
     if (t.errors[i] != 0) reports.push_back(*errors_[i]);
   }
   return reports;
+}
+
+void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& reports) const {
+  RunTables& t = tables;
+  if (launch.library >= 0) {
+    const LibraryStep& step = library_[launch.library];
+    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.report);
+    return;
+  }
+  const KernelRun run{&launch,           segments_.data() + launch.first_segment,
+                      t.pointers.data(), ints_.data(),
+                      t.scalars.data(),  t.errors.data(),
+                      scratch_.data()};
+  if (!launch.parallel) {
+    for (uint32_t i = 0; i < launch.num_segments; ++i) run(run.segments[i], 0, run.segments[i].positions);
+  } else {
+    parallel_for(launch.blocks, 1, [&run](int64_t begin, int64_t end) { run.blocks(begin, end); });
+  }
+}
+
+/// Runs a launch and says what it took: steps, microseconds, gigabytes a second, and what it is.
+void InstanceImpl::run_timed(const Launch& launch, std::vector<IndexReport>& reports) const {
+  const auto start = std::chrono::steady_clock::now();
+  run_launch(launch, reports);
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  const Step& step = plan_->program().steps[launch.first_step];
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << us << " us, " << static_cast<double>(launch.bytes) / us / 1e3
+      << " GB/s, step " << launch.first_step;
+  if (launch.num_steps > 1) out << " and " << launch.num_steps - 1 << " like it";
+  out << ": " << (step.kernel ? step.kernel->kernel.name : library_[launch.library].call->describe());
+  if (step.kernel && launch.parallel) out << ", " << launch.blocks << " blocks";
+  debug(2, "run", out.str());
 }
 
 }  // namespace smolder::jit

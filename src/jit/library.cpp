@@ -1,6 +1,7 @@
 #include "smolder/jit/library.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/matmul.h"
@@ -58,6 +59,7 @@ class EagerCall final : public BoundLibrary {
     eager::dispatch(eager::DispatchKey::kCPU, {op_, all.first(num_inputs_), all.subspan(num_inputs_), attrs_, &errors});
     return !errors.has_bad_index();
   }
+  std::string describe() const override { return std::string(ir::name(op_)); }
 
  private:
   Op op_;
@@ -117,6 +119,15 @@ class Product final : public BoundLibrary {
       });
     }
     return true;
+  }
+
+  std::string describe() const override {
+    if (!product_) return "dot of nothing";
+    const eager::MatmulDesc& d = product_->desc();
+    std::ostringstream out;
+    out << "dot " << offsets_.size() * d.batch << " x " << d.m << 'x' << d.n << 'x' << d.k
+        << (d.a_col == 1 ? "" : ", a transposed") << (d.b_col == 1 ? "" : ", b transposed");
+    return out.str();
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "smolder/core/dims.h"
@@ -27,6 +28,8 @@ class BoundLibrary {
   /// Addresses of the inputs' first elements (null: absent), then the outputs'. Returns false when an index was out
   /// of range: it was clamped where read, dropped where written.
   virtual bool run(std::span<void* const> addresses) const = 0;
+  /// The op and what of its sizes decides how long it takes.
+  virtual std::string describe() const = 0;
 };
 
 /// Chooses how to run a call at these sizes. `fused` is what the call does beside the op.

@@ -59,8 +59,10 @@ struct Launch {
   uint32_t first_segment = 0, num_segments = 0;
   int library = -1;
   bool parallel = false;
-  int64_t blocks = 0;  ///< of all segments
-  double work = 0;     ///< nanoseconds on one core, roughly
+  int64_t blocks = 0;                      ///< of all segments
+  double work = 0;                         ///< nanoseconds on one core, roughly
+  uint32_t first_step = 0, num_steps = 0;  ///< of the program
+  int64_t bytes = 0;                       ///< read and written; counted where launches are timed
 };
 
 struct LibraryStep {
@@ -80,6 +82,9 @@ class InstanceImpl final : public Instance {
  private:
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
+  int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
+  void run_launch(const Launch& launch, std::vector<IndexReport>& reports) const;
+  void run_timed(const Launch& launch, std::vector<IndexReport>& reports) const;
   PointerSlot pointer(BufferId b) const;
 
   std::shared_ptr<const PlanImpl> plan_;
