@@ -113,6 +113,9 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
 
 namespace {
 
+/// Donors listed for an output: the first is alive where a program keeps gradients, say.
+constexpr size_t kMostDonors = 4;
+
 /// How many elementwise steps lie between a value and an operand: an update is nearest to what it updates.
 int distance(const ir::Graph& g, ir::ValueId from, ir::ValueId to, int limit) {
   if (from == to) return 0;
@@ -129,7 +132,7 @@ int distance(const ir::Graph& g, ir::ValueId from, ir::ValueId to, int limit) {
 
 void find_donors(Program& p, std::span<const int> launch_of) {
   const size_t n = p.buffers.size();
-  std::vector<int> last_read(n, -1), writer(n, -1), donated(n, false), kept(n, false);
+  std::vector<int> last_read(n, -1), writer(n, -1), kept(n, false);
   for (size_t s = 0; s < p.steps.size(); ++s) {
     for (const BufferId b : p.steps[s].reads) last_read[b] = std::max(last_read[b], launch_of[s]);
     for (const BufferId b : p.steps[s].writes) writer[b] = static_cast<int>(s);
@@ -152,7 +155,7 @@ void find_donors(Program& p, std::span<const int> launch_of) {
     for (size_t b = 0; b < n; ++b) {
       const BufferInfo& leaf = p.buffers[b];
       if (leaf.kind != BufferInfo::kLeaf || kept[b] || !leaf.contiguous || leaf.offset != ir::Dim(0)) continue;
-      if (leaf.dtype != info.dtype || leaf.elements != info.elements || last_read[b] > launch) continue;
+      if (leaf.dtype != info.dtype || last_read[b] > launch) continue;
       if (last_read[b] == launch) {
         bool in_place = false;
         for (size_t s = 0; s < p.steps.size(); ++s) {
@@ -166,7 +169,10 @@ void find_donors(Program& p, std::span<const int> launch_of) {
                                     step.kernel->buffers[pair.written] == out);
           }
         }
-        if (!in_place) continue;
+        // The kernel walks both as one, so that they are of one size is known, if perhaps under two names.
+        if (!in_place || !p.graph.sym.equal(leaf.elements, info.elements)) continue;
+      } else if (leaf.elements != info.elements) {
+        continue;
       }
       candidates.push_back({distance(p.graph, info.value, leaf.value, 4), static_cast<int>(b), static_cast<int>(o)});
     next_leaf:;
@@ -174,10 +180,8 @@ void find_donors(Program& p, std::span<const int> launch_of) {
   }
   std::sort(candidates.begin(), candidates.end());
   for (const Candidate& c : candidates) {
-    OutputInfo& o = p.outputs[c.output];
-    if (donated[c.leaf] || o.donor_leaf >= 0) continue;
-    o.donor_leaf = p.buffers[c.leaf].number;
-    donated[c.leaf] = true;
+    std::vector<int>& donors = p.outputs[c.output].donor_leaves;
+    if (donors.size() < kMostDonors) donors.push_back(p.buffers[c.leaf].number);
   }
 }
 

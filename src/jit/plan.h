@@ -28,9 +28,10 @@ struct OutputInfo {
   /// nothing is written and the caller shares the buffer.
   int same_as_leaf = -1;
   int same_as_output = -1;
-  /// >= 0: the plan reads that leaf for the last time no later than it writes this output, element for
-  /// element, so the caller may pass the leaf's own buffer when nobody else holds it.
-  int donor_leaf = -1;
+  /// The plan reads these leaves for the last time no later than it writes this output, element for element, so
+  /// the caller may pass the buffer of one of them when nobody else holds it. The likeliest first; a leaf may be
+  /// listed for several outputs and serves one.
+  std::vector<int> donor_leaves;
 };
 
 /// A bad index found while running: which node reported it.

@@ -103,12 +103,12 @@ void Tape::run(Trace& t, PlanEntry& entry) {
     } else if (info.same_as_output >= 0) {
       buffers[i] = buffers[info.same_as_output];
     } else {
-      if (info.donor_leaf >= 0) {
-        const Value& leaf = *leaves_[info.donor_leaf];
-        if (leaf.refs.load(std::memory_order_acquire) == leaf.tape_refs && leaf.buffer.use_count() == 1) {
-          buffers[i] = leaf.buffer;
-          donated.add();
-        }
+      for (const int donor : info.donor_leaves) {
+        const Value& leaf = *leaves_[donor];
+        if (leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1) continue;
+        buffers[i] = leaf.buffer;  // which makes two of its uses: no other output takes it
+        donated.add();
+        break;
       }
       if (!buffers[i]) buffers[i] = smolder::allocate(bytes[i]);
     }

@@ -108,6 +108,9 @@ void assign(const Tensor& self, const Tensor& source) {
   Tensor now = source;
   for (size_t i = steps.size(); i-- > 0;) now = undo(steps[i], inputs[i], now);
   write_base(impl->base, now);
+  // The same value under another handle, as a parameter is of its data: what it held must not outlive the write,
+  // or the memory could not be written in place.
+  if (steps.empty()) read_again(impl);
 }
 
 }  // namespace smolder::lazy

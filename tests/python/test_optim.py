@@ -202,3 +202,18 @@ def test_schedules():
     np.testing.assert_allclose(rates(lambda o: optim.lr_scheduler.StepLR(o, 2)), [1, 1, 0.1, 0.1, 0.01])
     want = [0.2 + 0.8 * (1 + np.cos(np.pi * e / 4)) / 2 for e in range(5)]
     np.testing.assert_allclose(rates(lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 4, 0.2)), want)
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_parameters_and_state_are_updated_in_place(kind):
+    """Also while the gradients, which fit as well and could be overwritten, are kept."""
+    parameters = [nn.Parameter(smolder.randn(30, 20)), nn.Parameter(smolder.randn(50))]
+    for p in parameters:
+        p.grad = smolder.randn(*p.shape)
+    optimizer = getattr(optim, kind)(parameters)
+    optimizer.step()
+    smolder.mark_step()
+    before = smolder.metrics()["counters"].get("memory.donated", 0)
+    optimizer.step()
+    smolder.mark_step()
+    assert smolder.metrics()["counters"]["memory.donated"] - before == 3 * len(parameters)
