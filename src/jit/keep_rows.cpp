@@ -78,6 +78,7 @@ void Lowering::find_kept_rows() {
     KeptValue kept{v, ir::kNone};
     for (const ValueId sink : group_.sinks) {
       if (is_reduced_here(sink) || is_row_level(sink) || graph().dtype(sink) != graph().dtype(v)) continue;
+      if (streams(sink)) continue;  // its lines are not to be in the cache
       const bool free = std::find(sinks_taken.begin(), sinks_taken.end(), sink) == sinks_taken.end();
       // Its own store, if no sooner than the last use, comes after that: stores are last in a phase.
       if (sink == v || (free && phase_of(sink) >= last && phase_of(sink) > first)) {

@@ -38,8 +38,8 @@ inline Stmt make_statement(StmtKind kind) {
 /// again.
 struct KeptValue {
   ir::ValueId value = ir::kNone;
-  /// Where: this sink, which is the value itself or is written no sooner than the value is last needed; or kNone for
-  /// a row of its own, one a thread.
+  /// Where: this sink, which is the value itself or is written no sooner than the value is last needed, and not by
+  /// streaming stores; or kNone for a row of its own, one a thread.
   ir::ValueId in_sink = ir::kNone;
 };
 
@@ -88,6 +88,7 @@ class Lowering {
   void emit_column_identity(ir::NodeId node);
   Stmt vector_loop(std::vector<Stmt> body) const;
   void store_full(ir::ValueId sink);
+  bool streams(ir::ValueId sink);
   void store_row_level(ir::ValueId sink);
   void update_columns(ir::NodeId node);
   /// Where this row's and column's partial of a column reduction lies.

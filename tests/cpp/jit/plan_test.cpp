@@ -75,6 +75,50 @@ TEST(Plan, CostlyRowsAreKeptBetweenPhases) {
   }
 }
 
+std::string kernel_text(const Plan& plan, int step = 0) {
+  return print(dynamic_cast<const PlanImpl&>(plan).program().steps[step].kernel->kernel);
+}
+
+TEST(Plan, LargeOutputsAreStreamed) {
+  PlanTest t;
+  const auto n = t.size(4099), m = t.size(1024);
+  const Value x = t.input({n, m});
+  const Value e = exp(x - max(t, x, {1}, true));
+  t.output(e / sum(t, e, {1}, true));
+  const auto plan = t.compile();
+  const std::string text = kernel_text(*plan);
+  EXPECT_NE(text.find("stream"), std::string::npos) << text;
+  // What streams is not read back: the exponentials have a row of their own.
+  EXPECT_EQ(dynamic_cast<const PlanImpl&>(*plan).program().steps[0].kernel->scratch.size(), 1u);
+  // Smaller sizes are another plan's.
+  EXPECT_EQ(plan->bind(std::vector<int64_t>{4000, 1024}), nullptr);
+  EXPECT_NE(plan->bind(std::vector<int64_t>{4096, 1024}), nullptr);
+  // Rows that do not begin where cache lines do, too.
+  t.check_bits({{4100, 1027}});
+}
+
+TEST(Plan, LargeOutputsInPlaceAreRight) {
+  PlanTest t;
+  const int64_t sample = 5 << 20;
+  const auto n = t.size(sample);
+  t.output(t.input({n}) * 2.0 + 1.0);
+  const auto instance = t.compile()->bind(std::vector<int64_t>{sample});
+  std::vector<float> x(sample);
+  for (int64_t i = 0; i < sample; ++i) x[i] = static_cast<float>(i % 1000);
+  void* address = x.data();
+  instance->run({.leaves = {&address, 1}, .parameters = {}, .outputs = {&address, 1}});
+  for (int64_t i = 0; i < sample; ++i) ASSERT_EQ(x[i], static_cast<float>(i % 1000) * 2 + 1) << i;
+}
+
+TEST(Plan, OutputsThatACacheHoldsAreNotStreamed) {
+  PlanTest t;
+  const auto n = t.size(4000), m = t.size(1024);
+  t.output(t.input({n, m}) * 2.0);
+  const auto plan = t.compile();
+  EXPECT_EQ(kernel_text(*plan).find("stream"), std::string::npos);
+  EXPECT_EQ(plan->bind(std::vector<int64_t>{4096, 1024}), nullptr);
+}
+
 TEST(Plan, LayerNormForward) {
   PlanTest t;
   const auto n = t.size(6), c = t.size(40);
