@@ -75,6 +75,22 @@ void SymTable::guard(GuardKind kind, Dim a, Dim b) {
     if (g.kind == kind && g.a == a && g.b == b) return;
   }
   guards_.push_back({kind, a, b});
+  if (kind != GuardKind::kEqual || a.is_constant() || b.is_constant()) return;
+  while (same_.size() < exprs_.size()) same_.push_back(static_cast<ExprId>(same_.size()));
+  same_[representative(a.expr)] = representative(b.expr);
+}
+
+ExprId SymTable::representative(ExprId e) const {
+  while (static_cast<size_t>(e) < same_.size() && same_[e] != e) e = same_[e];
+  return e;
+}
+
+bool SymTable::known_equal(Dim a, Dim b) const {
+  if (a.value != b.value) return false;
+  if (a.is_constant() || b.is_constant()) return a.is_constant() && b.is_constant();
+  if (representative(a.expr) == representative(b.expr)) return true;
+  const SymExpr &x = exprs_[a.expr], &y = exprs_[b.expr];
+  return x.op == y.op && x.op != SymOp::kSymbol && known_equal(x.a, y.a) && known_equal(x.b, y.b);
 }
 
 bool SymTable::equal(Dim a, Dim b) {

@@ -114,6 +114,8 @@ class SymTable {
   /// A "no" is not guarded: callers must stay correct when the sizes coincide.
   bool equal(Dim a, Dim b);
   bool equal(const SymDims& a, const SymDims& b);
+  /// Are they equal in every instance: by their expressions, or by what is guarded already?
+  bool known_equal(Dim a, Dim b) const;
   /// Is a <= b (or a > b)? Guards whichever way the sample answers, unless both are constants.
   bool less_equal(Dim a, Dim b);
   /// Product of the extents.
@@ -144,9 +146,12 @@ class SymTable {
   /// Order of the operands of what commutes: by structure, so that it does not hang on which was made first.
   int compare(Dim a, Dim b) const;
 
+  ExprId representative(ExprId e) const;
+
   int num_symbols_ = 0;
   std::vector<SymExpr> exprs_;
   std::vector<Guard> guards_;
+  std::vector<ExprId> same_;  ///< by expression, for some: another one that a guard says is equal, or itself
   using Key = std::tuple<SymOp, int64_t, ExprId, int64_t, ExprId>;
   std::map<Key, ExprId> interned_;
 };

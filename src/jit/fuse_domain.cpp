@@ -15,7 +15,7 @@ Dim product(SymTable& sym, const Dim* begin, const Dim* end) {
   return n;
 }
 
-bool same(SymTable& sym, Dim a, Dim b, bool guards) { return guards ? sym.equal(a, b) : a == b; }
+bool same(SymTable& sym, Dim a, Dim b, bool guards) { return sym.known_equal(a, b) || (guards && sym.equal(a, b)); }
 
 /// A place between extents: how many elements one step over it is not yet... the product of what lies before.
 struct Boundary {
@@ -70,10 +70,10 @@ class Unifier {
       const bool take_b = i == a.size() || (j < b.size() && b[j].before.value <= a[i].before.value);
       Boundary x = take_a ? a[i] : b[j];
       if (take_a && take_b) {
-        if (a[i].before != b[j].before && !guards_) {
+        if (!guards_ && !sym_.known_equal(a[i].before, b[j].before)) {
           // Equal by chance: two places that may part at other sizes. Only the ends may be.
           if (a[i].must || b[j].must) return false;
-        } else if (!sym_.equal(a[i].before, b[j].before)) {
+        } else if (!same(sym_, a[i].before, b[j].before, guards_)) {
           return false;
         }
         x.must = a[i].must || b[j].must;
@@ -156,7 +156,7 @@ class Unifier {
       Dim before = 1;
       for (const Dim& e : s->extents) {
         const Dim after = sym_.mul(before, e);
-        if (before == b && after == a) return e;
+        if (sym_.known_equal(before, b) && sym_.known_equal(after, a)) return e;
         before = after;
       }
     }

@@ -149,6 +149,20 @@ TEST(Plan, LayerNormBackward) {
   EXPECT_LE(t.count().kernels, 3);
 }
 
+TEST(Plan, SumsOfAGradientOfEqualShapeAreOneKernel) {
+  // The gradient has sizes of its own, equal by guards alone. It is read by what is made of both, and on its own.
+  PlanTest t;
+  const auto n = t.size(300), c = t.size(24), m = t.size(300), d = t.size(24);
+  const Value x = t.input({n, c}), dy = t.input({m, d});
+  const Value centred = x - sum(t, x, {1}, true) / t.b.number(c);
+  t.output(dy * centred - sum(t, dy, {1}, true));
+  t.output(sum(t, dy * centred, {0}));
+  t.output(sum(t, dy, {0}));
+  t.check(1e-5, {{129, 5, 129, 5}});
+  EXPECT_EQ(t.count().kernels, 3);
+  EXPECT_EQ(t.count().distinct, 2);
+}
+
 TEST(Plan, CrossEntropyForwardBackward) {
   PlanTest t;
   const auto n = t.size(12), c = t.size(10);
