@@ -89,6 +89,7 @@ class VectorLoop {
   V random_bits(const Stmt& s);
   V element(const Access& a, const Block& block);
   V load(const Stmt& s, const Prepared& p, const Block& block);
+  void fetch_ahead(V at);
   V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
   V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   void store(const Stmt& s, const Prepared& p, const Block& block);
