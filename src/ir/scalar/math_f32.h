@@ -112,17 +112,21 @@ SMOLDER_INLINE F32<B> sigmoid(F32<B> x) {
   return detail::sigmoid_from(x, detail::exp_clamped(detail::at_least(-abs(x), -104)));
 }
 
-/// |x| < 0.8: odd polynomial, error 2^-28. Else 1 - 2 / (e^2|x| + 1).
+/// |x| = n ln 2 / 2 + r. With e = 2^n and h = tanh r, tanh |x| is the quotient of (e - 1) + (e + 1) h by itself plus
+/// 2 - 2 h: so what rounding did to the numerator cancels where it is large. |r - 0.09| <= ln 2 / 4: n is 0 up to
+/// 0.26, where e - 1 and h would else all but cancel.
 template <class B>
 SMOLDER_INLINE F32<B> tanh(F32<B> x) {
-  auto a = abs(x);
-  auto s = x * x;
-  auto p = polynomial(s, {0x1.a0067p-10, -0x1.e5e464p-8, 0x1.5d15f4p-6, -0x1.b92b2cp-5, 0x1.110b58p-3, -0x1.55553ep-2});
-  auto small = fma(p * s, a, a);
-  // e^20 is in range, and 1 - 2/e^20 is 1.
-  auto [r, t] = detail::reduce_ln2(detail::at_most(a + a, 20), detail::kRound<LaneType::kF32>);
-  auto large = 1.0 - 2.0 / (detail::scale_exponent(detail::exp_reduced(r), t) + 1.0);
-  return with_sign(select(a >= 0.8, large, small), x);
+  constexpr double kBiasedRound = detail::kRound<LaneType::kF32> + detail::kExponentBias<LaneType::kF32>;
+  auto a = detail::at_most(abs(x), 10);  // beyond, it is 1
+  auto t = fma(a - 0.09, 2 * std::numbers::log2e, kBiasedRound);
+  auto r = fma(t - kBiasedRound, -0.5 * std::numbers::ln2, a);
+  auto s = r * r;
+  auto p = polynomial(s, {-0x1.a80cdp-5, 0x1.10f34ap-3, -0x1.555546p-2});
+  auto h = fma(p, s * r, r);
+  auto e = detail::power_of_two(t);
+  auto top = fma(e + 1.0, h, e - 1.0);
+  return with_sign(top / (top + fma(h, -2.0, 2.0)), x);
 }
 
 template <class B>

@@ -71,7 +71,7 @@ const std::vector<Function>& functions() {
       FUNCTION(cos, std::cos(x), 1.5, 0.8, -100, 100),    FUNCTION(tan, std::tan(x), 0.6, 1.0, -100, 100),
       FUNCTION(asin, std::asin(x), 1.7, 1.6, -1, 1),      FUNCTION(acos, std::acos(x), 1.1, 1.1, -1, 1),
       FUNCTION(atan, std::atan(x), 1.3, 1.5, -3, 3),      FUNCTION(sinh, std::sinh(x), 0.7, 1.6, -711, 711),
-      FUNCTION(cosh, std::cosh(x), 0.6, 1.4, -711, 711),  FUNCTION(tanh, std::tanh(x), 1.0, 1.4, -20, 20),
+      FUNCTION(cosh, std::cosh(x), 0.6, 1.4, -711, 711),  FUNCTION(tanh, std::tanh(x), 1.8, 1.4, -20, 20),
       FUNCTION(asinh, std::asinh(x), 0.6, 1.1, -10, 10),  FUNCTION(acosh, std::acosh(x), 0.6, 1.5, 1, 10),
       FUNCTION(atanh, std::atanh(x), 0.6, 1.2, -1, 1),    FUNCTION(sigmoid, 1 / (1 + std::exp(-x)), 1.6, 1.6, -740, 40),
       FUNCTION(erf, std::erf(x), 1.4, 1.0, -6, 6),        FUNCTION(erfc, std::erfc(x), 0.6, 1.7, -6, 28),
