@@ -5,7 +5,6 @@
 //   simplify    rewrite rules, common subexpressions, dead code        simplify.cpp, rules.def
 //   fuse        which primitives become one kernel                     fuse.cpp
 //   lower       groups become loop IR and library calls, over buffers  lower.cpp, lowering.cpp
-//   stream      which stores go past the caches                        stream.cpp
 //   schedule    the order of steps, and which run side by side         schedule.cpp
 //   emit        kernels become code, from the cache or compiled        emit.cpp
 //
@@ -24,7 +23,6 @@
 #include "smolder/jit/plan_impl.h"
 #include "smolder/jit/schedule.h"
 #include "smolder/jit/simplify.h"
-#include "smolder/jit/stream.h"
 
 namespace smolder::jit {
 
@@ -54,7 +52,6 @@ constexpr Stage kStages[] = {
     {"simplify", simplify, remove_dead_code, check_graph, true},
     {"fuse", run_fuse, one_kernel_each, nullptr, false},
     {"lower", lower, nullptr, check_kernels, false},
-    {"stream", mark_streams, mark_no_streams, nullptr, false},
     {"schedule", schedule, schedule_in_order, nullptr, false},
     {"emit", emit, nullptr, nullptr, false},
 };

@@ -318,11 +318,6 @@ V VectorLoop::streaming_start(V* aligned) {
       start = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir_.CreateAdd(begin_, skip), end_);
     }
     *aligned = ir_.CreateAnd(*aligned, ir_.CreateICmpEQ(address(start), e_.i64(0)));
-    // Written in place, its lines are in the cache already: an ordinary store is cheaper.
-    for (size_t b = 0; b < e_.buffers_.size(); ++b) {
-      if (!e_.k_.buffers[b].read) continue;
-      *aligned = ir_.CreateAnd(*aligned, ir_.CreateICmpNE(e_.buffers_[b], e_.buffers_[s.address.buffer]));
-    }
   }
   return start ? start : begin_;
 }

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "jit/plan_test_util.h"
-#include "smolder/jit/compile.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -404,22 +403,6 @@ TEST(Plan, OptimizerOverManyTensorsIsOneLaunch) {
     const std::vector<int>& donors = plan->outputs()[i].donor_leaves;
     ASSERT_FALSE(donors.empty());
     EXPECT_EQ(donors[0], static_cast<int>(i / 3) * 4 + want[i % 3]);
-  }
-}
-
-TEST(Plan, OutputsOfLargeStepsStream) {
-  for (const int64_t n : {int64_t{1} << 12, int64_t{1} << 23}) {
-    PlanTest t;
-    const Value x = t.input({t.size(n)}), y = t.input({t.size(n)});
-    t.output(x * y);
-    t.output(sum(t, x, {0}));
-    int streams = 0;
-    for (const Step& step : run_stages(t.g, {}).steps) {
-      const std::string text = print(step.kernel->kernel);
-      for (size_t at = 0; (at = text.find("stream ", at)) != std::string::npos; ++at) ++streams;
-    }
-    EXPECT_EQ(streams, n > 1 << 20 ? 1 : 0);
-    t.check_bits({{n + 5, n + 5}, {40, 40}});
   }
 }
 
