@@ -70,6 +70,11 @@ std::atomic<int>& level() {
   return value;
 }
 
+std::atomic<WarningHandler>& warning_handler() {
+  static std::atomic<WarningHandler> handler = nullptr;
+  return handler;
+}
+
 }  // namespace
 
 Counter& counter(std::string_view name) {
@@ -141,6 +146,17 @@ void reset_metrics() {
   for (auto& [name, c] : r.counters) c.reset();
   r.events.clear();
   r.by_key.clear();
+}
+
+void set_warning_handler(WarningHandler handler) { warning_handler().store(handler, std::memory_order_release); }
+
+void warn(std::string_view topic, std::string_view text, std::string_view where) {
+  if (const WarningHandler handler = warning_handler().load(std::memory_order_acquire)) {
+    return handler(topic, text, where);
+  }
+  std::string line = "warning: " + std::string(text);
+  if (!where.empty()) line.append(" (").append(where).append(1, ')');
+  debug(0, topic, line);
 }
 
 int debug_level() { return level().load(std::memory_order_relaxed); }

@@ -51,6 +51,13 @@ std::string metrics_report();
 /// Sets every counter to zero and forgets the events. References to counters stay valid.
 void reset_metrics();
 
+/// Tells the user something once that no call can return: `where` is the line it is about, "file.py:12", or
+/// empty. The handler may be called under any lock and on any thread. Without one, "[smolder:topic] warning: ..."
+/// goes to stderr.
+using WarningHandler = void (*)(std::string_view topic, std::string_view text, std::string_view where);
+void set_warning_handler(WarningHandler handler);
+void warn(std::string_view topic, std::string_view text, std::string_view where = {});
+
 /// SMOLDER_DEBUG, 0 to 7: 1 syncs, compiles, fallbacks; 2 time and bytes a kernel; 3 fusion decisions;
 /// 4 source; 5 graph after each changed pass; 6 loop IR; 7 assembly.
 int debug_level();

@@ -125,7 +125,7 @@ class Program::Compiler {
 
  private:
   Step step(const ir::Node& n) {
-    Step s{kind(n), n.op, n.source, n.inputs, {}, n.first_output, {}, {}, {}, {}};
+    Step s{kind(n), n.op, n.origin.source, n.inputs, {}, n.first_output, {}, {}, {}, {}};
     for (const ir::Dim& d : n.attrs) s.attrs.push_back(sizes_(d));
     for (int i = 0; i < n.num_outputs; ++i) s.outputs.push_back(sizes_.meta(g_.values[n.first_output + i]));
     if (s.kind == Step::kConstant) s.constant = constant(s);
@@ -308,7 +308,7 @@ std::shared_ptr<const Program> Program::for_op(Op op, std::span<const Meta* cons
 
   ir::Graph g;
   ir::Builder b(g);
-  ir::Node node{op, row.num_outputs, kNone, {}, {}, 0};
+  ir::Node node{op, row.num_outputs, kNone, {}, {}, {}};
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int number = static_cast<int>(i);
     node.inputs.push_back(!inputs[i]        ? kNone

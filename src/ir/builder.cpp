@@ -56,7 +56,7 @@ Value Builder::append(Op op, const std::vector<Value>& inputs, std::vector<Dim> 
   ids.reserve(inputs.size());
   for (const Value& v : inputs) ids.push_back(v.id);
   const ValueInfo result{.node = kNone, .dtype = dtype, .weak = weak, .shape = shape};
-  return wrap(g_.append(op, std::move(ids), std::move(attrs), {&result, 1}, source_));
+  return wrap(g_.append(op, std::move(ids), std::move(attrs), {&result, 1}, origin_));
 }
 
 // -- leaves and constants
@@ -363,6 +363,12 @@ Value Builder::scatter_add(Value x, Value index, Value src, int axis) {
 Value Builder::scatter_add_along(Value x, Value index, Value src, int axis) {
   SMOLDER_INVARIANT(x.dtype() == src.dtype() && sym().equal(index.shape(), src.shape()) && index.rank() == x.rank());
   return append(Op::kScatterAdd, {x, index, src}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
+}
+
+// -- scans
+
+Value Builder::scan(Value x, int axis) {
+  return append(Op::kScan, {x}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
 }
 
 // -- products

@@ -41,7 +41,7 @@ class Builder {
   Graph& graph() { return g_; }
   SymTable& sym() { return g_.sym; }
   /// Source token given to the nodes appended from now on.
-  void set_source(uint32_t source) { source_ = source; }
+  void set_origin(Origin origin) { origin_ = origin; }
 
   Value wrap(ValueId v) { return {this, v}; }
 
@@ -102,6 +102,10 @@ class Builder {
   /// torch.scatter_add, the transpose of take_along. The primitive is called scatter_add.
   Value scatter_add_along(Value x, Value index, Value src, int axis);
 
+  // -- scans
+  /// Running sums along `axis`, added in order, in the dtype of x: cast first.
+  Value scan(Value x, int axis);
+
   // -- products
   /// [batch..., m, k] x [batch..., k, n] -> [batch..., m, n], equal batch extents, result in `out`.
   /// Halves accumulate in float32.
@@ -120,7 +124,7 @@ class Builder {
   Value reduce_canonical(ReduceKind kind, Value x, int axis);
   Value reshape_unchecked(Value x, SymDims shape);
   Graph& g_;
-  uint32_t source_ = 0;
+  Origin origin_;
   std::unordered_map<uint64_t, ValueId> constants_[3];  ///< weak constants made so far, by category and bits
 };
 

@@ -5,7 +5,7 @@
 namespace smolder::ir {
 
 ValueId Graph::append(Op op, std::vector<ValueId> inputs, std::vector<Dim> attrs, std::span<const ValueInfo> outputs,
-                      uint32_t source) {
+                      Origin origin) {
   const auto first = static_cast<ValueId>(values.size());
   const auto node = static_cast<NodeId>(nodes.size());
   nodes.push_back({.op = op,
@@ -13,7 +13,7 @@ ValueId Graph::append(Op op, std::vector<ValueId> inputs, std::vector<Dim> attrs
                    .first_output = first,
                    .inputs = std::move(inputs),
                    .attrs = std::move(attrs),
-                   .source = source});
+                   .origin = origin});
   for (const ValueInfo& info : outputs) {
     values.push_back(info);
     values.back().node = node;

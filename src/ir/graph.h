@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ using ValueId = uint32_t;
 using NodeId = uint32_t;
 inline constexpr uint32_t kNone = ~0u;
 
+/// What the user wrote that a node came from.
+struct Origin {
+  uint32_t source = 0;   ///< source line token of the record; 0 unknown (core/source_line.h)
+  std::optional<Op> op;  ///< the op recorded; empty: the node's own
+};
+
 /// One op or primitive applied to values. Attributes are the flat words that the op's signature
 /// encodes (see attrs.h); words that are sizes carry their symbolic expression.
 struct Node {
@@ -25,7 +32,9 @@ struct Node {
   ValueId first_output = kNone;
   std::vector<ValueId> inputs;
   std::vector<Dim> attrs;
-  uint32_t source = 0;  ///< source line token of the record it came from; 0 unknown (core/source_line.h)
+  Origin origin;
+
+  Op origin_op() const { return origin.op.value_or(op); }
 };
 
 /// What is known of a value without computing it.
@@ -49,7 +58,7 @@ class Graph {
 
   /// Appends a node whose outputs have the given metadata; returns its first value.
   ValueId append(Op op, std::vector<ValueId> inputs, std::vector<Dim> attrs, std::span<const ValueInfo> outputs,
-                 uint32_t source = 0);
+                 Origin origin = {});
 
   const ValueInfo& info(ValueId v) const { return values[v]; }
   const SymDims& shape(ValueId v) const { return values[v].shape; }

@@ -283,6 +283,18 @@ PlainTensor run_scatter_add(const Step& s) {
   return out;
 }
 
+PlainTensor run_scan(const Step& s) {
+  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  PlainTensor out = s.operand(0);
+  for_each_index(out.shape, [&](Dims at, int64_t p) {
+    if (at[axis]-- == 0) return;
+    Scalar sum = out.elements[position(at, out.shape)];
+    add_to(sum, out.elements[p], out.dtype);
+    out.elements[p] = sum;
+  });
+  return out;
+}
+
 PlainTensor run_primitive(const Step& s) {
   if (is_elementwise_primitive(s.op)) return run_elementwise(s);
   switch (s.op) {
@@ -319,6 +331,8 @@ PlainTensor run_primitive(const Step& s) {
       return run_index_add(s);
     case Op::kScatterAdd:
       return run_scatter_add(s);
+    case Op::kScan:
+      return run_scan(s);
     default:
       raise<NotImplementedError>("the interpreter does not know primitive ", name(s.op));
   }
@@ -328,7 +342,7 @@ PlainTensor run_primitive(const Step& s) {
 std::vector<PlainTensor> run_op(const Step& s) {
   Graph g;
   Builder b(g);
-  Node node{s.op, static_cast<uint16_t>(s.out.size()), kNone, {}, {}, 0};
+  Node node{s.op, static_cast<uint16_t>(s.out.size()), kNone, {}, {}, {}};
   std::vector<PlainTensor> leaves;
   std::vector<uint64_t> parameters;
   for (const PlainTensor* t : s.in) {

@@ -164,7 +164,7 @@ class Parser {
       infos.push_back(meta());
     }
     const uint32_t source = accept("@") ? number<uint32_t>() : 0;
-    g_.append(op, std::move(inputs), std::move(attrs), infos, source);
+    g_.append(op, std::move(inputs), std::move(attrs), infos, {source, {}});
   }
 
   Op operation() {

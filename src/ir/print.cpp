@@ -163,7 +163,7 @@ std::string node_text(const Graph& g, const Node& n) {
     out += (n.inputs.empty() ? "" : ", ") + text;
   }
   out += ")" + results;
-  if (n.source != 0) out += " @" + std::to_string(n.source);
+  if (n.origin.source != 0) out += " @" + std::to_string(n.origin.source);
   return out + "\n";
 }
 

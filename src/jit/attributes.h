@@ -62,7 +62,7 @@ struct PadAttributes {
 
 /// Axes of permute and flip.
 inline Dims axes_of(const ir::Node& n) { return ir::NodeAttrReader(n.attrs).integers(); }
-/// The axis of cat, take, gather, index_add and scatter_add.
+/// The axis of cat, take, gather, index_add, scatter_add and scan.
 inline int axis_of(const ir::Node& n) { return static_cast<int>(n.attrs[0].value); }
 /// The axis of iota, which follows its shape.
 inline int iota_axis(const ir::Node& n) { return static_cast<int>(n.attrs.back().value); }

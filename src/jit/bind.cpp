@@ -129,7 +129,7 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   }
   for (const ir::Dim& d : call.ints) ints_.push_back(size(d));
   for (const ScalarSource& s : call.scalars) scalars_.push_back(s.parameter);
-  for (const IndexReport& e : call.errors) errors_.push_back(&e);
+  for (const OpSite& e : call.errors) errors_.push_back(&e);
   if (segment.positions == 0) return;
   Launch& launch = launches_.back();
   segment.first_block = launch.blocks;
@@ -145,7 +145,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   const LibraryCall& call = *step.library;
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
   LibraryStep bound;
-  bound.report = &call.report;
+  bound.site = &call.site;
   bound.pointers = static_cast<uint32_t>(pointers_.size());
   std::vector<LibraryView> views[2];
   for (int side = 0; side < 2; ++side) {

@@ -5,6 +5,7 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/library.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {
@@ -25,7 +26,7 @@ void widen_half_reductions(ir::Graph& g) {
   ir::Builder b(to);
   std::vector<ir::ValueId> now(g.values.size(), ir::kNone);
   for (const ir::Node& n : g.nodes) {
-    b.set_source(n.source);
+    b.set_origin(n.origin);
     std::vector<ir::ValueId> inputs = n.inputs;
     for (ir::ValueId& x : inputs) x = now[x];
     if (narrow(n)) {
@@ -35,7 +36,7 @@ void widen_half_reductions(ir::Graph& g) {
       continue;
     }
     const ir::ValueId first =
-        to.append(n.op, std::move(inputs), n.attrs, {g.values.data() + n.first_output, n.num_outputs}, n.source);
+        to.append(n.op, std::move(inputs), n.attrs, {g.values.data() + n.first_output, n.num_outputs}, n.origin);
     for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
   }
   for (const ir::ValueId v : g.outputs) to.outputs.push_back(now[v]);
@@ -67,15 +68,16 @@ void decompose(Program& program) {
     }
     const std::span<const ir::ValueInfo> results(from.values.data() + n.first_output, n.num_outputs);
     const ir::OpInfo& row = ir::info(n.op);
+    const ir::Origin origin{n.origin.source, n.op};
     // Somebody's own kernel for an op takes it whole.
     const bool whole = !row.flags.primitive && eager::find_kernel(eager::DispatchKey::kCPU, n.op);
     if (row.decompose && !whole) {
-      builder.set_source(n.source);
+      builder.set_origin(origin);
       row.decompose(builder, node, results, now.data() + n.first_output);
     } else {
       SMOLDER_CHECK(row.flags.primitive || whole, NotImplementedError, "op '", row.name,
                     "' has neither a decomposition nor a kernel");
-      const ir::ValueId first = to.append(n.op, std::move(node.inputs), std::move(node.attrs), results, n.source);
+      const ir::ValueId first = to.append(n.op, std::move(node.inputs), std::move(node.attrs), results, origin);
       for (int i = 0; i < n.num_outputs; ++i) now[n.first_output + i] = first + i;
     }
     for (int i = 0; i < n.num_outputs; ++i) {
@@ -96,6 +98,14 @@ void decompose(Program& program) {
     to.outputs.push_back(out);
   }
   widen_half_reductions(to);
+}
+
+std::optional<ir::Op> find_fallback(const ir::Graph& graph) {
+  Program p;
+  p.graph = graph;
+  decompose(p);
+  const auto found = std::ranges::find_if(p.graph.nodes, [](const ir::Node& n) { return is_fallback(n.op); });
+  return found == p.graph.nodes.end() ? std::nullopt : std::optional(found->op);
 }
 
 }  // namespace smolder::jit

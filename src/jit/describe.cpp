@@ -8,6 +8,9 @@ namespace smolder::jit {
 PlanImpl::PlanImpl(Program program) : program_(std::move(program)) {
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
   find_donors(program_, program_.launch_of);
+  for (const Step& s : program_.steps) {
+    if (s.library && is_fallback(s.library->op)) fallbacks_.push_back(s.library->site);
+  }
 }
 
 namespace {

@@ -127,7 +127,7 @@ class Emitter {
 
   std::string where(const Step& step) const {
     const Group& group = p_.groups[step.group];
-    return resolve_source(p_.graph.producer(group.sinks.back()).source);
+    return resolve_source(p_.graph.producer(group.sinks.back()).origin.source);
   }
 
   Program& p_;

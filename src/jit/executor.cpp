@@ -69,7 +69,7 @@ struct KernelRun {
 
 }  // namespace
 
-std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
+std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
   RunTables& t = tables;
   const Arena::Lease arena = Arena::global().reserve(arena_bytes_);
   t.bases.assign({arena.base, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
@@ -82,7 +82,7 @@ std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
   for (size_t i = 0; i < scalars_.size(); ++i) t.scalars[i] = args.parameters[scalars_[i]];
   t.errors.assign(errors_.size(), 0);
 
-  std::vector<IndexReport> reports;
+  std::vector<OpSite> reports;
   const bool timed = debug_level() >= 2;
   for (const Launch& launch : launches_) {
     if (timed) [[unlikely]] {
@@ -97,11 +97,11 @@ std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
   return reports;
 }
 
-void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& reports) const {
+void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports) const {
   RunTables& t = tables;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
-    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.report);
+    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);
     return;
   }
   const KernelRun run{&launch,           segments_.data() + launch.first_segment,
@@ -116,7 +116,7 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& re
 }
 
 /// Runs a launch and says what it took: steps, microseconds, gigabytes a second, and what it is.
-void InstanceImpl::run_timed(const Launch& launch, std::vector<IndexReport>& reports) const {
+void InstanceImpl::run_timed(const Launch& launch, std::vector<OpSite>& reports) const {
   const auto start = std::chrono::steady_clock::now();
   run_launch(launch, reports);
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
@@ -125,7 +125,12 @@ void InstanceImpl::run_timed(const Launch& launch, std::vector<IndexReport>& rep
   out << std::fixed << std::setprecision(1) << us << " us, " << static_cast<double>(launch.bytes) / us / 1e3
       << " GB/s, step " << launch.first_step;
   if (launch.num_steps > 1) out << " and " << launch.num_steps - 1 << " like it";
-  out << ": " << (step.kernel ? step.kernel->kernel.name : library_[launch.library].call->describe());
+  out << ": ";
+  if (step.kernel) {
+    out << step.kernel->kernel.name;
+  } else {
+    out << step.library->site.op << " (" << library_[launch.library].call->describe() << ')';
+  }
   if (step.kernel && launch.parallel) out << ", " << launch.blocks << " blocks";
   debug(2, "run", out.str());
 }

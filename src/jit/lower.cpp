@@ -1,5 +1,7 @@
 #include "smolder/jit/lower.h"
 
+#include <absl/container/flat_hash_set.h>
+
 #include <algorithm>
 
 #include "smolder/jit/attributes.h"
@@ -56,6 +58,7 @@ class Lower {
       step.group = id;
       if (p_.groups[id].kind == Group::kKernel) {
         step.kernel = lower_group(p_, scratch, id);
+        step.kernel->kernel.name = name_of(p_.groups[id]);
         for (size_t i = 0; i < step.kernel->buffers.size(); ++i) {
           if (step.kernel->buffers[i] < 0) continue;
           const BufferArg& arg = step.kernel->kernel.buffers[i];
@@ -79,6 +82,36 @@ class Lower {
       const ir::Dim n = p_.buffers[p_.buffer_of[v]].elements;
       return n.value == 0 && sym_.equal(n, 0);
     });
+  }
+
+  /// The user's ops whose primitives the kernel computes, in program order: "linear_gelu".
+  std::string name_of(const Group& group) {
+    constexpr size_t kLongest = 60;
+    std::vector<ir::NodeId> nodes;
+    std::vector<ValueId> todo = group.sinks;
+    absl::flat_hash_set<ir::NodeId> seen;
+    while (!todo.empty()) {
+      const ir::NodeId id = g_.info(todo.back()).node;
+      todo.pop_back();
+      const ir::Node& n = g_.nodes[id];
+      if (n.op == Op::kLeaf || n.op == Op::kParameter || n.op == Op::kConstant || !seen.insert(id).second) continue;
+      nodes.push_back(id);
+      for (const ValueId x : n.inputs) {
+        if (x != ir::kNone && p_.buffer_of[x] < 0) todo.push_back(x);
+      }
+    }
+    std::ranges::sort(nodes);
+    std::vector<Op> ops;
+    for (const ir::NodeId id : nodes) {
+      const Op op = g_.nodes[id].origin_op();
+      if (std::ranges::find(ops, op) == ops.end()) ops.push_back(op);
+    }
+    std::string name;
+    for (const Op op : ops) {
+      if (name.size() + ir::name(op).size() > kLongest) return name + "_and_more";
+      name += (name.empty() ? "" : "_") + std::string(ir::name(op));
+    }
+    return name;
   }
 
   BufferId append(BufferInfo info) {
@@ -141,7 +174,7 @@ class Lower {
     call->op = n.op;
     call_name_ = ir::name(n.op);
     call->attrs = n.attrs;
-    call->report = {n.source, std::string(ir::name(n.op))};
+    call->site = {n.origin.source, std::string(ir::name(n.origin_op()))};
     for (const ValueId v : n.inputs) call->inputs.push_back(operand(v));
     for (const ValueId v : group.sinks) call->outputs.push_back(operand(v));
     return call;

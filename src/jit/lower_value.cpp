@@ -232,11 +232,10 @@ LocalId Lowering::take(const ir::Node& n, ValueId v, IndexId at, bool along) {
   Stmt check = make_statement(StmtKind::kCheckIndex);
   check.args = {raw};
   check.limit = int_ref(from[axis]);
-  const uint32_t token = n.source;
-  const auto known =
-      std::find_if(errors_.begin(), errors_.end(), [&](const IndexReport& e) { return e.source == token; });
+  const OpSite site{n.origin.source, std::string(ir::name(n.origin_op()))};
+  const auto known = std::ranges::find(errors_, site);
   check.slot = static_cast<int>(known - errors_.begin());
-  if (known == errors_.end()) errors_.push_back({n.source, std::string(ir::name(n.op))});
+  if (known == errors_.end()) errors_.push_back(site);
   const Level level = locals_[raw].level;
   const LocalId position = emit(std::move(check), level, DType::kInt64);
   source[axis] = {Digit{Linear::local(position), from[axis]}};

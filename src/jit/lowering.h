@@ -214,7 +214,7 @@ class Lowering {
   std::vector<ScalarSource> scalars_;
   std::vector<std::pair<std::pair<int, DType>, LocalId>> scalar_locals_;
   std::vector<std::pair<Scalar, LocalId>> constants_;
-  std::vector<IndexReport> errors_;
+  std::vector<OpSite> errors_;
   int num_accs_ = 0;
   struct Access {
     int buffer;

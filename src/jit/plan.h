@@ -34,10 +34,11 @@ struct OutputInfo {
   std::vector<int> donor_leaves;
 };
 
-/// A bad index found while running: which node reported it.
-struct IndexReport {
-  uint32_t source = 0;  ///< source token of the op
+/// An op that the user recorded.
+struct OpSite {
+  uint32_t source = 0;  ///< source token
   std::string op;
+  bool operator==(const OpSite&) const = default;
 };
 
 /// Everything a run needs that may change between two runs of one instance.
@@ -59,6 +60,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   virtual std::span<const OutputInfo> outputs() const = 0;
   /// Evaluates expressions and guards for these symbol values; null when a guard fails. Microseconds.
   virtual std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const = 0;
+  /// Ops without a lowering: each is one eager kernel that runs between the plan's own.
+  virtual std::span<const OpSite> fallbacks() const = 0;
   /// The graph of primitives, the groups with why they end where they do, and the kernels, as text.
   virtual std::string describe() const = 0;
 };
@@ -72,7 +75,7 @@ class Instance {
   virtual int64_t arena_bytes() const = 0;
   /// Runs everything on the CPU pool and returns when done. Out-of-range indices were clamped and are
   /// reported in the result (empty when none).
-  virtual std::vector<IndexReport> run(const RunArguments& args) const = 0;
+  virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
 };
 
 }  // namespace smolder::jit

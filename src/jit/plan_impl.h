@@ -19,6 +19,7 @@ class PlanImpl final : public Plan {
 
   std::span<const OutputInfo> outputs() const override { return program_.outputs; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
+  std::span<const OpSite> fallbacks() const override { return fallbacks_; }
   std::string describe() const override;
 
   const Program& program() const { return program_; }
@@ -28,6 +29,7 @@ class PlanImpl final : public Plan {
  private:
   Program program_;
   std::vector<Lifetime> lifetimes_;
+  std::vector<OpSite> fallbacks_;
 };
 
 /// Where a pointer of a launch comes from: base 0 is the arena, 1 the parameters, 2 the instance's constants, 3
@@ -68,7 +70,7 @@ struct Launch {
 struct LibraryStep {
   std::unique_ptr<BoundLibrary> call;
   uint32_t pointers = 0, num_pointers = 0;
-  const IndexReport* report = nullptr;
+  const OpSite* site = nullptr;
 };
 
 class InstanceImpl final : public Instance {
@@ -77,14 +79,14 @@ class InstanceImpl final : public Instance {
 
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
-  std::vector<IndexReport> run(const RunArguments& args) const override;
+  std::vector<OpSite> run(const RunArguments& args) const override;
 
  private:
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
   int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
-  void run_launch(const Launch& launch, std::vector<IndexReport>& reports) const;
-  void run_timed(const Launch& launch, std::vector<IndexReport>& reports) const;
+  void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
   PointerSlot pointer(BufferId b) const;
 
   std::shared_ptr<const PlanImpl> plan_;
@@ -101,7 +103,7 @@ class InstanceImpl final : public Instance {
   std::vector<int64_t> ints_;
   std::vector<uint64_t> constants_;  ///< numbers that library calls take by address
   std::vector<int32_t> scalars_;     ///< parameter of each kernel scalar
-  std::vector<const IndexReport*> errors_;
+  std::vector<const OpSite*> errors_;
 };
 
 }  // namespace smolder::jit

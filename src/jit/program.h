@@ -63,7 +63,7 @@ struct KernelCall {
   std::vector<BufferId> buffers;  ///< -1: scratch
   std::vector<ir::Dim> ints;
   std::vector<ScalarSource> scalars;
-  std::vector<IndexReport> errors;
+  std::vector<OpSite> errors;
   int code = -1;            ///< number of the kernel: equal kernels of a program have one
   ir::Dim positions;        ///< extent of the root loop
   ir::Dim elements;         ///< innermost iterations in all
@@ -97,7 +97,7 @@ struct LibraryCall {
   ir::Op op{};
   std::vector<Operand> inputs, outputs;
   std::vector<ir::Dim> attrs;
-  IndexReport report;  ///< who is told of a bad index
+  OpSite site;  ///< who is told of a bad index
 };
 
 /// One step of the plan.

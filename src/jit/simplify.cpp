@@ -73,7 +73,8 @@ class Simplifier {
       for (ValueId& x : inputs) {
         if (x != ir::kNone) x = now[x];
       }
-      source_ = n.source;
+      origin_ = n.origin;
+      b_.set_origin(n.origin);
       const std::span<const ir::ValueInfo> results(from_.values.data() + n.first_output, n.num_outputs);
       const ValueId first = add(n.op, std::move(inputs), n.attrs, results);
       for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
@@ -89,7 +90,7 @@ class Simplifier {
     }
     const ir::OpFlags& flags = ir::info(op).flags;
     if (flags.random || flags.effect || op == Op::kBarrier) {
-      return g_.append(op, std::move(inputs), std::move(attrs), results, source_);
+      return g_.append(op, std::move(inputs), std::move(attrs), results, origin_);
     }
     const uint64_t hash = hash_node(op, inputs, attrs, results[0]);
     auto [it, fresh] = known_.try_emplace(hash, ir::kNone);
@@ -103,7 +104,7 @@ class Simplifier {
         return forwarded(n.first_output);
       }
     }
-    const ValueId first = g_.append(op, std::move(inputs), std::move(attrs), results, source_);
+    const ValueId first = g_.append(op, std::move(inputs), std::move(attrs), results, origin_);
     const ir::NodeId node = g_.info(first).node;
     next_.resize(node + 1, ir::kNone);
     next_[node] = it->second;
@@ -219,7 +220,7 @@ class Simplifier {
   const ir::Graph& from_;
   ir::Graph& g_;
   ir::Builder b_;
-  uint32_t source_ = 0;
+  ir::Origin origin_;
   absl::flat_hash_map<uint64_t, ir::NodeId> known_;  // the last node of each hash
   std::vector<ir::NodeId> next_;                     // by node: the one before with its hash
   std::vector<ValueId> forward_;                     // by value: what a rule made of it
@@ -248,7 +249,7 @@ void remove_dead_code(Program& program) {
       if (x != ir::kNone) x = now[x];
     }
     const ValueId first =
-        to.append(n.op, std::move(inputs), n.attrs, {from.values.data() + n.first_output, n.num_outputs}, n.source);
+        to.append(n.op, std::move(inputs), n.attrs, {from.values.data() + n.first_output, n.num_outputs}, n.origin);
     for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
   }
   for (const ValueId v : from.outputs) to.outputs.push_back(now[v]);

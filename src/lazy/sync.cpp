@@ -1,6 +1,7 @@
 // Sync points: from the tape to a trace, from the trace to a plan, and the run.
 #include <algorithm>
-#include <chrono>
+#include <set>
+#include <string>
 
 #include "smolder/core/counters.h"
 #include "smolder/lazy/known.h"
@@ -12,13 +13,27 @@ namespace {
 /// step differs.
 constexpr size_t kMaxTraces = 4096;
 
-void raise_bad_index(const std::vector<jit::IndexReport>& reports) {
+void raise_bad_index(const std::vector<jit::OpSite>& reports) {
   std::string text;
-  for (const jit::IndexReport& r : reports) {
+  for (const jit::OpSite& r : reports) {
     const std::string where = resolve_source(r.source);
     text += "index out of range in " + r.op + (where.empty() ? "" : " at " + where) + "; ";
   }
   throw IndexError(text + "the index was clamped and the step completed");
+}
+
+/// Counts what runs op by op inside a step, and says it once a line. Called under the tape's lock.
+void tell_fallbacks(std::span<const jit::OpSite> sites) {
+  static Counter& fallbacks = counter("fallbacks");
+  static auto* const told = new std::set<std::string>;
+  for (const jit::OpSite& site : sites) {
+    fallbacks.add();
+    const std::string where = resolve_source(site.source), what = site.op + " has no lowering";
+    record_event({"fallback", what, where});
+    if (told->insert(what + where).second) {
+      warn("fallback", what + ": its eager kernel runs inside the step, fused with nothing", where);
+    }
+  }
 }
 
 }  // namespace
@@ -114,6 +129,7 @@ void Tape::run(Trace& t, PlanEntry& entry) {
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
+  tell_fallbacks(entry.plan->fallbacks());
   const auto reports = entry.instance->run({leaves, parameters_, outputs});
   for (size_t i = 0; i < infos.size(); ++i) {
     if (Value* const v = slots_[entry.produced[i]]) {

@@ -219,6 +219,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
   SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_) && operands.size() < 65536);
   std::fill_n(inferred_, row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_);
+  if (options_.strict) check_lowering(op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});
 
   if (followed_) diverge();
   Trace& t = own_;

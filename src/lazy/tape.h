@@ -27,7 +27,7 @@ struct TapeOptions {
   uint32_t hard_bound = 32768;  ///< and where it is cut anyway
   uint64_t hash_mask = ~0ull;   ///< ANDed to each rolling hash: fewer bits force collisions in tests
   jit::CompileOptions compile;
-  bool strict = false;  ///< a fallback is an error
+  bool strict = false;  ///< an op without lowering is an error when recorded
 };
 
 /// The tape of one device. Every member is guarded by `mutex()`; a sync holds it throughout, so that

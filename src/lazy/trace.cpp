@@ -5,6 +5,8 @@
 
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/builder.h"
+#include "smolder/ir/infer.h"
+#include "smolder/jit/decompose.h"
 
 namespace smolder::lazy {
 
@@ -104,7 +106,7 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced) {
           const ir::Meta& m = *t.metas[e.first_output + i];
           results.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
         }
-        const ir::ValueId first = g.append(e.op, std::move(inputs), std::move(attrs), results, e.source);
+        const ir::ValueId first = g.append(e.op, std::move(inputs), std::move(attrs), results, {e.source, e.op});
         for (uint32_t i = 0; i < e.num_outputs; ++i) map[e.first_output + i] = first + i;
       });
   for (uint32_t v : produced) g.outputs.push_back(map[v]);
@@ -133,6 +135,28 @@ std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, c
   put(-100);
   for (uint32_t v : produced) put(v);
   return out;
+}
+
+void check_lowering(ir::Op op, std::span<const ir::Meta* const> operands, std::span<const int64_t> attrs,
+                    std::span<const ir::Meta> results) {
+  ir::Graph g;
+  ir::Builder b(g);
+  std::vector<ir::ValueId> inputs;
+  std::string shapes;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ir::Meta* const m = operands[i];
+    const int number = static_cast<int>(i);
+    inputs.push_back(!m        ? ir::kNone
+                     : m->weak ? b.parameter(number, category(m->dtype)).id
+                               : b.leaf(number, m->dtype, ir::SymDims(m->shape)).id);
+    if (m && !m->weak) shapes += (shapes.empty() ? "" : ", ") + to_string(*m);
+  }
+  std::vector<ir::ValueInfo> infos;
+  for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
+  const ir::ValueId first = g.append(op, std::move(inputs), {attrs.begin(), attrs.end()}, infos);
+  for (size_t i = 0; i < infos.size(); ++i) g.outputs.push_back(first + static_cast<ir::ValueId>(i));
+  SMOLDER_CHECK(!jit::find_fallback(g), NotImplementedError, ir::name(op), " of ", shapes,
+                " has no lowering and would run eagerly inside the step, which strict mode forbids");
 }
 
 }  // namespace smolder::lazy

@@ -47,7 +47,7 @@ from smolder._functions import (
     numel,
     result_type,
 )
-from smolder._modes import eager, enable_grad, inference_mode, no_grad, set_grad_enabled
+from smolder._modes import eager, enable_grad, inference_mode, no_grad, set_grad_enabled, strict
 from smolder._types import (
     double,
     finfo,

@@ -112,3 +112,20 @@ class eager(_Mode):
 
     def _set(self, on):
         _core.set_eager_enabled(on)
+
+
+class strict(_Mode):
+    """Within it, an op that the compiler has no lowering for raises NotImplementedError when recorded.
+
+    Elsewhere such an op runs its eager kernel inside the step, is counted in `fallbacks`, and is warned of once
+    a line. The switch is one for all threads.
+    """
+
+    def __init__(self):
+        super().__init__(True)
+
+    def _get(self):
+        return _core.is_strict()
+
+    def _set(self, on):
+        _core.set_strict(on)

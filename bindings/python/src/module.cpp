@@ -66,6 +66,17 @@ void bind_options(nb::module_& m) {
       nb::kw_only(), nb::arg("predict") = nb::none(), nb::arg("fuse") = nb::none(), nb::arg("simplify") = nb::none(),
       nb::arg("soft_bound") = nb::none(), nb::arg("hard_bound") = nb::none(), nb::arg("hash_mask") = nb::none(),
       "Switches for tests and tools; those not given stay. Forgets recorded traces.");
+  m.def("is_strict", [] {
+    lazy::Tape& tape = lazy::Tape::cpu();
+    const std::lock_guard hold(tape.mutex());
+    return tape.options().strict;
+  });
+  m.def("set_strict", [](bool on) {
+    lazy::Tape& tape = lazy::Tape::cpu();
+    const std::lock_guard hold(tape.mutex());
+    if (on && !tape.options().strict) tape.forget_traces();  // what they hold was not checked
+    tape.options().strict = on;
+  });
   m.def("forget_traces", [] {
     lazy::Tape& tape = lazy::Tape::cpu();
     const std::lock_guard hold(tape.mutex());
@@ -142,6 +153,7 @@ NB_MODULE(_core, m) {
   });
   nb::class_<Tensor> tensor = bind_tensor(m);
   bind_ops(m, tensor);
+  install_warning_handler();
   bind_runtime(m);
   bind_bench(m);
 }

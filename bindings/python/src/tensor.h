@@ -14,5 +14,6 @@ void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
 /// What `smolder bench` measures in C++.
 void bind_bench(nb::module_& m);
 void install_source_provider(const std::string& package_folder);
+void install_warning_handler();
 
 }  // namespace smolder::python

@@ -1,4 +1,4 @@
-// Reads and writes at indices. Writes to one place happen in the order of the index, whatever the threads: they
+// Reads and writes at indices, and scans. Writes to one place happen in the order of the index, whatever the threads: they
 // share columns (places that no other column reaches), never one.
 #include <algorithm>
 #include <array>
@@ -255,6 +255,27 @@ void run_scatter_add(const KernelCall& call) {
           if (i < 0) continue;
           T& sum = to[at[0] + i * out.strides[axis]];
           sum = add(sum, from[at[2] + j * source.strides[axis]]);
+        }
+      });
+    });
+  });
+}
+
+void run_scan(const KernelCall& call) {
+  const TensorView &x = call.inputs[0], &out = call.outputs[0];
+  const int axis = normalize_axis(call.attrs[0], out.shape.size());
+  const Columns<2> columns(out.shape, axis, {&x, &out});
+  const int64_t length = out.shape[axis], from_step = x.strides[axis], to_step = out.strides[axis];
+  if (length == 0) return;
+  with_type(out.dtype, [&]<class T>(T) {
+    const T* from = static_cast<const T*>(x.data);
+    T* to = static_cast<T*>(out.data);
+    parallel_for(columns.count(), columns_grain(length), [&](int64_t begin, int64_t end) {
+      columns.for_each(begin, end, [&](const std::array<int64_t, 2>& at) {
+        T sum = to[at[1]] = from[at[0]];
+        for (int64_t j = 1; j < length; ++j) {
+          sum = add(sum, from[at[0] + j * from_step]);
+          to[at[1] + j * to_step] = sum;
         }
       });
     });

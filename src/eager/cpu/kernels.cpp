@@ -35,6 +35,7 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kGather, cpu::run_gather},
                          {Op::kIndexAdd, cpu::run_index_add},
                          {Op::kScatterAdd, cpu::run_scatter_add},
+                         {Op::kScan, cpu::run_scan},
                          {Op::kDot, cpu::run_dot},
                          {Op::kIota, cpu::run_iota},
                          {Op::kRandomBits, cpu::run_random_bits}});

@@ -26,6 +26,7 @@ void run_cat(const KernelCall& call);          ///< cat
 void run_take(const KernelCall& call);         ///< take
 void run_gather(const KernelCall& call);       ///< gather
 void run_index_add(const KernelCall& call);    ///< index_add
+void run_scan(const KernelCall& call);         ///< scan
 void run_scatter_add(const KernelCall& call);  ///< scatter_add
 void run_dot(const KernelCall& call);          ///< dot
 void run_iota(const KernelCall& call);         ///< iota

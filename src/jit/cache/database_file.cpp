@@ -129,8 +129,6 @@ void configure(Connection& connection, int busy_ms, const std::atomic<bool>* giv
 
 }  // namespace
 
-void warn_cache(const std::string& text) { debug(0, "cache", "warning: " + text); }
-
 FileIdentity identity_of(const std::string& path) {
   struct stat info{};
   if (stat(path.c_str(), &info) != 0) return {};
@@ -219,7 +217,7 @@ void DatabaseFile::rename_damaged(const std::string& why) {
 
   static Counter& count = counter("cache.databases_set_aside");
   count.add();
-  warn_cache("the kernel cache '" + path_ + "' is damaged: " + why + ". It was set aside as '" + aside +
+  warn("cache", "the kernel cache '" + path_ + "' is damaged: " + why + ". It was set aside as '" + aside +
              "' and is built anew.");
 
   drop_old_damaged(prefix);

@@ -51,7 +51,5 @@ class DatabaseFile {
   const std::atomic<bool>* give_up_;
 };
 
-/// Says once more on stderr, as "[smolder:cache] warning: ...".
-void warn_cache(const std::string& text);
 
 }  // namespace smolder::jit

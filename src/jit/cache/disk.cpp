@@ -67,7 +67,7 @@ Store& DiskCache::State::open_writer() {
 
 void DiskCache::State::turn_off(const std::string& why) {
   if (off.exchange(true)) return;
-  warn_cache("compiled kernels are kept in memory only: " + why +
+  warn("cache", "compiled kernels are kept in memory only: " + why +
              ". Set SMOLDER_CACHE_DIR to a writable directory on a local disk, or SMOLDER_CACHE=off to do without.");
 }
 
@@ -78,7 +78,7 @@ void DiskCache::State::recover(Slot& slot, const SqliteError& error) try {
     counts().lock_timeouts.add();
     if (!was_open && ++slot.failures >= kMaxFailures) turn_off(error.what());
   } else if (error.fault() == SqliteFault::kFull) {
-    if (!warned_full_.exchange(true)) warn_cache(std::string("compiled kernels are not stored: ") + error.what());
+    if (!warned_full_.exchange(true)) warn("cache", std::string("compiled kernels are not stored: ") + error.what());
   } else if (!was_open) {
     turn_off(error.what());
   } else {

@@ -131,6 +131,21 @@ TEST_F(Counters, EventsAreToldAtDebugLevelOne) {
             "[smolder:sync] item at a.py:3 (0.25 ms)\n[smolder:copy] not contiguous\n");
 }
 
+TEST_F(Counters, WarningsGoToStderrOrToTheHandler) {
+  testing::internal::CaptureStderr();
+  warn("cache", "full");
+  warn("fallback", "sort has no lowering", "a.py:3");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[smolder:cache] warning: full\n[smolder:fallback] warning: sort has no lowering (a.py:3)\n");
+  static std::string told;
+  set_warning_handler([](std::string_view topic, std::string_view text, std::string_view where) {
+    told.append(topic).append(1, ' ').append(text).append(1, ' ').append(where);
+  });
+  warn("cache", "full", "b.py:4");
+  set_warning_handler(nullptr);
+  EXPECT_EQ(told, "cache full b.py:4");
+}
+
 TEST_F(Counters, LevelsOutsideTheLadderAreRefused) {
   EXPECT_THROW(set_debug_level(-1), ValueError);
   EXPECT_THROW(set_debug_level(8), ValueError);

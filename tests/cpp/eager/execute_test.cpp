@@ -299,9 +299,9 @@ TEST(ExecuteGraph, BadIndicesAreReportedWithTheirNode) {
   ir::Graph g;
   ir::Builder b(g);
   const ir::Value x = b.leaf(0, DType::kFloat32, {4, 2}), at = b.leaf(1, DType::kInt64, {3});
-  b.set_source(11);
+  b.set_origin({11, {}});
   const ir::Value taken = b.take(x, at, 0);
-  b.set_source(12);
+  b.set_origin({12, {}});
   const ir::Value fine = b.take(x, b.append(Op::kMinimum, {at, b.constant(3)}, {}, DType::kInt64, {3}), 0);
   g.outputs = {taken.id, fine.id};
   const Array leaves[] = {Array::empty({4, 2}, DType::kFloat32),

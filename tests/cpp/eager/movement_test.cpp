@@ -174,6 +174,27 @@ std::vector<PlainTensor> index_operands(std::mt19937& random, Op op, const Plain
 
 constexpr Op kIndexing[] = {Op::kTake, Op::kGather, Op::kIndexAdd, Op::kScatterAdd};
 
+TEST(Scan, EveryDTypeAndLayout) {
+  std::mt19937 random(8);
+  for (int t = 0; t < kNumDTypes; ++t) {
+    for (const auto& [shape, axis] : {std::pair<Dims, int>{{6}, 0},
+                                      {{5, 7}, 0},
+                                      {{5, 7}, -1},
+                                      {{2, 5, 3}, 1},
+                                      {{1}, 0},
+                                      {{0, 3}, 0},
+                                      {{3, 0}, 0}}) {
+      const PlainTensor x = random_tensor(random, shape, static_cast<DType>(t), {-8, 8, false});
+      const PlainTensor expected = expected_of(Op::kScan, {x}, {axis});
+      for (Layout layout : kLayouts) {
+        SCOPED_TRACE(to_string(shape) + " " + name(layout));
+        ASSERT_TRUE(same(run_kernel(Op::kScan, {to_array(x, layout)}, {axis}, expected), expected));
+        ASSERT_TRUE(same(run_kernel(Op::kScan, {to_array(x, layout)}, {axis}, expected, Layout::kReversed), expected));
+      }
+    }
+  }
+}
+
 TEST(Indexing, EveryPrimitiveDTypeAndLayout) {
   std::mt19937 random(4);
   for (Op op : kIndexing) {

@@ -34,7 +34,7 @@ void expect_same(const Graph& a, const Graph& b) {
     EXPECT_EQ(x.num_outputs, y.num_outputs);
     EXPECT_EQ(x.first_output, y.first_output);
     EXPECT_EQ(x.inputs, y.inputs);
-    EXPECT_EQ(x.source, y.source);
+    EXPECT_EQ(x.origin.source, y.origin.source);
     ASSERT_EQ(x.attrs.size(), y.attrs.size());
     for (size_t k = 0; k < x.attrs.size(); ++k) expect_same(x.attrs[k], y.attrs[k], a, b);
   }
@@ -70,10 +70,10 @@ TEST(GraphText, DecompositionsOverSymbolicSizes) {
   Graph g;
   Builder b(g);
   const Dim rows = g.sym.symbol(300), columns = g.sym.symbol(200000), one = g.sym.symbol(1);
-  b.set_source(7);
+  b.set_origin({7, {}});
   const Value x = b.leaf(0, DType::kBFloat16, {rows, columns, one}), y = b.leaf(1, DType::kFloat32, {columns, 1});
   const Value lr = b.parameter(0, Category::kFloat);
-  b.set_source(0);
+  b.set_origin({});
   const Value z = b.cast(x, DType::kFloat32) * lr + exp(y) * 0.1;
   const Value m = mean(z, {0, 1}, true);
   const Value s = b.slice(b.reshape(z, {g.sym.mul(rows, columns)}), 0, 3, g.sym.sub(g.sym.mul(rows, columns), 5), 2);
@@ -173,7 +173,7 @@ TEST(GraphText, EveryOpWithRandomAttributes) {
       std::vector<Dim> attrs;
       for (const AttrInfo& a : op.attrs) draw_words(random, g, a, attrs);
       const std::vector<ValueInfo> results(op.num_outputs, value(static_cast<DType>(random() % kNumDTypes), {4, 1}));
-      g.append(find_op(op.name), inputs, attrs, results, random() % 3);
+      g.append(find_op(op.name), inputs, attrs, results, {static_cast<uint32_t>(random() % 3), {}});
     }
     g.outputs = {0, static_cast<ValueId>(g.values.size() - 1)};
     expect_round_trip(g);

@@ -312,7 +312,7 @@ TEST(Plan, BadIndexIsReported) {
   PlanTest t;
   const auto v = t.size(4), n = t.size(9);
   const Value table = t.input({v}), index = t.input({n}, DType::kInt64, 4, 6);
-  t.b.set_source(77);
+  t.b.set_origin({77, {}});
   t.output(t.b.take(table, index, 0));
   const auto result = t.run();
   ASSERT_EQ(result.reports.size(), 1u);

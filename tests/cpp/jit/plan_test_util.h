@@ -38,7 +38,7 @@ class PlanTest {
 
   struct Result {
     std::vector<std::vector<uint8_t>> outputs;
-    std::vector<IndexReport> reports;
+    std::vector<OpSite> reports;
   };
   /// Compiles and runs with fresh data for these sizes.
   Result run(const CompileOptions& options = {});

@@ -1,0 +1,104 @@
+"""What the runtime tells of itself: fallbacks, names of kernels, times at the debug level that asks for them."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import pytest
+from conftest import assert_same_bits
+
+import smolder
+from smolder.nn import functional as F
+
+
+def events(kind):
+    return [e for e in smolder.metrics()["events"] if e["kind"] == kind]
+
+
+def fallbacks():
+    return smolder.metrics()["counters"].get("fallbacks", 0)
+
+
+def test_a_fallback_is_counted_each_time_and_warned_of_once_a_line():
+    x = smolder.rand(3, 40)
+    smolder.mark_step()
+    smolder.reset_metrics()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            line = inspect.currentframe().f_lineno + 1
+            y = (x * 2).cumsum(1) + 1
+            smolder.mark_step()
+    assert fallbacks() == 3
+    assert [(w.category, w.lineno) for w in caught] == [(UserWarning, line)]
+    assert os.path.samefile(caught[0].filename, __file__)
+    assert "cumsum has no lowering" in str(caught[0].message)
+    (event,) = events("fallback")
+    assert event["count"] == 3 and f"{__file__}:{line}" in event["where"]
+    with smolder.eager():
+        assert_same_bits(y.numpy(), ((x * 2).cumsum(1) + 1).numpy())
+
+
+@pytest.mark.filterwarnings("ignore:smolder fallback")
+def test_strict_mode_refuses_a_fallback_where_it_is_recorded():
+    x = smolder.rand(3, 4)
+
+    def step():
+        return (x + 1).cumsum(0)
+
+    for _ in range(3):  # so that the step is predicted
+        want = step().tolist()
+    with smolder.strict():
+        before = x * 3
+        with pytest.raises(NotImplementedError, match=r"cumsum of \[3, 4\] float32 has no lowering") as caught:
+            step()
+        assert __file__ in str(caught.value)
+        assert_same_bits(before.numpy(), (x * 3).numpy())
+        assert F.gelu(x @ x.T).sum().item() > 0  # what is compiled, and libraries' products, may be used
+    assert step().tolist() == want
+
+
+def test_an_index_out_of_range_names_the_op_that_was_written():
+    e = F.embedding(smolder.tensor([7]), smolder.rand(3, 2))
+    with pytest.raises(IndexError, match="embedding"):
+        e.tolist()
+
+
+def test_the_debug_level_gives_name_time_and_bytes_of_each_kernel():
+    program = "import smolder\nx = smolder.rand(1000, 1000)\nsmolder.mark_step()\n((x.cos() + 1).exp() @ x).tolist()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"SMOLDER_DEBUG": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = re.findall(r"\[smolder:run\] ([\d.]+) us, ([\d.]+) GB/s, step \d+: ([^,\n]+)", done.stderr)
+    assert [name for *_, name in lines] == [
+        "random_uniform",
+        "cos_add_exp",
+        "matmul (dot 1 x 1000x1000x1000)",
+    ]
+    megabytes = [float(us) * float(rate) / 1e3 for us, rate, _ in lines]
+    assert megabytes == pytest.approx([4, 8, 12], rel=0.1)
+
+
+def test_compiled_kernels_are_reported_by_what_was_written(tmp_path):
+    program = """
+import smolder
+x = smolder.ones(7, 13)
+y = (smolder.nn.functional.gelu(x.cos() * 1.5) - x.sinh()).sum(1)
+smolder.mark_step()
+print([(e["reason"], e["where"]) for e in smolder.metrics()["events"] if e["kind"] == "compile"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"SMOLDER_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[('full_cos_mul_gelu_sinh_sub_sum', '<string>:4 in <module>')]"
