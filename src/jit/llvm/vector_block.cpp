@@ -1,4 +1,6 @@
 // The statements of a vector loop on a block of lanes.
+#include <llvm/IR/MDBuilder.h>
+
 #include <algorithm>
 
 #include "smolder/jit/llvm/primitives.h"
@@ -8,6 +10,7 @@ namespace smolder::jit::cpu {
 
 void VectorLoop::emit_block(const Block& block) {
   b_.lanes = kLanes;
+  divisions_.clear();
   for (size_t i = 0; i < loop_.body.size(); ++i) {
     if (!prepared_[i].uniform) statement(loop_.body[i], prepared_[i], block);
   }
@@ -38,6 +41,10 @@ void VectorLoop::statement(const Stmt& s, const Prepared& p, const Block& block)
         e_.locals_[s.result].vector = random_bits(s);
         return;
       }
+      if (is_division_of_run(s)) {
+        e_.locals_[s.result].vector = divide_run(s);
+        return;
+      }
       std::vector<V> args;
       for (const LocalId a : s.args) args.push_back(vector_of(a));
       e_.locals_[s.result].vector = e_.compute(s, args);
@@ -51,6 +58,116 @@ V VectorLoop::random_bits(const Stmt& s) {
   if (!first || varies(s.args[0]) || varies(s.args[1])) return emit_random_bits(b_, seed, offset, position);
   V misaligned = ir_.CreateICmpNE(ir_.CreateAnd(first, e_.i64(3)), e_.i64(0));
   return emit_random_bits(b_, seed, offset, position, misaligned);
+}
+
+// -- divisions of consecutive numbers: what an index into a reshaped array is made of
+
+bool VectorLoop::is_division_of_run(const Stmt& s) const {
+  return s.kind == StmtKind::kPrimitive && (s.op == ir::Op::kFloorDiv || s.op == ir::Op::kRemainder) &&
+         s.dtype == DType::kInt64 && first_of_[s.args[0]] && !varies(s.args[1]);
+}
+
+/// One division for a block and a divisor; its lanes differ by how often they pass a multiple of the divisor.
+const VectorLoop::Division& VectorLoop::division_of_run(LocalId x, LocalId y) {
+  for (const Division& d : divisions_) {
+    if (d.x == x && d.y == y) return d;
+  }
+  V first = first_of_[x], divisor = e_.locals_[y].scalar;
+  b_.lanes = 1;
+  const V operands[] = {first, divisor};
+  V quotient = emit_primitive(b_, ir::Op::kFloorDiv, DType::kInt64, operands);
+  b_.lanes = kLanes;
+  V rest = ir_.CreateSub(first, ir_.CreateMul(quotient, divisor));
+
+  // Small numbers, that float32 divides: beyond kFew, a larger divisor is passed once at most, as kFew is.
+  constexpr int kFew = 2 * kLanes;
+  V few = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, divisor, e_.i64(kFew));
+  V from = ir_.CreateSub(rest, ir_.CreateSub(divisor, few));
+  from = ir_.CreateTrunc(ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, from, e_.i64(-kLanes)), ir_.getInt32Ty());
+  V at = ir_.CreateAdd(splat(from), iota(ir_.getInt32Ty()));
+  at = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, llvm::ConstantInt::get(at->getType(), 0));
+  V reciprocal = ir_.CreateFDiv(llvm::ConstantFP::get(ir_.getFloatTy(), 1), ir_.CreateSIToFP(few, ir_.getFloatTy()));
+  V middle = b_.sitofp(at, LaneType::kF32);
+  middle = ir_.CreateFMul(ir_.CreateFAdd(middle, llvm::ConstantFP::get(middle->getType(), 0.5)), splat(reciprocal));
+  V passed = b_.sext(b_.fptosi_in_range(middle, LaneType::kI32), LaneType::kI64);
+  V whole = ir_.CreateICmpSLT(ir_.CreateAdd(rest, e_.i64(kLanes - 1)), divisor);
+  divisions_.push_back({x, y, quotient, rest, passed, whole});
+  return divisions_.back();
+}
+
+V VectorLoop::divide_run(const Stmt& s) {
+  const Division d = division_of_run(s.args[0], s.args[1]);
+  V first = first_of_[s.args[0]], divisor = e_.locals_[s.args[1]].scalar;
+  const bool wants_quotient = s.op == ir::Op::kFloorDiv;
+  V result = wants_quotient ? ir_.CreateAdd(splat(d.quotient), d.passed)
+                            : ir_.CreateSub(ir_.CreateAdd(splat(d.rest), iota(ir_.getInt64Ty())),
+                                            ir_.CreateMul(d.passed, splat(divisor)));
+  runs_[s.result] = {wants_quotient ? d.quotient : d.rest, !wants_quotient, d.whole};
+
+  // No size is 0 or less, but the statement may say so.
+  llvm::BasicBlock *before = ir_.GetInsertBlock(), *lane = e_.block("divide"), *odd = e_.block("divided"),
+                   *after = e_.block("run");
+  V usual = ir_.CreateICmpSGT(divisor, e_.i64(0));
+  ir_.CreateCondBr(usual, after, lane, llvm::MDBuilder(ir_.getContext()).createLikelyBranchWeights());
+  ir_.SetInsertPoint(lane);
+  llvm::PHINode* i = e_.phi(e_.i64(0), before);
+  b_.lanes = 1;
+  const V one[] = {ir_.CreateAdd(first, i), divisor};
+  ir_.CreateStore(emit_primitive(b_, s.op, DType::kInt64, one), ir_.CreateGEP(ir_.getInt64Ty(), e_.scratch(), i));
+  b_.lanes = kLanes;
+  V next = ir_.CreateAdd(i, e_.i64(1));
+  i->addIncoming(next, ir_.GetInsertBlock());
+  ir_.CreateCondBr(ir_.CreateICmpULT(next, e_.i64(kLanes)), lane, odd);
+  ir_.SetInsertPoint(odd);
+  V slow = ir_.CreateAlignedLoad(result->getType(), e_.scratch(), llvm::Align(64));
+  ir_.CreateBr(after);
+  ir_.SetInsertPoint(after);
+  llvm::PHINode* chosen = e_.phi(result, before);
+  chosen->addIncoming(slow, odd);
+  return chosen;
+}
+
+/// Where the first lane reads, and in `consecutive` whether the others follow it: where an index was taken apart
+/// and put together again, they do but at the ends of rows. Null where that is not how the address is made.
+V VectorLoop::run_start(const Access& a, const Block& block, V* consecutive) {
+  if (a.indirect.empty()) return nullptr;
+  V start = a.stride ? e_.add(a.element, e_.mul(block.first, a.stride)) : a.element;
+  int steps = is_one(a.stride);
+  if (a.stride && steps == 0) return nullptr;
+  *consecutive = ir_.getTrue();
+  for (const auto& [v, splat_stride] : a.indirect) {
+    const Run& run = runs_[v];
+    if (!run.first || (run.steps && splat_stride)) return nullptr;
+    steps += run.steps;
+    V stride = splat_stride ? ir_.CreateExtractElement(splat_stride, uint64_t{0}) : e_.i64(1);
+    start = e_.add(start, e_.mul(run.first, stride));
+    *consecutive = ir_.CreateAnd(*consecutive, run.whole);
+  }
+  return steps == 1 ? start : nullptr;
+}
+
+/// A load that is contiguous but for blocks that pass the end of a row.
+V VectorLoop::load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block) {
+  V consecutive = nullptr;
+  V start = can_mask(s.dtype) ? run_start(p.access, block, &consecutive) : nullptr;
+  if (!start) return load_scattered(s, p, mask, fill, block);
+  auto *together = e_.block("together"), *apart = e_.block("apart"), *after = e_.block("loaded");
+  ir_.CreateCondBr(consecutive, together, apart, llvm::MDBuilder(ir_.getContext()).createLikelyBranchWeights());
+  ir_.SetInsertPoint(together);
+  V at = e_.pointer(s.address.buffer, start);
+  // Without an active lane the address may be anywhere, and a masked load of memory that isn't there is slow.
+  if (mask) at = ir_.CreateSelect(any(mask), at, e_.scratch());
+  V straight = load_contiguous(s, at, mask, fill, block);
+  together = ir_.GetInsertBlock();
+  ir_.CreateBr(after);
+  ir_.SetInsertPoint(apart);
+  V scattered = load_scattered(s, p, mask, fill, block);
+  apart = ir_.GetInsertBlock();
+  ir_.CreateBr(after);
+  ir_.SetInsertPoint(after);
+  llvm::PHINode* raw = e_.phi(straight, together);
+  raw->addIncoming(scattered, apart);
+  return raw;
 }
 
 V VectorLoop::vector_of(LocalId v) {
@@ -87,8 +204,7 @@ V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
     llvm::Type* type = e_.element_type(s.address.buffer);
     V at = p.access.base;
     if (mask) {
-      V some = ir_.CreateICmpNE(ir_.CreateBitCast(mask, ir_.getIntNTy(kLanes)), ir_.getIntN(kLanes, 0));
-      at = ir_.CreateSelect(some, at, e_.scratch());
+      at = ir_.CreateSelect(any(mask), at, e_.scratch());
     }
     raw = splat(ir_.CreateAlignedLoad(type, at, llvm::Align(itemsize(s.dtype))));
     if (bounded) raw = ir_.CreateSelect(mask, raw, fill);
@@ -97,9 +213,13 @@ V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
     if (block.stream) fetch_ahead(at);
     raw = load_contiguous(s, at, mask, fill, block);
   } else {
-    raw = load_scattered(s, p, mask, fill, block);
+    raw = load_runs(s, p, mask, fill, block);
   }
   return from_storage(b_, s.dtype, raw);
+}
+
+V VectorLoop::any(V mask) {
+  return ir_.CreateICmpNE(ir_.CreateBitCast(mask, ir_.getIntNTy(kLanes)), ir_.getIntN(kLanes, 0));
 }
 
 /// The processor's own prefetching leaves a long body, which fills its window, waiting for memory: a gelu over 2^25
@@ -146,17 +266,14 @@ V VectorLoop::lane_mask(const Range& r, const Block& block) {
     return ir_.CreateAnd(ir_.CreateICmpSLE(splat(r.low), x), ir_.CreateICmpSLT(x, splat(r.high)));
   }
   // Consecutive: a range of lanes.
-  llvm::SmallVector<uint32_t, kLanes> lanes;
-  for (int i = 0; i < kLanes; ++i) lanes.push_back(i);
-  V iota = llvm::ConstantDataVector::get(ir_.getContext(), lanes);
   const auto lane = [&](V limit) {
     V distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, limit, first);
     distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, e_.i64(0));
     distance = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, distance, e_.i64(kLanes));
     return splat(ir_.CreateTrunc(distance, ir_.getInt32Ty()));
   };
-  V mask = ir_.CreateICmpULT(iota, lane(r.high));
-  return r.has_low ? ir_.CreateAnd(mask, ir_.CreateICmpUGE(iota, lane(r.low))) : mask;
+  V mask = ir_.CreateICmpULT(iota(ir_.getInt32Ty()), lane(r.high));
+  return r.has_low ? ir_.CreateAnd(mask, ir_.CreateICmpUGE(iota(ir_.getInt32Ty()), lane(r.low))) : mask;
 }
 
 /// Element numbers of the lanes of a block.

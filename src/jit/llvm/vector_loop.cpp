@@ -38,7 +38,8 @@ VectorLoop::VectorLoop(KernelEmitter& emitter, const Stmt& loop, V begin, V end)
       end_(end),
       accs_(updated_accumulators(loop.body)),
       uniform_(emitter.locals_.size(), true),
-      first_of_(emitter.locals_.size()) {
+      first_of_(emitter.locals_.size()),
+      runs_(emitter.locals_.size()) {
   // What other loops made vectors of is not at hand here.
   for (Local& l : e_.locals_) l.vector = nullptr;
   if (e_.traits_.streaming) {
@@ -164,12 +165,14 @@ VectorLoop::Access VectorLoop::access(const Address& address) {
   return a;
 }
 
-V VectorLoop::lane_offsets(V stride) {
+/// 0, 1, 2, ...
+V VectorLoop::iota(llvm::IntegerType* type) {
   llvm::SmallVector<llvm::Constant*, kLanes> lanes;
-  for (int i = 0; i < kLanes; ++i) lanes.push_back(ir_.getInt64(i));
-  V iota = llvm::ConstantVector::get(lanes);
-  return e_.mul(iota, splat(stride));
+  for (int i = 0; i < kLanes; ++i) lanes.push_back(llvm::ConstantInt::get(type, i));
+  return llvm::ConstantVector::get(lanes);
 }
+
+V VectorLoop::lane_offsets(V stride) { return e_.mul(iota(ir_.getInt64Ty()), splat(stride)); }
 
 // -- shapes
 
@@ -332,10 +335,7 @@ VectorLoop::Body VectorLoop::masked_body() {
   body.state = state_phis();
   set_state({body.state.begin(), body.state.end()});
   V count = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, ir_.CreateSub(body.stop, body.first), e_.i64(kLanes));
-  llvm::SmallVector<uint32_t, kLanes> lanes;
-  for (int i = 0; i < kLanes; ++i) lanes.push_back(i);
-  V iota = llvm::ConstantDataVector::get(ir_.getContext(), lanes);
-  V mask = ir_.CreateICmpULT(iota, splat(ir_.CreateTrunc(count, ir_.getInt32Ty())));
+  V mask = ir_.CreateICmpULT(iota(ir_.getInt32Ty()), splat(ir_.CreateTrunc(count, ir_.getInt32Ty())));
   emit_block({body.first, count, mask});
   body.next = ir_.CreateAdd(body.first, count);
   body.state_after = state();

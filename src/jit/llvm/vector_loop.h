@@ -45,12 +45,27 @@ class VectorLoop {
     bool stream = false;
   };
 
+  /// A value whose lanes in this block are `first`, or count up from it, if `whole`.
+  struct Run {
+    V first = nullptr;
+    bool steps = false;
+    V whole = nullptr;
+  };
+
+  /// Consecutive numbers x divided by y in this block: of the first the quotient and the rest, how many multiples of y
+  /// each lane has passed since, and whether none has.
+  struct Division {
+    LocalId x, y;
+    V quotient, rest, passed, whole;
+  };
+
   // -- before the loop
   void prepare();
   Prepared prepare(const Stmt& s);
   bool is_uniform(const Stmt& s) const;
   bool varies(LocalId v) const { return !uniform_[v]; }
   Access access(const Address& a);
+  V iota(llvm::IntegerType* type);
   V lane_offsets(V stride);
   static bool is_one(V stride) {
     const auto* c = llvm::dyn_cast_or_null<llvm::ConstantInt>(stride);
@@ -87,8 +102,14 @@ class VectorLoop {
   void statement(const Stmt& s, const Prepared& p, const Block& block);
   V vector_of(LocalId v);
   V random_bits(const Stmt& s);
+  bool is_division_of_run(const Stmt& s) const;
+  const Division& division_of_run(LocalId x, LocalId y);
+  V divide_run(const Stmt& s);
+  V run_start(const Access& a, const Block& block, V* consecutive);
+  V load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   V element(const Access& a, const Block& block);
   V load(const Stmt& s, const Prepared& p, const Block& block);
+  V any(V mask);
   void fetch_ahead(V at);
   V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
   V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
@@ -111,6 +132,8 @@ class VectorLoop {
   const std::vector<AccId> accs_;
   std::vector<bool> uniform_;  ///< by LocalId
   std::vector<V> first_of_;    ///< by LocalId: of lanes that hold consecutive numbers, the first
+  std::vector<Run> runs_;      ///< by LocalId
+  std::vector<Division> divisions_;
   std::vector<Prepared> prepared_;
   bool streams_ = false;
 };

@@ -125,6 +125,37 @@ TEST(LlvmKernel, PaddingAndConcatenation) {
   kernel.check({inner * width, rows * 4 + 4, rows * columns}, {rows, columns, -(width + 2), width, inner, 4}, {}, rows);
 }
 
+TEST(LlvmKernel, DivisionsOfConsecutiveNumbers) {
+  const Everywhere kernel(
+      "kernel {\n  buffers b0:int64 w, b1:int64 w\n  ints 3\n  parallel vector v0 < n0 {\n    %0 = index n2\n"
+      "    %1 = index n1 + v0\n    %2 = floor_div int64 %1, %0\n    store b0[v0], %2\n"
+      "    %3 = remainder int64 %1, %0\n    store b1[v0], %3\n  }\n}\n");
+  constexpr int64_t kLong = int64_t{1} << 40, kElements = 100;
+  for (const int64_t divisor : {-kLong, int64_t{-40}, int64_t{-3}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2},
+                                int64_t{3}, int64_t{7}, int64_t{15}, int64_t{16}, int64_t{17}, int64_t{31}, int64_t{32},
+                                int64_t{33}, int64_t{47}, int64_t{64}, int64_t{1000}, kLong}) {
+    for (const int64_t first : {int64_t{0}, int64_t{13}, int64_t{-50}, kLong - 20, -kLong - 20}) {
+      kernel.check({kElements, kElements}, {kElements, first, divisor}, {}, kElements);
+    }
+  }
+}
+
+TEST(LlvmKernel, RowsOfReshapedArrays) {
+  // Elements `first` on of an array whose rows of `columns` lie `pitch` apart; others are 0.5.
+  const Everywhere kernel(
+      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 5\n  parallel vector v0 < n0 {\n    %0 = index n2\n"
+      "    %1 = index n1 + v0\n    %2 = floor_div int64 %1, %0\n    %3 = remainder int64 %1, %0\n"
+      "    %4 = load b0[%2*n3 + %3] where 0 <= n1 + v0 < n4 else 0.5\n    store b1[v0], %4\n  }\n}\n");
+  for (const int64_t columns : {1, 5, 16, 20, 48, 64}) {
+    for (const int64_t pitch : {columns, columns + 3}) {
+      for (const int64_t first : {0, -70, 7}) {
+        const int64_t rows = 4;
+        kernel.check({(rows - 1) * pitch + columns, 300}, {300, first, columns, pitch, rows * columns}, {}, 300);
+      }
+    }
+  }
+}
+
 TEST(LlvmKernel, IndicesAreWrappedClampedAndReported) {
   std::mt19937_64 random(1);
   const Everywhere kernel(golden("embedding"));
