@@ -58,7 +58,8 @@ KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& kernel, const T
       b_(ir_),
       vars_(kernel.num_vars),
       locals_(kernel.num_locals),
-      accs_(kernel.num_accs) {}
+      accs_(kernel.num_accs),
+      row_fetches_(find_row_fetches(kernel)) {}
 
 void KernelEmitter::run() {
   ir_.SetInsertPoint(block("entry"));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "smolder/jit/fetch_rows.h"
 #include "smolder/jit/llvm/builder.h"
 #include "smolder/jit/llvm/emit.h"
 
@@ -88,6 +89,7 @@ class KernelEmitter {
   std::vector<V> buffers_, ints_, vars_;
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
+  const std::vector<RowFetch> row_fetches_;
   V scratch_ = nullptr;
   bool streamed_ = false;
 };

@@ -87,6 +87,7 @@ void VectorLoop::prepare() {
       }
     }
   }
+  prepare_fetches();
 }
 
 bool VectorLoop::is_uniform(const Stmt& s) const {

@@ -120,6 +120,8 @@ class VectorLoop {
   std::vector<V> lane_pointers(const Stmt& s, const Prepared& p, V mask, const Block& block);
   V indices(const Access& a, const Block& block);
   void update(const Stmt& s, const Block& block);
+  void prepare_fetches();
+  void fetch_rows(const Block& block);
   void copy_elements(V to, V from, V count, llvm::Type* type);
   bool can_mask(DType t) const;
 
@@ -135,6 +137,12 @@ class VectorLoop {
   std::vector<Run> runs_;      ///< by LocalId
   std::vector<Division> divisions_;
   std::vector<Prepared> prepared_;
+  struct Fetch {
+    V base;  ///< of the row
+    llvm::Type* element;
+    int64_t bytes;  ///< of a block
+  };
+  std::vector<Fetch> fetches_;
   bool streams_ = false;
 };
 
