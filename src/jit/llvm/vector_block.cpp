@@ -247,7 +247,7 @@ V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
     if (bounded) raw = ir_.CreateSelect(mask, raw, fill);
   } else if (p.access.kind == Access::kContiguous && (!mask || can_mask(s.dtype) || !bounded)) {
     V at = ir_.CreateGEP(e_.element_type(s.address.buffer), p.access.base, block.first);
-    if (block.stream) fetch_ahead(at);
+    if (block.stream && e_.row_fetches_.empty()) fetch_ahead(at);
     raw = load_contiguous(s, at, mask, fill, block);
   } else {
     raw = load_runs(s, p, mask, fill, block);
