@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "smolder/core/buffer.h"
 #include "smolder/core/error.h"
 
 namespace smolder {
@@ -104,8 +105,19 @@ void record_event(Event e) {
   }
 }
 
+void record_copy(std::string_view reason, std::string where, size_t bytes) {
+  static Counter &copies = counter("copies"), &copied = counter("copies.bytes");
+  copies.add();
+  copied.add(static_cast<int64_t>(bytes));
+  record_event({"copy", std::string(reason), std::move(where)});
+}
+
 MetricsSnapshot metrics() {
   MetricsSnapshot snapshot;
+  const MemoryStats memory = memory_stats();
+  counter("memory.live_bytes").set(memory.live);
+  counter("memory.peak_bytes").set(memory.peak);
+  counter("memory.cached_bytes").set(memory.cached);
   Registry& r = registry();
   {
     std::lock_guard hold(r.lock);

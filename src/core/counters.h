@@ -10,14 +10,16 @@
 
 namespace smolder {
 
-/// A named monotone count. Declare as a function-local or namespace-scope static:
+/// A named count. Declare as a function-local or namespace-scope static:
 ///   static Counter& hits = counter("predictor.hits");
 /// Names are dotted, lower case; docs/metrics.md lists them all (a test checks).
 class Counter {
  public:
   void add(int64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
   int64_t value() const { return value_.load(std::memory_order_relaxed); }
-  void reset() { value_.store(0, std::memory_order_relaxed); }
+  /// For what is no count but a level, as bytes in use.
+  void set(int64_t n) { value_.store(n, std::memory_order_relaxed); }
+  void reset() { set(0); }
 
  private:
   std::atomic<int64_t> value_{0};
@@ -33,6 +35,9 @@ struct Event {
   std::string where;   ///< "file.py:12", empty when unknown
   double milliseconds = 0;
 };
+/// Counts a copy of `bytes` bytes between the user's memory and ours, and tells of it as an event.
+void record_copy(std::string_view reason, std::string where, size_t bytes);
+
 /// Adds to the event of the same (kind, reason, where), so counts stay exact over a long run; the 4096
 /// seen last are kept apart. Also written to stderr at debug level 1.
 void record_event(Event e);

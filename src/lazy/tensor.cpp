@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "smolder/core/counters.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/tape.h"
@@ -71,6 +72,7 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
   const size_t bytes = smolder::numel(shape) * itemsize(dtype);
   BufferRef buffer = allocate(bytes);
   if (bytes) std::memcpy(buffer->data(), data, bytes);
+  record_copy("tensor from data", resolve_source(capture_source()), bytes);
   return from_buffer(std::move(buffer), shape, dtype);
 }
 

@@ -61,6 +61,19 @@ def test_strict_mode_refuses_a_fallback_where_it_is_recorded():
     assert step().tolist() == want
 
 
+def test_copies_in_and_out_are_counted_with_their_lines():
+    smolder.reset_metrics()
+    x = smolder.tensor([[1.0, 2.0], [3.0, 4.0]])
+    x.numpy()
+    counters = smolder.metrics()["counters"]
+    assert (counters["copies"], counters["copies.bytes"]) == (2, 32)
+    assert [(e["reason"], "test_seeing.py" in e["where"]) for e in events("copy")] == [
+        ("numpy", True),
+        ("tensor from data", True),
+    ]
+    assert counters["memory.peak_bytes"] >= counters["memory.live_bytes"] >= 16
+
+
 def test_an_index_out_of_range_names_the_op_that_was_written():
     e = F.embedding(smolder.tensor([7]), smolder.rand(3, 2))
     with pytest.raises(IndexError, match="embedding"):
@@ -76,14 +89,12 @@ def test_the_debug_level_gives_name_time_and_bytes_of_each_kernel():
         text=True,
         check=True,
     )
-    lines = re.findall(r"\[smolder:run\] ([\d.]+) us, ([\d.]+) GB/s, step \d+: ([^,\n]+)", done.stderr)
-    assert [name for *_, name in lines] == [
-        "random_uniform",
-        "cos_add_exp",
-        "matmul (dot 1 x 1000x1000x1000)",
+    lines = re.findall(r"\[smolder:run\] ([\d.]+) us, ([\d.]+) MB, ([\d.]+) GB/s, step \d+: ([^,\n]+)", done.stderr)
+    assert [(name, float(megabytes)) for _, megabytes, _, name in lines] == [
+        ("random_uniform", 4.0),
+        ("cos_add_exp", 8.0),
+        ("matmul (dot 1 x 1000x1000x1000)", 12.0),
     ]
-    megabytes = [float(us) * float(rate) / 1e3 for us, rate, _ in lines]
-    assert megabytes == pytest.approx([4, 8, 12], rel=0.1)
 
 
 def test_compiled_kernels_are_reported_by_what_was_written(tmp_path):

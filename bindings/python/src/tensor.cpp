@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "smolder/autograd/node.h"
+#include "smolder/core/counters.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/view.h"
@@ -46,6 +47,7 @@ nb::object to_numpy(const Tensor& t) {
     buffer = t.materialize("numpy");
   }
   const int64_t n = t.numel();
+  record_copy("numpy", resolve_source(capture_source()), n * itemsize(t.dtype()));
   const bool widen = t.dtype() == DType::kBFloat16;
   auto* const copy = new char[std::max<size_t>(1, n * (widen ? 4 : itemsize(t.dtype())))];
   if (widen) {
