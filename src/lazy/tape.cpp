@@ -160,7 +160,7 @@ bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const 
     return false;
   }
   const size_t values = slots_.size(), leaves = leaves_.size(), parameters = parameters_.size();
-  const OperandWord* const words = &t.operands[e.first_input];
+  const OperandWord* const words = t.operands.data() + e.first_input;
   bool equal = true;
   for (size_t i = 0; equal && i < operands.size(); ++i) {
     const Operand& o = operands[i];
