@@ -41,7 +41,7 @@ class WriteQueue {
 
   /// False when the queue is full or stopped, and the operation was dropped.
   bool push(WriteOp op);
-  /// Counts one use of a row; written down within about a second.
+  /// Counts one use of a row; written down within a fraction of a second.
   void touch(int64_t id, int64_t now_ms);
   /// Waits until everything pushed before is applied; false when `seconds` passed first.
   bool flush(double seconds);
