@@ -28,22 +28,22 @@ bool reads_row(const Kernel& k, const Stmt& loop, const Stmt& s, VarId row) {
                      [&](const Affine::Term& t) { return t.var == loop.vars[0] && t.stride == IntRef{1, -1}; });
 }
 
-/// The costliest loop but one.
+/// The costliest loop but one, or that one where it is alone.
 size_t costliest_but(const std::vector<const Stmt*>& loops, size_t one) {
-  size_t best = one == 0 ? 1 : 0;
+  size_t best = one == 0 && loops.size() > 1 ? 1 : 0;
   for (size_t i = best + 1; i < loops.size(); ++i) {
     if (i != one && cost_of(*loops[i]) > cost_of(*loops[best])) best = i;
   }
   return best;
 }
 
-/// `body` holds the loops over one row, which the loop over `row` walks.
-void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, std::vector<RowFetch>& out) {
+/// `body` holds the loops over one row, which the loop over `row` walks; nothing to do for fewer than `least`.
+void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t least, std::vector<RowFetch>& out) {
   std::vector<const Stmt*> loops;
   for (const Stmt& s : body) {
     if (s.kind == StmtKind::kVector) loops.push_back(&s);
   }
-  if (loops.size() < 2) return;
+  if (loops.size() < least) return;
   std::vector<bool> seen(k.buffers.size(), false);
   for (size_t first = 0; first < loops.size(); ++first) {
     const size_t during = costliest_but(loops, first);
@@ -62,9 +62,10 @@ void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, std::vec
 std::vector<RowFetch> find_row_fetches(const Kernel& k) {
   std::vector<RowFetch> out;
   if (k.root.kind != StmtKind::kParallel) return out;
-  find_in(k, k.root.body, k.root.vars.back(), out);
+  find_in(k, k.root.body, k.root.vars.back(), 2, out);
   for (const Stmt& s : k.root.body) {
-    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], out);
+    // A column sum walks a tile: where its part of a row ends, the processor's own prefetching does too.
+    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], 1, out);
   }
   return out;
 }

@@ -17,7 +17,8 @@ struct RowFetch {
 };
 
 /// A row kernel waits for memory in its first loop, and leaves it idle in those that compute on what the cache holds.
-/// The rows it reads are fetched in the costliest loop but the one that reads them first.
+/// The rows it reads are fetched in the costliest loop but the one that reads them first; in that one when it is the
+/// only one over rows that are walked in order.
 std::vector<RowFetch> find_row_fetches(const Kernel& kernel);
 
 }  // namespace smolder::jit

@@ -61,6 +61,28 @@ TEST(FetchRows, InTheCostliestLoop) {
   EXPECT_EQ(fetches[1].row, -1);
 }
 
+TEST(FetchRows, TheNextRowOfAColumnSum) {
+  const Kernel k = parse_loop(R"(kernel {
+  buffers b0:float32 rw, b1:float32 r
+  ints 3
+  parallel v0 < n0 {
+    loop v1 < n1 {
+      vector v2 < n2 {
+        %0 = load b1[v0*n2 + v1*n0 + v2]
+        %1 = load b0[v0*n2 + v2]
+        %2 = add float32 %1, %0
+        store b0[v0*n2 + v2], %2
+      }
+    }
+  }
+}
+)");
+  const auto fetches = find_row_fetches(k);
+  ASSERT_EQ(fetches.size(), 1u);
+  EXPECT_EQ(fetches[0].load->address.buffer, 1);
+  EXPECT_EQ(fetches[0].row, 1);
+}
+
 TEST(FetchRows, NothingWhereOneLoopIsAll) {
   const Kernel k = parse_loop(R"(kernel {
   buffers b0:float32 r, b1:float32 w
