@@ -31,6 +31,14 @@ Tensor bce_logits_grad(const Tensor& grad, const Tensor& self, const Tensor& tar
   return slope * loss_scale(grad, 1, reduction, self.shape(), target.shape());
 }
 
+Tensor bce_target_grad(const Tensor& grad, const Tensor& self, const Tensor& weight, const Tensor& pos_weight,
+                       std::string_view reduction) {
+  Tensor slope = neg(self);
+  if (pos_weight.defined()) slope = slope + (pos_weight - 1) * (log1p(exp(neg(abs(self)))) - clamp_max(self, 0.0));
+  if (weight.defined()) slope = slope * weight;
+  return slope * loss_scale(grad, 1, reduction, self.shape(), self.shape());
+}
+
 namespace {
 
 /// Class targets as a composition of ops; ir::ClassTarget is the same inside decompositions.

@@ -127,6 +127,13 @@ Tensor pow_grad_exponent(const Tensor& grad, Scalar base, const Tensor& exponent
 
 namespace {
 
+/// A matrix of what the last dimension holds. (-1 would say nothing where that is empty.)
+Tensor as_rows(const Tensor& x) {
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
+  return reshape(x, {rows, x.size(-1)});
+}
+
 Tensor matrix_transpose(const Tensor& x) { return transpose(x, -1, -2); }
 
 /// Vectors as torch.matmul sees them: a row on the left, a column on the right.
@@ -157,14 +164,14 @@ Tensor matmul_grad_other(const Tensor& grad, const Tensor& self, const Dims& sha
   const Tensor g = grad_as_matrix(grad, self.dim() == 1, shape.size() == 1);
   const Tensor a = as_matrix(self, true);
   if (shape.size() <= 2 && a.dim() > 2) {  // one matrix for the whole batch: its rows are the batch's
-    const Tensor flat = matmul(matrix_transpose(reshape(a, {-1, a.size(-1)})), reshape(g, {-1, g.size(-1)}));
+    const Tensor flat = matmul(matrix_transpose(as_rows(a)), as_rows(g));
     return reshape(flat, shape);
   }
   return to_operand(matmul(matrix_transpose(a), g), shape, false);
 }
 
 Tensor linear_weight_grad(const Tensor& grad, const Tensor& input) {
-  const Tensor g = reshape(grad, {-1, grad.size(-1)}), x = reshape(input, {-1, input.size(-1)});
+  const Tensor g = as_rows(grad), x = as_rows(input);
   return matmul(matrix_transpose(g), x);
 }
 

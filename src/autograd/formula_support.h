@@ -65,6 +65,8 @@ Tensor linear_weight_grad(const Tensor& grad, const Tensor& input);
 Tensor gelu_curvature(const Tensor& x, std::string_view approximate);
 /// `grad` times the number that a loss's reduction multiplies the derivative of each element by.
 Tensor loss_scale(const Tensor& grad, double factor, std::string_view reduction, const Dims& a, const Dims& b);
+Tensor bce_target_grad(const Tensor& grad, const Tensor& self, const Tensor& weight, const Tensor& pos_weight,
+                       std::string_view reduction);
 Tensor bce_logits_grad(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                        const Tensor& pos_weight, std::string_view reduction);
 /// Gradient of nll_loss_backward with respect to its grad_output; `grad` has the shape of the input.

@@ -45,7 +45,7 @@ bool is_structurally_one(SymTable& sym, const Dim& d) {
 
 }  // namespace
 
-const SymDims& Value::shape() const { return b->graph().shape(id); }
+SymDims Value::shape() const { return b->graph().shape(id); }
 DType Value::dtype() const { return b->graph().dtype(id); }
 bool Value::weak() const { return b->graph().info(id).weak; }
 Dim Value::size(int axis) const { return shape()[normalize_axis(axis, rank())]; }
@@ -219,7 +219,7 @@ Value Builder::reduce(ReduceKind kind, Value x, const std::vector<int>& axes, bo
 // -- movement
 
 Value Builder::reshape_unchecked(Value x, SymDims shape) {
-  const SymDims& from = x.shape();
+  const SymDims from = x.shape();
   if (from.size() == shape.size() && std::equal(from.begin(), from.end(), shape.begin())) return x;
   return append(Op::kReshape, {x}, list_words(shape), x.dtype(), shape);
 }
@@ -254,7 +254,7 @@ Value Builder::transpose(Value x, int a, int b) {
 }
 
 Value Builder::expand(Value x, SymDims shape) {
-  const SymDims& from = x.shape();
+  const SymDims from = x.shape();
   const int lead = shape.size() - from.size();
   SMOLDER_INVARIANT(lead >= 0);
   bool same = lead == 0;

@@ -26,7 +26,8 @@ struct Value {
   Value() = default;
   Value(Builder* builder, ValueId v) : b(builder), id(v) {}
   bool defined() const { return id != kNone; }
-  const SymDims& shape() const;
+  /// A copy: what is in the graph moves when nodes are added, as in `expand(cast(x, t), y.shape())`.
+  SymDims shape() const;
   int rank() const { return shape().size(); }
   /// Extent of an axis, which may be negative.
   Dim size(int axis) const;

@@ -67,6 +67,12 @@ Value normal_unit(Builder& b, const SymDims& shape, Value seed, Value offset, DT
 /// 63 random bits.
 Value random_words(Builder& b, const SymDims& shape, Value seed, Value offset);
 
+// -- layers: what an op and its gradient both check. They throw RuntimeError.
+
+void check_layer_norm(std::string_view op, const Meta& input, const Dims& normalized_shape, const Meta* weight,
+                      const Meta* bias);
+void check_attention(std::string_view op, const Meta& query, const Meta& key, const Meta& value, const Meta* mask);
+
 // -- attention
 
 /// query @ key.T * scale, masked: -inf where attention is not allowed. In the compute type.
@@ -89,6 +95,9 @@ Value reduce_loss(Value loss, std::string_view reduction);
 /// Throws RuntimeError unless input, target and weight fit; NotImplementedError for targets that are
 /// probabilities.
 void check_class_loss(std::string_view op, const Meta& input, const Meta& target, const Meta* weight);
+/// Throws RuntimeError unless a class loss's gradient and the sum of its weights have their shapes.
+void check_loss_grad(std::string_view op, const Meta& grad, const Meta& target, const Meta& total,
+                     std::string_view reduction);
 /// Dimension that classes are: 1, or 0 of a vector.
 int class_axis(Value input);
 struct ClassTarget {

@@ -39,6 +39,41 @@ Value random_words(Builder& b, const SymDims& shape, Value seed, Value offset) {
   return shl(high & 0x7fffffff, 32) + low;
 }
 
+// -- layers
+
+void check_layer_norm(std::string_view op, const Meta& input, const Dims& normalized_shape, const Meta* weight,
+                      const Meta* bias) {
+  const int lead = input.shape.size() - normalized_shape.size();
+  bool fits = !normalized_shape.empty() && lead >= 0;
+  for (int i = 0; fits && i < normalized_shape.size(); ++i) fits = normalized_shape[i] == input.shape[lead + i];
+  SMOLDER_CHECK(fits, RuntimeError, op, ": given normalized_shape=", normalized_shape,
+                ", expected input with shape [*, normalized_shape], but got input of ", to_string(input));
+  for (const Meta* affine : {weight, bias}) {
+    SMOLDER_CHECK(!affine || affine->shape == normalized_shape, RuntimeError, op,
+                  ": expected weight and bias to be of same shape as normalized_shape, but got ", to_string(*affine),
+                  " and normalized_shape = ", normalized_shape);
+  }
+}
+
+void check_attention(std::string_view op, const Meta& query, const Meta& key, const Meta& value, const Meta* mask) {
+  const int rank = query.shape.size();
+  check_same_dtype(op, "query", query, "key", key);
+  check_same_dtype(op, "query", query, "value", value);
+  bool fits = rank >= 2 && key.shape.size() == rank && value.shape.size() == rank;
+  for (int i = 0; fits && i < rank - 2; ++i) fits = key.shape[i] == query.shape[i] && value.shape[i] == query.shape[i];
+  SMOLDER_CHECK(fits && query.shape.back() == key.shape.back() && key.shape[rank - 2] == value.shape[rank - 2],
+                RuntimeError, op,
+                ": expected query [..., L, E], key [..., S, E] and value [..., S, Ev] with equal leading sizes, got ",
+                to_string(query), ", ", to_string(key), " and ", to_string(value));
+  if (!mask) return;
+  SMOLDER_CHECK(mask->dtype == DType::kBool || mask->dtype == query.dtype, RuntimeError, op,
+                ": expected attn_mask dtype to be bool or that of query, got ", to_string(*mask), " and query ",
+                to_string(query));
+  Dims scores = query.shape;
+  scores.back() = key.shape[rank - 2];
+  resolve_expand(mask->shape, scores);
+}
+
 // -- attention
 
 Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_causal) {
@@ -80,6 +115,15 @@ void check_class_loss(std::string_view op, const Meta& input, const Meta& target
   SMOLDER_CHECK(!weight || (weight->shape.size() == 1 && weight->shape[0] == input.shape[axis]), RuntimeError, op,
                 ": weight tensor should be defined either for all ", input.shape[axis],
                 " classes or no classes but got weight tensor of shape: ", weight->shape);
+}
+
+void check_loss_grad(std::string_view op, const Meta& grad, const Meta& target, const Meta& total,
+                     std::string_view reduction) {
+  const Dims expected = reduction == "none" ? target.shape : Dims();
+  SMOLDER_CHECK(grad.shape == expected, RuntimeError, op, ": expected grad_output of shape ", expected, ", got ",
+                to_string(grad));
+  SMOLDER_CHECK(total.shape.empty(), RuntimeError, op, ": expected total to be zero-dimensional, got ",
+                to_string(total));
 }
 
 int class_axis(Value input) { return input.rank() == 1 ? 0 : 1; }

@@ -264,4 +264,10 @@ void check_index(std::string_view op, std::string_view arg, const Meta& m) {
                 " to have dtype int64 or int32, got ", to_string(m));
 }
 
+void check_extent(std::string_view op, const Meta& m, int axis, const Meta& index) {
+  SMOLDER_CHECK(m.shape.empty() || m.shape[axis] != 0 || numel(index.shape) == 0, IndexError, op,
+                ": index out of range: dimension ", axis, " of ", to_string(m), " has no elements, and the index is ",
+                to_string(index));
+}
+
 }  // namespace smolder::ir

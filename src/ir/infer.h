@@ -75,5 +75,7 @@ void check_same_shape(std::string_view op, std::string_view a_name, const Meta& 
                       const Meta& b);
 /// Throws RuntimeError unless `m` is an int32 or int64 tensor.
 void check_index(std::string_view op, std::string_view name, const Meta& m);
+/// Throws IndexError when there are indices and nothing along `axis` that they could mean.
+void check_extent(std::string_view op, const Meta& m, int axis, const Meta& index);
 
 }  // namespace smolder::ir

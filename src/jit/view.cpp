@@ -27,6 +27,10 @@ namespace {
 /// Strides of a reshaped view, walking both shapes from the right in groups of equal size.
 std::optional<StridedView> reshape(ir::SymTable& sym, const StridedView& x, const SymDims& to) {
   StridedView out{x.root, to, to, x.offset};
+  // Where there are no elements any strides will do. (That they are none is structure: see SymTable::symbol.)
+  for (const Dim& d : to) {
+    if (d.value == 0 && sym.equal(d, 0)) return out;
+  }
   int i = x.shape.size() - 1;
   for (int o = to.size() - 1; o >= 0;) {
     if (to[o].value == 1) {

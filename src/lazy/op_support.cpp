@@ -48,4 +48,10 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                    is_causal);
 }
 
+void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x) {
+  SMOLDER_CHECK(!grad_enabled() || !x.defined() || !x.requires_grad(), RuntimeError, "The function '", op,
+                "' is not differentiable with respect to argument '", name,
+                "'. This input cannot have requires_grad True.");
+}
+
 }  // namespace smolder::lazy

@@ -1,6 +1,8 @@
 // What user functions of the op table are written with, beside other ops.
 #pragma once
 
+#include <string_view>
+
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::lazy {
@@ -10,5 +12,8 @@ Tensor repeat_heads(const Tensor& x, const Tensor& query);
 /// attention() after broadcasting the leading dimensions of its operands.
 Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                            double scale, bool is_causal);
+
+/// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
+void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 
 }  // namespace smolder::lazy

@@ -1,7 +1,4 @@
-"""What the tests share: each starts from a known seed, and says which rows of the op table there are."""
-
-import json
-import pathlib
+"""What the tests share: each starts from a known seed."""
 
 import numpy as np
 import pytest
@@ -43,12 +40,3 @@ def assert_same_bits(a, b, what=""):
     a, b = np.asarray(a), np.asarray(b)
     if not same_bits(a, b):
         raise AssertionError(f"{what}: {a.dtype}{a.shape} and {b.dtype}{b.shape} differ:\n{a}\n{b}")
-
-
-def op_table():
-    """The rows of the op table, from the build folder that holds the package."""
-    folder = pathlib.Path(smolder.__file__).parent
-    for path in (folder / "ops.json", folder.parents[1] / "generated" / "smolder" / "ops.json"):
-        if path.exists():
-            return json.loads(path.read_text())
-    return []

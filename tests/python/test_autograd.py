@@ -104,6 +104,18 @@ def test_what_has_no_gradient():
         x.add_(1)
 
 
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll_loss", "binary_cross_entropy_with_logits"])
+def test_a_weight_of_classes_has_no_gradient(loss):
+    x, weight = smolder.randn(4, 3, requires_grad=True), smolder.ones(3, requires_grad=True)
+    target = smolder.zeros(4, 3) if loss.startswith("binary") else smolder.tensor([0, 1, 2, 0])
+    function = getattr(smolder.nn.functional, loss)
+    with pytest.raises(RuntimeError, match=f"'{loss}' is not differentiable with respect to argument 'weight'"):
+        function(x, target, weight)
+    with smolder.no_grad():
+        function(x, target, weight).item()
+    function(x, target, weight.detach()).backward()
+
+
 def test_gradient_argument_and_names():
     x = leaf(3)
     y = x * 2

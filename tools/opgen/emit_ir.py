@@ -132,6 +132,9 @@ def dtype_check(row):
     if not row.dtypes or row.dtypes == "all":
         return ""
     first = first_operand(row)
+    if row.sig.operands[0].type.name == "Tensor|Number":  # which may be a number: what they promote to counts
+        together = "{broadcast(kName, call.inputs), result_type(call.inputs)}"
+        return f'check_dtype(kName, "the operands together", {together}, "{row.dtypes}");\n'
     return f'check_dtype(kName, "{first}", {first}, "{row.dtypes}");\n'
 
 

@@ -139,12 +139,20 @@ def record_body(row):
     return "\n".join(lines)
 
 
+def composite_check(row):
+    """What `dtypes` asks of the first operand."""
+    if not row.dtypes:
+        return ""
+    first = row.sig.params[0].name
+    return f'ir::check_dtype("{row.api_name}", "{first}", {first}.meta(), "{row.dtypes}");\n'
+
+
 def definition(row):
     """The function itself; in an unnamed namespace when it is a method only."""
     params = row.sig.params
     renamed = copies(row)[0] if not row.is_composite else set()
     spelled = ", ".join(f"{p.type.cpp} {p.name}{'_arg' if p.name in renamed else ''}" for p in params)
-    body = row.body.strip() if row.is_composite else record_body(row)
+    body = composite_check(row) + row.body.strip() if row.is_composite else record_body(row)
     text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(body)}\n}}\n"
     return text if row.has_function else f"namespace {{\n{text}}}  // namespace\n"
 

@@ -31,6 +31,7 @@ FIELDS = {
     "infer": str,
     "primitive": bool,  # known to the code generators: its decomposition only brings it into normal form
     "dtypes": str,
+    "accepts": str,  # what `check` lets through, where that isn't `dtypes`: for people, and tests hold it true
     "decompose": str,
     "compute": (str, list),
     "prepare": str,
@@ -53,7 +54,6 @@ NOT_COMPOSITE = (
     "dtype",
     "check",
     "infer",
-    "dtypes",
     "decompose",
     "compute",
     "prepare",
@@ -181,8 +181,9 @@ def check_fields(row):
     for v in row.variants or []:
         if v not in VARIANTS:
             raise row.error("variants", f"unknown variant {v!r}")
-    if row.dtypes and row.dtypes not in DTYPE_SETS:
-        raise row.error("dtypes", f"unknown set {row.dtypes!r}; known: {', '.join(DTYPE_SETS)}")
+    for name in ("dtypes", "accepts"):
+        if row.fields.get(name, "all") not in DTYPE_SETS:
+            raise row.error(name, f"unknown set {row.fields[name]!r}; known: {', '.join(DTYPE_SETS)}")
 
 
 def check_kind(row):

@@ -259,6 +259,15 @@ TEST(Plan, ReduceExtentsOneAndZero) {
   t.check(1e-6, {{7, 1, 0}});
 }
 
+TEST(Plan, ReshapedOperandsWithoutElementsOfAProduct) {
+  PlanTest t;
+  const auto zero = t.size(0), n = t.size(3), k = t.size(4), m = t.size(5);
+  const Value x = t.input({zero, n, k}), g = t.input({zero, n, m});
+  const auto rows = [&](Value v) { return t.b.reshape(v, {t.g.sym.mul(zero, n), v.size(-1)}); };
+  t.output(t.b.dot(t.b.transpose(rows(x), 0, 1), rows(g), DType::kFloat32));
+  t.check(1e-6, {{0, 7, 2, 3}});
+}
+
 TEST(Plan, Movement) {
   PlanTest t;
   const auto a = t.size(3), b = t.size(4), c = t.size(10);

@@ -1,0 +1,298 @@
+"""The rows of the op table as tests use them: their cases and edges, inputs of any layout, calls and their outcome."""
+
+import dataclasses
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import smolder
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools/opgen"))  # the rows are read as the generator reads them
+
+import emit_json  # noqa: E402
+import model  # noqa: E402
+
+TABLE = [emit_json.entry(r) for r in model.load(ROOT / "src/ir/ops", ROOT / "src/ir/scalar/primitives.def").rows]
+ROWS = [r for r in TABLE if not r["internal"] and (r["function"] or r["method"] or r["inplace"])]
+# Each call of these draws other numbers: test_random.py has tests of their own.
+DRAWN = {
+    "rand",
+    "randn",
+    "rand_like",
+    "randn_like",
+    "randint",
+    "randint.high",
+    "bernoulli",
+    "dropout",
+    "uniform",
+    "normal",
+}
+TESTED = [r for r in ROWS if r["key"] not in DRAWN]
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+TENSORS = ("Tensor", "Tensor?", "Tensor|Number")
+# What an op may raise when it is recorded: what torch raises.
+ERRORS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
+
+
+def ids(rows):
+    return [r["key"] for r in rows]
+
+
+def rng_of(*words):
+    return np.random.default_rng(zlib.crc32(repr(words).encode()))
+
+
+# -- cases
+
+
+def same_size(n):
+    return n
+
+
+@dataclasses.dataclass
+class Case:
+    """Shapes for tensors and values for the rest, by parameter."""
+
+    label: str
+    given: dict
+    size: Callable = same_size  # what became of each extent of the row's own case
+
+    def __str__(self):
+        return f"{self.label} {self.given}"
+
+
+def elementwise_edges(row):
+    names = [p["name"] for p in row["params"] if p["type"] in TENSORS and "default" not in p]
+    numbers = {p["name"] for p in row["params"] if p["type"] == "Number" and "default" not in p}
+    words = {p["name"]: "trunc" for p in row["params"] if p["type"] == "str" and "default" not in p}
+    shapes = {"odd": [(37,)] * 3, "broadcast": [(3, 1), (5,), (1, 5)], "0-d": [()] * 3, "empty": [(0, 3)] * 3}
+    shapes |= {"one": [(1,)] * 3, "matrix": [(5, 33)] * 3, "mixed ranks": [(), (3,), (2, 1)]}
+    for label, choice in shapes.items():
+        yield Case(label, dict(zip(names, map(list, choice))) | dict.fromkeys(numbers) | words)
+
+
+def resized(row, case, label, size):
+    """The case with every extent n as size(n), in tensors and in sizes alike."""
+    given = dict(case.given)
+    for p in row["params"]:
+        value = given.get(p["name"])
+        if p["type"] in TENSORS and isinstance(value, list):
+            given[p["name"]] = [size(n) for n in value]
+        elif p["type"] == "Tensor[]":
+            given[p["name"]] = [[size(n) for n in shape] for shape in value]
+        elif p["type"].startswith("size") and value is not None:
+            given[p["name"]] = [size(n) for n in value] if isinstance(value, list) else size(value)
+    return Case(f"{label} {case.label}", given, size)
+
+
+def without_dimensions(row, case):
+    """The case with zero-dim tensors: axes are 0, lists empty."""
+    given = dict(case.given)
+    for p in row["params"]:
+        value = given.get(p["name"])
+        if p["type"] == "Tensor[]":
+            given[p["name"]] = [[] for _ in value]
+        elif isinstance(value, list):
+            given[p["name"]] = []
+        elif p["type"] in ("int", "axes") and isinstance(value, int) and p["name"].startswith("dim"):
+            given[p["name"]] = 0
+    return Case(f"0-d {case.label}", given)
+
+
+def first_extent(row, case):
+    for p in row["params"]:
+        shape = case.given.get(p["name"])
+        if p["type"] == "Tensor[]":
+            shape = shape[0]
+        if p["type"].startswith(("Tensor", "size")) and isinstance(shape, list) and any(n > 1 for n in shape):
+            return next(n for n in shape if n > 1)
+    return None
+
+
+def own_cases(row):
+    """The row's cases; for an elementwise op without, shapes that any must take."""
+    if "cases" in row["test"]:
+        return [Case(f"case {i}", given) for i, given in enumerate(row["test"]["cases"])]
+    return list(elementwise_edges(row))
+
+
+def edges(row):
+    """The row's cases with other sizes: one everywhere, odd and longer than a vector, none at all, no dimensions."""
+    for case in own_cases(row) if "cases" in row["test"] else []:
+        first = first_extent(row, case)
+        yield resized(row, case, "ones", lambda n: 1 if n > 1 else n)
+        yield resized(row, case, "odd", lambda n: n + 15 + n % 2 if n > 1 else n)
+        if first:
+            yield resized(row, case, "empty", lambda n, first=first: 0 if n == first else n)
+        yield without_dimensions(row, case)
+
+
+# -- inputs
+
+
+def domain_of(row, name):
+    domain = row["test"].get("domain")
+    if isinstance(domain, dict):
+        return domain.get(name, [-2, 2])
+    return domain or [-2, 2]
+
+
+def integers(row, name, shape, case, rng):
+    """Index tensors: `class of self`, `index of self along dim`, `index below 7`."""
+    words = domain_of(row, name).split()
+    if words[1] == "below":
+        bound = case.size(int(words[2]))
+    else:
+        extents = case.given[words[2]]
+        axis = (0 if len(extents) == 1 else 1) if words[0] == "class" else words[4]
+        axis = case.given.get(axis, axis)
+        bound = extents[int(axis)] if extents else 1
+    return rng.integers(0, max(bound, 1), shape)
+
+
+def values(row, name, shape, dtype, case, rng):
+    """An array and its dtype for a tensor operand."""
+    domain = domain_of(row, name)
+    if isinstance(domain, str):
+        return integers(row, name, shape, case, rng), "int64"
+    low, high = domain
+    if name in ("condition", "mask"):
+        return rng.integers(0, 2, shape).astype(bool), "bool"
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool), dtype
+    if "int" in dtype:
+        low, high = int(np.ceil(max(low, 0) if dtype == "uint8" else low)), int(np.floor(high))
+        return rng.integers(low, max(low, high) + 1, shape), dtype
+    return rng.uniform(low, high, shape), dtype
+
+
+def special_values(dtype):
+    if dtype == "bool":
+        return []
+    if "int" in dtype:
+        limits = np.iinfo(dtype)
+        return [limits.max, limits.min, 0, 1] + ([-1] if limits.min else [])
+    limits = smolder.finfo(getattr(smolder, dtype))
+    return [np.nan, np.inf, -np.inf, 0.0, -0.0, limits.max, limits.min, limits.tiny, limits.tiny / 2]
+
+
+def arguments(row, case, dtype, special=False):
+    """Arrays for the tensors, and the words; numbers come from their domain."""
+    given = case.given
+    rng, tensors, words = rng_of(row["key"], sorted(given), dtype), {}, {}
+
+    def array_for(name, shape):
+        array, its = values(row, name, tuple(shape), dtype, case, rng)
+        if special and its == dtype and not isinstance(domain_of(row, name), str):
+            chosen = special_values(dtype)[: array.size]
+            array.flat[rng.permutation(array.size)[: len(chosen)]] = chosen
+        return array, its
+
+    for p in row["params"]:
+        name, kind = p["name"], p["type"]
+        if kind in TENSORS and isinstance(given.get(name), list):
+            tensors[name] = array_for(name, given[name])
+        elif kind == "Tensor[]":
+            tensors[name] = [array_for(name, shape) for shape in given[name]]
+        elif kind == "Tensor?" or (kind in TENSORS and "default" in p):
+            words[name] = None
+        elif kind in ("Number", "Tensor|Number") and given.get(name) is None and "default" not in p:
+            domain = domain_of(row, name)
+            whole = name in ("seed", "offset", "step")
+            words[name] = int(rng.integers(*domain)) if whole else float(rng.uniform(*domain))
+        elif name in given:
+            words[name] = getattr(smolder, given[name]) if kind.startswith("dtype") else given[name]
+    return tensors, words
+
+
+LAYOUTS = ["plain", "transposed", "sliced", "expanded"]
+
+
+def make(array, dtype, layout="plain"):
+    """A tensor of an array's elements; in other layouts it is a view that is not row-major."""
+    array, its = np.asarray(array), getattr(smolder, dtype)
+    if layout == "transposed" and array.ndim > 1:
+        return smolder.tensor(np.ascontiguousarray(array.T), dtype=its).T
+    if layout == "sliced" and array.ndim:
+        wide = np.repeat(array, 2, -1)
+        wide[..., ::2] = 1
+        return smolder.tensor(wide, dtype=its)[..., 1::2]
+    if layout == "expanded" and array.ndim and array.shape[0]:
+        return smolder.tensor(array[:1], dtype=its).expand(array.shape)
+    return smolder.tensor(array, dtype=its)
+
+
+def made(arrays, layout="plain"):
+    return {
+        k: [make(*one, layout) for one in v] if isinstance(v, list) else make(*v, layout) for k, v in arrays.items()
+    }
+
+
+# -- calls
+
+
+def call(row, tensors, words, inplace=False):
+    """Calls the function, the method where there is no function, or the method that writes in place."""
+    positional, named = [], {}
+    for i, p in enumerate(row["params"]):
+        name = p["name"]
+        if name in tensors or name in words:
+            value = tensors.get(name, words.get(name))
+            if p["keyword_only"] or len(positional) != i:
+                named[name] = value
+            else:
+                positional.append(value)
+    if inplace or not (row["function"] or row["method"]):
+        return getattr(positional[0], row["name"] + "_")(*positional[1:], **named)
+    if row["function"]:
+        return getattr(smolder._core, row["name"])(*positional, **named)
+    return getattr(positional[0], row["name"])(*positional[1:], **named)
+
+
+def results(out):
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+@dataclasses.dataclass
+class Refused:
+    """An op was not recorded."""
+
+    error: Exception
+
+    def __eq__(self, other):
+        return isinstance(other, Refused) and (type(self.error), self.text) == (type(other.error), other.text)
+
+    @property
+    def text(self):
+        return str(self.error).split("\n  at ")[0]
+
+
+def outcome(row, arrays, words, layout="plain", inplace=False):
+    """Arrays of the results, or Refused. Only an index out of range may be found out later than the call."""
+    tensors = made(arrays, layout)
+    try:
+        out = results(call(row, tensors, words, inplace))
+    except ERRORS as e:
+        return Refused(e)
+    try:
+        return [t._to_numpy() for t in out]
+    except IndexError as e:
+        assert "index out of range" in str(e), e
+        return Refused(IndexError("index out of range"))
+
+
+def both(row, arrays, words, layout="plain", inplace=False):
+    """The outcome recorded and compiled, and that of eager execution."""
+    lazy = outcome(row, arrays, words, layout, inplace)
+    with smolder.eager():
+        eager = outcome(row, arrays, words, layout, inplace)
+    late = isinstance(lazy, Refused) and lazy.text == "index out of range"
+    if late and isinstance(eager, Refused) and "index out of range" in eager.text:
+        eager = Refused(IndexError("index out of range"))
+    return lazy, eager

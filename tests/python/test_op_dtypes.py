@@ -1,0 +1,81 @@
+"""Every row on every dtype, alone and mixed: refused when it is recorded, saying why, or computed, never refused later."""
+
+import re
+
+import pytest
+from conftest import assert_same_bits
+from op_rows import DTYPES, TENSORS, TESTED, Refused, arguments, both, domain_of, ids, own_cases
+
+# Composites that leave checking to the op they record.
+CHECKED_BY = {"mm": "matmul", "bmm": "matmul", "mv": "matmul", "scaled_dot_product_attention": "attention"}
+CHECKED_BY |= {"div.rounding": "trunc_divide", "view": "reshape", "view_as": "reshape"}
+
+
+def with_other_dtypes(row, arrays):
+    """The arguments as they are, and with one operand of every other dtype."""
+    yield arrays
+    if sum(len(a) if isinstance(a, list) else 1 for a in arrays.values()) < 2:
+        return
+    for name, value in arrays.items():
+        for dtype in DTYPES:
+            if isinstance(value, list):
+                yield arrays | {name: [(value[0][0], dtype), *value[1:]]}
+            elif dtype != value[1]:
+                yield arrays | {name: (value[0], dtype)}
+
+
+def with_numbers(row, arrays, words):
+    """One operand a number of each category, where the row takes either."""
+    for p in row["params"]:
+        if p["type"] == "Tensor|Number" and p["name"] in arrays and len(arrays) > 1:
+            rest = {k: v for k, v in arrays.items() if k != p["name"]}
+            for number in (2, 0.5, True):
+                yield rest, words | {p["name"]: number}
+
+
+def calls_of(row):
+    """(arguments, words, what) of every call to try."""
+    for i, case in enumerate(own_cases(row)[:2]):
+        for dtype in DTYPES:
+            arrays, words = arguments(row, case, dtype)
+            # All pairs of dtypes; where there are many operands, one of another dtype among float32.
+            mixed = not i and (len(arrays) <= 3 or dtype == "float32")
+            given = with_other_dtypes(row, arrays) if mixed else [arrays]
+            calls = [(a, words) for a in given] + list(with_numbers(row, arrays, words))
+            for a, w in calls:
+                dtypes = {k: [d for _, d in v] if isinstance(v, list) else v[1] for k, v in a.items()}
+                numbers = {k: v for k, v in w.items() if k not in case.given or case.given[k] is None}
+                yield a, w, f"{row['key']}, {case}, {dtypes} {numbers}"
+
+
+@pytest.mark.parametrize("row", TESTED, ids=ids(TESTED))
+def test_a_dtype_is_refused_when_recorded_or_works(row):
+    for arrays, words, what in calls_of(row):
+        lazy, eager = both(row, arrays, words)
+        if isinstance(lazy, Refused) or isinstance(eager, Refused):
+            assert lazy == eager, what
+            names = {row["name"], row["key"], CHECKED_BY.get(row["key"], row["name"])}
+            assert type(lazy.error) in (RuntimeError, TypeError, NotImplementedError), (what, lazy)
+            assert any(re.match(rf"{name}\b", lazy.text) for name in names), (what, lazy.text)
+            assert any(dtype in lazy.text for dtype in DTYPES), (what, lazy.text)
+            continue
+        for a, b in zip(lazy, eager, strict=True):
+            assert_same_bits(a, b, what)
+
+
+def test_index_operands_are_among_the_cases():
+    indexed = {
+        r["key"]
+        for r in TESTED
+        for p in r["params"]
+        if p["type"] in TENSORS and isinstance(domain_of(r, p["name"]), str)
+    }
+    assert {
+        "gather",
+        "scatter_add",
+        "index_select",
+        "embedding",
+        "embedding_backward",
+        "cross_entropy",
+        "one_hot",
+    } <= indexed

@@ -1,0 +1,53 @@
+"""Functions that draw from the default generator: repeatable, the same eagerly, and distributed as they say."""
+
+import numpy as np
+import pytest
+from conftest import assert_same_bits
+from op_rows import DRAWN
+
+import smolder
+
+N = 20000
+FLAT = (0.5, 12**-0.5)  # mean and deviation of uniform numbers
+
+# How each is called, and mean and deviation of what it draws.
+DRAWS = {
+    "rand": (lambda: smolder.rand(N), *FLAT),
+    "rand float64": (lambda: smolder.rand(N, dtype=smolder.float64), *FLAT),
+    "rand bfloat16": (lambda: smolder.rand(N, dtype=smolder.bfloat16), *FLAT),
+    "rand_like": (lambda: smolder.rand_like(smolder.zeros(N)), *FLAT),
+    "randn": (lambda: smolder.randn(N), 0, 1),
+    "randn float16": (lambda: smolder.randn(N, dtype=smolder.float16), 0, 1),
+    "randn_like": (lambda: smolder.randn_like(smolder.zeros(N, dtype=smolder.float64)), 0, 1),
+    "randint": (lambda: smolder.randint(3, 7, (N,)), 4.5, 1.25**0.5),
+    "randint.high": (lambda: smolder.randint(4, (N,)), 1.5, 1.25**0.5),
+    "bernoulli": (lambda: smolder.full((N,), 0.25).bernoulli(), 0.25, 0.1875**0.5),
+    "dropout": (lambda: smolder.dropout(smolder.ones(N), 0.25), 1, 3**-0.5),
+    "uniform": (lambda: smolder.zeros(N).uniform_(-1, 3), 1, 4 * FLAT[1]),
+    "normal": (lambda: smolder.zeros(N).normal_(2, 0.5), 2, 0.5),
+}
+
+
+def test_every_row_that_draws_is_here():
+    assert {name.split()[0] for name in DRAWS} == DRAWN
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_repeat_and_are_distributed_as_said(name):
+    draw, mean, deviation = DRAWS[name]
+    smolder.manual_seed(11)
+    first, second = draw()._to_numpy(), draw()._to_numpy()
+    smolder.manual_seed(11)
+    with smolder.eager():
+        assert_same_bits(draw()._to_numpy(), first, name)
+        assert_same_bits(draw()._to_numpy(), second, name)
+    both = np.concatenate([first, second]).astype(np.float64)
+    assert not np.array_equal(first, second)
+    assert abs(np.corrcoef(first.astype(np.float64), second.astype(np.float64))[0, 1]) < 0.05
+    assert abs(both.mean() - mean) < 5 * deviation / (2 * N) ** 0.5
+    assert abs(both.std() / deviation - 1) < 0.02
+
+
+def test_draws_of_nothing():
+    assert smolder.rand(0).shape == (0,) and smolder.randn(3, 0).tolist() == [[], [], []]
+    assert smolder.zeros(0).normal_().tolist() == []
