@@ -3,6 +3,7 @@
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/tape.h"
 #include "src/slots.h"
@@ -13,41 +14,47 @@ namespace smolder::python {
 namespace {
 
 void bind_metrics(nb::module_& m) {
-  m.def("metrics", [] {
-    const MetricsSnapshot snapshot = metrics();
-    nb::dict counters, out;
-    for (const auto& [name, value] : snapshot.counters) counters[name.c_str()] = value;
-    nb::list events;
-    for (const EventSummary& s : snapshot.events) {
-      nb::dict e;
-      e["kind"] = s.event.kind;
-      e["reason"] = s.event.reason;
-      e["where"] = s.event.where;
-      e["count"] = s.count;
-      e["milliseconds"] = s.event.milliseconds;
-      events.append(e);
-    }
-    out["counters"] = counters;
-    out["events"] = events;
-    return out;
-  });
-  m.def("metrics_report", &metrics_report);
-  m.def("reset_metrics", &reset_metrics);
-  m.def("memory_stats", [] {
-    const MemoryStats s = memory_stats();
-    nb::dict out;
-    out["live"] = s.live;
-    out["peak"] = s.peak;
-    out["cached"] = s.cached;
-    return out;
-  });
-  m.def("empty_cache", &empty_cache);
+  m.def(
+      "metrics",
+      [] {
+        const MetricsSnapshot snapshot = metrics();
+        nb::dict counters, out;
+        for (const auto& [name, value] : snapshot.counters) counters[name.c_str()] = value;
+        nb::list events;
+        for (const EventSummary& s : snapshot.events) {
+          nb::dict e;
+          e["kind"] = s.event.kind;
+          e["reason"] = s.event.reason;
+          e["where"] = s.event.where;
+          e["count"] = s.count;
+          e["milliseconds"] = s.event.milliseconds;
+          events.append(e);
+        }
+        out["counters"] = counters;
+        out["events"] = events;
+        return out;
+      },
+      "Counters since the start or the last reset, and the events of late (docs/metrics.md).");
+  m.def("metrics_report", &metrics_report, "The metrics as text.");
+  m.def("reset_metrics", &reset_metrics, "Sets counters to zero and forgets events.");
+  m.def(
+      "memory_stats",
+      [] {
+        const MemoryStats s = memory_stats();
+        nb::dict out;
+        out["live"] = s.live;
+        out["peak"] = s.peak;
+        out["cached"] = s.cached;
+        return out;
+      },
+      "Bytes of tensors live, at most live, and kept for reuse.");
+  m.def("empty_cache", &empty_cache, "Gives memory that is kept for reuse back to the system.");
   m.def("_fail_allocation_after", &fail_allocation_after);
 }
 
 void bind_options(nb::module_& m) {
-  m.def("set_num_threads", &set_num_threads);
-  m.def("get_num_threads", &num_threads);
+  m.def("set_num_threads", &set_num_threads, nb::arg("n"), "How many threads kernels may use.");
+  m.def("get_num_threads", &num_threads, "How many threads kernels use.");
   m.def(
       "set_options",
       [](std::optional<bool> predict, std::optional<bool> fuse, std::optional<bool> simplify,
@@ -66,29 +73,45 @@ void bind_options(nb::module_& m) {
       nb::kw_only(), nb::arg("predict") = nb::none(), nb::arg("fuse") = nb::none(), nb::arg("simplify") = nb::none(),
       nb::arg("soft_bound") = nb::none(), nb::arg("hard_bound") = nb::none(), nb::arg("hash_mask") = nb::none(),
       "Switches for tests and tools; those not given stay. Forgets recorded traces.");
-  m.def("is_strict", [] {
-    lazy::Tape& tape = lazy::Tape::cpu();
-    const std::lock_guard hold(tape.mutex());
-    return tape.options().strict;
+  m.def(
+      "is_strict",
+      [] {
+        lazy::Tape& tape = lazy::Tape::cpu();
+        const std::lock_guard hold(tape.mutex());
+        return tape.options().strict;
+      },
+      "Whether an op that would run eagerly is refused.");
+  m.def(
+      "set_strict",
+      [](bool on) {
+        lazy::Tape& tape = lazy::Tape::cpu();
+        const std::lock_guard hold(tape.mutex());
+        if (on && !tape.options().strict) tape.forget_traces();  // what they hold was not checked
+        tape.options().strict = on;
+      },
+      nb::arg("on"), "Whether an op that would run eagerly is refused.");
+  m.def("_build_kernels_anew", [](bool on) { jit::KernelCache::global().set_cold(on); });
+  m.def("_leave_kernels_on_disk", [] {  // where there is a database; else they will be built again
+    const WithoutGil nogil;
+    jit::KernelCache& cache = jit::KernelCache::global();
+    cache.flush();
+    cache.memory().clear();
   });
-  m.def("set_strict", [](bool on) {
-    lazy::Tape& tape = lazy::Tape::cpu();
-    const std::lock_guard hold(tape.mutex());
-    if (on && !tape.options().strict) tape.forget_traces();  // what they hold was not checked
-    tape.options().strict = on;
-  });
-  m.def("forget_traces", [] {
-    lazy::Tape& tape = lazy::Tape::cpu();
-    const std::lock_guard hold(tape.mutex());
-    tape.forget_traces();
-  });
+  m.def(
+      "forget_traces",
+      [] {
+        lazy::Tape& tape = lazy::Tape::cpu();
+        const std::lock_guard hold(tape.mutex());
+        tape.forget_traces();
+      },
+      "Forgets recorded traces and their plans; kernels stay in the cache.");
 }
 
 void bind_autograd(nb::module_& m) {
-  m.def("set_grad_enabled", &lazy::set_grad_enabled);
-  m.def("is_grad_enabled", &lazy::grad_enabled);
-  m.def("set_eager_enabled", &lazy::set_eager_enabled);
-  m.def("is_eager_enabled", &lazy::eager_enabled);
+  m.def("set_grad_enabled", &lazy::set_grad_enabled, nb::arg("on"), "Whether history is recorded.");
+  m.def("is_grad_enabled", &lazy::grad_enabled, "Whether history is recorded.");
+  m.def("set_eager_enabled", &lazy::set_eager_enabled, nb::arg("on"), "Whether every op runs at once.");
+  m.def("is_eager_enabled", &lazy::eager_enabled, "Whether every op runs at once.");
   const auto defined = [](const std::vector<std::optional<Tensor>>& list) {
     std::vector<Tensor> out;
     for (const auto& t : list) out.push_back(t.value_or(Tensor()));
@@ -115,7 +138,7 @@ void bind_autograd(nb::module_& m) {
 }
 
 void bind_random(nb::module_& m) {
-  nb::class_<Generator>(m, "Generator")
+  nb::class_<Generator>(m, "Generator", "A stream of random numbers.")
       .def(nb::init<>())
       .def("manual_seed",
            [](nb::object self, uint64_t seed) {
@@ -125,15 +148,18 @@ void bind_random(nb::module_& m) {
       .def("initial_seed", &Generator::initial_seed)
       .def("get_state", &Generator::state)
       .def("set_state", &Generator::set_state);
-  m.def("default_generator", &default_generator, nb::rv_policy::reference);
-  m.def("manual_seed", &manual_seed);
+  m.def("default_generator", &default_generator, nb::rv_policy::reference,
+        "The generator that functions without one draw from.");
+  m.def("manual_seed", &manual_seed, nb::arg("seed"), "Seeds the default generator.");
 }
 
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
-  m.def("mark_step", &mark_step, nb::call_guard<WithoutGil>());
-  m.def("step_boundary", [](const std::string& reason) { step_boundary(reason); }, nb::call_guard<WithoutGil>());
+  m.def("mark_step", &mark_step, nb::call_guard<WithoutGil>(), "Ends the step: what was recorded is computed.");
+  m.def(
+      "step_boundary", [](const std::string& reason) { step_boundary(reason); }, nb::call_guard<WithoutGil>(),
+      nb::arg("reason"), "Ends the step where boundaries do so; optimizers call it.");
   bind_metrics(m);
   bind_options(m);
   bind_autograd(m);

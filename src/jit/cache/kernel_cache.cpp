@@ -40,6 +40,11 @@ KernelCache& KernelCache::global() {
 }
 
 CacheLookup KernelCache::lookup(const CacheKey& key) {
+  if (cold_) [[unlikely]] {
+    memory_.erase(key);
+    counts().misses.add();
+    return CacheMiss{};
+  }
   MemoryCache::FindResult in_memory = memory_.find(key);
   if (in_memory.object) {
     counts().memory_hits.add();

@@ -1,6 +1,7 @@
 // The kernel cache as the compiler uses it: memory, then disk.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -52,6 +53,9 @@ class KernelCache : public ForkGuard {
   /// The payload of a DiskHit could not be loaded: drops its row, so that a build replaces it.
   void reject(const CacheKey& key);
 
+  /// While cold every lookup is a miss, and what was found before is forgotten: for tests that a kernel built anew is
+  /// the one that was kept.
+  void set_cold(bool cold) { cold_ = cold; }
   /// Waits until what was inserted so far is on disk; false when `seconds` passed first.
   bool flush(double seconds = 10) { return disk_.flush(seconds); }
   /// Empties both tiers; objects in use live on. The number of rows dropped from disk.
@@ -66,6 +70,7 @@ class KernelCache : public ForkGuard {
   void after_fork_in_parent() override { memory_.unlock(); }
   void after_fork_in_child() override { memory_.unlock(); }
 
+  std::atomic<bool> cold_ = false;
   MemoryCache memory_;
   DiskCache disk_;
 };

@@ -213,6 +213,21 @@ TEST(KernelCache, AForcedCollisionIsCaughtCountedAndMissed) {
   EXPECT_EQ(value_of(std::get<MemoryHit>(cache.lookup(b.cache_key())).object), 2);
 }
 
+TEST(KernelCache, WhileColdItForgetsWhatItFinds) {
+  const ScratchDirectory dir;
+  KernelCache cache(dir.options());
+  const CacheRecord a = make_record(1), b = make_record(2);
+  cache.insert(a, object(1), 10);
+  cache.insert(b, object(2), 10);
+  ASSERT_TRUE(cache.flush());
+  cache.set_cold(true);
+  EXPECT_TRUE(std::holds_alternative<CacheMiss>(cache.lookup(a.cache_key())));
+  EXPECT_EQ(value_of(cache.insert(a, object(3), 10)), 3);  // not the one of before
+  cache.set_cold(false);
+  EXPECT_EQ(value_of(std::get<MemoryHit>(cache.lookup(a.cache_key())).object), 3);
+  EXPECT_EQ(value_of(std::get<MemoryHit>(cache.lookup(b.cache_key())).object), 2);
+}
+
 TEST(KernelCache, ARejectedPayloadIsDropped) {
   const ScratchDirectory dir;
   KernelCache cache(dir.options());
