@@ -1,6 +1,8 @@
-"""ops.json: the whole table, for documentation, type stubs, bindings and generated tests."""
+"""ops.json: the whole table, for tools that read no TOML."""
 
 import json
+
+import describe
 
 
 def param(p):
@@ -32,6 +34,7 @@ def entry(row):
         "random": bool(row.random),
         "elementwise": row.is_elementwise,
         "differentiable": sorted(n.strip() for names in row.grads for n in names.split(",")),
+        "accepts": describe.accepts(row),
         "doc": " ".join(row.doc.split()),
         "test": row.test,
     }

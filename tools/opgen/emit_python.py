@@ -1,5 +1,6 @@
 """The Python module's functions and methods: one nanobind definition for each function of the C++ API."""
 
+import describe
 from writer import BANNER, quote
 
 # How a parameter is spelled in a binding, and how it is passed on.
@@ -74,7 +75,7 @@ def definition(row, target, method):
     name = f"smolder::{row.api_name}" if row.has_function else f"self.{row.api_name}"
     call = wrap(row, f"{name}({', '.join(passed)})")
     body = f"[]({', '.join(typed)}) {{ return {call}; }}"
-    tail = [*arguments(params, first), quote(f"{row.sig.schema()}\n\n{' '.join(row.doc.split())}")]
+    tail = [*arguments(params, first), quote(describe.docstring(row, not method))]
     out = f"{target}.def({quote(row.api_name)}, {body}, {', '.join(tail)});\n"
     return out + variadic(row, target, method, params, passed, name)
 
@@ -104,7 +105,7 @@ def inplace(row, target):
     for p in params:  # the C++ methods are overloaded on tensor and number
         if p.type.name == "Tensor|Number":
             call = f"{p.name}.visit([&](const auto& {p.name}_) {{ {call} }});"
-    tail = [*arguments(params, None), quote(f"In place: {' '.join(row.doc.split())}")]
+    tail = [*arguments(params, None), quote(f"In place: {describe.sentence(row, False)}")]
     name = quote(row.api_name + "_")
     return f"{target}.def({name}, []({', '.join(typed)}) -> Tensor {{ {call} return self; }}, {', '.join(tail)});\n"
 

@@ -4,7 +4,7 @@ The API follows PyTorch's. `mark_step()` ends a step explicitly; reading a value
 printing, `if tensor:`) ends it too.
 """
 
-# ruff: noqa: F401, E402, F403, F821
+# ruff: noqa: E402, F403, F821
 import os as _os
 
 from smolder import _core
@@ -14,53 +14,14 @@ _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _o
 
 # isort: off
 from smolder._core import *  # every op of the table, the dtypes, the counters
-from smolder._tensor import Size, Tensor, device
-from smolder._tensor_str import set_printoptions
-from smolder._creation import (
-    arange,
-    as_tensor,
-    empty,
-    empty_like,
-    eye,
-    from_numpy,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    randperm,
-    tensor,
-    zeros,
-    zeros_like,
-)
-from smolder._functions import (
-    allclose,
-    broadcast_shapes,
-    equal,
-    is_tensor,
-    manual_seed,
-    numel,
-    result_type,
-)
-from smolder._modes import eager, enable_grad, inference_mode, no_grad, set_grad_enabled, strict
-from smolder._types import (
-    double,
-    finfo,
-    get_default_dtype,
-    half,
-    iinfo,
-    int,
-    is_floating_point,
-    long,
-    float,
-)
-from smolder._version import __version__
-from smolder import autograd, nn, optim
+from smolder._tensor import *
+from smolder._tensor_str import *
+from smolder._creation import *
+from smolder._functions import *
+from smolder._modes import *
+from smolder._types import *
+from smolder._version import __version__ as __version__
+from smolder import autograd as autograd, nn as nn, optim as optim
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods

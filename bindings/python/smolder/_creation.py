@@ -7,6 +7,29 @@ import numpy
 from smolder import _core
 from smolder._tensor import Tensor, check_device
 
+__all__ = [
+    "arange",
+    "as_tensor",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]
+
 # Elements of these NumPy types are taken as they are; others must be converted by the user first.
 _NUMPY = {"float64", "float32", "float16", "int64", "int32", "uint8", "bool"}
 
@@ -57,7 +80,7 @@ def _array(data):
     return array
 
 
-def tensor(data, *, dtype=None, device=None, requires_grad=False):
+def tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
 
     Python floats become float32, integers int64, bools bool; arrays keep their dtype.
@@ -92,7 +115,7 @@ def _numpy_type(dtype):
     return numpy.dtype(repr(dtype).removeprefix("smolder."))
 
 
-def as_tensor(data, dtype=None, device=None):
+def as_tensor(data, dtype=None, device=None) -> Tensor:
     """data as a tensor: itself when it is one of the dtype asked for, else a copy."""
     check_device(device)
     if isinstance(data, Tensor):
@@ -100,39 +123,39 @@ def as_tensor(data, dtype=None, device=None):
     return tensor(data, dtype=dtype)
 
 
-def from_numpy(ndarray):
+def from_numpy(ndarray) -> Tensor:
     """A tensor with a copy of an array: later writes to either are not seen by the other."""
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     return _from_array(ndarray, None)
 
 
-def zeros(*size, dtype=None, device=None, requires_grad=False):
+def zeros(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of zeros; float32 by default."""
     check_device(device)
     return _finish(_core.zeros(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
-def ones(*size, dtype=None, device=None, requires_grad=False):
+def ones(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of ones; float32 by default."""
     check_device(device)
     return _finish(_core.ones(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
-def empty(*size, dtype=None, device=None, requires_grad=False):
+def empty(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
     check_device(device)
     return _finish(_core.empty(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
     check_device(device)
     size = (size,) if isinstance(size, builtins.int) else tuple(size)
     return _finish(_core.full(size, fill_value, dtype=dtype), requires_grad)
 
 
-def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False):
+def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
     check_device(device)
     if not 0 <= len(bounds) <= 3:
@@ -152,31 +175,31 @@ def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, re
     return _finish(_core.arange(first, end, by, dtype=dtype), requires_grad)
 
 
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
     check_device(device)
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
-def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
+def eye(n, m=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     check_device(device)
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
-def rand(*size, dtype=None, device=None, requires_grad=False):
+def rand(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     check_device(device)
     return _finish(_core.rand(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
-def randn(*size, dtype=None, device=None, requires_grad=False):
+def randn(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     check_device(device)
     return _finish(_core.randn(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
-def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False):
+def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     check_device(device)
     if size is None:  # randint(high, size)
@@ -188,7 +211,7 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad
     return _finish(_core.randint(low, high, tuple(size), dtype=dtype or _core.int64), requires_grad)
 
 
-def randperm(n, *, dtype=None, device=None):
+def randperm(n, *, dtype=None, device=None) -> Tensor:
     """A random order of 0 .. n-1, made on the host from the default generator's seed stream; int64 by default."""
     check_device(device)
     seed = _core.randint(0, 2**31 - 1, (1,)).item()
@@ -197,7 +220,7 @@ def randperm(n, *, dtype=None, device=None):
 
 
 def _like(make):
-    def like(input, *, dtype=None, device=None, requires_grad=False):
+    def like(input, *, dtype=None, device=None, requires_grad=False) -> Tensor:
         check_device(device)
         return _finish(make(input, dtype=dtype), requires_grad)
 
@@ -213,7 +236,7 @@ rand_like = _like(_core.rand_like)
 randn_like = _like(_core.randn_like)
 
 
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
     check_device(device)
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)

@@ -5,6 +5,17 @@ import builtins
 from smolder import _core
 from smolder._tensor import Size
 
+__all__ = [
+    "allclose",
+    "broadcast_shapes",
+    "equal",
+    "is_tensor",
+    "isclose",
+    "manual_seed",
+    "numel",
+    "result_type",
+]
+
 _FLOAT = 2  # categories order bool < int < float
 
 

@@ -4,6 +4,15 @@ import functools
 
 from smolder import _core
 
+__all__ = [
+    "eager",
+    "enable_grad",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "strict",
+]
+
 
 class _Mode:
     """Sets a switch on entry and puts back what it was on exit; nests, and decorates functions."""

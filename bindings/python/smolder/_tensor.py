@@ -6,6 +6,8 @@ import numpy
 
 from smolder import _core, _indexing, _tensor_str
 
+__all__ = ["Size", "Tensor", "device"]
+
 Tensor = _core.Tensor
 
 

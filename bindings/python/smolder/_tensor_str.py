@@ -7,6 +7,8 @@ import numpy
 
 from smolder import _core
 
+__all__ = ["set_printoptions"]
+
 
 @dataclasses.dataclass
 class _Options:

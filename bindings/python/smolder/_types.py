@@ -4,6 +4,18 @@ import builtins
 
 from smolder import _core
 
+__all__ = [
+    "double",
+    "finfo",
+    "float",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "int",
+    "is_floating_point",
+    "long",
+]
+
 dtype = _core.dtype
 float = _core.float32
 double = _core.float64

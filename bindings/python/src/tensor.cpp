@@ -91,7 +91,7 @@ nb::object grad_fn(const Tensor& t) {
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
-  nb::class_<PyDType>(m, "dtype")
+  nb::class_<PyDType>(m, "dtype", "The type of a tensor's elements.")
       .def("__repr__", [](PyDType d) { return "smolder." + std::string(name(d.value)); })
       .def(
           "__eq__",
@@ -109,14 +109,19 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
     const DType t = static_cast<DType>(i);
     m.attr(std::string(name(t)).c_str()) = nb::cast(PyDType{t});
   }
-  m.def("dtype_named", [](const std::string& text) {
-    const auto t = parse_dtype(text);
-    SMOLDER_CHECK(t, ValueError, "no dtype is called '", text, "'");
-    return PyDType{*t};
-  });
-  m.def("promote_types", [](PyDType a, PyDType b) { return PyDType{promote(a.value, b.value)}; });
+  m.def(
+      "dtype_named",
+      [](const std::string& text) {
+        const auto t = parse_dtype(text);
+        SMOLDER_CHECK(t, ValueError, "no dtype is called '", text, "'");
+        return PyDType{*t};
+      },
+      nb::arg("name"), "The dtype called `name`.");
+  m.def(
+      "promote_types", [](PyDType a, PyDType b) { return PyDType{promote(a.value, b.value)}; }, nb::arg("a"),
+      nb::arg("b"), "The dtype that values of both convert to.");
 
-  nb::class_<PyNode>(m, "Node")
+  nb::class_<PyNode>(m, "Node", "An op in the history of a tensor that requires a gradient.")
       .def("name", [](const PyNode& n) { return n.node->name(); })
       .def("__repr__", [](const PyNode& n) { return "<" + n.node->name() + ">"; })
       .def_prop_ro("next_functions", [](const PyNode& n) {
@@ -127,8 +132,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
         return nb::tuple(out);
       });
 
-  nb::class_<Tensor> tensor(m, "Tensor", nb::type_slots(tensor_slots()), nb::dynamic_attr(),
-                            nb::is_weak_referenceable());
+  nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
+                            nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
   tensor.def(nb::init<const Tensor&>())
       .def_prop_ro("shape", [](const Tensor& t) { return t.shape(); })

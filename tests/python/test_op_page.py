@@ -1,0 +1,45 @@
+"""docs/ops.md says what the rows say, and the rows say what happens."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+from op_rows import DTYPES, ROOT, TESTED, Refused, arguments, ids, outcome, own_cases
+
+import smolder
+
+SETS = {
+    "all": DTYPES,
+    "number": DTYPES[:-1],
+    "float": DTYPES[:4],
+    "int": DTYPES[4:7],
+    "integral": DTYPES[4:],
+}
+
+
+def test_the_page_is_current(tmp_path):
+    arguments = ["--rows", ROOT / "src/ir/ops", "--primitives", ROOT / "src/ir/scalar/primitives.def"]
+    subprocess.run(
+        [sys.executable, ROOT / "tools/opgen/main.py", *arguments, "--page", tmp_path / "ops.md"], check=True
+    )
+    message = "run tools/opgen/main.py as docs/ops.md says"
+    assert (tmp_path / "ops.md").read_text() == (ROOT / "docs/ops.md").read_text(), message
+
+
+WITH_TENSORS = [r for r in TESTED if any(p["type"].startswith("Tensor") for p in r["params"])]
+
+
+@pytest.mark.parametrize("row", WITH_TENSORS, ids=ids(WITH_TENSORS))
+def test_the_dtypes_said_are_those_taken(row):
+    case = own_cases(row)[0]
+    taken = [d for d in DTYPES if not isinstance(outcome(row, *arguments(row, case, d)), Refused)]
+    assert taken == SETS[row["accepts"]]
+
+
+def test_help_says_what_the_row_says():
+    text = inspect.getdoc(smolder.softmax)
+    assert "exp(x) / sum(exp(x)) along dim." in text and "Dtypes: floats." in text and "Gradient: input." in text
+    assert "input: smolder._core.Tensor, dim: int" in text
+    assert "In place: Sum of two tensors" in inspect.getdoc(smolder.Tensor.add_)
+    assert "Returns: values, indices." in inspect.getdoc(smolder.max)

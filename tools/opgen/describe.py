@@ -1,0 +1,126 @@
+"""What a row says to people: its Python signature, its dtypes, its gradient. For bindings, stubs and the op page."""
+
+import re
+
+# What operands may have, by set. `accepts` of a row names one; else it follows from its other fields.
+SETS = {
+    "all": "all",
+    "number": "integers and floats",
+    "float": "floats",
+    "int": "integers",
+    "integral": "integers and bool",
+    "bool": "bool",
+}
+PRIMITIVE_SETS = {
+    "BIF": "all",
+    "IF": "number",
+    "F": "all",
+    "I": "int",
+    "BI": "integral",
+}  # of F: integers become floats
+
+
+def accepts(row):
+    """The name of the set of dtypes that a call with operands of one dtype takes."""
+    if row.accepts:
+        return row.accepts
+    if row.elementwise_primitive:
+        return PRIMITIVE_SETS[row.elementwise_primitive.dtypes]
+    return row.dtypes or "all"
+
+
+def gradient(row):
+    """`self, other`: the operands that have a gradient; empty where none has. Composites: that of what they run."""
+    return [n.strip() for names in row.grads for n in names.split(",")]
+
+
+def made_of(row):
+    return "other ops" if row.is_composite else "primitive" if row.is_primitive else "a decomposition"
+
+
+def sentence(row, function):
+    """The row's documentation; in functions the first operand is called input."""
+    text = " ".join(row.doc.split())
+    return re.sub(r"\bself\b", "input", text) if function and named_input(row) else text
+
+
+def named_input(row):
+    return bool(row.sig.params) and row.sig.params[0].name == "self"
+
+
+def docstring(row, function):
+    """What help() shows: the documentation, then dtypes and gradients."""
+    lines = [sentence(row, function), ""]
+    if any(p.type.name.startswith("Tensor") for p in row.sig.params):
+        lines.append(f"Dtypes: {SETS[accepts(row)]}.")
+        names = [first_name(row) if function and n == "self" else n for n in gradient(row)]
+        if not row.is_composite:
+            lines.append("Gradient: " + (", ".join(names) if names else "none") + ".")
+    if len(row.sig.outputs) > 1 and row.num_returned > 1:
+        lines.append(f"Returns: {', '.join(row.sig.outputs[: row.num_returned])}.")
+    return "\n".join(lines).strip()
+
+
+def first_name(row):
+    return "input" if named_input(row) else row.sig.params[0].name
+
+
+# -- Python's spelling
+
+TYPES = {
+    "Tensor": "Tensor",
+    "Tensor?": "Tensor | None",
+    "Tensor[]": "Sequence[Tensor]",
+    "Number": "_Number",
+    "Number?": "_Number | None",
+    "Tensor|Number": "Tensor | _Number",
+    "int": "_int",
+    "int?": "_int | None",
+    "bool": "_bool",
+    "float": "_float",
+    "float?": "_float | None",
+    "dtype": "_dtype",
+    "dtype?": "_dtype | None",
+    "int[]": "Sequence[_int]",
+    "int[]?": "Sequence[_int] | None",
+    "axes": "_int | Sequence[_int] | None",
+    "size": "_int",
+    "size?": "_int | None",
+    "size[]": "Sequence[_int]",
+}
+
+
+def python_type(p):
+    return f"Literal[{', '.join(map(repr, p.choices))}]" if p.choices else TYPES[p.type.name]
+
+
+def python_default(p):
+    if p.type.name == "dtype":
+        return p.default
+    return repr(None if p.type.name == "axes" and p.default == [] else p.default)
+
+
+def parameter(p, name, typed):
+    text = f"{name}: {python_type(p)}" if typed else name
+    if not p.has_default:
+        return text
+    return f"{text} = {python_default(p)}" if typed else f"{text}={python_default(p)}"
+
+
+def parameters(row, function=True, typed=True):
+    """`input: Tensor, dim: _int, *, dtype: _dtype | None = None`; of a method, those after self."""
+    out, starred = [], False
+    for i, p in enumerate(row.sig.params):
+        if i == 0 and not function:
+            continue
+        if p.keyword_only and not starred:
+            out.append("*")
+            starred = True
+        out.append(parameter(p, first_name(row) if i == 0 else p.name, typed))
+    return ", ".join(out)
+
+
+def python_return(row):
+    if row.sig.returns_list:
+        return "tuple[Tensor, ...]"
+    return "Tensor" if row.num_returned == 1 else f"tuple[{', '.join(['Tensor'] * row.num_returned)}]"
