@@ -14,7 +14,7 @@ demo: deps $(BUILD)/build.ninja ## train on handwritten digits
 
 test: build ## C++ and Python tests
 	ctest --preset release -j $(JOBS)
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n $(JOBS) --dist worksteal
 
 bench: build ## C++ benchmarks of every layer
 	set -e; for b in $(BUILD)/bin/smolder_bench_*; do $$b --benchmark_counters_tabular=true; done

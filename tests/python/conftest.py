@@ -1,7 +1,19 @@
 """What the tests share: each starts from a known seed."""
 
+import atexit
+import os
+import shutil
+import tempfile
+
 import numpy as np
 import pytest
+
+# Tests build kernels by the ten thousand: they have a database of their own, which workers share. (It is opened at the
+# first compilation.)
+if "SMOLDER_CACHE_DIR" not in os.environ:
+    os.environ["SMOLDER_CACHE_DIR"] = tempfile.mkdtemp(prefix="smolder_tests_")
+    atexit.register(shutil.rmtree, os.environ["SMOLDER_CACHE_DIR"], ignore_errors=True)
+os.environ.setdefault("SMOLDER_CACHE_BYTES", "1G")
 
 import smolder
 
