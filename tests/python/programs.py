@@ -243,13 +243,18 @@ class Failure:
     kind: str
 
 
-def failure_of(program, modes=MODES):
+def modes_of(program):
+    """Every mode; of those without rules, which build kernels of their own, a tenth."""
+    return [mode for mode in MODES if mode != "rules off" or program.seed % 10 == 0]
+
+
+def failure_of(program):
     """The first mode that fails, or None."""
     arrays = program.arrays()
     base, mode = None, "cold cache"
     try:
         base = REFERENCE(program, arrays)
-        for mode in modes:
+        for mode in modes_of(program):
             for i, (a, b) in enumerate(zip(base, MODES[mode](program, arrays), strict=True)):
                 if not same_bits(a, b):
                     return Failure(mode, f"value {i} differs from the cold run's:\n{a}\n{b}", "bits")
