@@ -99,7 +99,11 @@ class Tensor {
   const Dims& shape() const { return meta().shape; }
   DType dtype() const { return meta().dtype; }
   int dim() const { return shape().size(); }
-  int64_t size(int64_t axis) const { return shape()[normalize_axis(axis, dim())]; }
+  /// Throws IndexError for an axis out of range, and when there are none.
+  int64_t size(int64_t axis) const {
+    SMOLDER_CHECK(dim() > 0, IndexError, "Dimension specified as ", axis, " but tensor has no dimensions");
+    return shape()[normalize_axis(axis, dim())];
+  }
   int64_t numel() const { return smolder::numel(shape()); }
   const ir::Meta& meta() const {
     SMOLDER_CHECK(impl_, RuntimeError, "expected a tensor, got an undefined one");

@@ -31,6 +31,10 @@ MISTAKES = {
     "operand": (TypeError, lambda: ones(2) + "x", []),
     "select": (IndexError, lambda: ones(2)[2], ["2"]),
     "item": (RuntimeError, lambda: ones(2).item(), ["2"]),
+    "slice of no axis": (RuntimeError, lambda: smolder.slice_backward(ones(()), 1, 0, 0, 1), ["0-dim"]),
+    "slice_scatter of no axis": (RuntimeError, lambda: ones(()).slice_scatter(ones(()), 0, 0, 1), ["0-dim"]),
+    "split of no axis": ((RuntimeError, IndexError), lambda: ones(()).split(1), ["no dimensions"]),
+    "unbind of no axis": ((RuntimeError, IndexError), lambda: ones(()).unbind(), ["no dimensions"]),
     "reshape": (RuntimeError, lambda: ones(6).reshape(-1, 4), ["4"]),
 }
 
