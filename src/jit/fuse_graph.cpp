@@ -10,7 +10,6 @@
 
 namespace smolder::jit {
 
-using ir::Dim;
 using ir::NodeId;
 using ir::Op;
 using ir::SymDims;

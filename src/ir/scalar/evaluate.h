@@ -255,7 +255,7 @@ class HostBuilder {
   template <LaneType To, std::floating_point T>
   static Value<To> fptosi(T v) {
     using I = Value<To>;
-    constexpr T kEnd = static_cast<T>(std::numeric_limits<I>::max() / 2 + 1) * 2;  // 2^31 or 2^63, exact
+    constexpr T kEnd = static_cast<T>(std::make_unsigned_t<I>{1} << (sizeof(I) * 8 - 1));  // 2^31 or 2^63, exact
     if (v != v) return 0;
     if (v >= kEnd) return std::numeric_limits<I>::max();
     if (v < -kEnd) return std::numeric_limits<I>::min();
