@@ -1,6 +1,7 @@
 // What a plan costs: to compile, to bind, to run; and how near to memory its kernels come. Bandwidth counts bytes
 // read once and written once; `BM_Copy` is what the machine copies with the same threads.
 #include <benchmark/benchmark.h>
+#include <algorithm>
 
 #include <cstring>
 #include <memory>
@@ -54,11 +55,9 @@ class Case {
     instance = plan->bind(symbols);
     for (size_t i = 0; i < plan->outputs().size(); ++i) {
       const OutputInfo& o = plan->outputs()[i];
-      if (o.donor_leaf >= 0) {
-        outputs.push_back(leaves[o.donor_leaf]);
-      } else {
-        outputs.push_back(allocate(instance->output_bytes()[i]));
-      }
+      const auto unused = [&](int leaf) { return std::ranges::find(outputs, leaves[leaf]) == outputs.end(); };
+      const auto donor = std::ranges::find_if(o.donor_leaves, unused);
+      outputs.push_back(donor != o.donor_leaves.end() ? leaves[*donor] : allocate(instance->output_bytes()[i]));
       bytes += instance->output_bytes()[i];
     }
     for (const BufferRef& x : leaves) leaf_addresses.push_back(x->data());

@@ -117,7 +117,7 @@ class Lower {
   BufferId append(BufferInfo info) {
     info.elements = sym_.numel(info.shape);
     p_.buffer_of[info.value] = static_cast<BufferId>(p_.buffers.size());
-    p_.buffers.push_back(std::move(info));
+    p_.buffers.push_back(info);
     return p_.buffer_of[p_.buffers.back().value];
   }
 
@@ -132,7 +132,7 @@ class Lower {
     info.strides = a.strides;
     info.offset = a.offset;
     info.contiguous = is_contiguous(sym_, {n.first_output, info.shape, info.strides, 0});
-    append(std::move(info));
+    append(info);
   }
 
   void add_buffer(ValueId v) {
@@ -141,7 +141,7 @@ class Lower {
     info.dtype = g_.dtype(v);
     info.shape = g_.shape(v);
     info.strides = sym_.contiguous_strides(info.shape);
-    append(std::move(info));
+    append(info);
   }
 
   void bind_outputs() {
@@ -187,7 +187,7 @@ class Lower {
       return x;
     }
     x.dtype = g_.dtype(v);
-    if (g_.info(v).weak && p_.buffer_of[v] < 0) return number_operand(v, std::move(x));
+    if (g_.info(v).weak && p_.buffer_of[v] < 0) return number_operand(v, x);
     const std::optional<StridedView> view = view_in_memory(p_, v);
     SMOLDER_INVARIANT(view.has_value());
     x.buffer = p_.buffer_of[view->root];

@@ -193,7 +193,7 @@ class Simplifier {
   /// Arithmetic on numbers known now, and their casts, which kernels do when they load them.
   ValueId folded(Op op, const std::vector<ValueId>& inputs, const ir::ValueInfo& result) {
     const bool cast = op == Op::kCast;
-    if (!(cast || (result.weak && ir::is_elementwise_primitive(op))) || result.shape.size() != 0) return ir::kNone;
+    if (!(cast || (result.weak && ir::is_elementwise_primitive(op))) || !result.shape.empty()) return ir::kNone;
     std::vector<Scalar> operands;
     DType t = DType::kBool;
     for (const ValueId x : inputs) {

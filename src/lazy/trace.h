@@ -58,7 +58,9 @@ struct Trace {
 
   /// Value number that the first leaf or result of instruction `i` gets.
   uint32_t values_before(size_t i) const { return i == 0 ? 0 : instrs[i - 1].first_output + instrs[i - 1].num_outputs; }
-  std::span<const OperandWord> inputs_of(const Instr& e) const { return {operands.data() + e.first_input, e.num_inputs}; }
+  std::span<const OperandWord> inputs_of(const Instr& e) const {
+    return {operands.data() + e.first_input, e.num_inputs};
+  }
   std::span<const int64_t> attrs_of(const Instr& e) const { return {attrs.data() + e.first_attr, e.num_attrs}; }
   void clear();
   /// Makes this the first `n` instructions of `other`.

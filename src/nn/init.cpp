@@ -28,27 +28,27 @@ Tensor write(Tensor t, const Tensor& value) {
 
 }  // namespace
 
-Tensor uniform_(Tensor t, double low, double high) {
+Tensor uniform_(const Tensor& t, double low, double high) {
   const lazy::GradMode off(false);
   return write(t, rand(t.shape(), t.dtype()) * (high - low) + low);
 }
 
-Tensor normal_(Tensor t, double mean, double std) {
+Tensor normal_(const Tensor& t, double mean, double std) {
   const lazy::GradMode off(false);
   return write(t, randn(t.shape(), t.dtype()) * std + mean);
 }
 
-Tensor constant_(Tensor t, double value) { return write(t, full(t.shape(), value, t.dtype())); }
+Tensor constant_(const Tensor& t, double value) { return write(t, full(t.shape(), value, t.dtype())); }
 
-Tensor xavier_uniform_(Tensor t, double gain) {
+Tensor xavier_uniform_(const Tensor& t, double gain) {
   const Fans f = fans(t);
   const double bound = gain * std::sqrt(6.0 / (f.in + f.out));
-  return uniform_(std::move(t), -bound, bound);
+  return uniform_(t, -bound, bound);
 }
 
-Tensor kaiming_uniform_(Tensor t, double a) {
+Tensor kaiming_uniform_(const Tensor& t, double a) {
   const double bound = std::sqrt(6.0 / ((1 + a * a) * fans(t).in));
-  return uniform_(std::move(t), -bound, bound);
+  return uniform_(t, -bound, bound);
 }
 
 }  // namespace smolder::nn::init

@@ -80,7 +80,7 @@ template <class Impl>
 class ModuleHolder {
  public:
   template <class... Args>
-    requires std::constructible_from<Impl, Args...>
+    requires(!(std::same_as<std::remove_cvref_t<Args>, ModuleHolder> || ...)) && std::constructible_from<Impl, Args...>
   explicit(sizeof...(Args) == 1) ModuleHolder(Args&&... args)
       : impl_(std::make_shared<Impl>(std::forward<Args>(args)...)) {}
   Impl* operator->() const { return impl_.get(); }

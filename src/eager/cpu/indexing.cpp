@@ -1,5 +1,5 @@
-// Reads and writes at indices, and scans. Writes to one place happen in the order of the index, whatever the threads: they
-// share columns (places that no other column reaches), never one.
+// Reads and writes at indices, and scans. Writes to one place happen in the order of the index, whatever the threads:
+// they share columns (places that no other column reaches), never one.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -218,7 +218,7 @@ void DatabaseFile::rename_damaged(const std::string& why) {
   static Counter& count = counter("cache.databases_set_aside");
   count.add();
   warn("cache", "the kernel cache '" + path_ + "' is damaged: " + why + ". It was set aside as '" + aside +
-             "' and is built anew.");
+                    "' and is built anew.");
 
   drop_old_damaged(prefix);
 }

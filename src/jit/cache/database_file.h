@@ -51,5 +51,4 @@ class DatabaseFile {
   const std::atomic<bool>* give_up_;
 };
 
-
 }  // namespace smolder::jit

@@ -67,8 +67,9 @@ Store& DiskCache::State::open_writer() {
 
 void DiskCache::State::turn_off(const std::string& why) {
   if (off.exchange(true)) return;
-  warn("cache", "compiled kernels are kept in memory only: " + why +
-             ". Set SMOLDER_CACHE_DIR to a writable directory on a local disk, or SMOLDER_CACHE=off to do without.");
+  warn("cache",
+       "compiled kernels are kept in memory only: " + why +
+           ". Set SMOLDER_CACHE_DIR to a writable directory on a local disk, or SMOLDER_CACHE=off to do without.");
 }
 
 void DiskCache::State::recover(Slot& slot, const SqliteError& error) try {
