@@ -57,8 +57,9 @@ def test_a_row_is_measured_beside_its_limit(tmp_path, capsys):
         assert 0 < row["limit"] < row["value"] < 1e6
         assert row["share"] == pytest.approx(row["limit"] / row["value"])
         assert row["peers"] == {}
+        assert 0.1 < row["ghz"] < 20
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["row", "record_predicted", "record_new"]
+    assert [line.split()[0] for line in lines] == ["row", "record_predicted", "record_new", "clock:"]
     assert all(len(line) <= 100 for line in lines)
 
 

@@ -41,6 +41,8 @@ def run(args):
         print(_line(_cells(result)), flush=True)
         if result["error"]:
             print(f"  error: {result['error']}"[:100], flush=True)
+    clocks = [r["ghz"] for r in results]
+    print(f"clock: {min(clocks):.2f} to {max(clocks):.2f} GHz")
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"machine": _machine(context), "rows": results}, file, indent=1)
@@ -62,6 +64,7 @@ def _measure(row, context, args):
         "peers": {},
         "peer_errors": {},
         "error": None,
+        "ghz": _core._bench_clock(3),  # what the processor really ran at: a shared host's clock drifts
     }
     start = time.perf_counter()
     try:

@@ -53,7 +53,6 @@ class Context:
             _core.set_num_threads(threads)
         self.threads = _core.get_num_threads()
         self.rounds = 3 if quick else 15
-        self._streams = {}
 
     def pick(self, full, quick):
         """The size for this run."""
@@ -61,29 +60,47 @@ class Context:
 
     def median(self, step):
         """Median seconds of step(): a few calls first, then rounds of at least 5 ms each."""
+        calls = self._warm(step)
+        return statistics.median(self._round(step, calls) for _ in range(self.rounds))
+
+    def beside(self, step, *limits):
+        """Median seconds of step(), and the sum of its limits'. A limit is a list of loops, the fastest of which
+        counts. Rounds of all take turns, so that a machine whose clock drifts slows them alike."""
+        loops = [step, *itertools.chain(*limits)]
+        calls = [self._warm(loop) for loop in loops]
+        samples = [[] for _ in loops]
+        for _ in range(self.rounds):
+            for loop, count, times in zip(loops, calls, samples, strict=True):
+                loop()  # the caches are its own again
+                times.append(self._round(loop, count))
+        medians = [statistics.median(times) for times in samples]
+        rest = iter(medians[1:])
+        return medians[0], sum(min(itertools.islice(rest, len(limit))) for limit in limits)
+
+    @staticmethod
+    def _warm(step):
+        """Calls step() a few times; how many calls take 5 ms."""
         for _ in range(3):
             step()
+        return max(1, int(0.005 / max(Context._round(step, 1), 1e-9)))
+
+    @staticmethod
+    def _round(step, calls):
         start = time.perf_counter()
-        step()
-        calls = max(1, int(0.005 / max(time.perf_counter() - start, 1e-9)))
-        samples = []
-        for _ in range(self.rounds):
-            start = time.perf_counter()
-            for _ in range(calls):
-                step()
-            samples.append((time.perf_counter() - start) / calls)
-        return statistics.median(samples)
+        for _ in range(calls):
+            step()
+        return (time.perf_counter() - start) / calls
 
-    def stream(self, kind, count):
-        """Median seconds of the plain loop that moves `count` bytes: "copy", "scale" or "read"."""
-        key = (kind, count)
-        if key not in self._streams:
-            self._streams[key] = statistics.median(_core._bench_stream(kind, count, self.rounds))
-        return self._streams[key]
+    @staticmethod
+    def stream(kind, count):
+        """Plain loops that move `count` bytes: "copy" or "scale", stored both ways, or "read"."""
+        kinds = [kind] if kind == "read" else [kind, kind + "_streaming"]
+        return [_core._bench_stream(k, count) for k in kinds]
 
-    def products(self, list_of_products):
-        """Median seconds of matrix products in the library, one after another."""
-        return statistics.median(_core._bench_matmuls(list_of_products, self.rounds))
+    @staticmethod
+    def products(list_of_products):
+        """Matrix products in the library, one after another."""
+        return [_core._bench_matmuls(list_of_products)]
 
 
 # -- recording
@@ -120,9 +137,9 @@ def record_python(context):
     with smolder.no_grad():
         a, b = smolder.ones(8), smolder.ones(8)
         smolder.mark_step()
-        took = context.median(lambda: loop(a, b))
+        took, floor = context.beside(lambda: loop(a, b), [lambda: loop(1.5, 2.5)])
         smolder.mark_step()
-    return took / n * 1e9, context.median(lambda: loop(1.5, 2.5)) / n * 1e9
+    return took / n * 1e9, floor / n * 1e9
 
 
 @_row("us", 100)
@@ -218,21 +235,20 @@ def first_step_warm(context):
 # -- kernels bound by memory
 
 
-def _in_ms(took, limit):
-    return took * 1e3, limit * 1e3
+def _beside(unit, context, step, *limits):
+    return tuple(seconds * UNITS[unit] for seconds in context.beside(step, *limits))
 
 
 @_row("ms", 0.9, "share", peers=True)
 def chain(context):
     """an 8-op gelu chain over 2^25 floats; limit: a STREAM-like scaling loop"""
     n = context.pick(2**25, 2**12)
-    return _in_ms(context.median(bench_models.chain(smolder, n)), context.stream("scale", 8 * n))
+    return _beside("ms", context, bench_models.chain(smolder, n), context.stream("scale", 8 * n))
 
 
 def _normalized(context, make):
     rows, columns = context.pick((8192, 1024), (16, 64))
-    took = context.median(make(smolder, rows, columns))
-    return _in_ms(took, context.stream("copy", 16 * rows * columns))
+    return _beside("ms", context, make(smolder, rows, columns), context.stream("copy", 16 * rows * columns))
 
 
 @_row("ms", 0.8, "share", peers=True)
@@ -251,25 +267,24 @@ def layer_norm(context):
 def column_sum(context):
     """sums of the columns of 8192x4096; limit: a loop that reads"""
     rows, columns = context.pick((8192, 4096), (64, 64))
-    return _in_ms(
-        context.median(bench_models.sums(smolder, rows, columns, 0)), context.stream("read", 4 * rows * columns)
-    )
+    step = bench_models.sums(smolder, rows, columns, 0)
+    return _beside("ms", context, step, context.stream("read", 4 * rows * columns))
 
 
 @_row("ms", 0.85, "share", peers=True)
 def full_sum(context):
     """the sum of 8192x4096; limit: a loop that reads"""
     rows, columns = context.pick((8192, 4096), (64, 64))
-    took = context.median(bench_models.sums(smolder, rows, columns, None))
-    return _in_ms(took, context.stream("read", 4 * rows * columns))
+    step = bench_models.sums(smolder, rows, columns, None)
+    return _beside("ms", context, step, context.stream("read", 4 * rows * columns))
 
 
 @_row("ms", 0.85, "share", peers=True)
 def adamw(context):
     """AdamW on 30 million parameters; limit: 28 bytes each moved by a copy"""
     tensors, size = context.pick((30, 10**6), (3, 1000))
-    return _in_ms(
-        context.median(bench_models.adamw(smolder, tensors, size)), context.stream("copy", 28 * tensors * size)
+    return _beside(
+        "ms", context, bench_models.adamw(smolder, tensors, size), context.stream("copy", 28 * tensors * size)
     )
 
 
@@ -293,8 +308,8 @@ def _mlp(context, train):
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         products += _linear(batch, inputs, outputs, train, i > 0)
         parameters += inputs * outputs + outputs
-    limit = context.products(products) + context.stream("copy", _state_bytes(parameters, batch * widths[0], train))
-    return context.median(bench_models.mlp(smolder, train, batch)) * 1e6, limit * 1e6
+    state = context.stream("copy", _state_bytes(parameters, batch * widths[0], train))
+    return _beside("us", context, bench_models.mlp(smolder, train, batch), context.products(products), state)
 
 
 def _state_bytes(parameters, inputs, train):
@@ -320,8 +335,8 @@ def _block(context, train):
     if train:
         products += [(*scores, False, True), (*context_, True, False)]  # gradients of the weights and of v
         products += [(*context_, False, False), (*context_, True, False)]  # of q and k
-    limit = context.products(products) + context.stream("copy", _state_bytes(parameters, 2 * tokens * width, train))
-    return context.median(bench_models.block(smolder, train, **s)) * 1e6, limit * 1e6
+    state = context.stream("copy", _state_bytes(parameters, 2 * tokens * width, train))
+    return _beside("us", context, bench_models.block(smolder, train, **s), context.products(products), state)
 
 
 @_row("us", 1 / 1.15, "share", peers=True)

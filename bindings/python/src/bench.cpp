@@ -241,42 +241,42 @@ Samples compile_copy_kernel(int rounds) {
   return time_rounds(rounds, [&] { (void)jit::backend().compile({&one, 1}); });
 }
 
-/// Seconds of a loop over `bytes` in all, on the pool's threads: "copy" reads half and writes half,
-/// "scale" the same with a multiplication, "read" sums.
-Samples stream(const std::string& kind, int64_t bytes, int rounds) {
-  const int64_t n = kind == "read" ? bytes / 4 : bytes / 8;
-  const BufferRef from = allocate(n * 4), to = allocate(kind == "read" ? 64 : n * 4);
-  auto* const x = static_cast<float*>(from->data());
-  auto* const y = static_cast<float*>(to->data());
-  std::fill_n(x, n, 0.5f);
-  SMOLDER_CHECK(kind == "copy" || kind == "scale" || kind == "read", ValueError, "no such loop: ", kind);
-  const int64_t grain = 16384;
-  const auto plain = [&] {
-    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-      if (kind == "read") {
-        if (sum_loop(x + begin, end - begin) < 0) *y = 0;  // never: the sum must be wanted
-      } else {
-        scale_loop(y + begin, x + begin, kind == "copy" ? 1.0f : 0.5f, end - begin);
-      }
-    });
-  };
-  Samples best = time_rounds(rounds, plain);
-  if (kind == "read") return best;
-  const Samples streaming = time_rounds(rounds, [&] {
-    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-      scale_loop_streaming(y + begin, x + begin, kind == "copy" ? 1.0f : 0.5f, end - begin);
-    });
-  });
-  // Whichever way of storing is faster is the limit.
-  const auto median = [](Samples s) {
-    std::ranges::nth_element(s, s.begin() + s.size() / 2);
-    return s[s.size() / 2];
-  };
-  return median(streaming) < median(best) ? streaming : best;
+/// A limit of the machine, to be run between rounds of what it limits.
+struct Loop {
+  std::function<void()> run;
+};
+
+BufferRef filled(int64_t elements) {
+  BufferRef b = allocate(elements * 4);
+  std::fill_n(static_cast<float*>(b->data()), elements, 0.5f);
+  return b;
 }
 
-/// Seconds of float32 products in the library, one after another: each (batch, m, n, k, a transposed, b transposed).
-Samples matmuls(const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>& products, int rounds) {
+/// A loop over `bytes` in all, on the pool's threads: "copy" reads half and writes half, "scale" the same with a
+/// multiplication, both also as "copy_streaming" and "scale_streaming", past the caches; "read" sums.
+Loop stream(const std::string& kind, int64_t bytes) {
+  constexpr int64_t kGrain = 16384;
+  if (kind == "read") {
+    return {[n = bytes / 4, from = filled(bytes / 4), kept = filled(1)] {
+      const auto* const x = static_cast<const float*>(from->data());
+      parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+        if (sum_loop(x + begin, end - begin) < 0) *static_cast<float*>(kept->data()) = 0;  // never: it must be wanted
+      });
+    }};
+  }
+  const bool streaming = kind.ends_with("_streaming");
+  const std::string word = kind.substr(0, kind.find('_'));
+  SMOLDER_CHECK(word == "copy" || word == "scale", ValueError, "no such loop: ", kind);
+  return {[n = bytes / 8, factor = word == "copy" ? 1.0f : 0.5f, loop = streaming ? scale_loop_streaming : scale_loop,
+           from = filled(bytes / 8), to = filled(bytes / 8)] {
+    const auto* const x = static_cast<const float*>(from->data());
+    auto* const y = static_cast<float*>(to->data());
+    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { loop(y + begin, x + begin, factor, end - begin); });
+  }};
+}
+
+/// float32 products in the library, one after another: each (batch, m, n, k, a transposed, b transposed).
+Loop matmuls(const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>& products) {
   std::vector<std::function<void()>> calls;
   for (const auto& [batch, m, n, k, a_transposed, b_transposed] : products) {
     eager::MatmulDesc d;
@@ -284,17 +284,29 @@ Samples matmuls(const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t,
     d.a_batch_stride = m * k, d.a_row = a_transposed ? 1 : k, d.a_col = a_transposed ? m : 1;
     d.b_batch_stride = k * n, d.b_row = b_transposed ? 1 : n, d.b_col = b_transposed ? k : 1;
     d.c_batch_stride = m * n, d.c_row = n;
-    const auto filled = [](int64_t elements) {
-      BufferRef b = allocate(elements * 4);
-      std::fill_n(static_cast<float*>(b->data()), elements, 0.5f);
-      return b;
-    };
     calls.push_back([run = eager::Matmul::get(d), a = filled(batch * m * k), b = filled(batch * k * n),
                      c = filled(batch * m * n)] { run->run(a->data(), b->data(), c->data(), nullptr); });
   }
-  return time_rounds(rounds, [&] {
+  return {[calls] {
     for (const auto& call : calls) call();
-  });
+  }};
+}
+
+/// The clock that the processor really has, in GHz, the best of `rounds`: integer products that wait for one another,
+/// 3 cycles each on today's x86-64 and AArch64 cores.
+double clock_ghz(int rounds) {
+  constexpr int64_t kProducts = 1'000'000;
+  double best = 0;
+  for (int i = 0; i < rounds; ++i) {
+    uint64_t x = 3;
+    const auto start = Clock::now();
+    for (int64_t k = 0; k < kProducts; ++k) {
+      x *= 0x9E3779B97F4A7C15u;
+      asm volatile("" : "+r"(x));
+    }
+    best = std::max(best, 3e-9 * static_cast<double>(kProducts) / seconds_since(start));
+  }
+  return best;
 }
 
 }  // namespace
@@ -308,9 +320,11 @@ void bind_bench(nb::module_& m) {
   m.def("_bench_plan", &plan, free);
   m.def("_bench_compile_kernels", &compile_kernels, free);
   m.def("_bench_compile_copy_kernel", &compile_copy_kernel, free);
+  nb::class_<Loop>(m, "_BenchLoop").def("__call__", [](const Loop& l) { l.run(); }, free);
   m.def("_bench_stream", &stream, free);
   m.def("_bench_backend", [] { return jit::backend().target(); });
   m.def("_bench_matmuls", &matmuls, free);
+  m.def("_bench_clock", &clock_ghz, free);
 }
 
 }  // namespace smolder::python
