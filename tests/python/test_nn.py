@@ -1,3 +1,6 @@
+import copy
+import gc
+import weakref
 from collections import OrderedDict
 
 import numpy as np
@@ -297,3 +300,46 @@ def test_clip_grad():
     np.testing.assert_allclose([*a.grad.tolist(), *b.grad.tolist()], [0.6, 0, 0.8], rtol=1e-5)
     nn.utils.clip_grad_value_([a, b], 0.7)
     np.testing.assert_allclose(b.grad.tolist(), [0.7], rtol=1e-6)
+
+
+def test_members_are_attributes_whichever_way_they_change():
+    m = nn.Linear(2, 2)
+    w = nn.Parameter(smolder.ones(2, 2))
+    m._parameters["weight"] = w
+    assert m.weight is w and m.__dict__["weight"] is w
+    del m._parameters["weight"]
+    assert not hasattr(m, "weight")
+    m._parameters.update(weight=w, other=None)
+    assert m.weight is w and m.other is None
+    assert m._parameters.setdefault("weight", None) is w
+    assert m._parameters.pop("other") is None and not hasattr(m, "other")
+    assert m._parameters.pop("in_features", 3) == 3 and m.in_features == 2
+    assert m._parameters.popitem() == ("weight", w) and not hasattr(m, "weight")
+    m._parameters |= {"weight": w}
+    assert m.weight is w
+    m._parameters.clear()
+    assert not hasattr(m, "weight") and not hasattr(m, "bias")
+    m.weight = w
+    m.weight = None
+    assert m._parameters == {"weight": None} and m.weight is None
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copied_module_has_members_of_its_own(copied):
+    m = nn.Sequential(nn.Linear(2, 2))
+    other = copied(m)
+    child = nn.ReLU()
+    other[0] = child
+    assert other[0] is child and getattr(other, "0") is child
+    assert isinstance(m[0], nn.Linear) and getattr(m, "0") is m[0]
+
+
+def test_a_dead_model_frees_its_parameters_at_once():
+    m = nn.Sequential(nn.Linear(2, 2))
+    seen = weakref.ref(m[0])
+    gc.disable()
+    try:
+        del m
+        assert seen() is None
+    finally:
+        gc.enable()

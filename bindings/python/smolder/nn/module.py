@@ -5,7 +5,10 @@ import itertools
 from collections import OrderedDict, namedtuple
 
 from smolder import _core
+from smolder.nn.members import Members
 from smolder.nn.parameter import Parameter
+
+_GROUPS = ("_parameters", "_buffers", "_modules")
 
 
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -46,10 +49,9 @@ class Module:
     def __init__(self):
         put = super().__setattr__
         put("training", True)
-        put("_parameters", {})
-        put("_buffers", {})
+        for group in _GROUPS:
+            put(group, Members(self))
         put("_non_persistent_buffers_set", set())
-        put("_modules", {})
         put("_forward_hooks", OrderedDict())
         put("_forward_pre_hooks", OrderedDict())
 
@@ -82,7 +84,12 @@ class Module:
         self._forward_pre_hooks[handle.id] = hook
         return handle
 
-    # -- attributes: parameters, buffers and modules live in their own dictionaries
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        for group in _GROUPS:
+            self.__dict__[group] = Members(self, state.get(group, ()))
+
+    # -- attributes: parameters, buffers and modules live in dictionaries of their own as well (see Members)
 
     def __setattr__(self, name, value):
         own = self.__dict__
@@ -121,20 +128,17 @@ class Module:
 
     def _forget(self, name):
         own = self.__dict__
-        own.pop(name, None)
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in _GROUPS:
             own[group].pop(name, None)
+        own.pop(name, None)
         own["_non_persistent_buffers_set"].discard(name)
 
     def __getattr__(self, name):
-        for group in ("_parameters", "_buffers", "_modules"):
-            members = self.__dict__.get(group)
-            if members is not None and name in members:
-                return members[name]
+        # What is not found elsewhere; here for subclasses that call it from a __getattr__ of their own.
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name):
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in _GROUPS:
             if name in self.__dict__[group]:
                 del self.__dict__[group][name]
                 self._non_persistent_buffers_set.discard(name)
@@ -142,8 +146,7 @@ class Module:
         super().__delattr__(name)
 
     def __dir__(self):
-        names = [*super().__dir__(), *self._parameters, *self._buffers, *self._modules]
-        return sorted(name for name in set(names) if not name[:1].isdigit())
+        return sorted(name for name in set(super().__dir__()) if not name[:1].isdigit())
 
     def _check_name(self, name, members, kind):
         if "_parameters" not in self.__dict__:

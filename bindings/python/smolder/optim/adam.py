@@ -22,34 +22,30 @@ class Adam(Optimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults | {"amsgrad": amsgrad, "maximize": maximize})
 
-    def _update(self, parameter, grad, group):
+    def _options(self, group):
+        # Floats always: an int where a float was before would be another op to compile.
+        numbers = {k: float(group[k]) for k in ("lr", "eps", "weight_decay")}
+        beta1, beta2 = group["betas"]
+        options = numbers | {"beta1": float(beta1), "beta2": float(beta2), "maximize": group["maximize"]}
+        return options, group["amsgrad"]
+
+    def _update(self, parameter, grad, options):
+        numbers, amsgrad = options
         state = self.state[parameter]
         if not state:
             state["step"] = 0
             state["exp_avg"] = _core.zeros_like(parameter)
             state["exp_avg_sq"] = _core.zeros_like(parameter)
-        if group["amsgrad"] and "max_exp_avg_sq" not in state:
+        if amsgrad and "max_exp_avg_sq" not in state:
             state["max_exp_avg_sq"] = _core.zeros_like(parameter)
-        largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
-        state["step"] += 1
-        new, mean, square, new_largest = self._step(
-            parameter,
-            grad,
-            state["exp_avg"],
-            state["exp_avg_sq"],
-            largest,
-            # Floats always: an int where a float was before would be another op to compile.
-            lr=float(group["lr"]),
-            beta1=float(group["betas"][0]),
-            beta2=float(group["betas"][1]),
-            eps=float(group["eps"]),
-            weight_decay=float(group["weight_decay"]),
-            step=state["step"],
-            maximize=group["maximize"],
+        mean, square, largest = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if amsgrad else None
+        state["step"] = step = state["step"] + 1
+        new, new_mean, new_square, new_largest = self._step(
+            parameter, grad, mean, square, largest, step=step, **numbers
         )
         _core.assign(parameter, new)
-        _core.assign(state["exp_avg"], mean)
-        _core.assign(state["exp_avg_sq"], square)
+        _core.assign(mean, new_mean)
+        _core.assign(square, new_square)
         if largest is not None:
             _core.assign(largest, new_largest)
 

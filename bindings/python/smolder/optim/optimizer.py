@@ -16,7 +16,7 @@ required = _Required()
 
 
 class Optimizer:
-    """Updates parameters from their gradients. Subclasses define _update(parameter, grad, group)."""
+    """Updates parameters from their gradients. Subclasses define _options(group) and _update(parameter, grad, options)."""
 
     def __init__(self, params, defaults):
         if isinstance(params, _core.Tensor):
@@ -61,7 +61,11 @@ class Optimizer:
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
 
-    def _update(self, parameter, grad, group):
+    def _options(self, group):
+        """What _update needs of a group, once a step for all its parameters."""
+        return group
+
+    def _update(self, parameter, grad, options):
         raise NotImplementedError(f"{type(self).__name__} defines no update")
 
     def step(self, closure=None):
@@ -69,10 +73,11 @@ class Optimizer:
         loss = closure() if closure is not None else None
         with no_grad():
             for group in self.param_groups:
+                options = self._options(group)
                 for p in group["params"]:
                     grad = p.grad
                     if grad is not None:
-                        self._update(p, grad, group)
+                        self._update(p, grad, options)
         _core.step_boundary("optimizer.step")
         return loss
 

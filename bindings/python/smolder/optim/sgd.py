@@ -19,15 +19,17 @@ class SGD(Optimizer):
         defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
         super().__init__(params, defaults | {"nesterov": nesterov, "maximize": maximize})
 
-    def _update(self, parameter, grad, group):
-        state = self.state[parameter]
-        buffer = state.get("momentum_buffer")
+    def _options(self, group):
         # Floats always: an int where a float was before would be another op to compile.
         numbers = {k: float(group[k]) for k in ("lr", "momentum", "dampening", "weight_decay")}
-        flags = {k: group[k] for k in ("nesterov", "maximize")}
-        new, new_buffer = _core.sgd_step(parameter, grad, buffer, **numbers, **flags)
+        return numbers | {k: group[k] for k in ("nesterov", "maximize")}
+
+    def _update(self, parameter, grad, options):
+        state = self.state[parameter]
+        buffer = state.get("momentum_buffer")
+        new, new_buffer = _core.sgd_step(parameter, grad, buffer, **options)
         _core.assign(parameter, new)
         if buffer is not None:
             _core.assign(buffer, new_buffer)
-        elif group["momentum"] != 0:
+        elif options["momentum"] != 0:
             state["momentum_buffer"] = new_buffer
