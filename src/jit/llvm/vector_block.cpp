@@ -50,10 +50,7 @@ void VectorLoop::statement(const Stmt& s, const Prepared& p, const Block& block)
         e_.locals_[s.result].vector = random_bits(s);
         return;
       }
-      if (is_division_of_run(s)) {
-        e_.locals_[s.result].vector = divide_run(s);
-        return;
-      }
+      if (is_division_of_run(s)) return defer_division(s);
       std::vector<V> args;
       for (const LocalId a : s.args) args.push_back(vector_of(a));
       e_.locals_[s.result].vector = e_.compute(s, args);
@@ -77,8 +74,8 @@ bool VectorLoop::is_division_of_run(const Stmt& s) const {
 }
 
 /// One division for a block and a divisor; its lanes differ by how often they pass a multiple of the divisor.
-const VectorLoop::Division& VectorLoop::division_of_run(LocalId x, LocalId y) {
-  for (const Division& d : divisions_) {
+VectorLoop::Division& VectorLoop::division_of_run(LocalId x, LocalId y) {
+  for (Division& d : divisions_) {
     if (d.x == x && d.y == y) return d;
   }
   V first = first_of_[x], divisor = e_.locals_[y].scalar;
@@ -87,31 +84,44 @@ const VectorLoop::Division& VectorLoop::division_of_run(LocalId x, LocalId y) {
   V quotient = emit_primitive(b_, ir::Op::kFloorDiv, DType::kInt64, operands);
   b_.lanes = kLanes;
   V rest = ir_.CreateSub(first, ir_.CreateMul(quotient, divisor));
+  V whole = ir_.CreateICmpSLT(ir_.CreateAdd(rest, e_.i64(kLanes - 1)), divisor);
+  divisions_.push_back({x, y, quotient, rest, nullptr, whole});
+  return divisions_.back();
+}
 
+/// How many multiples of the divisor each lane has passed since the first.
+V VectorLoop::passed(Division& d) {
+  if (d.passed) return d.passed;
   // Small numbers, that float32 divides: beyond kFew, a larger divisor is passed once at most, as kFew is.
   constexpr int kFew = 2 * kLanes;
+  V divisor = e_.locals_[d.y].scalar;
   V few = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, divisor, e_.i64(kFew));
-  V from = ir_.CreateSub(rest, ir_.CreateSub(divisor, few));
+  V from = ir_.CreateSub(d.rest, ir_.CreateSub(divisor, few));
   from = ir_.CreateTrunc(ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, from, e_.i64(-kLanes)), ir_.getInt32Ty());
   V at = ir_.CreateAdd(splat(from), iota(ir_.getInt32Ty()));
   at = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, llvm::ConstantInt::get(at->getType(), 0));
   V reciprocal = ir_.CreateFDiv(llvm::ConstantFP::get(ir_.getFloatTy(), 1), ir_.CreateSIToFP(few, ir_.getFloatTy()));
   V middle = b_.sitofp(at, LaneType::kF32);
   middle = ir_.CreateFMul(ir_.CreateFAdd(middle, llvm::ConstantFP::get(middle->getType(), 0.5)), splat(reciprocal));
-  V passed = b_.sext(b_.fptosi_in_range(middle, LaneType::kI32), LaneType::kI64);
-  V whole = ir_.CreateICmpSLT(ir_.CreateAdd(rest, e_.i64(kLanes - 1)), divisor);
-  divisions_.push_back({x, y, quotient, rest, passed, whole});
-  return divisions_.back();
+  d.passed = b_.sext(b_.fptosi_in_range(middle, LaneType::kI32), LaneType::kI64);
+  return d.passed;
+}
+
+/// The lanes wait until they are wanted: a block that no multiple of the divisor interrupts is read without them.
+void VectorLoop::defer_division(const Stmt& s) {
+  const Division& d = division_of_run(s.args[0], s.args[1]);
+  const bool wants_quotient = s.op == ir::Op::kFloorDiv;
+  runs_[s.result] = {wants_quotient ? d.quotient : d.rest, !wants_quotient, d.whole};
+  deferred_[s.result] = &s;
+  e_.locals_[s.result].vector = nullptr;
 }
 
 V VectorLoop::divide_run(const Stmt& s) {
-  const Division d = division_of_run(s.args[0], s.args[1]);
+  Division& d = division_of_run(s.args[0], s.args[1]);
   V first = first_of_[s.args[0]], divisor = e_.locals_[s.args[1]].scalar;
-  const bool wants_quotient = s.op == ir::Op::kFloorDiv;
-  V result = wants_quotient ? ir_.CreateAdd(splat(d.quotient), d.passed)
-                            : ir_.CreateSub(ir_.CreateAdd(splat(d.rest), iota(ir_.getInt64Ty())),
-                                            ir_.CreateMul(d.passed, splat(divisor)));
-  runs_[s.result] = {wants_quotient ? d.quotient : d.rest, !wants_quotient, d.whole};
+  V result = s.op == ir::Op::kFloorDiv ? ir_.CreateAdd(splat(d.quotient), passed(d))
+                                       : ir_.CreateSub(ir_.CreateAdd(splat(d.rest), iota(ir_.getInt64Ty())),
+                                                       ir_.CreateMul(passed(d), splat(divisor)));
 
   // No size is 0 or less, but the statement may say so.
   llvm::BasicBlock *before = ir_.GetInsertBlock(), *lane = e_.block("divide"), *odd = e_.block("divided"),
@@ -170,7 +180,7 @@ V VectorLoop::load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const 
   together = ir_.GetInsertBlock();
   ir_.CreateBr(after);
   ir_.SetInsertPoint(apart);
-  V scattered = load_scattered(s, p, mask, fill, block);
+  V scattered = scattered_apart(s, p, mask, fill, block);
   apart = ir_.GetInsertBlock();
   ir_.CreateBr(after);
   ir_.SetInsertPoint(after);
@@ -179,9 +189,22 @@ V VectorLoop::load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const 
   return raw;
 }
 
+/// load_scattered where not every path of the block passes: lanes that are computed here are no good after it.
+V VectorLoop::scattered_apart(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block) {
+  const std::vector<Division> divisions = divisions_;
+  std::vector<LocalId> waiting;
+  for (const auto& [v, stride] : p.access.indirect) {
+    if (!e_.locals_[v].vector) waiting.push_back(v);
+  }
+  V raw = load_scattered(s, p, mask, fill, block);
+  for (const LocalId v : waiting) e_.locals_[v].vector = nullptr;
+  divisions_ = divisions;
+  return raw;
+}
+
 V VectorLoop::vector_of(LocalId v) {
   Local& local = e_.locals_[v];
-  if (uniform_[v] && !local.vector) local.vector = splat(local.scalar);
+  if (!local.vector) local.vector = uniform_[v] ? splat(local.scalar) : divide_run(*deferred_[v]);
   return local.vector;
 }
 

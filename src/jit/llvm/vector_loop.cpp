@@ -39,7 +39,8 @@ VectorLoop::VectorLoop(KernelEmitter& emitter, const Stmt& loop, V begin, V end)
       accs_(updated_accumulators(loop.body)),
       uniform_(emitter.locals_.size(), true),
       first_of_(emitter.locals_.size()),
-      runs_(emitter.locals_.size()) {
+      runs_(emitter.locals_.size()),
+      deferred_(emitter.locals_.size()) {
   // What other loops made vectors of is not at hand here.
   for (Local& l : e_.locals_) l.vector = nullptr;
   if (e_.traits_.streaming) {

@@ -53,7 +53,7 @@ class VectorLoop {
   };
 
   /// Consecutive numbers x divided by y in this block: of the first the quotient and the rest, how many multiples of y
-  /// each lane has passed since, and whether none has.
+  /// each lane has passed since (null until wanted), and whether none has.
   struct Division {
     LocalId x, y;
     V quotient, rest, passed, whole;
@@ -103,7 +103,9 @@ class VectorLoop {
   V vector_of(LocalId v);
   V random_bits(const Stmt& s);
   bool is_division_of_run(const Stmt& s) const;
-  const Division& division_of_run(LocalId x, LocalId y);
+  Division& division_of_run(LocalId x, LocalId y);
+  V passed(Division& d);
+  void defer_division(const Stmt& s);
   V divide_run(const Stmt& s);
   V run_start(const Access& a, const Block& block, V* consecutive);
   V load_runs(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
@@ -113,6 +115,7 @@ class VectorLoop {
   void fetch_ahead(V at);
   V load_contiguous(const Stmt& s, V at, V mask, V fill, const Block& block);
   V load_scattered(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
+  V scattered_apart(const Stmt& s, const Prepared& p, V mask, V fill, const Block& block);
   void store(const Stmt& s, const Prepared& p, const Block& block);
   void store_uniform(const Stmt& s, const Prepared& p, const Block& block);
   void store_scattered(const Stmt& s, const Prepared& p, V value, const Block& block);
@@ -136,6 +139,7 @@ class VectorLoop {
   std::vector<V> first_of_;    ///< by LocalId: of lanes that hold consecutive numbers, the first
   std::vector<Run> runs_;      ///< by LocalId
   std::vector<Division> divisions_;
+  std::vector<const Stmt*> deferred_;  ///< by LocalId: divisions whose lanes are computed when wanted
   std::vector<Prepared> prepared_;
   struct Fetch {
     V base;  ///< of the row
