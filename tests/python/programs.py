@@ -1,316 +1,371 @@
-"""Random programs: how they are made, run in every mode, compared and shrunk."""
+"""Random programs: what one is, how it is written as Python, and how one is made from a seed."""
 
 import dataclasses
+import functools
 import random
 
 import numpy as np
-from conftest import same_bits
 
 import smolder
-from smolder import _core
+from smolder.nn import functional as F
 
-UNARY = ["neg", "abs", "exp", "tanh", "sigmoid", "relu", "square", "sin", "sign", "log1p", "erf"]
-BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
-REDUCE = ["sum", "mean", "amax", "amin", "logsumexp"]
-DTYPES = ["float32", "float32", "float32", "float64", "bfloat16", "float16"]
+FLOATS = ["float32", "float32", "float32", "float64", "bfloat16", "float16"]
+INTEGERS = ["int64", "int64", "int32", "uint8"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A leaf: normal numbers that want a gradient, or small integers, or bools."""
+
+    shape: tuple
+    dtype: str
+
+    def __str__(self):
+        if self.dtype == "bool":
+            return f"smolder.tensor(dice.random({self.shape}) < 0.5)"
+        if self.dtype in INTEGERS:
+            return f"smolder.tensor(dice.integers(0, 5, {self.shape}), dtype=smolder.{self.dtype})"
+        return f"smolder.tensor(dice.normal(size={self.shape}), dtype=smolder.{self.dtype}).requires_grad_()"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A value: an expression with {0}, {1} for the values it is made of. No extent is written in it, so that it holds
+    for a program with smaller ones."""
+
+    text: str
+    operands: tuple
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Steps (name, operand numbers, words) over values: the inputs first, then a value for each step."""
+    """Values v0, v1, ...: the inputs first, then one for each step. Those not kept die after their last use."""
 
     seed: int
-    dtype: str
-    inputs: tuple  # shapes
+    inputs: tuple
     steps: tuple
+    kept: frozenset
+    losses: tuple  # values whose sum is differentiated
+    optimizer: str = ""  # a call that steps the float inputs
 
-    def arrays(self):
-        return [np.random.default_rng([self.seed, i]).normal(size=s) for i, s in enumerate(self.inputs)]
+    @functools.cached_property
+    def lines(self):
+        """The program as Python; `smolder`, `np` and `F` are what it is run with."""
+        out = ["smolder.manual_seed(1)", f"dice = np.random.default_rng({self.seed})"]
+        out += [f"v{i} = {x}" for i, x in enumerate(self.inputs)]
+        last = {}
+        for at, step in enumerate(self.steps):
+            for i in step.operands:
+                last[i] = at
+        for at, step in enumerate(self.steps):
+            new = len(self.inputs) + at
+            out.append(f"v{new} = {step.text.format(*(f'v{i}' for i in step.operands))}")
+            used = {*step.operands, new}
+            dead = sorted(i for i in used if last.get(i, at) == at and not self.lives(i))
+            if dead:
+                out.append("del " + ", ".join(f"v{i}" for i in dead))
+        if self.losses:
+            out.append("loss = " + " + ".join(f"v{i}.float().sum()" for i in self.losses))
+            out.append("loss.requires_grad and loss.backward()")
+            leaves = [f"v{i}" for i, x in enumerate(self.inputs) if x.dtype in FLOATS]
+            if self.optimizer:
+                out.append(f"smolder.optim.{self.optimizer.format('[' + ', '.join(leaves) + ']')}.step()")
+        return out
+
+    def lives(self, i):
+        """Whether a value is there at the end."""
+        return i < len(self.inputs) or i in self.kept or i in self.losses
+
+    @functools.cached_property
+    def code(self):
+        return [compile(line, f"<program {self.seed}>", "exec") for line in self.lines]
 
     def __str__(self):
-        """As Python, to be pasted after `import smolder, numpy as np`."""
-        its = f"smolder.{self.dtype}"
-        lines = [
-            f"v{i} = smolder.tensor(np.random.default_rng([{self.seed}, {i}]).normal(size={s}), dtype={its})"
-            ".requires_grad_()"
-            for i, s in enumerate(self.inputs)
-        ]
-        lines += [f"v{len(self.inputs) + i} = {written(step)}" for i, step in enumerate(self.steps)]
-        last = len(self.inputs) + len(self.steps) - 1
-        return "\n".join([*lines, f"v{last}.float().sum().backward()"])
+        return "\n".join(["import numpy as np, smolder", "from smolder.nn import functional as F", *self.lines])
 
 
-def written(step):
-    name, operands, words = step
-    args = [f"v{i}" for i in operands]
-    if name == "where":
-        return f"smolder.where({args[0]} > 0, {args[1]}, {args[2]})"
-    if name == "write":
-        return f"{args[0]}.clone().{words[0]}({args[1]})"
-    if name == "reduce":
-        return f"{args[0]}.{words[0]}({words[1]}, True)"
-    return f"{args[0]}.{words[0]}({', '.join([*args[1:], *map(repr, words[1:])])})"
+@dataclasses.dataclass(frozen=True)
+class Meta:
+    """What a step may know of a value."""
+
+    shape: tuple
+    dtype: str
+    writable: (
+        bool  # in place: neither a leaf that wants a gradient nor a view of one, nor several times the same memory
+    )
+
+    @property
+    def floating(self):
+        return self.dtype in FLOATS
+
+    @property
+    def rank(self):
+        return len(self.shape)
 
 
-def broadcastable(a, b):
-    return all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1]))
+UNARY = ["abs", "square", "sign", "exp", "tanh", "sigmoid", "sin", "log1p", "erf", "isnan", "floor", "sqrt", "expm1"]
+FLOAT_UNARY = ["neg", "relu", "F.gelu", "F.silu", "rsqrt", "F.softplus", "round"]
+BINARY = ["{0} + {1}", "{0} * {1}", "{0} / {1}", "{0}.maximum({1})", "{0}.minimum({1})", "smolder.atan2({0}, {1})"]
+COMPARE = ["{0} > {1}", "{0} <= {1}", "{0} == {1}", "{0}.logical_and({1})", "{0}.logical_xor({1})"]
+NUMBER = ["{0} + %r", "{0} - %r", "%r - {0}", "{0} * %r", "{0} / %r", "{0}.clamp(min=%r)", "{0} ** abs(%r)"]
+REDUCE = ["sum", "amax", "amin", "prod", "any", "all"]
+FLOAT_REDUCE = ["sum", "mean", "logsumexp", "var", "sum", "amax", "norm"]
+OPTIMIZERS = ["SGD({}, lr=0.1, momentum=0.9)", "SGD({}, lr=0.5)", "AdamW({}, lr=0.01)", "Adam({}, amsgrad=True)"]
 
 
 class Generator:
-    """Makes the program of a seed; shapes are tracked to keep it valid."""
+    """Makes the program of a seed. Steps are tried on small eager tensors as they are chosen, to know their shapes and
+    dtypes; what a step that was thought valid raises is an error of the test or of Smolder, so it is not caught."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
-        rows, columns = self.dice.choice([1, 2, 3, 5]), self.dice.choice([1, 4, 7, 33])
-        dtype = self.dice.choice(DTYPES)
-        inputs = ((rows, columns), (columns,), (rows, 1))
-        self.shapes, self.steps = list(inputs), []
-        for _ in range(self.dice.randint(3, 14)):
-            self.step()
-        self.program = Program(seed, dtype, inputs, tuple(self.steps))
+        self.large = seed % 40 == 7
+        self.limit = 1 << 20 if self.large else 1 << 12
+        self.inputs, self.steps, self.metas, self.tensors = self.leaves(), [], [], {}
+        with smolder.eager(), smolder.no_grad():
+            for x in self.inputs:
+                self.meet(smolder.zeros(x.shape, dtype=getattr(smolder, x.dtype)), x.dtype not in FLOATS)
+            for _ in range(self.dice.randint(2, 5) if self.large else self.dice.randint(3, 14)):
+                self.step()
+        self.program = self.finished(seed)
+        del self.tensors
 
-    def pick(self, rank=None):
-        fits = [i for i, s in enumerate(self.shapes) if rank is None or len(s) == rank]
-        return self.dice.choice(fits)
+    def leaves(self):
+        dice = self.dice
+        if self.large:
+            shape = dice.choice(
+                [(2, 140_000), (1, 270_000), (131_073,), (300, 7), (2000, 33), (130, 1000), (20_000, 2)]
+            )
+        else:
+            shape = dice.choice([1, 2, 3, 5]), dice.choice([1, 4, 7, 33])
+        first, other = dice.choice(FLOATS), dice.choice(FLOATS)
+        inputs = [Input(shape, first), Input(shape[-1:], first), Input((*shape[:-1], 1), dice.choice([first, other]))]
+        if dice.random() < 0.5:
+            inputs.append(Input(dice.choice([shape, shape[-1:]]), dice.choice(INTEGERS)))
+        if dice.random() < 0.3:
+            inputs.append(Input(shape, "bool"))
+        return tuple(inputs)
 
-    def add(self, name, operands, words, shape):
-        self.steps.append((name, tuple(operands), words))
-        self.shapes.append(tuple(shape))
+    def finished(self, seed):
+        dice, count = self.dice, len(self.metas)
+        floats = [i for i, m in enumerate(self.metas) if m.floating]
+        losses = [floats[-1]] if dice.random() < 0.85 else []
+        losses += dice.sample(floats, min(len(floats), 2)) if losses and dice.random() < 0.3 else []
+        kept = {i for i in range(len(self.inputs), count) if dice.random() < 0.35} | {count - 1}
+        optimizer = dice.choice(OPTIMIZERS) if losses and dice.random() < 0.3 else ""
+        return Program(seed, self.inputs, tuple(self.steps), frozenset(kept), tuple(sorted({*losses})), optimizer)
+
+    # choosing
+
+    def meet(self, tensor, writable):
+        self.tensors[len(self.metas)] = tensor
+        self.metas.append(Meta(tuple(tensor.shape), str(tensor.dtype).removeprefix("smolder."), writable))
+
+    def add(self, text, *operands, writable=True):
+        values = [self.tensors[i] for i in operands]
+        with np.errstate(all="ignore"):
+            names = {"smolder": smolder, "F": F} | {f"a{i}": v for i, v in enumerate(values)}
+            out = eval(text.format(*(f"a{i}" for i in range(len(values)))), names)
+        if out.numel() <= self.limit and out.numel():
+            self.steps.append(Step(text, operands))
+            self.meet(out, writable)
+
+    def pick(self, fits=lambda m: True):
+        """A value that fits, the later the likelier; None where there is none."""
+        found = [i for i, m in enumerate(self.metas) if fits(m)]
+        return max(self.dice.choice(found), self.dice.choice(found)) if found else None
+
+    def float_pick(self, rank=0):
+        return self.pick(lambda m: m.floating and m.rank >= rank)
+
+    def partner(self, shape, fits=lambda m: True):
+        """A value that broadcasts with `shape` and makes nothing large of it."""
+
+        def good(m):
+            try:
+                return fits(m) and np.prod(np.broadcast_shapes(m.shape, shape)) <= self.limit
+            except ValueError:
+                return False
+
+        return self.pick(good)
+
+    def into(self, at):
+        """A value that can be written into value `at`'s whole shape, and of its dtype."""
+        m = self.metas[at]
+        return self.partner(m.shape, lambda o: np.broadcast_shapes(o.shape, m.shape) == m.shape and o.dtype == m.dtype)
+
+    def axis(self, at):
+        return self.dice.randrange(self.metas[at].rank)
 
     def step(self):
-        kind = self.dice.choice(
-            ["unary", "unary", "binary", "binary", "number", "reduce", "move", "softmax", "product", "write", "select"]
-        )
-        getattr(self, kind)()
+        kinds = ["unary", "binary", "binary", "number", "compare", "reduce", "reduce", "move", "move", "join", "select"]
+        kinds += ["softmax", "norm", "product", "write", "write_view", "index", "cast", "dropout", "loss", "write"]
+        getattr(self, self.dice.choice(kinds))()
+
+    # kinds of steps
 
     def unary(self):
-        at = self.pick()
-        self.add("method", [at], (self.dice.choice(UNARY),), self.shapes[at])
+        at = self.pick(lambda m: m.dtype != "bool")
+        name = self.dice.choice(UNARY + (FLOAT_UNARY if self.metas[at].floating else ["neg"]))
+        self.add(f"{name}({{0}})" if "." in name else f"{{0}}.{name}()", at)
 
     def binary(self):
         a = self.pick()
-        b = self.dice.choice([i for i, s in enumerate(self.shapes) if broadcastable(s, self.shapes[a])])
-        shape = np.broadcast_shapes(self.shapes[a], self.shapes[b])
-        self.add("method", [a, b], (self.dice.choice(BINARY),), shape)
+        b = self.partner(self.metas[a].shape)
+        bools = "bool" in (self.metas[a].dtype, self.metas[b].dtype)
+        self.add(self.dice.choice(BINARY + ([] if bools else ["{0} - {1}"])), a, b)
+
+    def compare(self):
+        a = self.pick()
+        self.add(self.dice.choice(COMPARE), a, self.partner(self.metas[a].shape))
 
     def number(self):
-        at, value = self.pick(), self.dice.choice([0, 1, -1, 2, 0.5, 3.25, 1e-3])
-        self.add("method", [at], (self.dice.choice(BINARY[:4]), value), self.shapes[at])
+        at = self.pick(lambda m: m.dtype != "bool")
+        if self.metas[at].floating:
+            self.add(self.dice.choice(NUMBER) % self.dice.choice([0, 1, -1, 2, 0.5, 3.25, 1e-3]), at)
+        else:
+            more = ["{0} // %r", "{0} %% %r", "{0} & %r", "{0} ^ %r"]
+            self.add(self.dice.choice(NUMBER + more) % self.dice.choice([1, -1, 2, 3, 7]), at)
 
     def reduce(self):
-        at = self.pick()
-        shape = list(self.shapes[at])
-        if not shape:
-            return
-        axis = self.dice.randrange(len(shape))
-        shape[axis] = 1
-        self.add("reduce", [at], (self.dice.choice(REDUCE), axis), shape)
+        at = self.pick(lambda m: m.rank > 0)
+        m = self.metas[at]
+        name = self.dice.choice(FLOAT_REDUCE if m.floating else REDUCE)
+        axes = self.dice.choice([self.axis(at), self.axis(at), -1, tuple(range(m.rank))])
+        if name == "prod" and isinstance(axes, tuple):
+            axes = -1
+        keep = self.dice.choice([True, False])
+        if self.dice.random() < 0.1:
+            name = self.dice.choice(["argmax", "argmin"])
+            axes = -1
+        words = f"dim={axes}, keepdim={keep}"
+        self.add(f"{{0}}.{name}({words})", at)
 
     def move(self):
         at = self.pick()
-        shape = self.shapes[at]
-        if len(shape) == 2 and self.dice.random() < 0.5:
-            self.add("method", [at], ("transpose", 0, 1), shape[::-1])
-        elif shape and shape[-1] > 1:
-            start = self.dice.randrange(shape[-1])
-            self.add("method", [at], ("slice", -1, start, None), (*shape[:-1], shape[-1] - start))
-        elif len(shape) < 3:
-            self.add("method", [at], ("unsqueeze", 0), (1, *shape))
+        m = self.metas[at]
+        ways = ["{0}.unsqueeze(-1)", "{0}.reshape(-1)"] if m.rank < 3 else ["{0}.flatten(1)"]
+        if m.rank:
+            axis = self.axis(at)
+            spare = ", " * 0 + ":, " * axis
+            ways += [f"{{0}}.transpose(0, {axis})", f"{{0}}.squeeze({axis})", f"{{0}}.select({axis}, -1)"]
+            start, step = self.dice.randrange(min(m.shape[axis], 9)), self.dice.choice([1, 1, 2, 3])
+            ways += [f"{{0}}[{spare}{start}::{step}]", f"{{0}}[{spare}:-1]", f"{{0}}.chunk(2, {axis})[-1]"] * 2
+        way = self.dice.choice(ways)
+        copies = ["{0}.flip((0,))", "{0}.unsqueeze(0).expand(2, *{0}.shape)", "F.pad({0}, (1, 2))", "{0}.clone()"]
+        copies += ["{0}.tril()", "{0}.triu(1)"] if m.rank == 2 else []
+        if self.dice.random() < 0.3 and m.rank in (1, 2):
+            way = self.dice.choice(copies)
+            self.add(way, at, writable="expand" not in way)
+        else:
+            self.add(way, at, writable=m.writable)
 
-    def softmax(self):
-        at = self.pick()
-        if self.shapes[at]:
-            name = self.dice.choice(["softmax", "log_softmax"])
-            self.add("method", [at], (name, self.dice.randrange(len(self.shapes[at]))), self.shapes[at])
-
-    def product(self):
-        a = self.pick(rank=2)
-        fits = [i for i, s in enumerate(self.shapes) if len(s) == 2 and s[0] == self.shapes[a][1]]
-        if fits:
-            b = self.dice.choice(fits)
-            self.add("method", [a, b], ("matmul",), (self.shapes[a][0], self.shapes[b][1]))
-
-    def write(self):
-        a = self.pick()
-        whole = self.shapes[a]
-        fits = [
-            i for i, s in enumerate(self.shapes) if broadcastable(s, whole) and np.broadcast_shapes(s, whole) == whole
-        ]
-        if whole and fits:
-            self.add("write", [a, self.dice.choice(fits)], (self.dice.choice(["add_", "mul_"]),), whole)
+    def join(self):
+        at = self.pick(lambda m: m.rank > 0)
+        other = self.pick(lambda m: m.shape == self.metas[at].shape)
+        way = self.dice.choice(["smolder.cat([{0}, {1}], %d)", "smolder.stack([{0}, {1}, {0}], %d)"])
+        self.add(way % self.axis(at), at, other)
 
     def select(self):
         a = self.pick()
-        fits = [i for i, s in enumerate(self.shapes) if s == self.shapes[a]]
-        self.add("where", [a, self.dice.choice(fits), self.dice.choice(fits)], (), self.shapes[a])
-
-
-# -- running
-
-
-def execute(program, arrays, syncs=None):
-    """Every value of the program and the gradients of its inputs, as arrays."""
-    leaves = [smolder.tensor(x, dtype=getattr(smolder, program.dtype)).requires_grad_() for x in arrays]
-    values = list(leaves)
-    for name, operands, words in program.steps:
-        args = [values[i] for i in operands]
-        if name == "method":
-            out = getattr(args[0], words[0])(*args[1:], *words[1:])
-        elif name == "reduce":
-            out = getattr(args[0], words[0])(words[1], True)
-        elif name == "where":
-            out = smolder.where(args[0] > 0, args[1], args[2])
+        shape = self.metas[a].shape
+        b = self.partner(shape)
+        condition = self.partner(np.broadcast_shapes(shape, self.metas[b].shape))
+        if self.dice.random() < 0.3 and self.metas[condition].shape == shape and self.metas[a].floating:
+            self.add("{0}.masked_fill({1} > 0, 2)", a, condition)
         else:
-            out = args[0].clone()
-            getattr(out, words[0])(args[1])
-        values.append(out)
-        if syncs and syncs.random() < 0.3:
-            smolder.mark_step() if syncs.random() < 0.5 else syncs.choice(values).tolist()
-    total = values[-1].float().sum()
-    if total.requires_grad:
-        total.backward()
-    grads = [x.grad for x in leaves if x.grad is not None]
-    return [t.detach()._to_numpy() for t in values] + [g._to_numpy() for g in grads]
+            self.add("smolder.where({0} > 0, {1}, {2})", condition, a, b)
 
+    def softmax(self):
+        at = self.float_pick(1)
+        if at is not None:
+            self.add(f"{{0}}.{self.dice.choice(['softmax', 'log_softmax'])}({self.axis(at)})", at)
 
-def cold(program, arrays):
-    """Every kernel is built for it, whatever the cache has."""
-    _core.forget_traces()
-    _core._build_kernels_anew(True)
-    try:
-        return execute(program, arrays)
-    finally:
-        _core._build_kernels_anew(False)
+    def norm(self):
+        at = self.float_pick(1)
+        m = self.metas[at] if at is not None else None
+        weight = m and self.pick(lambda w: w.shape == m.shape[-1:] and w.dtype == m.dtype)
+        if weight is not None and self.dice.random() < 0.7:
+            self.add("F.layer_norm({0}, {0}.shape[-1:], {1}, {1})", at, weight)
+        elif m:
+            self.add("F.layer_norm({0}, {0}.shape[-1:])", at)
 
+    def dropout(self):
+        at = self.float_pick()
+        self.add("F.dropout({0}, 0.3)", at)
 
-def again(program, arrays):
-    """The same step once more: the predictor follows it."""
-    return execute(program, arrays)
+    def loss(self):
+        at = self.pick(lambda m: m.floating and m.rank == 2)
+        if at is None:
+            return
+        shape = self.metas[at].shape
+        target = self.pick(lambda m: m.shape == shape[:1] and m.dtype in INTEGERS)
+        if target is not None:
+            self.add("F.cross_entropy({0}, {1}.long() % {0}.size(1))", at, target)
+        else:
+            other = self.pick(lambda m: m.shape == shape and m.dtype == self.metas[at].dtype)
+            self.add("F.mse_loss({0}, {1})", at, other)
 
+    def product(self):
+        a = self.pick(lambda m: m.floating and m.rank == 2)
+        if a is None:
+            return
+        m = self.metas[a]
 
-def warm(program, arrays):
-    """A new plan of kernels that are in memory."""
-    _core.forget_traces()
-    return execute(program, arrays)
+        def fits(o):
+            return o.rank == 2 and o.dtype == m.dtype and o.shape[0] * m.shape[0] <= self.limit
 
+        b = self.pick(lambda o: fits(o) and o.shape[0] == m.shape[1] and o.shape[1] * m.shape[0] <= self.limit)
+        t = self.pick(lambda o: fits(o) and o.shape[1] == m.shape[1])
+        if b is not None and self.dice.random() < 0.5:
+            self.add("{0} @ {1}", a, b)
+        elif t is not None:
+            self.add(self.dice.choice(["F.linear({0}, {1})", "{0} @ {1}.T", "({1} @ {0}.T).T"]), a, t)
 
-def from_disk(program, arrays):
-    """A new plan of kernels that are in the database (or built, where there is none)."""
-    _core._leave_kernels_on_disk()
-    return warm(program, arrays)
+    def index(self):
+        at = self.pick(lambda m: m.rank > 0)
+        axis = self.axis(at)
+        kind = self.dice.randrange(4)
+        if kind < 2:
+            src = self.dice.choice(["argmax", "argmin"])
+            own = f"{{0}}.{src}({axis}, True)"
+            self.add(f"{{0}}.scatter_add({axis}, {own}, {{0}})" if kind else f"{{0}}.gather({axis}, {own})", at)
+            return
+        index = self.pick(lambda m: m.dtype in INTEGERS and m.rank == 1 and m.shape[0] <= 300)
+        if index is None or np.prod(self.metas[at].shape) * self.metas[index].shape[0] > self.limit:
+            return
+        if self.metas[at].rank == 2 and self.metas[at].floating and kind == 2:
+            self.add("F.embedding({1}.long() % {0}.size(0), {0})", at, index)
+        else:
+            self.add(f"{{0}}.index_select({axis}, {{1}}.long() % {{0}}.size({axis}))", at, index)
 
+    def cast(self):
+        at, dtype = self.pick(), self.dice.choice([*FLOATS, *INTEGERS, "bool"])
+        m = self.metas[at]
+        self.add(f"{{0}}.to(smolder.{dtype})", at, writable=m.writable or m.dtype != dtype)  # it may be itself
 
-def eager(program, arrays):
-    with smolder.eager():
-        return execute(program, arrays)
+    def written(self, at):
+        """A way of writing in place what value `at` can be written, and its operand."""
+        other = self.into(at)
+        dtype = self.metas[at].dtype
+        ways = ["copy_({1})"] if other is not None else []
+        if other is not None and dtype != "bool":
+            ways += ["add_({1})", "mul_({1})"] * 2 + (["div_({1})"] if self.metas[at].floating else [])
+        way = self.dice.choice([*ways, "fill_(3)", "zero_()"])
+        return way, ([other] if "{1}" in way else [])
 
+    def write(self):
+        at = self.pick(lambda m: m.writable or m.rank)
+        way, others = self.written(at)
+        clone = "" if self.metas[at].writable and self.dice.random() < 0.8 else ".clone()"
+        self.add(f"{{0}}{clone}.{way}", at, *others)
 
-def without(option):
-    def run(program, arrays):
-        smolder.set_options(**{option: False})
-        try:
-            return execute(program, arrays)
-        finally:
-            smolder.set_options(**{option: True})
-
-    return run
-
-
-def with_syncs(program, arrays):
-    """Steps end anywhere."""
-    return execute(program, arrays, random.Random(program.seed))
-
-
-REFERENCE = cold
-MODES = {
-    "once more": again,
-    "warm cache": warm,
-    "eager": eager,
-    "predictor off": without("predict"),
-    "fusion off": without("fuse"),
-    "rules off": without("simplify"),
-    "syncs at random": with_syncs,
-    "kernels from disk": from_disk,
-}
-
-
-@dataclasses.dataclass
-class Failure:
-    """What went wrong: a mode whose bits differ from the cold run's, or one that raised."""
-
-    mode: str
-    what: str
-    kind: str
-
-
-def modes_of(program):
-    """Every mode; of those without rules, which build kernels of their own, a tenth."""
-    return [mode for mode in MODES if mode != "rules off" or program.seed % 10 == 0]
-
-
-def failure_of(program):
-    """The first mode that fails, or None."""
-    arrays = program.arrays()
-    base, mode = None, "cold cache"
-    try:
-        base = REFERENCE(program, arrays)
-        for mode in modes_of(program):
-            for i, (a, b) in enumerate(zip(base, MODES[mode](program, arrays), strict=True)):
-                if not same_bits(a, b):
-                    return Failure(mode, f"value {i} differs from the cold run's:\n{a}\n{b}", "bits")
-    except Exception as e:
-        return Failure(mode, f"{type(e).__name__}: {e}", type(e).__name__)
-    return None
-
-
-# -- shrinking
-
-
-def without_step(program, at, keep_operand):
-    """The program without a step: its uses take its first operand instead, or go too. None where nothing is left."""
-    first = len(program.inputs)
-    renamed, steps = {i: i for i in range(first)}, []
-    for i, (name, operands, words) in enumerate(program.steps):
-        if i == at or any(renamed[o] is None for o in operands):
-            renamed[first + i] = renamed[operands[0]] if i == at and keep_operand else None
-            continue
-        renamed[first + i] = first + len(steps)
-        steps.append((name, tuple(renamed[o] for o in operands), words))
-    return dataclasses.replace(program, steps=tuple(steps)) if steps else None
-
-
-def smaller(program):
-    """Programs that are simpler by one thing: a run of steps, a step, an extent, the dtype."""
-    n = len(program.steps)
-    for length in (n // 2, n // 4):
-        for start in range(0, n - length + 1, max(length, 1)) if length > 1 else ():
-            cut = program
-            for at in reversed(range(start, start + length)):
-                cut = cut and without_step(cut, at, True)
-            yield cut
-    for at in reversed(range(n)):
-        yield without_step(program, at, True)
-        yield without_step(program, at, False)
-    extents = sorted({n for shape in program.inputs for n in shape if n > 1}, reverse=True)
-    for extent in extents:
-        for to in {1, 2, extent // 2, extent - 1} - {0, extent}:
-            change = {extent: to}
-            yield dataclasses.replace(
-                program, inputs=tuple(tuple(change.get(n, n) for n in shape) for shape in program.inputs)
-            )
-    if program.dtype != "float32":
-        yield dataclasses.replace(program, dtype="float32")
-
-
-def shrunk(program, failure_of=failure_of):
-    """A program that fails as `program` does, and from which nothing can be taken so that it still does."""
-    failure = failure_of(program)
-    progress = failure is not None
-    while progress:
-        progress = False
-        for candidate in smaller(program):
-            found = candidate and failure_of(candidate)
-            if found and found.kind == failure.kind:
-                program, failure, progress = candidate, found, True
-                break
-    return program, failure
+    def write_view(self):
+        """Of a part, by a number or a value of the part's shape."""
+        at = self.pick(lambda m: m.writable and m.rank > 0)
+        if at is None:
+            return
+        axis, bools = self.axis(at), self.metas[at].dtype == "bool"
+        part = self.dice.choice([f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"])
+        way = self.dice.choice([".fill_(1)"] if bools else [".mul_(3)", ".add_(1)", f".copy_({{0}}{part} * 2)"])
+        self.add(f"{{0}}{part}{way}", at)
