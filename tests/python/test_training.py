@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from conftest import assert_same_bits, compiled
 
 import smolder
@@ -53,46 +54,109 @@ def test_a_thousand_steps_with_everything_changing_compile_nothing_new():
     assert np.isfinite(score.numpy()).all()
 
 
-def test_two_hundred_batch_sizes_compile_what_two_need():
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+def test_two_hundred_batch_sizes_compile_what_two_need(mode):
+    """Two sizes, one of them above the 128 rows that a column is reduced in at once: from there on no plan but one of
+    size 1, an extent that is structural, with at most four kernels."""
     rng, (model, optimizer) = np.random.default_rng(0), make()
-    sizes = rng.permutation(np.arange(2, 700))[:200].tolist()
+    sizes = [90, 400, *rng.permutation(np.setdiff1d(np.arange(2, 700), [90, 400]))[:197].tolist()]
+    sizes.insert(100, 1)
+    assert len({*sizes}) == 200
     for i, n in enumerate(sizes):
         if i == 2:
-            before = compiled()
-        train_step(model, optimizer, *batch(rng, n))
+            before = compiled(), counter("plans.compiled")
+        x, y = batch(rng, n)
+        if mode == "training":
+            train_step(model, optimizer, x, y)
+        else:
+            model.eval()
+            with smolder.no_grad():
+                model(x)
         smolder.mark_step()
-    assert compiled() <= before + 4
+        if i >= 2:
+            kernels, plans = compiled() - before[0], counter("plans.compiled") - before[1]
+            assert plans == (i >= 100) and kernels <= 4 * (i >= 100), f"{kernels} kernels, {plans} plans at size {n}"
 
 
-def loop(steps, mark):
+# -- loops that never call mark_step()
+
+
+def optimizer_loop(steps, mark):
+    """Trains, holding every logits and loss; what it ends with."""
     rng, (model, optimizer) = np.random.default_rng(0), make()
     data = [batch(rng) for _ in range(4)]
     kept = []
     for step in range(steps):
-        x, y = data[step % 4]
-        model.train()
-        logits = model(x)
-        loss = F.cross_entropy(logits, y)
+        logits = model(data[step % 4][0])
+        loss = F.cross_entropy(logits, data[step % 4][1])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        kept = [*kept[-8:], logits, loss]
+        kept += [logits, loss]
         if mark:
             smolder.mark_step()
-    return [p.detach().numpy() for p in model.parameters()], [t.detach().numpy() for t in kept]
+    return [*model.parameters(), *kept]
 
 
-def test_a_loop_that_never_marks_steps_is_bounded_and_the_same():
+def bare_loop(steps, mark):
+    """Gradient descent by hand: nothing in it ends a step but a bound on the trace."""
+    rng = np.random.default_rng(0)
+    x, y = batch(rng, 64)
+    w = smolder.tensor(rng.normal(size=(12, 4)).astype(np.float32), requires_grad=True)
+    kept = []
+    for _ in range(steps):
+        logits = (x @ w).tanh()
+        loss = F.cross_entropy(logits, y)
+        loss.backward()
+        with smolder.no_grad():
+            w.sub_(w.grad * 0.1)
+        w.grad = None
+        kept += [logits, loss]
+        if mark:
+            smolder.mark_step()
+    return [w, *kept]
+
+
+def growth(run, steps, mark):
+    """What a loop ends with, as arrays; by how much counters grew, and the highest memory over what was there."""
     smolder.mark_step()
-    loop(30, mark=False)
-    plans = counter("plans.compiled")
+    names = ["syncs", "trace.cuts", "traces.recorded", "plans.compiled", "kernels.compiled"]
+    before = {name: counter(name) for name in names}
     live = smolder.memory_stats()["live"]
-    unmarked = loop(400, mark=False)
-    assert smolder.memory_stats()["live"] < live + (1 << 20)
-    assert counter("plans.compiled") <= plans + 4
-    marked = loop(400, mark=True)
-    for a, b in zip(unmarked[0] + unmarked[1], marked[0] + marked[1]):
+    smolder._core._reset_peak_memory()
+    out = run(steps, mark)
+    grew = {name: counter(name) - before[name] for name in names}  # before the reads, which end a step
+    arrays = [t.detach().numpy() for t in out]
+    return arrays, grew, smolder.memory_stats()["peak"] - live
+
+
+def assert_unmarked_is_as_good_as_marked(run, steps, unmarked, peak):
+    """The same bits of the same values, and no more memory than that of steps that are marked (which hold as much)."""
+    marked, _, peak_marked = growth(run, steps, mark=True)
+    assert peak <= 1.05 * peak_marked
+    for a, b in zip(unmarked, marked, strict=True):
         assert_same_bits(a, b)
+
+
+def test_a_loop_with_an_optimizer_that_never_marks_steps_is_bounded_and_the_same():
+    smolder._core.forget_traces()
+    _, first, _ = growth(optimizer_loop, 30, mark=False)
+    unmarked, grew, peak = growth(optimizer_loop, 400, mark=False)
+    assert first["traces.recorded"] <= 2 and first["plans.compiled"] <= 2
+    # Each optimizer.step() ends a step, but for two after a mark_step, when the program may mark its steps itself.
+    assert grew == {"syncs": 398, "trace.cuts": 0, "traces.recorded": 0, "plans.compiled": 0, "kernels.compiled": 0}
+    assert_unmarked_is_as_good_as_marked(optimizer_loop, 400, unmarked, peak)
+
+
+def test_a_loop_without_an_optimizer_is_cut_by_the_bound_and_the_same():
+    smolder._core.forget_traces()
+    _, first, _ = growth(bare_loop, 700, mark=False)
+    unmarked, grew, peak = growth(bare_loop, 2100, mark=False)
+    assert first["traces.recorded"] <= 2 and first["plans.compiled"] <= 2
+    cuts = grew["trace.cuts"]
+    assert cuts >= 5, "4,096 instructions are some 400 steps"
+    assert grew == {"syncs": cuts, "trace.cuts": cuts, "traces.recorded": 0, "plans.compiled": 0, "kernels.compiled": 0}
+    assert_unmarked_is_as_good_as_marked(bare_loop, 2100, unmarked, peak)
 
 
 def test_outputs_held_across_replays_never_change():

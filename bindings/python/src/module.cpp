@@ -49,6 +49,7 @@ void bind_metrics(nb::module_& m) {
       },
       "Bytes of tensors live, at most live, and kept for reuse.");
   m.def("empty_cache", &empty_cache, "Gives memory that is kept for reuse back to the system.");
+  m.def("_reset_peak_memory", &reset_peak_memory);
   m.def("_fail_allocation_after", &fail_allocation_after);
 }
 
