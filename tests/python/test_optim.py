@@ -1,8 +1,10 @@
+import contextlib
 import copy
+import itertools
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, compiled
+from conftest import assert_same_bits
 
 import smolder
 from smolder import nn, optim
@@ -69,56 +71,100 @@ def test_steps_agree_with_numpy(kind, options):
     np.testing.assert_allclose(p.detach().numpy(), reference.p, rtol=1e-9)
 
 
-SWEEP = [0.1, 0.0, 1.0, -1.0, 0.5, 0.5, 5e-324, 1e-310, 0.25]
+# Whole numbers too: an int where a float was must be no other op. 1e-40 is a denormal of float32, the dtype swept; the
+# others vanish in it.
+SWEEP = [0.1, 0.0, 1.0, -1.0, 0, 1, -1, 0.5, 0.5, 1e-40, -1e-40, 1.4e-45, 5e-324, 1e-310, -0.0, 0.25]
 KEYS = {
     "SGD": ["lr", "momentum", "dampening", "weight_decay"],
     "Adam": ["lr", "eps", "weight_decay", "beta1", "beta2"],
     "AdamW": ["lr", "eps", "weight_decay", "beta1", "beta2"],
 }
+SIZES = ((5, 3), (7,))
+
+
+def settings(kind):
+    """Each option through SWEEP, and each pair of options through a few values together."""
+    few = [0.0, 1.0, -1.0, 1e-40]
+    keys = KEYS[kind]
+    out = [{key: value} for key in keys for value in SWEEP]
+    return out + [{a: x, b: y} for a, b in itertools.combinations(keys, 2) for x in few for y in few]
+
+
+def set_options(group, options):
+    betas = list(group["betas"]) if "betas" in group else []
+    for key, value in options.items():
+        if key.startswith("beta"):
+            betas[key == "beta2"] = value
+        else:
+            group[key] = value
+    if betas:
+        group["betas"] = tuple(betas)
+
+
+def made():
+    counters = smolder.metrics()["counters"]
+    return counters.get("kernels.compiled", 0), counters.get("plans.compiled", 0)
 
 
 def sweep(kind):
-    """Parameters after steps whose options go through SWEEP one at a time; kernels compiled after the third."""
-    rng = np.random.default_rng(1)
-    ps = [nn.Parameter(smolder.tensor(rng.normal(size=n).astype(np.float32))) for n in ((5, 3), (7,))]
-    optimizer = getattr(optim, kind)(ps, lr=0.1, **({"momentum": 0.9} if kind == "SGD" else {}))
+    """Parameters and state after a step with each of the settings, from the same start; kernels and plans made since
+    before the first of them."""
+    defaults = {"lr": 0.1} | ({"momentum": 0.9} if kind == "SGD" else {})
+    ps = [nn.Parameter(smolder.ones(*n)) for n in SIZES]
+    optimizer = getattr(optim, kind)(ps, **defaults)
     group, out, before = optimizer.param_groups[0], [], None
-    for step, (key, value) in enumerate([(None, 0)] * 3 + [(k, v) for k in KEYS[kind] for v in SWEEP]):
-        if key in ("beta1", "beta2"):
-            betas = list(group["betas"])
-            betas[key == "beta2"] = value
-            group["betas"] = tuple(betas)
-        elif key:
-            group[key] = value
+    usual = dict(group)
+    for i, options in enumerate([{}] * 3 + settings(kind)):
+        if i == 3:
+            before = made()
+        group.update(usual)
+        set_options(group, options)
+        tensors = [t for state in optimizer.state.values() for t in state.values() if isinstance(t, smolder.Tensor)]
+        rng = np.random.default_rng(i)
+        for t in [p.detach() for p in ps] + tensors:  # sane numbers each time, so that one nan doesn't hide the rest
+            smolder._core.assign(t, smolder.tensor(rng.random(tuple(t.shape), np.float32) + 0.1))
         for p in ps:
             p.grad = smolder.tensor(rng.normal(size=tuple(p.shape)).astype(np.float32))
         optimizer.step()
         smolder.mark_step()
-        if step == 2:
-            before = compiled()
-        if key:
-            out.append([p.detach().numpy() for p in ps])
-            for p in ps:  # start again from sane numbers, so that one nan doesn't hide the rest
-                smolder._core.assign(p.detach(), smolder.ones_like(p) * 0.5)
-            for state in optimizer.state.values():
-                for value_ in state.values():
-                    if isinstance(value_, smolder.Tensor):
-                        value_.fill_(0.25)
-            smolder.mark_step()
-            if len(out) == 1:
-                before = compiled()
-    return out, compiled() - before
+        out.append([t.detach().numpy() for t in ps + tensors])
+    return out[3:], [now - then for now, then in zip(made(), before)]
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
 def test_sweeping_options_compiles_nothing_and_changes_no_bit(kind):
-    lazy, new_kernels = sweep(kind)
-    assert new_kernels == 0
+    lazy, new = sweep(kind)
+    assert new == [0, 0], "kernels and plans"
     with smolder.eager():
         eager, _ = sweep(kind)
-    for i, (a, b) in enumerate(zip(lazy, eager)):
-        for x, y in zip(a, b):
-            assert_same_bits(x, y, f"{kind}, step {i}")
+    for options, a, b in zip(settings(kind), lazy, eager, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert_same_bits(x, y, f"{kind}, {options}")
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
+def test_denormal_options_count(kind):
+    """What is swept is no zero to the kernels: a learning rate of 1e-40 moves what is 1e-39."""
+    for eager in (False, True):
+        with smolder.eager() if eager else contextlib.nullcontext():
+            p = nn.Parameter(smolder.tensor([1e-39, -1e-39]))
+            p.grad = smolder.ones(2)
+            getattr(optim, kind)([p], lr=1e-40).step()
+            assert p[0].item() < 0.95e-39 and p[1].item() < -1.05e-39
+
+
+def test_a_buffer_rests_while_momentum_is_zero():
+    p = nn.Parameter(smolder.zeros(1, dtype=smolder.float64))
+    optimizer = optim.SGD([p], lr=1.0, momentum=0.5)
+    buffer, want = 0.0, 0.0
+    for momentum, g in [(0.5, 1.0), (0.5, 2.0), (0, 100.0), (0, 7.0), (0.5, 3.0)]:
+        optimizer.param_groups[0]["momentum"] = momentum
+        p.grad = smolder.tensor([g], dtype=smolder.float64)
+        optimizer.step()
+        buffer = buffer * momentum + g if momentum else buffer
+        want -= buffer if momentum else g
+        assert p.item() == want
+    assert optimizer.state[p]["momentum_buffer"].item() == buffer
 
 
 def test_groups_and_errors():
