@@ -105,7 +105,9 @@ class Run {
     const Tensor before = leaf.grad();
     Tensor& variable = const_cast<Tensor&>(leaf);
     if (!before.defined()) {
-      variable.set_grad(create_ ? grad : grad.detach());
+      // A handle of its own: leaves may get the same value, and their gradients are written in place.
+      lazy::refresh(grad.impl());
+      variable.set_grad(unpack({grad.impl()->value, create_ ? gradient_edge(grad) : Edge{}}, nullptr));
     } else if (create_) {
       variable.set_grad(before + grad);
     } else {

@@ -1,5 +1,6 @@
 #include "smolder/autograd/node.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cctype>
 
@@ -159,9 +160,10 @@ std::string Node::name() const {
 }
 
 void Node::release() {
+  const auto holds = [](const SavedTensor& s) { return static_cast<bool>(s.value); };
+  released |= std::ranges::any_of(saved_inputs, holds) || std::ranges::any_of(saved_outputs, holds);
   saved_inputs.assign(saved_inputs.size(), {});
   saved_outputs.assign(saved_outputs.size(), {});
-  released = true;
 }
 
 std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads) {

@@ -47,4 +47,11 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 
 Tensor Tensor::detach() const { return lazy::alias(*this); }
 
+Tensor& Tensor::detach_() {
+  SMOLDER_CHECK(!impl_->base || impl_->detached, RuntimeError, "Can't detach views in-place. Use detach() instead.");
+  impl_->requires_grad = false;
+  if (autograd::TensorMeta* const m = find(*this)) m->grad_fn = {};
+  return *this;
+}
+
 }  // namespace smolder

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "smolder/lazy/strides.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::lazy {

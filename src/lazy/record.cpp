@@ -130,8 +130,12 @@ void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<cons
   record(op, operands, attrs, &out);
   SMOLDER_CHECK(out.shape() == self.shape(), RuntimeError, ir::name(op), "_: output with shape ", self.shape(),
                 " doesn't match the broadcast shape ", out.shape());
-  SMOLDER_CHECK(out.dtype() == self.dtype(), RuntimeError, ir::name(op), "_: result type ", name(out.dtype()),
-                " can't be cast to the desired output type ", name(self.dtype()), " of the tensor written in place");
+  if (out.dtype() != self.dtype()) {
+    SMOLDER_CHECK(category(out.dtype()) <= category(self.dtype()), RuntimeError, ir::name(op), "_: result type ",
+                  name(out.dtype()), " can't be cast to the desired output type ", name(self.dtype()),
+                  " of the tensor written in place");
+    out = out.to(self.dtype());
+  }
   assign(self, out);
 }
 

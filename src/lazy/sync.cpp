@@ -170,7 +170,10 @@ void Tape::sync(std::string_view reason, SourceToken source) {
 
 void Tape::abandon(std::string why) {
   failure_ = std::move(why);
-  for (Write& w : writes_) w.tensor.impl()->value = w.before;
+  for (Write& w : writes_) {
+    w.tensor.impl()->value = w.before;
+    ++w.tensor.impl()->version;  // its views hold what failed
+  }
   for (Value* v : slots_) {
     if (v && v->pending) v->pending = false;
   }

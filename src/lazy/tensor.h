@@ -48,9 +48,10 @@ class TensorImpl {
   uint32_t version = 0;       ///< of a base: bumped by each write
   uint32_t seen_version = 0;  ///< of a view: the base's version when `value` was read from it
   bool requires_grad = false;
+  bool detached = false;      ///< shares its base's storage but has a history of its own: no view of it to autograd
   uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   ValueRef value;
-  TensorImpl* base = nullptr;                          ///< owning; null for a base
+  TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
   std::shared_ptr<const std::vector<ViewStep>> steps;  ///< from the base to here
   std::unique_ptr<AutogradMeta> autograd;
 
@@ -132,6 +133,8 @@ class Tensor {
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   /// The same value without history; shares storage.
   Tensor detach() const;
+  /// Cuts this off from its history. Throws RuntimeError for a view.
+  Tensor& detach_();
 
   // Methods of the op table.
 #include "smolder/lazy/tensor_methods.inc"  // generated

@@ -37,6 +37,11 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
     }
     case ir::Op::kSelect:
       return select_scatter(input, result, step.attrs[0], step.attrs[1]);
+    case ir::Op::kExpand:
+      SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError,
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                    "location. Please clone() the tensor before performing the operation.");
+      return reshape(result, shape);
     case ir::Op::kSlice:  // dim, start, end, step
       return slice_scatter(input, result, step.attrs[0], step.attrs[1], step.attrs[2], step.attrs[3]);
     default:
@@ -45,16 +50,68 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
   }
 }
 
-/// Puts `source`'s value and history into a base.
-void write_base(TensorImpl* base, const Tensor& source) {
+/// What `impl` is computed from by each of its steps, and what undoing them makes of a new value of it.
+Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
+  const std::vector<ViewStep>& steps = *impl->steps;
+  std::vector<Tensor> inputs{handle(impl->base)};
+  for (size_t i = 0; i + 1 < steps.size(); ++i) inputs.push_back(apply(steps[i], inputs.back()));
+  Tensor now = source;
+  for (size_t i = steps.size(); i-- > 0;) now = undo(steps[i], inputs[i], now);
+  return now;
+}
+
+/// Puts `source`'s value into who holds the storage.
+void write_storage(TensorImpl* owner, const Tensor& source) {
   {
     Tape& tape = Tape::cpu();
     std::lock_guard hold(tape.mutex());
-    tape.note_write(handle(base));
+    tape.note_write(handle(owner));
   }
-  base->value = source.impl()->value;
-  ++base->version;
-  if (g_rebase) g_rebase(base, source.impl());
+  owner->value = source.impl()->value;
+  ++owner->version;
+}
+
+/// Puts `source`'s value and history into a tensor, and its value into the storage.
+void write(TensorImpl* impl, const Tensor& source) {
+  if (impl->base && !impl->detached) {
+    write(impl->base, undo_all(impl, source));
+    return;
+  }
+  if (impl->detached) {
+    const GradMode none(false);
+    write_storage(impl->base, undo_all(impl, source));
+    // What it held must not outlive the write, or the memory could not be written in place.
+    impl->value = source.impl()->value;
+    impl->seen_version = impl->base->version;
+    ++impl->version;
+  } else {
+    write_storage(impl, source);
+  }
+  if (g_rebase) g_rebase(impl, source.impl());
+}
+
+/// Where the storage of `t` is, and the way to `t` from there.
+std::pair<TensorImpl*, std::shared_ptr<const std::vector<ViewStep>>> storage_of(const Tensor& t) {
+  TensorImpl* const impl = t.impl();
+  static const auto none = std::make_shared<const std::vector<ViewStep>>();
+  if (!impl->base) return {impl, none};
+  TensorImpl* const root = impl->base;
+  if (!root->base) return {root, impl->steps};
+  auto steps = std::make_shared<std::vector<ViewStep>>(*root->steps);
+  steps->insert(steps->end(), impl->steps->begin(), impl->steps->end());
+  return {root->base, steps};
+}
+
+/// Makes `impl` a detached tensor on the storage of `t`.
+void share(TensorImpl* impl, const Tensor& t) {
+  auto [owner, steps] = storage_of(t);
+  owner->refs.fetch_add(1, std::memory_order_relaxed);
+  const Tensor before = impl->base ? handle(impl->base) : Tensor();
+  if (impl->base) impl->base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
+  impl->base = owner;
+  impl->seen_version = owner->version;
+  impl->steps = std::move(steps);
+  impl->detached = true;
 }
 
 }  // namespace
@@ -62,9 +119,10 @@ void write_base(TensorImpl* base, const Tensor& source) {
 void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
 
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs) {
-  TensorImpl* const base = input->base ? input->base : input;
+  const bool again = input->base && !input->detached;  // a view of a view
+  TensorImpl* const base = again ? input->base : input;
   auto steps =
-      input->steps ? std::make_shared<std::vector<ViewStep>>(*input->steps) : std::make_shared<std::vector<ViewStep>>();
+      again ? std::make_shared<std::vector<ViewStep>>(*input->steps) : std::make_shared<std::vector<ViewStep>>();
   steps->push_back({op, {attrs.begin(), attrs.end()}, input->value->meta});
   base->refs.fetch_add(1, std::memory_order_relaxed);
   view->base = base;
@@ -73,44 +131,50 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
 }
 
 void read_again(TensorImpl* impl) {
+  const GradMode mode(grad_enabled() && !impl->detached);
   Tensor now = handle(impl->base);
   for (const ViewStep& step : *impl->steps) now = apply(step, now);
   impl->value = now.impl()->value;
   impl->seen_version = impl->base->version;
-  if (g_rebase && !impl->steps->empty()) g_rebase(impl, now.impl());
+  if (impl->detached) {
+    ++impl->version;
+  } else if (g_rebase) {
+    g_rebase(impl, now.impl());
+  }
 }
 
 Tensor alias(const Tensor& t) {
-  TensorImpl* const impl = t.impl();
-  refresh(impl);
-  Tensor out(new TensorImpl(impl->value));
-  TensorImpl* const base = impl->base ? impl->base : impl;
-  base->refs.fetch_add(1, std::memory_order_relaxed);
-  out.impl()->base = base;
-  out.impl()->seen_version = base->version;
-  out.impl()->steps = impl->steps ? impl->steps : std::make_shared<std::vector<ViewStep>>();
+  refresh(t.impl());
+  Tensor out(new TensorImpl(t.impl()->value));
+  share(out.impl(), t);
   return out;
 }
+
+void set_data(const Tensor& self, const Tensor& t) {
+  TensorImpl* const impl = self.impl();
+  refresh(t.impl());
+  const ValueRef value = t.impl()->value;
+  {
+    Tape& tape = Tape::cpu();
+    std::lock_guard hold(tape.mutex());
+    tape.note_write(self);
+  }
+  // A view of self cannot be what self views: it keeps the value alone.
+  if (storage_of(t).first != impl) share(impl, t);
+  impl->value = value;
+}
+
+uint32_t version(const Tensor& t) { return storage_of(t).first->version; }
 
 void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
   SMOLDER_CHECK(!(grad_enabled() && impl->requires_grad && self.is_leaf()), RuntimeError,
                 "a leaf Variable that requires grad is being used in an in-place operation.");
-  if (!impl->base) {
-    write_base(impl, source);
-    return;
+  if (impl->base && !impl->detached) {
+    SMOLDER_CHECK(!(grad_enabled() && impl->base->requires_grad && handle(impl->base).is_leaf()), RuntimeError,
+                  "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
-  const std::vector<ViewStep>& steps = *impl->steps;
-  std::vector<Tensor> inputs{handle(impl->base)};
-  SMOLDER_CHECK(!(grad_enabled() && inputs[0].impl()->requires_grad && inputs[0].is_leaf()), RuntimeError,
-                "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-  for (size_t i = 0; i + 1 < steps.size(); ++i) inputs.push_back(apply(steps[i], inputs.back()));
-  Tensor now = source;
-  for (size_t i = steps.size(); i-- > 0;) now = undo(steps[i], inputs[i], now);
-  write_base(impl->base, now);
-  // The same value under another handle, as a parameter is of its data: what it held must not outlive the write,
-  // or the memory could not be written in place.
-  if (steps.empty()) read_again(impl);
+  write(impl, source);
 }
 
 }  // namespace smolder::lazy

@@ -16,12 +16,20 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
 void read_again(TensorImpl* impl);
 /// The same when needed.
 inline void refresh(TensorImpl* impl) {
-  if (impl->base && impl->seen_version != impl->base->version) [[unlikely]]
+  TensorImpl* const base = impl->base;
+  if (!base) return;
+  if (base->base) refresh(base);
+  if (impl->seen_version != base->version) [[unlikely]]
     read_again(impl);
 }
 
 /// A new handle on the same value, without history, sharing storage: `detach` and `.data`.
 Tensor alias(const Tensor& t);
+/// Lets `self` share the storage of `t` from now on, whatever its shape and dtype; its history and gradient stay:
+/// `self.data = t`.
+void set_data(const Tensor& self, const Tensor& t);
+/// Writes to the storage of `t` so far, by whichever handle.
+uint32_t version(const Tensor& t);
 
 /// Calls autograd so that `impl` takes over the history of `from` (installed by the autograd layer).
 using RebaseHook = void (*)(TensorImpl* impl, TensorImpl* from);

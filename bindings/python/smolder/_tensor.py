@@ -149,9 +149,12 @@ def is_floating_point(self):
 
 
 @_method
-def is_contiguous(self):
-    """True: a tensor's value is always read and exported in row-major order."""
-    return True
+def stride(self, dim=None):
+    """Elements from one to the next of each dimension, or of one; views are windows on their base."""
+    if dim is not None:
+        self.size(dim)  # raises when there is no such dimension
+        return self._strides()[dim]
+    return tuple(self._strides())
 
 
 @_property
@@ -170,10 +173,14 @@ def mT(self):
     return self.transpose(-2, -1)
 
 
-@_property
-def data(self):
-    """The same value without history; shares storage."""
-    return self.detach()
+def _set_data(self, new):
+    if not isinstance(new, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new).__name__}")
+    self._set_data(new)
+
+
+_doc = "The same value without history; shares storage. What is assigned shares its storage with self from then on."
+Tensor.data = property(lambda self: self.detach(), _set_data, doc=_doc)
 
 
 # -- reading values: each of these ends the step
@@ -371,9 +378,8 @@ def requires_grad_(self, requires_grad=True):
 @_method
 def detach_(self):
     """Cuts self off from its history, in place."""
-    if not self.is_leaf:
-        raise NotImplementedError("detach_() of a tensor with history is not supported; use x = x.detach()")
-    return self.requires_grad_(False)
+    self._detach_()
+    return self
 
 
 # -- making tensors like this one

@@ -8,6 +8,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/strides.h"
 #include "smolder/lazy/view.h"
 #include "src/slots.h"
 #include "src/without_gil.h"
@@ -159,8 +160,13 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           [](Tensor& t, bool on) { t.requires_grad_(on); })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
       .def_prop_ro("grad_fn", &grad_fn)
-      .def_prop_ro("_version",
-                   [](const Tensor& t) { return t.impl()->base ? t.impl()->base->version : t.impl()->version; })
+      .def("_detach_", &Tensor::detach_)
+      .def("_set_data", [](const Tensor& t, const Tensor& data) { lazy::set_data(t, data); })
+      .def("_strides", [](const Tensor& t) { return lazy::strides(t); })
+      .def(
+          "is_contiguous", [](const Tensor& t) { return lazy::is_contiguous(t); },
+          "Whether the elements are as in row-major memory, views being windows on their base.")
+      .def_prop_ro("_version", [](const Tensor& t) { return lazy::version(t); })
       .def_prop_rw(
           "grad",
           [](const Tensor& t) {

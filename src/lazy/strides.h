@@ -1,0 +1,17 @@
+// What torch says of the memory of a view. Values here are always row-major; strides follow from the way from a
+// view's base, and decide, as in torch, what shares storage and what is a copy.
+#pragma once
+
+#include <optional>
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::lazy {
+
+/// Elements from one to the next of each dimension, as if views were windows on their base.
+Dims strides(const Tensor& t);
+bool is_contiguous(const Tensor& t);
+/// Whether `shape`, of as many elements, is a view of `t`: no dimension of it spans a gap.
+bool can_view(const Tensor& t, const Dims& shape);
+
+}  // namespace smolder::lazy
