@@ -48,6 +48,9 @@ const ir::Meta* intern_near(const ir::Meta& m, std::span<const ir::Meta* const> 
   return intern(m);
 }
 
+/// Whether a value of an earlier step can be read; it can't when the step failed.
+bool has_memory(const Value& v) { return v.buffer || numel(v.meta->shape) == 0; }
+
 }  // namespace
 
 void bury(Value* v) noexcept {
@@ -105,8 +108,6 @@ ValueRef Tape::adopt(BufferRef buffer, const ir::Meta* meta) {
 }
 
 uint32_t Tape::add_leaf(Value* v) {
-  SMOLDER_CHECK(v->buffer || numel(v->meta->shape) == 0, RuntimeError,
-                "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
   v->epoch = epoch_;
   v->index = static_cast<uint32_t>(slots_.size());
   slots_.push_back(v);
@@ -172,7 +173,7 @@ bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const 
     } else if (Value* const v = o.impl()->value.get(); v->epoch == epoch_) {
       equal = words[i] == v->index;
     } else {
-      equal = words[i] == slots_.size() && words[i] < e.first_output && t.metas[words[i]] == v->meta;
+      equal = words[i] == slots_.size() && words[i] < e.first_output && t.metas[words[i]] == v->meta && has_memory(*v);
       if (equal) add_leaf(v);
     }
   }
@@ -212,15 +213,20 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
   }
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& o = operands[i];
-    inputs[i] = o.kind() == Operand::kTensor   ? o.impl()->value->meta
-                : o.kind() == Operand::kNumber ? number_meta(o.category())
-                                               : nullptr;
+    inputs[i] = o.kind() == Operand::kNumber ? number_meta(o.category()) : nullptr;
+    if (o.kind() == Operand::kTensor) {
+      const Value& v = *o.impl()->value;
+      SMOLDER_CHECK(v.epoch == epoch_ || has_memory(v), RuntimeError,
+                    "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
+      inputs[i] = v.meta;
+    }
   }
   SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_) && operands.size() < 65536);
   std::fill_n(inferred_, row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_);
   if (options_.strict) check_lowering(op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});
 
+  // Nothing above changed the tape, and nothing below raises.
   if (followed_) diverge();
   Trace& t = own_;
   Instr e{op,
