@@ -29,7 +29,7 @@ class Backend {
   virtual ~Backend() = default;
   /// Processor, features, compiler version and flags: part of every cache key.
   virtual std::string target() const = 0;
-  /// Compiles kernels (batched in one module) to relocatable objects, one each.
+  /// Compiles kernels to relocatable objects, one each, several at a time.
   virtual std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) = 0;
   /// Links an object and finds its kernel; ~0.1 ms. Throws ValueError when the bytes are not loadable.
   virtual CompiledKernel load(const std::string& object) = 0;
