@@ -28,15 +28,6 @@ struct MetaHash {
   }
 };
 
-/// `a` in memory of its own: a value is row-major and starts at its buffer, while eager results may be views.
-eager::Array owned(const eager::Array& a) {
-  if (!a.is_contiguous()) return eager::contiguous(a);
-  if (a.buffer && a.data == a.buffer->data()) return a;
-  eager::Array copy = eager::Array::empty(a.shape, a.dtype);
-  if (a.bytes()) std::memcpy(copy.data, a.data, a.bytes());
-  return copy;
-}
-
 /// Runs the op now. Operands that are pending are computed first.
 void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
                  std::span<ValueRef> outputs, SourceToken source) {
@@ -97,6 +88,14 @@ void record_values(ir::Op op, std::span<const Operand> operands, std::span<const
 }
 
 }  // namespace
+
+eager::Array owned(const eager::Array& a) {
+  if (!a.is_contiguous()) return eager::contiguous(a);
+  if (a.buffer && a.data == a.buffer->data()) return a;
+  eager::Array copy = eager::Array::empty(a.shape, a.dtype);
+  if (a.bytes()) std::memcpy(copy.data, a.data, a.bytes());
+  return copy;
+}
 
 const ir::Meta* intern(const ir::Meta& m) {
   static std::mutex lock;

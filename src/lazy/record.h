@@ -7,7 +7,14 @@
 #include "smolder/ir/op.h"
 #include "smolder/lazy/tensor.h"
 
+namespace smolder::eager {
+struct Array;
+}
+
 namespace smolder::lazy {
+
+/// `a` in memory of its own: a value is row-major and starts at its buffer, while eager results may be views.
+eager::Array owned(const eager::Array& a);
 
 /// One operand of a call: a tensor, a run-time number, or an absent optional.
 class Operand {

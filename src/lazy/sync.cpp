@@ -130,7 +130,19 @@ void Tape::run(Trace& t, PlanEntry& entry) {
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
   tell_fallbacks(entry.plan->fallbacks());
-  const auto reports = entry.instance->run({leaves, parameters_, outputs});
+  const auto reports = [&] {
+    try {
+      return entry.instance->run({leaves, parameters_, outputs});
+    } catch (...) {
+      // An op without a lowering ran out of memory after others had run: what they wrote over is gone.
+      for (size_t i = 0; i < infos.size(); ++i) {
+        for (const int donor : infos[i].donor_leaves) {
+          if (leaves_[donor]->buffer == buffers[i]) leaves_[donor]->buffer.reset();
+        }
+      }
+      throw;
+    }
+  }();
   for (size_t i = 0; i < infos.size(); ++i) {
     if (Value* const v = slots_[entry.produced[i]]) {
       v->buffer = std::move(buffers[i]);
@@ -162,8 +174,13 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   } catch (const IndexError&) {
     throw;  // the step completed
   } catch (const std::exception& e) {
-    abandon(e.what());
-    throw;
+    const auto has_memory = [](const ValueRef& leaf) { return leaf->buffer != nullptr; };
+    if (!t || options_.strict || !std::ranges::all_of(leaves_, has_memory)) {
+      abandon(e.what());
+      throw;
+    }
+    salvage(*t, e.what());
+    t = nullptr;
   }
   finish_step(t);
 }
@@ -187,6 +204,7 @@ void Tape::finish_step(Trace* t) {
   for (const Write& w : writes_) w.before->tape_refs = 0;
   leaves_.clear();
   writes_.clear();
+  rewrites_.clear();
   parameters_.clear();
   live_digest_ = 0;
   own_.clear();

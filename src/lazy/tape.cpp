@@ -291,12 +291,15 @@ void Tape::try_rejoin() {
   collisions.add();
 }
 
-void Tape::note_write(const Tensor& t) {
+void Tape::note_write(const Tensor& t, const ValueRef& now) {
   TensorImpl* const impl = t.impl();
-  if (impl->value->pending || impl->noted_epoch == epoch_) return;
-  impl->noted_epoch = epoch_;
-  ++impl->value->tape_refs;
-  writes_.push_back({t, impl->value});
+  if (impl->noted_epoch != epoch_) {
+    if (impl->value->pending) return;  // made in this step: what it held before is not kept alive
+    impl->noted_epoch = epoch_;
+    ++impl->value->tape_refs;
+    writes_.push_back({t, impl->value});
+  }
+  rewrites_.push_back({impl, size(), now->pending ? now->index : ~0u, now->pending ? ValueRef() : now});
 }
 
 void Tape::forget_traces() {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "smolder/lazy/lock.h"
@@ -47,9 +48,9 @@ class Tape {
   bool record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
               const SourceToken* source);
 
-  /// Runs everything pending. `reason` is for the report. On failure every pending value becomes
-  /// unreadable, handles that were written in place hold their old values again, and the error is
-  /// rethrown.
+  /// Runs everything pending. `reason` is for the report. A step that cannot run as a plan runs op by op; if an op
+  /// cannot run, everything is as it was when that op was recorded, values recorded since are unreadable, and the error
+  /// is thrown, naming the op.
   void sync(std::string_view reason, SourceToken source);
 
   /// The program marked a step itself.
@@ -59,8 +60,8 @@ class Tape {
 
   /// A value with memory.
   ValueRef adopt(BufferRef buffer, const ir::Meta* meta);
-  /// Notes that `impl` is about to be written in place, so that a failed step can give it back.
-  void note_write(const Tensor& t);
+  /// Notes that `t` is about to hold `now`, so that a failed step can give it back.
+  void note_write(const Tensor& t, const ValueRef& now);
   bool has_pending() const { return size() != 0; }
   /// Instructions recorded and not yet run.
   size_t size() const { return followed_ ? position_ : own_.instrs.size(); }
@@ -88,6 +89,8 @@ class Tape {
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
                                             std::shared_ptr<const jit::Instance>& instance);
   void run(Trace& t, PlanEntry& entry);
+  void salvage(const Trace& t, const std::string& why);
+  void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void abandon(std::string why);
   void finish_step(Trace* t);
 
@@ -105,11 +108,21 @@ class Tape {
   std::vector<ValueRef> leaves_;
   std::vector<uint64_t> parameters_;
   uint64_t live_digest_ = 0;
+  /// A tensor written in this step, and what it held before.
   struct Write {
     Tensor tensor;
     ValueRef before;
   };
+  /// Each time that one of them was written: when that was, and the number of the new value, or the value itself if it
+  /// has memory.
+  struct Rewrite {
+    TensorImpl* impl;
+    size_t position;
+    uint32_t value;
+    ValueRef known;
+  };
   std::vector<Write> writes_;
+  std::vector<Rewrite> rewrites_;
   std::string failure_;
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 

@@ -65,7 +65,7 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
   {
     Tape& tape = Tape::cpu();
     std::lock_guard hold(tape.mutex());
-    tape.note_write(handle(owner));
+    tape.note_write(handle(owner), source.impl()->value);
   }
   owner->value = source.impl()->value;
   ++owner->version;
@@ -157,7 +157,7 @@ void set_data(const Tensor& self, const Tensor& t) {
   {
     Tape& tape = Tape::cpu();
     std::lock_guard hold(tape.mutex());
-    tape.note_write(self);
+    tape.note_write(self, value);
   }
   // A view of self cannot be what self views: it keeps the value alone.
   if (storage_of(t).first != impl) share(impl, t);

@@ -82,16 +82,16 @@ def test_out_of_memory_is_an_exception_and_work_goes_on():
     assert w.tolist() == [3, 3, 3, 3]
 
 
-def test_a_failed_allocation_changes_no_parameter():
+def test_a_step_whose_plan_finds_no_memory_runs_op_by_op():
     p = nn.Parameter(ones(1000))
     optimizer = smolder.optim.SGD([p], lr=0.5)
     p.grad = ones(1000)
     smolder.mark_step()
     smolder._core._fail_allocation_after(1)
     try:
-        x = (ones(100_000) * 2 + p.detach().sum()).exp()
-        with pytest.raises((MemoryError, RuntimeError)):
-            x.tolist()
+        x = ones(100_000) * 2 + p.detach().sum()
+        with pytest.warns(UserWarning, match="could not run as a plan and ran op by op: out of memory"):
+            assert x.tolist() == [1002] * 100_000
     finally:
         smolder._core._fail_allocation_after(0)
     assert p.tolist() == [1] * 1000

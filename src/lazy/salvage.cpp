@@ -1,0 +1,132 @@
+// What becomes of a step that could not run as a plan: its ops run one by one, in the order of the program, each value
+// freed after its last use. If all of them do, nothing is lost but speed. If one can't, the program stands as if it had
+// stopped there: what was recorded before is true, what was recorded after has no value.
+#include <unordered_map>
+
+#include "smolder/core/counters.h"
+#include "smolder/eager/execute.h"
+#include "smolder/ir/infer.h"
+#include "smolder/lazy/known.h"
+#include "smolder/lazy/record.h"
+
+namespace smolder::lazy {
+namespace {
+
+/// Throws the exception being handled again, of the same class where that is known, saying where it was met.
+[[noreturn]] void rethrow_from(const Trace& t, const Instr& e) {
+  std::string shapes;
+  for (const OperandWord w : t.inputs_of(e)) {
+    if (w != kNoOperand && is_value(w)) shapes += (shapes.empty() ? "" : ", ") + to_string(*t.metas[w]);
+  }
+  const std::string where = resolve_source(e.source);
+  const std::string site = "; met in " + std::string(ir::name(e.op)) + "(" + shapes + ") -> " +
+                           to_string(*t.metas[e.first_output]) + (where.empty() ? "" : " at " + where);
+  try {
+    throw;
+  } catch (const OutOfMemoryError& error) {
+    throw OutOfMemoryError(error.what() + site);
+  } catch (const IndexError& error) {
+    throw IndexError(error.what() + site);
+  } catch (const NotImplementedError& error) {
+    throw NotImplementedError(error.what() + site);
+  } catch (const std::exception& error) {
+    throw RuntimeError(error.what() + site);
+  }
+}
+
+/// The values of a step while its ops run one by one.
+class OneByOne {
+ public:
+  OneByOne(const Trace& t, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
+      : t_(t), leaves_(leaves), parameters_(parameters), values_(t.metas.size()), uses_(t.metas.size()) {
+    for (const OperandWord w : t.operands) {
+      if (w != kNoOperand && is_value(w)) ++uses_[w];
+    }
+  }
+
+  /// Runs instruction `i`, the one after the last.
+  std::vector<eager::Array> run(size_t i) {
+    const Instr& e = t_.instrs[i];
+    for (uint32_t v = t_.values_before(i); v < e.first_output; ++v) {
+      values_[v] = eager::Array::wrap(leaves_[next_leaf_++]->buffer, t_.metas[v]->shape, t_.metas[v]->dtype);
+    }
+    std::vector<eager::Array> inputs;
+    for (const OperandWord w : t_.inputs_of(e)) {
+      if (w == kNoOperand) {
+        inputs.emplace_back();
+      } else if (is_number(w)) {
+        const auto category = static_cast<Category>(w & ~kNumberBit);
+        inputs.push_back(eager::Array::from_number(Scalar::from_bits(parameters_[next_parameter_++], category)));
+      } else {
+        inputs.push_back(values_[w]);
+        if (--uses_[w] == 0) values_[w] = {};
+      }
+    }
+    std::vector<eager::Array> results = eager::execute(e.op, inputs, t_.attrs_of(e));
+    for (uint32_t k = 0; k < e.num_outputs; ++k) {
+      results[k] = owned(results[k]);
+      if (uses_[e.first_output + k]) values_[e.first_output + k] = results[k];
+    }
+    return results;
+  }
+
+ private:
+  const Trace& t_;
+  std::span<const ValueRef> leaves_;
+  std::span<const uint64_t> parameters_;
+  std::vector<eager::Array> values_;
+  std::vector<uint32_t> uses_;  ///< still to come, by value number
+  size_t next_leaf_ = 0, next_parameter_ = 0;
+};
+
+}  // namespace
+
+void Tape::salvage(const Trace& t, const std::string& why) {
+  std::unordered_map<uint32_t, ValueRef> written;  // by value number
+  for (const Rewrite& r : rewrites_) written.emplace(r.value, ValueRef());
+  OneByOne ops(t, leaves_, parameters_);
+  size_t done = 0;
+  try {
+    for (; done < t.instrs.size(); ++done) {
+      const std::vector<eager::Array> results = ops.run(done);
+      for (uint32_t k = 0; k < results.size(); ++k) {
+        const uint32_t number = t.instrs[done].first_output + k;
+        const auto wanted = written.find(number);
+        if (Value* const v = slots_[number]) {
+          v->buffer = results[k].buffer;
+          v->pending = false;
+          if (wanted != written.end()) wanted->second = ValueRef(v);
+        } else if (wanted != written.end()) {
+          wanted->second = adopt(results[k].buffer, t.metas[number]);
+        }
+      }
+    }
+  } catch (const std::exception&) {
+    try {
+      rethrow_from(t, t.instrs[done]);
+    } catch (const Error& e) {
+      give_back(done, written);
+      abandon(e.what());
+      throw;
+    }
+  }
+  static Counter& steps = counter("steps.op_by_op");
+  steps.add();
+  const std::string what = "a step could not run as a plan and ran op by op: " + why;
+  const std::string where = resolve_source(t.instrs.front().source);
+  record_event({"fallback", what, where});
+  warn("fallback", what, where);
+}
+
+/// Every tensor written in this step gets what it held when instruction `end` was about to be recorded.
+void Tape::give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written) {
+  for (Write& w : writes_) {
+    for (const Rewrite& r : rewrites_) {
+      if (r.impl != w.tensor.impl() || r.position > end) continue;
+      w.before->tape_refs = 0;
+      w.before = r.known ? r.known : written.at(r.value);
+    }
+  }
+}
+
+}  // namespace smolder::lazy
