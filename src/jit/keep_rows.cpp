@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "smolder/jit/cost.h"
+#include "smolder/jit/fuse.h"
 #include "smolder/jit/lowering.h"
 #include "smolder/jit/view.h"
 
@@ -20,7 +21,12 @@ constexpr double kCostly = 0.12;
 
 /// Follows what `v` needs at the element the loops are at, in phase `phase`, without making code of it.
 void Lowering::trace(ValueId reader, ValueId v, int phase) {
-  while (!must_load(v) && is_alias(graph().op(v))) v = graph().producer(v).inputs[0];
+  // Reducing one element takes no phase: it asks for that element here.
+  const auto passes = [&](ValueId x) {
+    const ir::Node& n = graph().producer(x);
+    return is_alias(n.op) || (n.op == ir::Op::kReduce && !is_reduction(graph(), n));
+  };
+  while (!must_load(v) && passes(v)) v = graph().producer(v).inputs[0];
   const ir::Node& n = graph().producer(v);
   if (must_load(v) || !(ir::is_elementwise_primitive(n.op) || n.op == ir::Op::kCast || n.op == ir::Op::kRandomBits))
     return;
