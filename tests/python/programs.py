@@ -190,9 +190,9 @@ class Generator:
         return self.pick(good)
 
     def into(self, at):
-        """A value that can be written into value `at`'s whole shape, and of its dtype."""
+        """A value that can be written into value `at`'s whole shape, and whose dtype its own takes."""
         m = self.metas[at]
-        return self.partner(m.shape, lambda o: np.broadcast_shapes(o.shape, m.shape) == m.shape and o.dtype == m.dtype)
+        return self.partner(m.shape, lambda o: np.broadcast_shapes(o.shape, m.shape) == m.shape and casts(o, m))
 
     def axis(self, at):
         return self.dice.randrange(self.metas[at].rank)
@@ -369,3 +369,9 @@ class Generator:
         part = self.dice.choice([f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"])
         way = self.dice.choice([".fill_(1)"] if bools else [".mul_(3)", ".add_(1)", f".copy_({{0}}{part} * 2)"])
         self.add(f"{{0}}{part}{way}", at)
+
+
+def casts(source, target):
+    """Whether an in-place op takes a value of one dtype into one of the other: not from a higher category."""
+    rank = {"bool": 0, **dict.fromkeys(INTEGERS, 1)}
+    return rank.get(source.dtype, 2) <= rank.get(target.dtype, 2)
