@@ -11,8 +11,8 @@ if(CCACHE)
 endif()
 
 # Precompiles headers for a target: a cold build takes half the time. Only headers that change with the
-# compiler or a package, never ours, so that the .sum is known when configuring. Sanitizer builds do
-# without, and so find an include that a file forgot.
+# compiler or a package, never ours, so that the .sum is known when configuring. ThreadSanitizer's build
+# does without, and so finds an include that a file forgot.
 function(smolder_precompile target)
   if(NOT SMOLDER_PRECOMPILE)
     return()
