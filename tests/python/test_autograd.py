@@ -1,3 +1,5 @@
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -52,12 +54,43 @@ def test_gradients_agree_with_finite_differences(name):
 
 
 def test_gradients_accumulate_and_reset():
-    x = leaf(3)
-    (x * 2).sum().backward()
-    (x * 3).sum().backward()
-    assert x.grad.tolist() == [5, 5, 5]
+    """Over leaves of different shapes, some used twice and one only sometimes, and over backward passes."""
+    x, w, b = leaf(3, 4), leaf(4, 4, seed=1), leaf(4, seed=2)
+    leaves, want = (x, w, b), [0, 0, 0]
+
+    def loss(step):
+        h = x @ w + (b if step % 2 else b.detach())
+        return (h * h).sum() + (x * b.detach()).sum() * step + x[0].sum()
+
+    for step in range(4):
+        single = autograd.grad(loss(step), leaves, allow_unused=True)
+        assert (single[2] is None) == (step % 2 == 0)
+        want = [total if g is None else total + g.numpy() for total, g in zip(want, single)]
+        loss(step).backward()
+        if step == 1:
+            smolder.mark_step()  # a gradient that is added to may be memory or pending
+        for t, total in zip(leaves, want):
+            assert (t.grad is None) == isinstance(total, int)
+            if t.grad is not None:
+                np.testing.assert_allclose(t.grad.numpy(), total, rtol=1e-12)
+    held = x.grad.detach().clone()
     x.grad = None
-    assert x.grad is None
+    w.grad.zero_()
+    loss(1).backward()
+    for t, g in zip(leaves[:2], autograd.grad(loss(1), leaves[:2])):
+        np.testing.assert_allclose(t.grad.numpy(), g.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(held.numpy(), want[0], rtol=1e-12)
+
+
+def test_a_gradient_of_one_leaf_is_no_other_leafs():
+    """Leaves that get equal gradients get tensors of their own."""
+    for f in (lambda a, b: a + b, lambda a, b: (a - 1) + (b + 1), lambda a, b: smolder.stack([a, b])):
+        a, b = leaf(3), leaf(3, seed=1)
+        f(a, b).sum().backward()
+        a.grad.mul_(5)
+        assert (a.grad.tolist(), b.grad.tolist()) == ([5] * 3, [1] * 3)
+        f(a, b).sum().backward()
+        assert (a.grad.tolist(), b.grad.tolist()) == ([6] * 3, [2] * 3)
 
 
 def test_grad_returns_and_changes_no_leaf():
@@ -124,14 +157,65 @@ def test_gradient_argument_and_names():
     assert y.grad_fn.name() == "MulBackward0" and x.grad_fn is None
 
 
-def test_an_in_place_write_never_corrupts_a_gradient():
-    x = leaf(3)
+# A value that an op keeps for its gradient is overwritten after that, and backward goes through it: what was recorded
+# is what is differentiated. (torch refuses most of these.)
+CLOBBERED = {
+    "result kept by exp": (lambda x: write((x * 1).exp(), lambda z: z.mul_(0.5)), lambda x: 0.5 * np.exp(x)),
+    "operand kept by tanh's reader": (lambda x: tanh_of_written(x), lambda x: 1 - np.tanh(x) ** 2),
+    "operand of a product": (lambda x: product_with_written(x), lambda x: 3 * x**2 + 2 * x),
+    "factor that is no leaf's": (lambda x: times_written_factor(x), lambda x: np.full_like(x, 2)),
+    "part of a result": (lambda x: write((x * 1).exp(), lambda z: z[1:].mul_(3)), lambda x: np.exp(x) * [1, 3, 3]),
+    "one element set": (
+        lambda x: write((x * 1).exp(), lambda z: z.__setitem__(0, 7.0)),
+        lambda x: np.exp(x) * [0, 1, 1],
+    ),
+    "by itself, twice": (lambda x: write(write(x * 1, lambda y: y.mul_(y)), lambda y: y.mul_(y)), lambda x: 4 * x**3),
+    "result of softmax": (lambda x: write(x.softmax(0), lambda z: z.sub_(z)).exp() * x, lambda x: np.ones_like(x)),
+    "without history": (lambda x: zeroed_without_history(x), lambda x: np.exp(x)),
+}
+
+
+def write(tensor, how):
+    how(tensor)
+    return tensor
+
+
+def tanh_of_written(x):
     y = x * 1
-    z = y.exp()
-    before = z.detach().numpy()
-    try:
-        z.mul_(0)
-        y.exp().sum().backward()
-    except RuntimeError:
-        return  # refusing is right too
-    np.testing.assert_allclose(x.grad.numpy(), before, rtol=1e-12)
+    z = y.tanh()
+    y.fill_(100)
+    return z
+
+
+def product_with_written(x):
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    return z * y
+
+
+def times_written_factor(x):
+    w = smolder.full((3,), 2.0, dtype=smolder.float64)
+    z = x * w
+    w.zero_()
+    return z
+
+
+def zeroed_without_history(x):
+    z = (x * 1).exp()
+    with smolder.no_grad():
+        z.zero_()
+    return z
+
+
+@pytest.mark.parametrize("name", CLOBBERED)
+@pytest.mark.parametrize("mode", ["recorded", "steps between", "eager"])
+def test_an_in_place_write_never_corrupts_a_gradient(name, mode):
+    f, want = CLOBBERED[name]
+    x = leaf(3)
+    with smolder.eager() if mode == "eager" else contextlib.nullcontext():
+        y = f(x)
+        if mode == "steps between":
+            smolder.mark_step()
+        y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), want(x.detach().numpy()), rtol=1e-12, atol=1e-15)
