@@ -121,6 +121,7 @@ class Generator:
         self.dice = random.Random(seed)
         self.large = seed % 40 == 7
         self.limit = 1 << 20 if self.large else 1 << 12
+        self.rows = seed % 4 == 2  # what a kernel reads rows for in several phases
         self.inputs, self.steps, self.metas, self.tensors = self.leaves(), [], [], {}
         with smolder.eager(), smolder.no_grad():
             for x in self.inputs:
@@ -137,7 +138,7 @@ class Generator:
                 [(2, 140_000), (1, 270_000), (131_073,), (300, 7), (2000, 33), (130, 1000), (20_000, 2)]
             )
         else:
-            shape = dice.choice([1, 2, 3, 5]), dice.choice([1, 4, 7, 33])
+            shape = dice.choice([1, 2, 3, 5]), dice.choice([1, 2, 4, 7, 33])
         first, other = dice.choice(FLOATS), dice.choice(FLOATS)
         inputs = [Input(shape, first), Input(shape[-1:], first), Input((*shape[:-1], 1), dice.choice([first, other]))]
         if dice.random() < 0.5:
@@ -198,8 +199,10 @@ class Generator:
         return self.dice.randrange(self.metas[at].rank)
 
     def step(self):
-        kinds = ["unary", "binary", "binary", "number", "compare", "reduce", "reduce", "move", "move", "join", "select"]
-        kinds += ["softmax", "norm", "product", "write", "write_view", "index", "cast", "dropout", "loss", "write"]
+        kinds = ["unary", "binary", "reduce", "softmax", "norm", "dropout", "loss", "attention"]
+        if not self.rows:
+            kinds += ["binary", "number", "compare", "reduce", "move", "move", "join", "select", "product"]
+            kinds += ["write", "write_view", "index", "cast", "write"]
         getattr(self, self.dice.choice(kinds))()
 
     # kinds of steps
@@ -305,6 +308,15 @@ class Generator:
         else:
             other = self.pick(lambda m: m.shape == shape and m.dtype == self.metas[at].dtype)
             self.add("F.mse_loss({0}, {1})", at, other)
+
+    def attention(self):
+        q = self.pick(lambda m: m.floating and m.rank == 2 and m.shape[0] <= 64)
+        if q is not None:
+            m = self.metas[q]
+            k = self.pick(lambda o: o.shape == m.shape and o.dtype == m.dtype)
+            each = ", ".join(f"{{{i}}}.unsqueeze(0)" for i in (0, 1, 1))
+            causal = self.dice.choice([True, False])
+            self.add(f"F.scaled_dot_product_attention({each}, is_causal={causal}).squeeze(0)", q, k)
 
     def product(self):
         a = self.pick(lambda m: m.floating and m.rank == 2)
