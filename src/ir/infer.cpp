@@ -238,6 +238,13 @@ Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b) {
   return out;
 }
 
+void check_alpha(std::string_view op, Category alpha, DType result) {
+  SMOLDER_CHECK(is_floating(result) || alpha != Category::kFloat, RuntimeError, op,
+                ": For integral input tensors, argument alpha must not be a floating point number.");
+  SMOLDER_CHECK(result == DType::kBool || alpha != Category::kBool, RuntimeError, op,
+                ": Boolean alpha only supported for Boolean results.");
+}
+
 void check_rank(std::string_view op, std::string_view arg, const Meta& m, int rank) {
   SMOLDER_CHECK(m.shape.size() == rank, RuntimeError, op, ": ", arg, " must be ", rank, "-D, got ", to_string(m));
 }

@@ -63,6 +63,8 @@ Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b);
 
 // -- checks
 
+/// Throws RuntimeError when a factor of category `alpha` is none for values of dtype `result`.
+void check_alpha(std::string_view op, Category alpha, DType result);
 /// Throws RuntimeError unless `m` has `rank` dimensions.
 void check_rank(std::string_view op, std::string_view name, const Meta& m, int rank);
 /// Throws RuntimeError unless `m` has a dtype of the set (float, number, int, integral, bool, all).

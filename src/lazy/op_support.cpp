@@ -1,5 +1,8 @@
 #include "smolder/lazy/op_support.h"
 
+#include <vector>
+
+#include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"
 
 namespace smolder::lazy {
@@ -52,6 +55,12 @@ void check_no_gradient(std::string_view op, std::string_view name, const Tensor&
   SMOLDER_CHECK(!grad_enabled() || !x.defined() || !x.requires_grad(), RuntimeError, "The function '", op,
                 "' is not differentiable with respect to argument '", name,
                 "'. This input cannot have requires_grad True.");
+}
+
+DType result_type(TensorList tensors) {
+  std::vector<const ir::Meta*> metas;
+  for (size_t i = 0; i < tensors.size(); ++i) metas.push_back(&tensors.data()[i].meta());
+  return ir::result_type(metas);
 }
 
 }  // namespace smolder::lazy

@@ -14,6 +14,9 @@ Tensor repeat_heads(const Tensor& x, const Tensor& query);
 Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                            double scale, bool is_causal);
 
+/// The dtype that the elements of all of them convert to.
+DType result_type(TensorList tensors);
+
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 

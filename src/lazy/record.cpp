@@ -127,15 +127,19 @@ void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self) {
   Tensor out;
   record(op, operands, attrs, &out);
-  SMOLDER_CHECK(out.shape() == self.shape(), RuntimeError, ir::name(op), "_: output with shape ", self.shape(),
-                " doesn't match the broadcast shape ", out.shape());
-  if (out.dtype() != self.dtype()) {
-    SMOLDER_CHECK(category(out.dtype()) <= category(self.dtype()), RuntimeError, ir::name(op), "_: result type ",
-                  name(out.dtype()), " can't be cast to the desired output type ", name(self.dtype()),
+  write_inplace(ir::name(op), self, std::move(out));
+}
+
+void write_inplace(std::string_view op, Tensor& self, Tensor result) {
+  SMOLDER_CHECK(result.shape() == self.shape(), RuntimeError, op, "_: output with shape ", self.shape(),
+                " doesn't match the broadcast shape ", result.shape());
+  if (result.dtype() != self.dtype()) {
+    SMOLDER_CHECK(category(result.dtype()) <= category(self.dtype()), RuntimeError, op, "_: result type ",
+                  name(result.dtype()), " can't be cast to the desired output type ", name(self.dtype()),
                   " of the tensor written in place");
-    out = out.to(self.dtype());
+    result = result.to(self.dtype());
   }
-  assign(self, out);
+  assign(self, result);
 }
 
 }  // namespace smolder::lazy

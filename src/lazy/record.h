@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "smolder/core/source_line.h"
 #include "smolder/ir/op.h"
@@ -49,6 +50,9 @@ void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_
 /// The same, then writes the result into `self` (its storage and all views of it see it). Throws
 /// RuntimeError when the result's shape is not self's, or self is a leaf that requires grad.
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self);
+
+/// The second half of that: writes what an op called `name` made of self into it.
+void write_inplace(std::string_view name, Tensor& self, Tensor result);
 
 /// Makes `self` hold what `source` holds, as an in-place write: shapes and dtypes must be equal.
 void assign(const Tensor& self, const Tensor& source);

@@ -27,6 +27,9 @@ DRAWN = {
     "randint",
     "randint.high",
     "bernoulli",
+    "bernoulli.p",
+    "bernoulli_fill",
+    "bernoulli_fill.tensor",
     "dropout",
     "uniform",
     "normal",
@@ -70,7 +73,7 @@ class Case:
 def elementwise_edges(row):
     names = [p["name"] for p in row["params"] if p["type"] in TENSORS and "default" not in p]
     numbers = {p["name"] for p in row["params"] if p["type"] == "Number" and "default" not in p}
-    words = {p["name"]: "trunc" for p in row["params"] if p["type"] == "str" and "default" not in p}
+    words = {p["name"]: "trunc" for p in row["params"] if p["type"].startswith("str") and "default" not in p}
     shapes = {"odd": [(37,)] * 3, "broadcast": [(3, 1), (5,), (1, 5)], "0-d": [()] * 3, "empty": [(0, 3)] * 3}
     shapes |= {"one": [(1,)] * 3, "matrix": [(5, 33)] * 3, "mixed ranks": [(), (3,), (2, 1)]}
     for label, choice in shapes.items():
@@ -249,10 +252,10 @@ def call(row, tensors, words, inplace=False):
             else:
                 positional.append(value)
     if inplace or not (row["function"] or row["method"]):
-        return getattr(positional[0], row["name"] + "_")(*positional[1:], **named)
+        return getattr(positional[0], row["python"][0] + "_")(*positional[1:], **named)
     if row["function"]:
-        return getattr(smolder._core, row["name"])(*positional, **named)
-    return getattr(positional[0], row["name"])(*positional[1:], **named)
+        return getattr(smolder._core, row["python"][0])(*positional, **named)
+    return getattr(positional[0], row["python"][0])(*positional[1:], **named)
 
 
 def results(out):

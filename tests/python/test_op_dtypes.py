@@ -54,7 +54,7 @@ def test_a_dtype_is_refused_when_recorded_or_works(row):
         lazy, eager = both(row, arrays, words)
         if isinstance(lazy, Refused) or isinstance(eager, Refused):
             assert lazy == eager, what
-            names = {row["name"], row["key"], CHECKED_BY.get(row["key"], row["name"])}
+            names = {row["name"], row["key"], *row["python"], CHECKED_BY.get(row["key"], row["name"])}
             assert type(lazy.error) in (RuntimeError, TypeError, NotImplementedError), (what, lazy)
             assert any(re.match(rf"{name}\b", lazy.text) for name in names), (what, lazy.text)
             assert any(dtype in lazy.text for dtype in DTYPES), (what, lazy.text)

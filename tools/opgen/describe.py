@@ -1,6 +1,10 @@
 """What a row says to people: its Python signature, its dtypes, its gradient. For bindings, stubs and the op page."""
 
+import dataclasses
+import itertools
 import re
+
+from signature import REQUIRED
 
 # What operands may have, by set. `accepts` of a row names one; else it follows from its other fields.
 SETS = {
@@ -67,6 +71,25 @@ def first_name(row):
 
 # -- Python's spelling
 
+# NumPy's names of parameters, which torch takes as well.
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+
+
+def spellings(row):
+    """The parameters, as the row has them, then with NumPy's names, each of which has to be given by name."""
+    params = row.sig.params
+    yield params
+    named = [p.name for p in params if p.name in NUMPY_NAMES]
+    for chosen in itertools.chain(*(itertools.combinations(named, n) for n in range(1, len(named) + 1))):
+        out, renamed = [], False
+        for p in params:
+            renamed |= p.name in chosen
+            if p.name in chosen:
+                p = dataclasses.replace(p, name=NUMPY_NAMES[p.name], default=REQUIRED)
+            out.append(dataclasses.replace(p, keyword_only=p.keyword_only or renamed))
+        yield tuple(out)
+
+
 TYPES = {
     "Tensor": "Tensor",
     "Tensor?": "Tensor | None",
@@ -91,7 +114,9 @@ TYPES = {
 
 
 def python_type(p):
-    return f"Literal[{', '.join(map(repr, p.choices))}]" if p.choices else TYPES[p.type.name]
+    if p.choices:
+        return f"Literal[{', '.join(map(repr, p.choices))}]" + " | None" * p.type.name.endswith("?")
+    return TYPES[p.type.name]
 
 
 def python_default(p):
@@ -107,10 +132,10 @@ def parameter(p, name, typed):
     return f"{text} = {python_default(p)}" if typed else f"{text}={python_default(p)}"
 
 
-def parameters(row, function=True, typed=True):
+def parameters(row, function=True, typed=True, params=None):
     """`input: Tensor, dim: _int, *, dtype: _dtype | None = None`; of a method, those after self."""
     out, starred = [], False
-    for i, p in enumerate(row.sig.params):
+    for i, p in enumerate(params or row.sig.params):
         if i == 0 and not function:
             continue
         if p.keyword_only and not starred:
@@ -123,4 +148,4 @@ def parameters(row, function=True, typed=True):
 def python_return(row):
     if row.sig.returns_list:
         return "tuple[Tensor, ...]"
-    return "Tensor" if row.num_returned == 1 else f"tuple[{', '.join(['Tensor'] * row.num_returned)}]"
+    return "Tensor" if row.num_returned == 1 else f"_return_{row.result_name}"

@@ -10,7 +10,8 @@ src/ir/scalar/primitives.def --page docs/ops.md`.
 Forms: `f` is `smolder.name(...)`, `m` is `tensor.name(...)`, `_` is `tensor.name_(...)`, which writes in place.
 Dtypes are those of operands of one dtype; others are promoted as torch does. An op is a primitive, a decomposition
 into primitives, or made of other ops, whose gradients and dtypes are then its own. In Python, functions that make
-tensors also take sizes one by one, and `requires_grad`.
+tensors also take sizes one by one, and `requires_grad`. Wherever there is a `dim` or a `keepdim`, it may be given as
+`axis` or `keepdims`.
 """
 
 
@@ -21,7 +22,12 @@ def forms(row):
 def call(row):
     function = row.has_function
     first = [] if function else [row.sig.params[0].name]
-    return f"{row.api_name}({', '.join([*first, describe.parameters(row, function, typed=False)]).strip(', ')})"
+    return f"{row.python_names[0]}({', '.join([*first, describe.parameters(row, function, typed=False)]).strip(', ')})"
+
+
+def also(row):
+    rest = ", ".join(f"`{n}`" for n in row.python_names[1:])
+    return f" Also called {rest}." if rest else ""
 
 
 def cell(text):
@@ -34,7 +40,7 @@ def line(row):
     cells = [
         f"`{call(row)}`",
         forms(row),
-        describe.sentence(row, row.has_function),
+        describe.sentence(row, row.has_function) + also(row),
         describe.SETS[describe.accepts(row)] if operands else "",
         ", ".join(names) if not row.is_composite else "",
         describe.made_of(row),
@@ -47,7 +53,7 @@ def page(table):
     for stem in table.files:
         rows = [r for r in table.of_file(stem) if not r.internal]
         if rows:
-            rows.sort(key=lambda r: (r.api_name, r.overload))
+            rows.sort(key=lambda r: (r.python_names[0], r.overload))
             out.append(f"\n## {stem.capitalize()}\n")
             out.append("| call | forms | says | dtypes | gradient | made of |\n| --- | --- | --- | --- | --- | --- |")
             out += map(line, rows)

@@ -18,6 +18,7 @@ def entry(row):
     out = {
         "key": row.key,
         "name": row.api_name,
+        "python": row.python_names,
         "overload": row.overload,
         "file": row.file,
         "kind": "composite" if row.is_composite else "primitive" if row.is_primitive else "op",

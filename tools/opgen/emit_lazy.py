@@ -5,7 +5,7 @@ from itertools import product
 from writer import BANNER, indent, mentions, quote
 
 BINARY = {"+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^", "<<", ">>"}
-COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^"}
+COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"}
 
 
 def default_text(p):
@@ -224,12 +224,10 @@ def function_name(row):
 
 
 def inplace_body(row):
-    if row.is_composite:
+    if row.is_composite or row.prepare:  # whatever it records, the last result is what is written
         passed = ", ".join(["*this"] + [p.name for p in row.sig.params[1:]])
-        return f"lazy::assign(*this, smolder::{function_name(row)}({passed}));\nreturn *this;"
+        return f'lazy::write_inplace("{row.api_name}", *this, smolder::{function_name(row)}({passed}));\nreturn *this;'
     lines = []
-    if row.prepare:
-        raise row.error("inplace", "not together with 'prepare'")
     packed, operands, words = pack(row, "*this")
     lines += packed
     lines += [f"record_inplace(ir::Op::{row.enumerator}, {operands}, {words}, *this);", "return *this;"]

@@ -12,6 +12,7 @@ SPELLED = {
     "Number?": ("std::optional<Scalar>", "{0}"),
     "Tensor|Number": ("const TensorOrNumber&", "{0}.operand()"),
     "str": ("const std::string&", "{0}"),
+    "str?": ("const std::optional<std::string>&", "{0}"),
     "dtype": ("PyDType", "{0}.value"),
     "dtype?": ("std::optional<PyDType>", "value_of({0})"),
     "axes": ("const Axes&", "{0}"),
@@ -51,14 +52,27 @@ def arguments(params, first_name):
         text = f"nb::arg({quote(name)})"
         if p.has_default:
             text += f" = {default(p)}"
-        if p.type.name == "Tensor?" and not p.has_default:
+        if p.type.name in ("Tensor?", "str?") and not p.has_default:
             text += ".none()"
         out.append(text)
     return out
 
 
 def wrap(row, call):
+    if row.result_name:
+        return f"named(return_{row.result_name}, {call})"
     return f"as_tuple({call})" if row.sig.returns_list else call
+
+
+def bound(row, target, names, body, first, doc, method):
+    """`target.def(...)` of one function under each of its names and each spelling of its parameters."""
+    out = ""
+    for name in names:
+        for i, params in enumerate(describe.spellings(row)):
+            args = arguments(params[1:] if method else params, first)
+            tail = ", ".join([*args, *([quote(doc)] if i == 0 else [])])
+            out += f"{target}.def({quote(name)}, f{', ' if tail else ''}{tail});\n"
+    return f"{{\nconst auto f = {body};\n{out}}}\n"
 
 
 def definition(row, target, method):
@@ -73,10 +87,12 @@ def definition(row, target, method):
         typed.insert(0, "const Tensor& self")
         passed = (["self"] if row.has_function else []) + passed
     name = f"smolder::{row.api_name}" if row.has_function else f"self.{row.api_name}"
-    call = wrap(row, f"{name}({', '.join(passed)})")
-    body = f"[]({', '.join(typed)}) {{ return {call}; }}"
-    tail = [*arguments(params, first), quote(describe.docstring(row, not method))]
-    out = f"{target}.def({quote(row.api_name)}, {body}, {', '.join(tail)});\n"
+    listed = ", ".join(passed)
+    call = f"return {wrap(row, f'{name}({listed})')};"
+    if not row.has_function and any(p.type.name == "Tensor|Number" for p in params):
+        call = f"Tensor out; {visiting(params, f'out = self.{row.api_name}({overloaded(params)});')} return out;"
+    body = f"[]({', '.join(typed)}) {{ {call} }}"
+    out = bound(row, target, row.python_names, body, first, describe.docstring(row, not method), method)
     return out + variadic(row, target, method, params, passed, name)
 
 
@@ -95,23 +111,30 @@ def variadic(row, target, method, params, passed, name):
     rest = [f"nb::arg({quote(p.name)}) = {default(p)}" for p in params[at + 1 :]]
     tail = [f"nb::arg({quote(params[at].name)})", *rest]
     call = wrap(row, f"{name}({', '.join(spread)})")
-    return f"{target}.def({quote(row.api_name)}, []({', '.join(typed)}) {{ return {call}; }}, {', '.join(tail)});\n"
+    body = f"[]({', '.join(typed)}) {{ return {call}; }}"
+    return "".join(f"{target}.def({quote(n)}, {body}, {', '.join(tail)});\n" for n in row.python_names)
 
 
 def inplace(row, target):
     params = row.sig.params[1:]
     typed = ["Tensor& self"] + [f"{spelled(p)[0]} {p.name}" for p in params]
-    call = f"self.{row.api_name}_({', '.join(inplace_pass(p) for p in params)});"
-    for p in params:  # the C++ methods are overloaded on tensor and number
+    call = visiting(params, f"self.{row.api_name}_({overloaded(params)});")
+    body = f"[]({', '.join(typed)}) -> Tensor {{ {call} return self; }}"
+    names = [f"{n}_" for n in row.python_names]
+    return bound(row, target, names, body, None, f"In place: {describe.sentence(row, False)}", True)
+
+
+def visiting(params, call):
+    """A call of a C++ method, which is overloaded on tensor and number."""
+    for p in params:
         if p.type.name == "Tensor|Number":
             call = f"{p.name}.visit([&](const auto& {p.name}_) {{ {call} }});"
-    tail = [*arguments(params, None), quote(f"In place: {describe.sentence(row, False)}")]
-    name = quote(row.api_name + "_")
-    return f"{target}.def({name}, []({', '.join(typed)}) -> Tensor {{ {call} return self; }}, {', '.join(tail)});\n"
+    return call
 
 
-def inplace_pass(p):
-    return f"{p.name}_" if p.type.name == "Tensor|Number" else spelled(p)[1].format(p.name)
+def overloaded(params):
+    given = [f"{p.name}_" if p.type.name == "Tensor|Number" else spelled(p)[1].format(p.name) for p in params]
+    return ", ".join(given)
 
 
 def bindings_cpp(table, stem):
@@ -119,13 +142,19 @@ def bindings_cpp(table, stem):
     functions = "".join(definition(r, "m", False) for r in rows if r.has_function)
     methods = "".join(definition(r, "tensor", True) for r in rows if r.has_method)
     methods += "".join(inplace(r, "tensor") for r in rows if r.inplace)
+    results = {r.result_name: r for r in rows if r.result_name and (r.has_function or r.has_method)}
+    types = "".join(
+        f"static PyTypeObject* const return_{name} = "
+        f"return_type(m, {quote(name)}, {{{', '.join(map(quote, r.sig.outputs[: r.num_returned]))}}});\n"
+        for name, r in results.items()
+    )
     return f"""{BANNER}#include "smolder/lazy/ops.h"
 #include "src/casters.h"
 
 namespace smolder::python {{
 
 void bind_{stem}([[maybe_unused]] nb::module_& m, [[maybe_unused]] nb::class_<Tensor>& tensor) {{
-{functions}{methods}}}
+{types}{functions}{methods}}}
 
 }}  // namespace smolder::python
 """

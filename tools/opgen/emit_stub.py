@@ -10,7 +10,6 @@ BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "floor_div
 BINARY |= {"pow": "pow", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shl": "lshift"}
 BINARY |= {"shr": "rshift"}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-IN_PLACE = ("add", "sub", "mul", "div")
 OVERRIDES_OBJECT = ("eq", "ne")
 
 
@@ -39,7 +38,8 @@ def spread(row, function):
 def forms(rows, function):
     """(parameters, row) of every overload."""
     for row in rows:
-        yield describe.parameters(row, function), row
+        for params in describe.spellings(row):
+            yield describe.parameters(row, function, params=params), row
         if (more := spread(row, function)) is not None:
             yield more, row
 
@@ -58,7 +58,8 @@ def overloads(name, rows, function):
 def by_name(rows):
     out = {}
     for row in rows:
-        out.setdefault(row.api_name, []).append(row)
+        for name in row.python_names:
+            out.setdefault(name, []).append(row)
     return sorted(out.items())
 
 
@@ -67,16 +68,30 @@ def functions(table):
     return "\n\n".join(overloads(name, same, True) for name, same in by_name(rows))
 
 
-def in_place(row):
-    params = describe.parameters(row, function=False)
-    doc = f"In place: {describe.sentence(row, False)}"
-    return definition(f"{row.api_name}_", f"self, {params}" if params else "self", "Tensor", doc)
+def in_place(name, rows):
+    every = [(describe.parameters(row, False, params=p), row) for row in rows for p in describe.spellings(row)]
+    parts = []
+    for params, row in every:
+        doc = f"In place: {describe.sentence(row, False)}"
+        text = definition(f"{name}_", f"self, {params}" if params else "self", "Tensor", doc)
+        parts.append(f"@overload\n{text}" if len(every) > 1 else text)
+    return "\n".join(parts)
+
+
+def return_types(table):
+    """Tuples whose members have names: what ops of several results return."""
+    parts = []
+    for row in {r.result_name: r for r in table.rows if r.result_name and not r.internal}.values():
+        outputs = row.sig.outputs[: row.num_returned]
+        members = "\n".join(f"    @property\n    def {o}(self) -> Tensor: ..." for o in outputs)
+        parts.append(f"class _return_{row.result_name}(tuple[{', '.join(['Tensor'] * len(outputs))}]):\n{members}\n")
+    return "\n".join(parts)
 
 
 def methods(table, written):
     rows = [r for r in table.rows if not r.internal]
     parts = [overloads(n, same, False) for n, same in by_name(r for r in rows if r.has_method) if n not in written]
-    parts += [in_place(same[0]) for _, same in by_name(r for r in rows if r.inplace)]
+    parts += [in_place(n, same) for n, same in by_name(r for r in rows if r.inplace)]
     return block("\n\n".join(parts), 4)
 
 
@@ -85,8 +100,13 @@ def operators(table):
     lines = []
     for key, name in BINARY.items():
         if key in keys:
-            lines += [f"def __{p}{name}__(self, other: Tensor | _Number) -> Tensor: ..." for p in ("", "r")]
-    lines += [f"def __i{BINARY[k]}__(self, other: Tensor | _Number) -> Tensor: ..." for k in IN_PLACE if k in keys]
+            lines.append(f"def __{name}__(self, other: Tensor | _Number | NDArray[Any]) -> Tensor: ...")
+            lines.append(f"def __r{name}__(self, other: Tensor | _Number) -> Tensor: ...")
+    lines += [
+        f"def __i{name}__(self, other: Tensor | _Number | NDArray[Any]) -> Tensor: ..."
+        for key, name in BINARY.items()
+        if key in keys
+    ]
     for key in COMPARISONS:
         if key in keys:
             ignored = "  # type: ignore[override]" if key in OVERRIDES_OBJECT else ""
@@ -100,6 +120,7 @@ def stub(table):
     for marker, code in (
         ("    # opgen: operators", operators(table)),
         ("    # opgen: methods", methods(table, written)),
+        ("# opgen: return types", return_types(table)),
         ("# opgen: functions", functions(table)),
     ):
         text = text.replace(marker, code, 1)
@@ -107,7 +128,7 @@ def stub(table):
 
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
-MODULES = ("autograd", "nn", "optim")
+MODULES = ("autograd", "nn", "optim", "return_types")
 # What the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 

@@ -19,6 +19,7 @@ FIELDS = {
     "variants": list,  # function, method; both by default where the first parameter is a tensor
     "inplace": bool,  # also a method `name_`
     "operator": str,  # C++ and Python operator
+    "python": list,  # its names in Python, where they are not that of the signature
     "internal": bool,  # no user function
     "elementwise": str,  # dtype rule of an elementwise op that is no primitive: promote, float, bool, own
     "view": bool,
@@ -96,6 +97,15 @@ class Row:
     @property
     def api_name(self):
         return self.sig.name
+
+    @property
+    def python_names(self):
+        return self.fields.get("python", [self.sig.name])
+
+    @property
+    def result_name(self):
+        """The type of several results: a tuple whose members have names."""
+        return self.python_names[0] if self.num_returned > 1 else None
 
     @property
     def is_composite(self):

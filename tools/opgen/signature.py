@@ -37,6 +37,7 @@ TYPES = {
         Type("Number", "Scalar", operand="kNumber"),
         Type("Tensor|Number", "const lazy::Operand&", operand="kTensorOrNumber"),
         Type("Number?", "std::optional<Scalar>"),  # composites only
+        Type("str?", "std::optional<std::string_view>"),  # the same
         Type("int", "int64_t", attr="kInt", read="integer"),
         Type("int?", "std::optional<int64_t>", attr="kOptionalInt", read="optional_integer"),
         Type("bool", "bool", attr="kBool", read="boolean"),
@@ -71,7 +72,7 @@ class Param:
         return self.default is not REQUIRED
 
     def schema(self):
-        name = f"str[{','.join(self.choices)}]" if self.choices else self.type.name
+        name = self.type.name.replace("str", f"str[{','.join(self.choices)}]") if self.choices else self.type.name
         return f"{name} {self.name}" + ("" if not self.has_default else f"={self.default!r}")
 
 
@@ -133,9 +134,10 @@ def parse_param(text, keyword_only):
         raise OpError(f"can't read parameter {text!r}")
     spelled, choices = m["type"], ()
     if spelled.startswith("str"):
-        if not re.fullmatch(r"str\[\w+(,\w+)*\]", spelled):
+        m_str = re.fullmatch(r"str\[(\w+(?:,\w+)*)\](\??)", spelled)
+        if not m_str:
             raise OpError(f"parameter {m['name']}: a string declares its choices, as in str[none,tanh]")
-        choices, spelled = tuple(spelled[4:-1].split(",")), "str"
+        choices, spelled = tuple(m_str[1].split(",")), f"str{m_str[2]}"
     if spelled not in TYPES:
         raise OpError(f"parameter {m['name']}: unknown type {spelled!r}; known: {', '.join(TYPES)}")
     default = REQUIRED
@@ -144,7 +146,7 @@ def parse_param(text, keyword_only):
             default = ast.literal_eval(m["default"])
         except (ValueError, SyntaxError):
             raise OpError(f"parameter {m['name']}: default {m['default']!r} is not a literal") from None
-    if choices and default is not REQUIRED and default not in choices:
+    if choices and default not in (REQUIRED, *choices) and not (default is None and spelled == "str?"):
         raise OpError(f"parameter {m['name']}: default {default!r} is not among {', '.join(choices)}")
     return Param(m["name"], TYPES[spelled], default, keyword_only, choices)
 

@@ -113,6 +113,12 @@ Tensor.device = Tensor.device_of
 del Tensor.device_of
 
 
+@_property
+def is_cuda(self):
+    """False: the tensor is on the CPU."""
+    return False
+
+
 @_method
 def size(self, dim=None):
     """The extents, or that of one dimension."""
@@ -345,9 +351,22 @@ def cpu(self):
     return self
 
 
+# torch's names of tensors' types, which type() returns and takes.
+_TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
+_TYPE_NAMES |= {"int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
+_TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.items()}
+
+
 @_method
-def type(self, dtype=None):
-    """The tensor with another dtype."""
+def type(self, dtype=None, non_blocking=False):
+    """The tensor with another dtype, or of a type such as "smolder.DoubleTensor"; without one, the type's name."""
+    if dtype is None:
+        return _TYPE_NAMES[self.dtype]
+    if isinstance(dtype, str):
+        named = {name: d for d, name in _TYPE_NAMES.items()}
+        if dtype not in named:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = named[dtype]
     if not isinstance(dtype, _core.dtype):
         raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
     return self.to(dtype)
@@ -360,11 +379,16 @@ type = builtins.type  # noqa: F811 - the method above is Tensor's; here the name
 
 
 @_method
-def backward(self, gradient=None, retain_graph=None, create_graph=False):
-    """Adds d(self)/d(leaf) to the grad of every leaf that self depends on.
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds d(self)/d(leaf) to the grad of every leaf that self depends on, or of `inputs` alone.
 
     self must be a scalar unless `gradient`, of its shape, is given. retain_graph defaults to create_graph.
     """
+    if inputs is not None:
+        from smolder import autograd
+
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        return
     _backward(self, gradient, create_graph if retain_graph is None else retain_graph, create_graph)
 
 
@@ -425,6 +449,15 @@ def _rebuild(kind, array, dtype, requires_grad):
     if kind is Tensor:
         return out.requires_grad_() if requires_grad else out
     return kind(out, requires_grad)
+
+
+@_method
+def __copy__(self):
+    """A leaf that shares self's storage."""
+    requires_grad = self.requires_grad
+    if type(self) is Tensor:
+        return self.detach().requires_grad_(requires_grad)
+    return type(self)(self.detach(), requires_grad)
 
 
 @_method

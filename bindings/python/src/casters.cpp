@@ -20,6 +20,22 @@ std::optional<Scalar> foreign_number(PyObject* o) {
   return Scalar(v);
 }
 
+PyTypeObject* return_type(nb::module_& m, const char* name, std::initializer_list<const char*> members) {
+  if (!nb::hasattr(m, "_return_types"))
+    m.attr("_return_types") = nb::module_::import_("types").attr("SimpleNamespace")();
+  const nb::object types = m.attr("_return_types");
+  if (nb::hasattr(types, name)) return reinterpret_cast<PyTypeObject*>(nb::object(types.attr(name)).ptr());
+  std::vector<PyStructSequence_Field> fields;
+  for (const char* member : members) fields.push_back({member, nullptr});
+  fields.push_back({nullptr, nullptr});
+  const std::string full = std::string("smolder.return_types.") + name;
+  PyStructSequence_Desc description = {full.c_str(), nullptr, fields.data(), static_cast<int>(members.size())};
+  PyTypeObject* const type = PyStructSequence_NewType(&description);
+  if (!type) nb::raise_python_error();
+  types.attr(name) = nb::steal(reinterpret_cast<PyObject*>(type));
+  return type;
+}
+
 bool read_dims(PyObject* sequence, Dims& out) {
   if (PyUnicode_Check(sequence) || !PySequence_Check(sequence) || nb::isinstance<Tensor>(nb::handle(sequence)))
     return false;

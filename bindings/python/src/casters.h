@@ -8,7 +8,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <initializer_list>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "smolder/lazy/arguments.h"
@@ -70,6 +73,20 @@ inline nb::tuple as_tuple(const std::vector<Tensor>& list) {
   nb::list out;
   for (const Tensor& t : list) out.append(nb::cast(t));
   return nb::tuple(out);
+}
+
+/// The type of an op's several results: a tuple whose members have names, as torch.return_types.max. Made once a
+/// name, as an attribute of smolder._core._return_types.
+PyTypeObject* return_type(nb::module_& m, const char* name, std::initializer_list<const char*> members);
+
+template <class... T>
+nb::object named(PyTypeObject* type, std::tuple<T...>&& values) {
+  const nb::object out = nb::steal(PyStructSequence_New(type));
+  if (!out.is_valid()) nb::raise_python_error();
+  Py_ssize_t at = 0;
+  std::apply([&](T&... v) { (PyStructSequence_SetItem(out.ptr(), at++, nb::cast(std::move(v)).release().ptr()), ...); },
+             values);
+  return out;
 }
 
 }  // namespace smolder::python
@@ -147,8 +164,13 @@ struct type_caster<smolder::Axes> {
   NB_TYPE_CASTER(smolder::Axes, const_name("int | Sequence[int] | None"))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     if (src.is_none()) return true;
-    if (PyLong_Check(src.ptr()) && !PyBool_Check(src.ptr())) {
-      value = smolder::Axes(static_cast<int64_t>(PyLong_AsLongLong(src.ptr())));
+    if (PyIndex_Check(src.ptr()) && !PyBool_Check(src.ptr()) && !PySequence_Check(src.ptr())) {  // numpy.int64 too
+      const Py_ssize_t axis = PyNumber_AsSsize_t(src.ptr(), PyExc_OverflowError);
+      if (axis == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return false;
+      }
+      value = smolder::Axes(static_cast<int64_t>(axis));
       return true;
     }
     smolder::Dims d;

@@ -37,9 +37,19 @@ PyObject* wrap(Tensor&& t) {
   return out.release().ptr();
 }
 
+/// A tensor with a copy of a NumPy array's elements; undefined for anything else.
+Tensor array_in(PyObject* o) {
+  static PyObject* const array = nb::module_::import_("numpy").attr("ndarray").ptr();  // NumPy stays loaded
+  const int is_array = PyObject_IsInstance(o, array);
+  if (is_array < 0) nb::raise_python_error();
+  if (!is_array) return {};
+  return nb::cast<Tensor>(nb::module_::import_("smolder._core").attr("from_numpy_copy")(nb::handle(o)));
+}
+
 /// A tensor or number as an operand; false for anything else.
 struct Argument {
   lazy::Operand operand = lazy::Operand::none();
+  Tensor array;
   bool read(PyObject* o) {
     if (is_tensor(o)) {
       operand = lazy::Operand(tensor_in(o));
@@ -50,20 +60,39 @@ struct Argument {
     if (n) operand = lazy::Operand(*n);
     return n.has_value();
   }
+  /// NumPy arrays too.
+  bool read_any(PyObject* o) {
+    if (read(o)) return true;
+    array = array_in(o);
+    if (array.defined()) operand = lazy::Operand(array);
+    return array.defined();
+  }
 };
 
-template <ir::Op op>
-PyObject* binary(PyObject* a, PyObject* b) {
+/// As torch: `tensor + array` is a tensor, `array + tensor` is refused, and `array / tensor` is not. The last is
+/// asked for by name here.
+template <bool kArrayFirst, class F>
+PyObject* of_two(PyObject* a, PyObject* b, F&& f) {
   try {
     Argument x, y;
-    if (!x.read(a) || !y.read(b)) Py_RETURN_NOTIMPLEMENTED;
-    const lazy::Operand operands[] = {x.operand, y.operand};
-    Tensor out;
-    lazy::record(op, operands, {}, &out);
-    return wrap(std::move(out));
+    if (!(kArrayFirst ? x.read_any(a) : x.read(a)) || !y.read_any(b)) Py_RETURN_NOTIMPLEMENTED;
+    return wrap(f(x.operand, y.operand));
+  } catch (nb::python_error& e) {
+    e.restore();
+    return nullptr;
   } catch (...) {
     return raise_current();
   }
+}
+
+template <ir::Op op>
+PyObject* binary(PyObject* a, PyObject* b) {
+  return of_two < op == ir::Op::kDiv > (a, b, [](const lazy::Operand& x, const lazy::Operand& y) {
+                          const lazy::Operand operands[] = {x, y};
+                          Tensor out;
+                          lazy::record(op, operands, {}, &out);
+                          return out;
+                        });
 }
 
 template <ir::Op op>
@@ -93,13 +122,30 @@ PyObject* unary(PyObject* self) {
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return binary<ir::Op::kPow>(a, b);
+  return of_two<false>(a, b, [](const lazy::Operand& x, const lazy::Operand& y) { return pow(x, y); });
+}
+
+PyObject* power_in_place(PyObject* self, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  try {
+    Argument y;
+    if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
+    lazy::write_inplace("pow", tensor_in(self), pow(lazy::Operand(tensor_in(self)), y.operand));
+    return Py_NewRef(self);
+  } catch (...) {
+    return raise_current();
+  }
 }
 
 PyObject* matrix_product(PyObject* a, PyObject* b) {
-  if (!is_tensor(a) || !is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+  if (!is_tensor(a)) Py_RETURN_NOTIMPLEMENTED;
   try {
-    return wrap(matmul(tensor_in(a), tensor_in(b)));
+    const Tensor other = is_tensor(b) ? tensor_in(b) : array_in(b);
+    if (!other.defined()) Py_RETURN_NOTIMPLEMENTED;
+    return wrap(matmul(tensor_in(a), other));
+  } catch (nb::python_error& e) {
+    e.restore();
+    return nullptr;
   } catch (...) {
     return raise_current();
   }
@@ -165,6 +211,14 @@ PyType_Slot* tensor_slots() {
                                 SLOT(Py_nb_inplace_subtract, in_place<ir::Op::kSub>),
                                 SLOT(Py_nb_inplace_multiply, in_place<ir::Op::kMul>),
                                 SLOT(Py_nb_inplace_true_divide, in_place<ir::Op::kDiv>),
+                                SLOT(Py_nb_inplace_floor_divide, in_place<ir::Op::kFloorDiv>),
+                                SLOT(Py_nb_inplace_remainder, in_place<ir::Op::kRemainder>),
+                                SLOT(Py_nb_inplace_power, power_in_place),
+                                SLOT(Py_nb_inplace_and, in_place<ir::Op::kBitwiseAnd>),
+                                SLOT(Py_nb_inplace_or, in_place<ir::Op::kBitwiseOr>),
+                                SLOT(Py_nb_inplace_xor, in_place<ir::Op::kBitwiseXor>),
+                                SLOT(Py_nb_inplace_lshift, in_place<ir::Op::kShl>),
+                                SLOT(Py_nb_inplace_rshift, in_place<ir::Op::kShr>),
                                 SLOT(Py_tp_richcompare, compare),
                                 SLOT(Py_tp_hash, hash),
                                 {0, nullptr}};

@@ -21,6 +21,23 @@ struct PyNode {
   std::shared_ptr<autograd::Node> node;
 };
 
+/// A node as an object of a class of its name, as torch has them: `type(y.grad_fn).__name__` is "AddBackward0".
+nb::object node_object(const std::shared_ptr<autograd::Node>& node) {
+  const nb::handle base = nb::type<PyNode>();
+  const nb::dict classes = nb::borrow<nb::dict>(base.attr("_classes"));
+  const std::string name = node->name();
+  if (!classes.contains(name.c_str())) {
+    const nb::handle type(reinterpret_cast<PyObject*>(&PyType_Type));
+    nb::dict members;
+    members["__module__"] = "smolder";
+    classes[name.c_str()] = type(name, nb::make_tuple(base), members);
+  }
+  nb::object out = nb::inst_alloc(classes[name.c_str()]);
+  new (nb::inst_ptr<PyNode>(out)) PyNode{node};
+  nb::inst_mark_ready(out);
+  return out;
+}
+
 nb::dlpack::dtype numpy_dtype(DType t) {
   switch (t) {
     case DType::kBool:
@@ -61,7 +78,10 @@ nb::object to_numpy(const Tensor& t) {
   const Dims shape = t.shape();
   size_t extents[kMaxRank];
   for (int i = 0; i < shape.size(); ++i) extents[i] = shape[i];
-  return nb::cast(nb::ndarray<nb::numpy>(copy, shape.size(), extents, owner, nullptr, numpy_dtype(t.dtype())));
+  const nb::object array =
+      nb::cast(nb::ndarray<nb::numpy>(copy, shape.size(), extents, owner, nullptr, numpy_dtype(t.dtype())));
+  // Of NumPy's two types of 64 bits it comes as the one that is not its default, and would be printed with its name.
+  return t.dtype() == DType::kInt64 ? array.attr("view")("int64") : array;
 }
 
 std::optional<DType> dtype_of(nb::dlpack::dtype d) {
@@ -86,7 +106,7 @@ Tensor from_numpy_copy(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>&
 nb::object grad_fn(const Tensor& t) {
   lazy::refresh(t.impl());
   if (t.is_leaf()) return nb::none();
-  return nb::cast(PyNode{autograd::gradient_edge(t).node});
+  return node_object(autograd::gradient_edge(t).node);
 }
 
 }  // namespace
@@ -125,13 +145,15 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<PyNode>(m, "Node", "An op in the history of a tensor that requires a gradient.")
       .def("name", [](const PyNode& n) { return n.node->name(); })
       .def("__repr__", [](const PyNode& n) { return "<" + n.node->name() + ">"; })
-      .def_prop_ro("next_functions", [](const PyNode& n) {
-        nb::list out;
-        for (const autograd::Edge& e : n.node->next) {
-          out.append(nb::make_tuple(e.node ? nb::cast(PyNode{e.node}) : nb::none(), e.output));
-        }
-        return nb::tuple(out);
-      });
+      .def_prop_ro("next_functions",
+                   [](const PyNode& n) {
+                     nb::list out;
+                     for (const autograd::Edge& e : n.node->next) {
+                       out.append(nb::make_tuple(e.node ? node_object(e.node) : nb::none(), e.output));
+                     }
+                     return nb::tuple(out);
+                   })
+      .attr("_classes") = nb::dict();
 
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
