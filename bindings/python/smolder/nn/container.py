@@ -72,6 +72,12 @@ class _Ordered(Module):
         return out
 
 
+def _sequence(other):
+    if not isinstance(other, Sequential):
+        raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+    return other
+
+
 class Sequential(_Ordered):
     """Modules applied one after another; given as arguments or in an OrderedDict."""
 
@@ -86,6 +92,27 @@ class Sequential(_Ordered):
 
     def _of(self, items):
         return type(self)(OrderedDict(items))
+
+    def __add__(self, other):
+        return Sequential(*self, *_sequence(other))
+
+    def __iadd__(self, other):
+        return self.extend(list(_sequence(other)))
+
+    def __mul__(self, times):
+        return Sequential(*self._repeated(times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times):
+        return self.extend(self._repeated(times)[len(self) :])
+
+    def _repeated(self, times):
+        if not isinstance(times, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(times)}")
+        if times <= 0:
+            raise ValueError(f"Non-positive multiplication factor {times} for {type(self)}")
+        return list(self) * times
 
     def forward(self, input):
         for module in self:

@@ -1,20 +1,30 @@
 """Functions that layers are made of: rows of the op table under torch's names and defaults."""
 
+import warnings
+
 from smolder import _core
 from smolder._core import (
-    elu,
+    elu as _elu,
+)
+from smolder._core import (
     gelu,
-    l1_loss,
-    leaky_relu,
     linear,
-    mse_loss,
     scaled_dot_product_attention,
     sigmoid,
     softplus,
     tanh,
 )
 from smolder._core import (
+    l1_loss as _l1_loss,
+)
+from smolder._core import (
     layer_norm as _layer_norm,
+)
+from smolder._core import (
+    leaky_relu as _leaky_relu,
+)
+from smolder._core import (
+    mse_loss as _mse_loss,
 )
 from smolder._core import (
     nll_loss as _nll_loss,
@@ -69,17 +79,35 @@ def relu(input, inplace=False):
     return input.relu_() if inplace else _relu(input)
 
 
+def _result(input, out, inplace):
+    """out; or input, into which it was written."""
+    if not inplace or out is input:
+        return out
+    _core.assign(input, out)
+    return input
+
+
 def silu(input, inplace=False):
     """x * sigmoid(x)."""
-    return _core.assign(input, _silu(input)) or input if inplace else _silu(input)
+    return _result(input, _silu(input), inplace)
 
 
-def softmax(input, dim=None, dtype=None):
+def elu(input, alpha=1.0, inplace=False):
+    """x where positive, else alpha * (exp(x) - 1)."""
+    return _result(input, _elu(input, alpha), inplace)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """x where positive, else negative_slope * x."""
+    return _result(input, _leaky_relu(input, negative_slope), inplace)
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along dim."""
     return _core.softmax(input, _axis(dim, input), dtype=dtype)
 
 
-def log_softmax(input, dim=None, dtype=None):
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along dim."""
     return _core.log_softmax(input, _axis(dim, input), dtype=dtype)
 
@@ -88,11 +116,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    out = _core.dropout(input, p, training)
-    if inplace and out is not input:
-        _core.assign(input, out)
-        return input
-    return out
+    return _result(input, _core.dropout(input, p, training), inplace)
 
 
 def _first(result):
@@ -105,8 +129,16 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return _first(_layer_norm(input, tuple(normalized_shape), weight, bias, eps))
 
 
-def embedding(input, weight, padding_idx=None):
-    """Rows of weight, by number. Row padding_idx gets no gradient."""
+def check_embedding(max_norm, scale_grad_by_freq, sparse):
+    """Raises NotImplementedError for what torch's embeddings do and these don't."""
+    for name, given in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
+        if given not in (None, False):
+            raise NotImplementedError(f"embedding: {name} is not supported")
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """Rows of weight, by number. Row padding_idx gets no gradient. norm_type goes with max_norm, which is not supported."""
+    check_embedding(max_norm, scale_grad_by_freq, sparse)
     if padding_idx is not None:
         rows = weight.size(0)
         if not -rows <= padding_idx < rows:
@@ -115,8 +147,18 @@ def embedding(input, weight, padding_idx=None):
     return _core.embedding(weight, input, -1 if padding_idx is None else padding_idx)
 
 
-def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
     """Negative log-likelihood of class indices under softmax(input). Classes are dimension 1, or 0 of a vector."""
+    reduction = _asked(reduction, size_average, reduce)
     if target.dtype.is_floating_point:
         return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
     out = _core.cross_entropy(
@@ -155,13 +197,55 @@ def _reduction(reduction):
     return reduction
 
 
-def nll_loss(input, target, weight=None, ignore_index=-100, reduction="mean"):
+def _asked(reduction, size_average, reduce):
+    """The reduction that is asked for, by its name or by the two parameters that torch had before."""
+    if size_average is None and reduce is None:
+        return reduction
+    averaged, reduced = size_average in (None, True), reduce in (None, True)
+    reduction = "none" if not reduced else "mean" if averaged else "sum"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", stacklevel=3
+    )
+    return reduction
+
+
+def _weighted(terms, weight, reduction):
+    """A loss whose terms have weights: the mean is over their sum."""
+    if weight.shape != terms.shape:
+        raise ValueError("Weights and input must have the same size.")
+    terms = terms * weight
+    if _reduction(reduction) == "none":
+        return terms
+    return terms.sum() / weight.sum() if reduction == "mean" else terms.sum()
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Squared differences, or their mean or sum."""
+    reduction = _asked(reduction, size_average, reduce)
+    if weight is None:
+        return _mse_loss(input, target, reduction=_reduction(reduction))
+    return _weighted(_mse_loss(input, target, reduction="none"), weight, reduction)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Absolute differences, or their mean or sum."""
+    reduction = _asked(reduction, size_average, reduce)
+    if weight is None:
+        return _l1_loss(input, target, reduction=_reduction(reduction))
+    return _weighted(_l1_loss(input, target, reduction="none"), weight, reduction)
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """Negative of the input at each class index. Classes are dimension 1, or 0 of a vector."""
+    reduction = _asked(reduction, size_average, reduce)
     return _first(_nll_loss(input, target, weight, ignore_index=ignore_index, reduction=_reduction(reduction)))
 
 
-def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
     """Binary cross-entropy of sigmoid(input) against probabilities, safe for large inputs."""
+    reduction = _asked(reduction, size_average, reduce)
     return _core.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction=_reduction(reduction))
 
 

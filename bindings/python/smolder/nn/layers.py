@@ -5,13 +5,15 @@ import numbers
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._tensor import check_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 
-def _empty(*shape, dtype=None):
+def _empty(*shape, dtype=None, device=None):
+    check_device(device)
     return Parameter(_core.empty(shape, dtype=dtype or _core.float32))
 
 
@@ -30,11 +32,8 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
-        from smolder._tensor import check_device
-
-        check_device(device)
         self.in_features, self.out_features = in_features, out_features
-        self.weight = _empty(out_features, in_features, dtype=dtype)
+        self.weight = _empty(out_features, in_features, dtype=dtype, device=device)
         if bias:
             self.bias = _empty(out_features, dtype=dtype)
         else:
@@ -59,16 +58,65 @@ class Linear(Module):
 class Embedding(Module):
     """A table of vectors looked up by number."""
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, dtype=None):
+    def __init__(
+        self,
+        num_embeddings,
+        embedding_dim,
+        padding_idx=None,
+        max_norm=None,
+        norm_type=2.0,
+        scale_grad_by_freq=False,
+        sparse=False,
+        _weight=None,
+        _freeze=False,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
+        F.check_embedding(max_norm, scale_grad_by_freq, sparse)
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise AssertionError("Padding_idx must be within num_embeddings")
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
-        self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype)
+        if _weight is not None:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+            return
+        self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
+        self.weight.requires_grad_(not _freeze)
         self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings,
+        freeze=True,
+        padding_idx=None,
+        max_norm=None,
+        norm_type=2.0,
+        scale_grad_by_freq=False,
+        sparse=False,
+    ):
+        """An embedding of the rows of a matrix, whose storage it shares; not trained while frozen."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, columns = embeddings.shape
+        return cls(
+            rows,
+            columns,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )
 
     def reset_parameters(self):
         """Draws the vectors again, normal; that of padding_idx is zero."""
@@ -88,8 +136,9 @@ class Embedding(Module):
 class LayerNorm(Module):
     """Normalises over the last dimensions."""
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, dtype=None):
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
+        check_device(device)
         if isinstance(normalized_shape, numbers.Integral):
             normalized_shape = (normalized_shape,)
         self.normalized_shape, self.eps = tuple(normalized_shape), eps
@@ -222,9 +271,9 @@ class LogSoftmax(Softmax):
 
 
 class _Loss(Module):
-    def __init__(self, reduction="mean"):
+    def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
-        self.reduction = F._reduction(reduction)
+        self.reduction = F._reduction(F._asked(reduction, size_average, reduce))
 
 
 class MSELoss(_Loss):
@@ -244,36 +293,51 @@ class L1Loss(_Loss):
 class CrossEntropyLoss(_Loss):
     """Negative log-likelihood of class indices (or probabilities) under softmax(input)."""
 
-    def __init__(self, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-        super().__init__(reduction)
+    def __init__(
+        self,
+        weight=None,
+        size_average=None,
+        ignore_index=-100,
+        reduce=None,
+        reduction="mean",
+        label_smoothing=0.0,
+    ):
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, input, target):
         return F.cross_entropy(
-            input, target, self.weight, self.ignore_index, self.reduction, label_smoothing=self.label_smoothing
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
         )
 
 
 class NLLLoss(_Loss):
     """Negative of the input at each class index."""
 
-    def __init__(self, weight=None, ignore_index=-100, reduction="mean"):
-        super().__init__(reduction)
+    def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
 
     def forward(self, input, target):
-        return F.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
     """Binary cross-entropy of sigmoid(input)."""
 
-    def __init__(self, weight=None, reduction="mean", pos_weight=None):
-        super().__init__(reduction)
+    def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input, target):
-        return F.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )

@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 
 from smolder import _core
 from smolder.nn.members import Members
-from smolder.nn.parameter import Parameter
+from smolder.nn.parameter import Parameter, zero_gradients
 
 _GROUPS = ("_parameters", "_buffers", "_modules")
 
@@ -318,14 +318,17 @@ class Module:
             if name not in self._non_persistent_buffers_set:
                 yield name, buffer
 
-    def load_state_dict(self, state_dict, strict=True):
-        """Copies tensors into parameters and buffers of the same path. Raises RuntimeError on what doesn't fit."""
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Copies tensors into parameters and buffers of the same path. Raises RuntimeError on what doesn't fit.
+
+        With assign, the tensors themselves become the members, of whatever dtype they are.
+        """
         if not hasattr(state_dict, "items"):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing, errors, used = [], [], set()
         for path, module in self.named_modules(remove_duplicate=False):
             prefix = f"{path}." if path else ""
-            for name, member in module._own_state():
+            for name, member in list(module._own_state()):
                 if member is None:
                     continue
                 key = prefix + name
@@ -333,7 +336,7 @@ class Module:
                 if key not in state_dict:
                     missing.append(key)
                 else:
-                    self._load_one(key, member, state_dict[key], errors)
+                    module._load_one(key, name, member, state_dict[key], assign, errors)
         unexpected = [key for key in state_dict if key not in used]
         if strict:
             self._explain(errors, unexpected, "Unexpected")
@@ -349,8 +352,7 @@ class Module:
             listed = ", ".join(f'"{key}"' for key in keys)
             errors.insert(0, f"{kind} key(s) in state_dict: {listed}. ")
 
-    @staticmethod
-    def _load_one(key, member, value, errors):
+    def _load_one(self, key, name, member, value, assign, errors):
         if not isinstance(value, _core.Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected smolder.Tensor or Tensor-like object from '
@@ -361,6 +363,12 @@ class Module:
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "
                 f"current model is {member.shape}."
             )
+        elif assign:
+            if isinstance(member, Parameter) and not isinstance(value, Parameter):
+                value = Parameter(value, member.requires_grad)
+            elif isinstance(member, Parameter):
+                value.requires_grad_(member.requires_grad)
+            setattr(self, name, value)
         else:
             with _grad_off():
                 member.copy_(value)
@@ -388,13 +396,7 @@ class Module:
 
     def zero_grad(self, set_to_none=True):
         """Forgets the gradients, or zeroes them in place."""
-        for parameter in self.parameters():
-            if parameter.grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
-                parameter.grad = _core.zeros_like(parameter)
+        zero_gradients(self.parameters(), set_to_none)
 
     def _convert(self, change):
         """Replaces every parameter and buffer by change(tensor); shared ones stay shared."""

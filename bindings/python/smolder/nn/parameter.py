@@ -1,6 +1,7 @@
 """Parameters: tensors that a module trains."""
 
 from smolder import _core
+from smolder._modes import no_grad
 
 
 class Parameter(_core.Tensor):
@@ -20,3 +21,18 @@ class Parameter(_core.Tensor):
 def tensor_of(parameter):
     """A plain tensor that shares the parameter's data and gradient."""
     return _core.Tensor(parameter)
+
+
+def zero_gradients(parameters, set_to_none):
+    """Forgets the gradients, or zeroes them in place: who holds one sees it become zero."""
+    for p in parameters:
+        grad = p.grad
+        if grad is None:
+            continue
+        if set_to_none:
+            p.grad = None
+            continue
+        if grad.requires_grad:  # it has a history of its own, which ends here
+            p.grad = grad = grad.detach()
+        with no_grad():
+            grad.zero_()

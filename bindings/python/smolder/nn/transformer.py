@@ -3,6 +3,7 @@
 import math
 
 from smolder import _core
+from smolder._tensor import check_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.layers import Dropout, LayerNorm, Linear
@@ -17,8 +18,30 @@ class NonDynamicallyQuantizableLinear(Linear):
 class MultiheadAttention(Module):
     """Attention with several heads. The packed projection holds query's, key's and value's weights."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, batch_first=False, dtype=None):
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        dropout=0.0,
+        bias=True,
+        add_bias_kv=False,
+        add_zero_attn=False,
+        kdim=None,
+        vdim=None,
+        batch_first=False,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
+        check_device(device)
+        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+            if given:
+                raise NotImplementedError(f"MultiheadAttention: {name} is not supported")
+        for name, size in (("kdim", kdim), ("vdim", vdim)):
+            if size not in (None, embed_dim):
+                raise NotImplementedError(
+                    f"MultiheadAttention: {name} other than embed_dim is not supported, got {size}"
+                )
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
                 f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
@@ -128,9 +151,11 @@ class TransformerEncoderLayer(Module):
         batch_first=False,
         norm_first=False,
         bias=True,
+        device=None,
         dtype=None,
     ):
         super().__init__()
+        check_device(device)
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, dtype=dtype)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
         self.dropout = Dropout(dropout)

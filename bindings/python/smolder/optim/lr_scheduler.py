@@ -21,7 +21,9 @@ class LRScheduler:
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self._last_lr = [group["lr"] for group in optimizer.param_groups]
+        self._is_initial = True  # the step below starts the count and changes no rate
         self.step()
+        self._is_initial = False
 
     def get_lr(self):
         """The learning rates of this epoch, one a group."""
@@ -78,12 +80,21 @@ class StepLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial rate down to eta_min along a half cosine of T_max epochs, and up again."""
+    """From the initial rate down to eta_min along a half cosine of T_max epochs, and up again.
+
+    Each rate follows from the one before, so that what a program sets in between is kept, in proportion.
+    """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
-        share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+        groups, low = self.optimizer.param_groups, self.eta_min
+        if self._is_initial:
+            return [group["lr"] for group in groups]
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the rate was eta_min: nothing to scale
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            return [group["lr"] + (base - low) * rise for base, group in zip(self.base_lrs, groups, strict=True)]
+        now, before = (1 + math.cos(math.pi * epoch / self.T_max) for epoch in (self.last_epoch, self.last_epoch - 1))
+        return [now / before * (group["lr"] - low) + low for group in groups]

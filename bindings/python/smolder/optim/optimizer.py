@@ -5,6 +5,7 @@ from copy import deepcopy
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder.nn.parameter import zero_gradients
 
 
 class _Required:
@@ -13,6 +14,19 @@ class _Required:
 
 
 required = _Required()
+
+
+def implementation(foreach, fused, differentiable):
+    """torch's choices of how a step is computed, as options of a group, for programs that make them.
+
+    foreach and fused change nothing: the compiler makes one step of all parameters' updates and fuses it. A step is
+    not differentiated through.
+    """
+    if differentiable:
+        raise NotImplementedError("optimizers: differentiable=True is not supported: a step has no history")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    return {"foreach": foreach, "fused": fused, "differentiable": differentiable}
 
 
 class Optimizer:
@@ -82,11 +96,9 @@ class Optimizer:
         return loss
 
     def zero_grad(self, set_to_none=True):
-        """Forgets the gradients, or sets them to zero."""
+        """Forgets the gradients, or zeroes them in place."""
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    p.grad = None if set_to_none else _core.zeros_like(p)
+            zero_gradients(group["params"], set_to_none)
 
     # -- saving
 

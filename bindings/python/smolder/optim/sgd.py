@@ -1,13 +1,26 @@
 """Stochastic gradient descent."""
 
 from smolder import _core
-from smolder.optim.optimizer import Optimizer
+from smolder.optim.optimizer import Optimizer, implementation
 
 
 class SGD(Optimizer):
     """torch.optim.SGD: momentum, dampening, weight decay, Nesterov."""
 
-    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
         if lr < 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if momentum < 0.0:
@@ -17,7 +30,8 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
-        super().__init__(params, defaults | {"nesterov": nesterov, "maximize": maximize})
+        defaults |= {"nesterov": nesterov, "maximize": maximize}
+        super().__init__(params, defaults | implementation(foreach, fused, differentiable))
 
     def _options(self, group):
         # Floats always: an int where a float was before would be another op to compile.
