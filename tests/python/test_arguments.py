@@ -194,6 +194,24 @@ def test_a_state_dict_may_be_assigned():
     assert m.weight.tolist() == [[3.0, 3.0]]
 
 
+def test_conversions_keep_the_parameters_that_an_optimizer_has():
+    m = nn.Linear(2, 1)
+    m.register_buffer("seen", smolder.zeros(1))
+    before = list(m.parameters())
+    o = optim.SGD(m.parameters(), lr=0.1)
+    m(smolder.ones(1, 2)).sum().backward()
+    grad = m.weight.grad
+    assert m.double() is m
+    assert all(a is b for a, b in zip(before, m.parameters(), strict=True))
+    assert m.weight.dtype == m.weight.grad.dtype == grad.dtype == m.seen.dtype == smolder.float64
+    assert m.weight.is_leaf and m.weight.requires_grad
+    o.zero_grad()
+    was = m.weight.tolist()
+    m(smolder.ones(1, 2, dtype=smolder.float64)).sum().backward()
+    o.step()
+    np.testing.assert_allclose(m.weight.tolist(), np.array(was) - 0.1, rtol=1e-12)
+
+
 # -- functions
 
 

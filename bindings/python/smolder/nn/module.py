@@ -399,7 +399,7 @@ class Module:
         zero_gradients(self.parameters(), set_to_none)
 
     def _convert(self, change):
-        """Replaces every parameter and buffer by change(tensor); shared ones stay shared."""
+        """Gives parameters the data change(data), and replaces buffers; shared ones stay shared."""
         done = {}
         for module in self.modules():
             for group in (module._parameters, module._buffers):
@@ -414,7 +414,7 @@ class Module:
     def to(self, *args, dtype=None, device=None, non_blocking=False):
         """Converts floating-point parameters and buffers to a dtype: to(dtype), to(device, dtype), to(tensor).
 
-        Parameters become new objects when their dtype changes: convert before making an optimizer.
+        Parameters stay the objects they are, so that an optimizer made before goes on training them.
         """
         from smolder._tensor import check_device
 
@@ -488,11 +488,9 @@ def _grad_off():
 def _converted(member, change):
     with _grad_off():
         new = change(member)
-    if new is member:
-        return member
-    if isinstance(member, Parameter):
-        out = Parameter(new, member.requires_grad)
+        if new is member or not isinstance(member, Parameter):
+            return new
+        member.data = new
         if member.grad is not None:
-            out.grad = change(member.grad)
-        return out
-    return new
+            member.grad.data = change(member.grad)
+    return member
