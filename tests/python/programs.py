@@ -223,7 +223,8 @@ class Generator:
         self.add(self.dice.choice(COMPARE), a, self.partner(self.metas[a].shape))
 
     def number(self):
-        at = self.pick(lambda m: m.dtype != "bool")
+        whole = self.pick(lambda m: m.dtype in INTEGERS) if self.dice.random() < 0.5 else None
+        at = self.pick(lambda m: m.dtype != "bool") if whole is None else whole
         if self.metas[at].floating:
             self.add(self.dice.choice(NUMBER) % self.dice.choice([0, 1, -1, 2, 0.5, 3.25, 1e-3]), at)
         else:
