@@ -14,14 +14,15 @@ def _is_integer(item):
     )
 
 
-def _as_index_tensor(item):
-    """Lists and arrays of integers, and integer tensors; None for anything else."""
+def _as_index(item):
+    """An index tensor or a mask out of a tensor, a list or an array; None for anything else."""
     if isinstance(item, _core.Tensor):
-        return item if item.dtype in (_core.int64, _core.int32) else None
+        return item if item.dtype in (_core.int64, _core.int32, _core.bool) else None
     if isinstance(item, list | numpy.ndarray | range):
         array = numpy.asarray(item, dtype=None if len(item) else numpy.int64)
-        if array.dtype.kind in "iu":
-            return _core.from_numpy_copy(numpy.ascontiguousarray(array, numpy.int64).reshape(array.shape))
+        if array.dtype.kind in "biu":
+            kept = numpy.bool_ if array.dtype.kind == "b" else numpy.int64
+            return _core.from_numpy_copy(numpy.ascontiguousarray(array, kept).reshape(array.shape))
     return None
 
 
@@ -29,14 +30,22 @@ def _unsupported(index):
     text = repr(index) if not isinstance(index, _core.Tensor) else f"a tensor of {index.dtype}"
     return NotImplementedError(
         f"indexing with {text} is not supported; supported are integers, slices, None, ... and one integer tensor, "
-        "array or list. For a mask use where, masked_fill or index_select."
+        "array or list, and to be written to one mask. To read at a mask use where, masked_fill or index_select."
     )
+
+
+def _dimensions(item):
+    """How many dimensions an item of an index selects from."""
+    if item is None or item is Ellipsis:
+        return 0
+    found = None if isinstance(item, builtins.slice) or _is_integer(item) else _as_index(item)
+    return found.dim() if found is not None and found.dtype == _core.bool else 1
 
 
 def _expand(tensor, index):
     """The index as a list with ... replaced by full slices."""
     items = list(index) if isinstance(index, tuple) else [index]
-    used = builtins.sum(item is not None and item is not Ellipsis for item in items)
+    used = builtins.sum(_dimensions(item) for item in items)
     ellipses = builtins.sum(item is Ellipsis for item in items)
     if ellipses > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -82,7 +91,7 @@ def _take(tensor, axis, index):
 
 
 def view(tensor, index):
-    """The view that integers, slices, None and ... select, and at most one pending (axis, index tensor)."""
+    """The view that integers, slices, None and ... select, and at most one pending (axis, index or mask)."""
     axis, pending = 0, None
     for item in _expand(tensor, index):
         if item is None:
@@ -94,11 +103,11 @@ def view(tensor, index):
         elif _is_integer(item):
             tensor = _integer(tensor, axis, item)
         else:
-            found = _as_index_tensor(item)
+            found = _as_index(item)
             if found is None or pending:
                 raise _unsupported(item if found is None else index)
             pending = (axis, found)
-            axis += 1
+            axis += found.dim() if found.dtype == _core.bool else 1
     return tensor, pending
 
 
@@ -106,26 +115,57 @@ def get(tensor, index):
     """tensor[index]"""
     selected, pending = view(tensor, index)
     if pending:
+        if pending[1].dtype == _core.bool:
+            raise _unsupported(pending[1])
         return _take(selected, *pending)
     return selected.slice(0) if selected is tensor and tensor.dim() else selected
 
 
 def set(tensor, index, value):
     """tensor[index] = value"""
-    if isinstance(index, _core.Tensor) and index.dtype == _core.bool and not isinstance(value, _core.Tensor):
-        tensor.masked_fill_(index, value)
-        return
     selected, pending = view(tensor, index)
-    if pending:
+    if pending and pending[1].dtype != _core.bool:
         raise _unsupported(index)
-    if isinstance(value, _core.Tensor):
-        selected.copy_(_drop_leading_ones(value, selected.dim()))
-    elif isinstance(value, numpy.ndarray | list | tuple):
+    if isinstance(value, numpy.ndarray | list | tuple):
         from smolder._creation import tensor as make
 
-        selected.copy_(make(value, dtype=tensor.dtype))
+        value = make(value, dtype=tensor.dtype)
+    if pending:
+        _set_at_mask(selected, *pending, value)
+    elif isinstance(value, _core.Tensor):
+        selected.copy_(_drop_leading_ones(value, selected.dim()))
     else:
         selected.fill_(value)
+
+
+def _set_at_mask(selected, axis, mask, value):
+    """selected[:, ..., mask] = value, where the mask covers dimensions from axis on."""
+    shape, covered = tuple(selected.shape), tuple(mask.shape)
+    for i, n in enumerate(covered):
+        if shape[axis + i] != n:
+            raise IndexError(
+                f"The shape of the mask {list(covered)} at index {i} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {axis + i}"
+            )
+    rest = len(shape) - axis - len(covered)
+    if isinstance(value, _core.Tensor):
+        # The mask's dimensions are one in selected[mask], of as many elements as it has Trues.
+        value = _drop_leading_ones(value, axis + 1 + rest)
+        at = value.dim() - rest - 1
+        if at >= 0:
+            its = tuple(value.shape)
+            if its[at] != 1:
+                raise NotImplementedError(
+                    f"x[mask] = v with a v of shape {list(its)}: writing one element for each True of the mask is not "
+                    "supported, since how many there are depends on data; give a v that is the same for all of them, "
+                    "or write where(mask, values, x) with values of x's shape."
+                )
+            value = value.reshape(its[:at] + (1,) * len(covered) + its[at + 1 :])
+    else:
+        value = _core.full((), value, dtype=selected.dtype)
+    if value.dtype != selected.dtype:
+        value = value.to(selected.dtype)
+    selected.copy_(_core.where(mask.reshape((1,) * axis + covered + (1,) * rest), value, selected))
 
 
 def _drop_leading_ones(value, rank):

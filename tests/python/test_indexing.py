@@ -1,0 +1,143 @@
+"""Reads and writes at tensors of indices and masks: which elements they mean, and what is no index."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import smolder
+from smolder.nn import functional as F
+
+tensor = smolder.tensor
+
+
+def mode(eager):
+    return smolder.eager() if eager else contextlib.nullcontext()
+
+
+# -- writes at a mask: its dimensions are the ones that it stands for, not the last ones
+
+MASKED = {
+    "number": ((2, 3), tensor([True, False]), 1.5),
+    "square": ((2, 2), tensor([False, True]), 1.0),
+    "whole": ((2, 3), tensor([[True, False, True], [False, True, False]]), 2),
+    "list": ((2, 3), [False, True], 3.0),
+    "array": ((2, 3), np.array([False, True]), 3.0),
+    "after a slice": ((3, 2), (slice(None), tensor([True, False])), 5.0),
+    "before ... and an integer": ((2, 3, 2), (tensor([True, False]), Ellipsis, 0), 7.0),
+    "two dimensions of three": ((2, 2, 3), tensor([[True, False], [False, True]]), 7.0),
+    "none of its own": ((2, 3), tensor(True), 4.0),
+    "row": ((2, 3), tensor([True, False]), np.float32([1, 2, 3])),
+    "row with a leading one": ((2, 3), tensor([False, True]), np.float32([[1, 2, 3]])),
+    "zero-dim tensor": ((2, 3), tensor([False, True]), np.float32(6)),
+    "column, after a slice": ((2, 3), (slice(None), tensor([True, False, True])), np.float32([[1], [2]])),
+}
+
+
+def as_numpy(index):
+    if isinstance(index, tuple):
+        return tuple(map(as_numpy, index))
+    return index._to_numpy() if isinstance(index, smolder.Tensor) else index
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_write_at_a_mask(name, eager):
+    shape, index, value = MASKED[name]
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    with mode(eager):
+        x = tensor(array)
+        x[index] = tensor(value) if isinstance(value, np.ndarray | np.generic) else value
+        got = x.tolist()
+    array[as_numpy(index)] = value
+    assert got == array.tolist()
+
+
+def test_a_write_at_a_mask_keeps_the_dtype():
+    x = tensor([1, 2])
+    x[tensor([True, False])] = 7.9
+    assert x.dtype == smolder.int64
+    assert x.tolist() == [7, 2]
+
+
+def test_gradients_of_a_write_at_a_mask():
+    x, v = smolder.ones(2, 3, requires_grad=True), smolder.ones(3, requires_grad=True)
+    y = x * 2
+    y[tensor([True, False])] = v
+    (y * tensor([[1.0, 2, 3], [4, 5, 6]])).sum().backward()
+    assert x.grad.tolist() == [[0, 0, 0], [8, 10, 12]]
+    assert v.grad.tolist() == [1, 2, 3]
+
+
+def test_what_a_mask_can_not_do_says_so():
+    x = smolder.zeros(2, 3)
+    with pytest.raises(NotImplementedError, match="one element for each True"):
+        x[tensor([True, True])] = smolder.ones(2, 3)
+    with pytest.raises(NotImplementedError, match="where"):
+        x[tensor([True, True])]
+    with pytest.raises(IndexError, match=r"mask \[3\] at index 0 does not match .* \[2, 3\] at index 0"):
+        x[tensor([True, True, False])] = 1
+    with pytest.raises(IndexError, match="too many indices"):
+        x[smolder.ones(2, 3, 1) > 0] = 1
+    assert x.tolist() == [[0] * 3] * 2
+
+
+# -- indices out of range. Only x[index] counts from the end, once
+
+
+def classes(*numbers, loss=F.cross_entropy, **words):
+    return lambda: loss(smolder.zeros(len(numbers), 3), tensor(numbers), **words)
+
+
+ones = smolder.ones
+OUT_OF_RANGE = {
+    "x[index] below": (IndexError, lambda: ones(2)[tensor([-3])]),
+    "x[index] above": (IndexError, lambda: ones(2)[tensor([2])]),
+    "x[..., index]": (IndexError, lambda: ones(5, 2)[..., [0, -3]]),
+    "gather": (RuntimeError, lambda: ones(3).gather(0, tensor([-1]))),
+    "index_select": (IndexError, lambda: ones(3).index_select(0, tensor([-1]))),
+    "scatter_add": (RuntimeError, lambda: ones(3).scatter_add(0, tensor([-1]), ones(1))),
+    "index_add": (IndexError, lambda: ones(3).index_add(0, tensor([-1]), ones(1))),
+    "embedding": (IndexError, lambda: F.embedding(tensor([-1]), ones(3, 2))),
+    "cross_entropy below": (IndexError, classes(0, -1)),
+    "cross_entropy above": (IndexError, classes(0, 3)),
+    "cross_entropy ignoring another": (IndexError, classes(0, -100, ignore_index=1)),
+    "nll_loss": (IndexError, classes(0, -1, loss=F.nll_loss)),
+    "one_hot above": (RuntimeError, lambda: F.one_hot(tensor([0, 3]), 3)),
+    "one_hot below": (RuntimeError, lambda: F.one_hot(tensor([0, -1]), 3)),
+    "one_hot of the largest": (RuntimeError, lambda: F.one_hot(tensor([-1]))),
+    "one_hot of nothing": (RuntimeError, lambda: F.one_hot(tensor([], dtype=smolder.int64))),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+@pytest.mark.parametrize("eager", [False, True])
+def test_an_index_out_of_range_is_an_error(name, eager):
+    kind, wrong = OUT_OF_RANGE[name]
+    with mode(eager), pytest.raises(kind) as caught:
+        wrong().tolist()
+    assert caught.type is kind
+    assert ones(2).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_class_out_of_range_is_named_in_torchs_words(eager):
+    with mode(eager):
+        with pytest.raises(IndexError, match="out of bounds"):
+            classes(-1)().item()
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            F.one_hot(tensor([3]), 3).tolist()
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_an_ignored_class_is_in_no_range(loss):
+    for ignored in (-100, -1, 7):
+        got = classes(1, ignored, loss=loss, ignore_index=ignored)().item()
+        assert got == classes(1, loss=loss)().item()
+
+
+@pytest.mark.parametrize("dtype", [smolder.int64, smolder.int32])
+def test_an_index_tensor_counts_from_the_end(dtype):
+    x = tensor([[1, 2], [3, 4], [5, 6]])
+    assert x[tensor([-1, 0, -3], dtype=dtype)].tolist() == [[5, 6], [1, 2], [1, 2]]
+    assert x[:, tensor([[-2], [1]], dtype=dtype)].tolist() == [[[1], [2]], [[3], [4]], [[5], [6]]]
