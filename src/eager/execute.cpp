@@ -349,7 +349,7 @@ std::vector<Array> Program::run(std::span<const Array> leaves, std::span<const u
   std::vector<BadIndex> found;
   std::vector<Array> out = Runner(*this, leaves, parameters, key, found).run();
   if (!found.empty()) {
-    SMOLDER_CHECK(bad_indices, IndexError, found[0].op, ": index out of range");
+    if (!bad_indices) ir::raise_index_error(ir::find_op(found[0].op), found[0].op + ": index out of range", "");
     bad_indices->insert(bad_indices->end(), found.begin(), found.end());
   }
   return out;
@@ -366,7 +366,7 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
   }
   const auto report = [&](bool bad_index) {
     if (!bad_index) return;
-    SMOLDER_CHECK(bad_indices, IndexError, ir::name(op), ": index out of range");
+    if (!bad_indices) ir::raise_index_error(op, std::string(ir::name(op)) + ": index out of range", "");
     bad_indices->push_back({0, std::string(ir::name(op))});
   };
   const ir::OpInfo& row = ir::info(op);

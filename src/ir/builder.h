@@ -92,7 +92,7 @@ class Builder {
   Value unsqueeze(Value x, int axis);
   Value squeeze(Value x, int axis);
 
-  // -- indexing. Indices are int64 or int32; out of range is reported, not trapped
+  // -- indexing. Indices are int64 or int32, none negative; out of range is reported, not trapped
   /// out.shape = x.shape[:axis] + index.shape + x.shape[axis+1:]
   Value take(Value x, Value index, int axis);
   /// torch.gather: out[i][j] = x[i][index[i][j]] for axis 1

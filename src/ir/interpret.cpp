@@ -210,15 +210,12 @@ PlainTensor run_cat(const Step& s) {
 
 // -- indexing
 
-/// Wraps negative indices; -1 when out of range.
-int64_t wrap_index(const Scalar& index, int64_t n) {
+/// The index; -1 when out of range.
+int64_t checked_index(const Scalar& index, int64_t n) {
   const int64_t i = index.to_int();
-  return i >= 0 && i < n ? i : i < 0 && i >= -n ? i + n : -1;
+  return i >= 0 && i < n ? i : -1;
 }
-int64_t clamp_index(const Scalar& index, int64_t n) {
-  const int64_t i = wrap_index(index, n);
-  return i >= 0 ? i : index.to_int() < 0 ? 0 : n - 1;
-}
+int64_t clamp_index(const Scalar& index, int64_t n) { return std::clamp<int64_t>(index.to_int(), 0, n - 1); }
 
 /// Where in `index.shape` an index of take's result points, and the rest of it.
 std::pair<Dims, Dims> split_take(const Dims& at, int axis, int index_rank) {
@@ -261,7 +258,7 @@ PlainTensor run_index_add(const Step& s) {
   PlainTensor out = x;
   for_each_index(source.shape, [&](const Dims& at, int64_t p) {
     auto [inner, to] = split_take(at, axis, index.shape.size());
-    const int64_t i = wrap_index(index.elements[position(inner, index.shape)], x.shape[axis]);
+    const int64_t i = checked_index(index.elements[position(inner, index.shape)], x.shape[axis]);
     if (i < 0) return;
     to.insert(axis, i);
     add_to(out.elements[position(to, x.shape)], source.elements[p], x.dtype);
@@ -275,7 +272,7 @@ PlainTensor run_scatter_add(const Step& s) {
   PlainTensor out = x;
   for_each_index(index.shape, [&](Dims at, int64_t p) {
     const Dims from = at;
-    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = wrap_index(index.elements[p], n);
+    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = checked_index(index.elements[p], n);
     if (i < 0) return;
     if (!x.shape.empty()) at[axis] = i;
     add_to(out.elements[position(at, x.shape)], source.elements[position(from, source.shape)], x.dtype);

@@ -18,6 +18,14 @@ Op find_op(std::string_view name) {
   return it->second;
 }
 
+void raise_index_error(Op op, const std::string& text, const std::string& after) {
+  const IndexErrorInfo& error = info(op).index_error;
+  std::string all = text;
+  if (!error.text.empty()) all += ": " + std::string(error.text);
+  if (error.runtime_error) throw RuntimeError(all + after);
+  throw IndexError(all + after);
+}
+
 int64_t choice_index(Op op, int attr, std::string_view value) {
   const AttrInfo& a = info(op).attrs[attr];
   for (size_t i = 0; i < a.choices.size(); ++i) {

@@ -77,6 +77,12 @@ struct OpFlags {
   bool effect = false;       ///< ordered and never dropped
 };
 
+/// What an index out of range raises in an op.
+struct IndexErrorInfo {
+  bool runtime_error;     ///< a RuntimeError, where torch raises one; else an IndexError
+  std::string_view text;  ///< torch's words, where they say more than that
+};
+
 /// One row of the table.
 struct OpInfo {
   std::string_view name;
@@ -94,6 +100,7 @@ struct OpInfo {
   /// and appends itself (what is normal already comes out unchanged); null for the other primitives.
   /// Inputs of `node` are kNone where an optional operand is absent.
   void (*decompose)(Builder& b, const Node& node, std::span<const ValueInfo> results, ValueId* outputs);
+  IndexErrorInfo index_error;
   std::string_view doc;
 };
 
@@ -101,6 +108,8 @@ const OpInfo& info(Op op);
 inline std::string_view name(Op op) { return info(op).name; }
 /// Looks a name up. Throws ValueError naming it when unknown.
 Op find_op(std::string_view name);
+/// Throws what an index out of range in `op` is: `text`, and what the op says of it, and then `after`.
+[[noreturn]] void raise_index_error(Op op, const std::string& text, const std::string& after);
 /// Index of `value` among the choices of string attribute number `attr`. Throws ValueError listing them.
 int64_t choice_index(Op op, int attr, std::string_view value);
 /// All rows, indexed by Op.

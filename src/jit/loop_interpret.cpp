@@ -189,9 +189,8 @@ class Interpreter {
 
   V check_index(const Stmt& s) {
     const int64_t limit = integer(s.limit);
-    int64_t i = static_cast<int64_t>(locals_[s.args[0]].value.bits);
-    if (i < -limit || i >= limit) errors_[s.slot] = 1;
-    if (i < 0) i += limit;
+    const int64_t i = static_cast<int64_t>(locals_[s.args[0]].value.bits);
+    if (i < 0 || i >= limit) errors_[s.slot] = 1;
     return {static_cast<uint64_t>(std::clamp<int64_t>(i, 0, std::max<int64_t>(limit - 1, 0)))};
   }
 

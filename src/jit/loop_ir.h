@@ -113,8 +113,8 @@ enum class StmtKind : uint8_t {
   kAcc,             ///< declare accumulator `acc` with `reduce` and dtype, set to the identity
   kUpdate,          ///< acc = reduce(acc, args[0])
   kResult,          ///< result = lanes of acc combined
-  kCheckIndex,      ///< args[0] (int64) must lie in [-limit, limit): negative wraps, result is the wrapped and
-                    ///< clamped index; when out of range the error word `error_slot` of the launch is set
+  kCheckIndex,      ///< args[0] (int64) must lie in [0, limit): result is the clamped index; when out of range
+                    ///< the error word `error_slot` of the launch is set
 };
 
 /// One statement; which fields count depends on `kind`.

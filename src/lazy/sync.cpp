@@ -17,9 +17,9 @@ void raise_bad_index(const std::vector<jit::OpSite>& reports) {
   std::string text;
   for (const jit::OpSite& r : reports) {
     const std::string where = resolve_source(r.source);
-    text += "index out of range in " + r.op + (where.empty() ? "" : " at " + where) + "; ";
+    text += (text.empty() ? "" : "; ") + ("index out of range in " + r.op) + (where.empty() ? "" : " at " + where);
   }
-  throw IndexError(text + "the index was clamped and the step completed");
+  ir::raise_index_error(ir::find_op(reports[0].op), text, "; the index was clamped and the step completed");
 }
 
 /// Counts what runs op by op inside a step, and says it once a line. Called under the tape's lock.
@@ -104,7 +104,7 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   return plan;
 }
 
-void Tape::run(Trace& t, PlanEntry& entry) {
+std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
   const std::span<const int64_t> bytes = entry.instance->output_bytes();
   std::vector<BufferRef> buffers(infos.size());
@@ -130,7 +130,7 @@ void Tape::run(Trace& t, PlanEntry& entry) {
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
   tell_fallbacks(entry.plan->fallbacks());
-  const auto reports = [&] {
+  std::vector<jit::OpSite> reports = [&] {
     try {
       return entry.instance->run({leaves, parameters_, outputs});
     } catch (...) {
@@ -150,10 +150,7 @@ void Tape::run(Trace& t, PlanEntry& entry) {
     }
   }
   ++t.runs;
-  if (!reports.empty()) {
-    finish_step(&t);
-    raise_bad_index(reports);
-  }
+  return reports;
 }
 
 void Tape::sync(std::string_view reason, SourceToken source) {
@@ -168,11 +165,10 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (followed_ && position_ == followed_->instrs.size()) hits.add();
   record_event({"sync", std::string(reason), resolve_source(source)});
   Trace* t = nullptr;
+  std::vector<jit::OpSite> bad_indices;
   try {
     t = current_trace();
-    run(*t, find_plan(*t));
-  } catch (const IndexError&) {
-    throw;  // the step completed
+    bad_indices = run(*t, find_plan(*t));
   } catch (const std::exception& e) {
     const auto has_memory = [](const ValueRef& leaf) { return leaf->buffer != nullptr; };
     if (!t || options_.strict || !std::ranges::all_of(leaves_, has_memory)) {
@@ -183,6 +179,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     t = nullptr;
   }
   finish_step(t);
+  if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
 }
 
 void Tape::abandon(std::string why) {

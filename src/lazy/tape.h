@@ -88,7 +88,7 @@ class Tape {
   PlanEntry& find_plan(Trace& t);
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
                                             std::shared_ptr<const jit::Instance>& instance);
-  void run(Trace& t, PlanEntry& entry);
+  std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void abandon(std::string why);

@@ -285,7 +285,7 @@ def outcome(row, arrays, words, layout="plain", inplace=False):
         return Refused(e)
     try:
         return [t._to_numpy() for t in out]
-    except IndexError as e:
+    except (IndexError, RuntimeError) as e:
         assert "index out of range" in str(e), e
         return Refused(IndexError("index out of range"))
 

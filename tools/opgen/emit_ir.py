@@ -258,6 +258,8 @@ def table_row(row):
         rule_name = RULES[row.elementwise]
     else:
         rule_name = "kNone"
+    error = row.index_error or {"type": "IndexError", "text": ""}
+    index_error = f"{{{str(error['type'] == 'RuntimeError').lower()}, {quote(error['text'])}}}"
     entry = f"""    {{.name = "{row.key}",
      .signature = {quote(row.sig.schema())},
      .flags = {{{flag_text}}},
@@ -267,6 +269,7 @@ def table_row(row):
      .dtype_rule = DTypeRule::{rule_name},
      .infer = {f"rows::infer_{row.key}" if has_infer(row) else "nullptr"},
      .decompose = {f"rows::decompose_{row.key}" if has_decompose(row) else "nullptr"},
+     .index_error = {index_error},
      .doc = {quote(row.doc.strip())}}},"""
     return arrays, entry
 

@@ -38,10 +38,12 @@ FIELDS = {
     "prepare": str,
     "body": str,
     "grad": dict,
+    "index_error": dict,  # what an index out of range raises, in words of its own: type and text
 }
 TEST_FIELDS = {"domain", "cases", "tolerance", "grad", "why"}
 DTYPE_SETS = ("all", "number", "float", "int", "bool", "integral")
 VARIANTS = ("function", "method")
+INDEX_ERRORS = ("IndexError", "RuntimeError")
 OPERATORS = ("+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^", "~", "<<", ">>", "unary -")
 # Fields that say nothing of a composite, which runs other ops.
 NOT_COMPOSITE = (
@@ -59,6 +61,7 @@ NOT_COMPOSITE = (
     "compute",
     "prepare",
     "grad",
+    "index_error",
 )
 
 PRIMITIVE = re.compile(r'^PRIMITIVE\((k\w+),\s*"(\w+)",\s*(\d),\s*(B?I?F?),\s*(kSame|kBool),\s*(kExact|kRounded),')
@@ -191,6 +194,9 @@ def check_fields(row):
     for v in row.variants or []:
         if v not in VARIANTS:
             raise row.error("variants", f"unknown variant {v!r}")
+    error = row.index_error or {"type": "IndexError", "text": ""}
+    if set(error) != {"type", "text"} or error["type"] not in INDEX_ERRORS:
+        raise row.error("index_error", f"expected text, and a type of {', '.join(INDEX_ERRORS)}")
     for name in ("dtypes", "accepts"):
         if row.fields.get(name, "all") not in DTYPE_SETS:
             raise row.error(name, f"unknown set {row.fields[name]!r}; known: {', '.join(DTYPE_SETS)}")

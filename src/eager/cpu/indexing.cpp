@@ -15,7 +15,7 @@
 namespace smolder::eager::cpu {
 namespace {
 
-/// Indices of one axis of extent `n`: negative ones count from its end.
+/// Indices of one axis of extent `n`, in [0, n).
 class Indices {
  public:
   Indices(const TensorView& v, int64_t n, ErrorReport* errors)
@@ -23,12 +23,11 @@ class Indices {
     SMOLDER_CHECK(wide_ || v.dtype == DType::kInt32, TypeError, "indices must be int64 or int32, got ", name(v.dtype));
   }
 
-  /// The index `at` elements from the first, wrapped; -1 and a report when out of range.
+  /// The index `at` elements from the first; -1 and a report when out of range.
   int64_t find(int64_t at) const {
     const int64_t i = wide_ ? static_cast<const int64_t*>(data_)[at] : static_cast<const int32_t*>(data_)[at];
-    const int64_t wrapped = i < 0 ? i + n_ : i;
-    if (wrapped >= 0 && wrapped < n_) [[likely]]
-      return wrapped;
+    if (i >= 0 && i < n_) [[likely]]
+      return i;
     errors_->bad_index();
     return -1;
   }

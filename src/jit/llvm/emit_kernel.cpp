@@ -315,8 +315,7 @@ V KernelEmitter::check_index(const Stmt& s, V index, V mask) {
   const auto splat = [&](V x) { return b_.lanes == 1 ? x : ir_.CreateVectorSplat(b_.lanes, x); };
   V zero = splat(i64(0)), limit = splat(integer(s.limit));
   V last = splat(ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, ir_.CreateSub(integer(s.limit), i64(1)), i64(0)));
-  V wrapped = ir_.CreateSelect(ir_.CreateICmpSLT(index, zero), ir_.CreateAdd(index, limit), index);
-  V bad = ir_.CreateICmpUGE(wrapped, limit);
+  V bad = ir_.CreateICmpUGE(index, limit);  // unsigned: a negative one is large
   if (mask) bad = ir_.CreateAnd(bad, mask);
   if (b_.lanes > 1) {
     V bits = ir_.CreateBitCast(bad, ir_.getIntNTy(b_.lanes));
@@ -324,7 +323,7 @@ V KernelEmitter::check_index(const Stmt& s, V index, V mask) {
   }
   V word = ir_.CreateConstInBoundsGEP1_64(ir_.getInt32Ty(), fn_->getArg(kErrors), s.slot);
   ir_.CreateStore(ir_.getInt32(1), ir_.CreateSelect(bad, word, scratch()));
-  V clamped = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, wrapped, last);
+  V clamped = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, index, last);
   return ir_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, clamped, zero);
 }
 

@@ -145,7 +145,7 @@ TEST(Movement, BigCopiesAreTheSameFromManyThreads) {
 
 PlainTensor indices(std::mt19937& random, const Dims& shape, DType t, int64_t n, bool out_of_range = false) {
   PlainTensor out{t, shape, {}, false};
-  const int64_t low = out_of_range ? -n - 3 : -n, span = out_of_range ? 2 * n + 6 : 2 * n;
+  const int64_t low = out_of_range ? -n - 3 : 0, span = out_of_range ? 2 * n + 6 : n;
   for (int64_t i = 0; i < numel(shape); ++i) {
     out.elements.push_back(
         Scalar(low + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(span, 1)))));
@@ -229,7 +229,7 @@ TEST(Indexing, OutOfRangeIsClampedOrDroppedAndReported) {
       bool bad_index = false;
       ASSERT_TRUE(same(run_kernel(op, arrays, {axis}, expected, Layout::kContiguous, &bad_index), expected));
       EXPECT_TRUE(bad_index) << ir::name(op);
-      EXPECT_THROW(execute(op, arrays, Words{axis}), IndexError);
+      EXPECT_THROW(execute(op, arrays, Words{axis}), Error);  // gather and scatter_add: a RuntimeError, as torch
       std::vector<BadIndex> reports;
       EXPECT_NO_THROW(execute(op, arrays, Words{axis}, DispatchKey::kCPU, &reports));
       ASSERT_EQ(reports.size(), 1u);

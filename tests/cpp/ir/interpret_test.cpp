@@ -189,19 +189,19 @@ TEST(Interpret, Movement) {
   same([](Builder& b, auto& v) { return b.iota(v[0].shape(), 1); }, {2, 3}, {0, 1, 2, 0, 1, 2});
 }
 
-TEST(Interpret, IndexingWrapsClampsAndDrops) {
+TEST(Interpret, IndexingClampsAndDrops) {
   const PlainTensor x = ints({3, 2}, {0, 1, 10, 11, 20, 21});
   const PlainTensor at = ints({4}, {-1, 0, 7, -9}, DType::kInt32);
   EXPECT_EQ(numbers(run({x, at}, [](Builder& b, auto& v) { return b.take(v[0], v[1], 0); })),
-            (Numbers{20, 21, 0, 1, 20, 21, 0, 1}));
+            (Numbers{0, 1, 0, 1, 20, 21, 0, 1}));
   const PlainTensor source = ints({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(numbers(run({x, at, source}, [](Builder& b, auto& v) { return b.scatter_add(v[0], v[1], v[2], 0); })),
-            (Numbers{3, 5, 10, 11, 21, 23}));
+            (Numbers{3, 5, 10, 11, 20, 21}));
   const PlainTensor along = ints({3, 2}, {0, 1, 1, 1, -2, 5});
   EXPECT_EQ(numbers(run({x, along}, [](Builder& b, auto& v) { return b.take_along(v[0], v[1], 1); })),
             (Numbers{0, 1, 11, 11, 20, 21}));
   EXPECT_EQ(numbers(run({x, along, x}, [](Builder& b, auto& v) { return b.scatter_add_along(v[0], v[1], v[2], 1); })),
-            (Numbers{0, 2, 10, 32, 40, 21}));
+            (Numbers{0, 2, 10, 32, 20, 21}));
 }
 
 TEST(Interpret, RandomBitsFollowTheBlocks) {
