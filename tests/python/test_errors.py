@@ -183,7 +183,8 @@ def test_an_index_out_of_range_is_reported_with_its_op_and_line(op, mode):
         f(smolder.tensor([0, 4])).tolist()
         smolder.mark_step()
     kept = ones(2) * 3
-    with smolder.eager() if mode == "eager" else contextlib.nullcontext(), pytest.raises(IndexError) as caught:
+    kind = RuntimeError if op in ("gather", "scatter_add") else IndexError  # as torch
+    with smolder.eager() if mode == "eager" else contextlib.nullcontext(), pytest.raises(kind) as caught:
         f(smolder.tensor([0, 5])).tolist()
     text = str(caught.value)
     assert op in text and f"{pathlib.Path(__file__).name}:{f.__code__.co_firstlineno} in " in text, text
@@ -191,7 +192,7 @@ def test_an_index_out_of_range_is_reported_with_its_op_and_line(op, mode):
     assert f(smolder.tensor([0, 4])).tolist() is not None
 
 
-@pytest.mark.parametrize("index", [-6, -7])
+@pytest.mark.parametrize("index", [-1, -6])
 def test_an_index_below_the_range_is_reported(index):
     with pytest.raises((IndexError, RuntimeError), match=r"gather.*test_errors.py:\d+ in "):
         ones(5).gather(0, smolder.tensor([0, index])).tolist()
