@@ -69,25 +69,28 @@ void Lowering::find_kept_rows() {
     }
     return cost;
   };
+  int end = 0;  // the last phase, after which nothing is read
+  for (const ir::NodeId node : group_.reductions) end = std::max(end, phase_of(graph().nodes[node].inputs[0]));
+  for (const ValueId sink : group_.sinks) end = std::max(end, is_reduced_here(sink) ? 0 : phase_of(sink));
   std::vector<ValueId> sinks_taken;
   for (const ValueId v : again) {
     const bool wanted_outside = std::any_of(requests_.begin(), requests_.end(), [&](const Request& r) {
       return r.value == v && (r.reader == ir::kNone || !repeats(r.reader));
     });
     if (!wanted_outside || cost_of(v) < kCostly) continue;
-    int first = 1 << 30, last = 0;
+    int first = 1 << 30;
     for (const Request& r : requests_) {
       if (r.value != v) continue;
       first = std::min(first, r.phase);
-      last = std::max(last, r.phase);
     }
     KeptValue kept{v, ir::kNone};
     for (const ValueId sink : group_.sinks) {
       if (is_reduced_here(sink) || is_row_level(sink) || graph().dtype(sink) != graph().dtype(v)) continue;
       if (streams(sink)) continue;  // its lines are not to be in the cache
       const bool free = std::find(sinks_taken.begin(), sinks_taken.end(), sink) == sinks_taken.end();
-      // Its own store, if no sooner than the last use, comes after that: stores are last in a phase.
-      if (sink == v || (free && phase_of(sink) >= last && phase_of(sink) > first)) {
+      // Its own store must come after the last use. Only the last phase is sure to: what is traced here has missed
+      // uses.
+      if (sink == v || (free && phase_of(sink) == end && phase_of(sink) > first)) {
         kept.in_sink = sink;
         if (sink == v) break;
       }

@@ -69,6 +69,23 @@ def test_a_kept_row_outlives_the_store_of_an_output_of_one_row():
             assert_same_bits(a, b)
 
 
+def test_a_kept_row_outlives_the_store_of_an_output_of_an_earlier_phase():
+    def run():
+        smolder.manual_seed(1)
+        dice = np.random.default_rng(200010)
+        x, v = (smolder.tensor(dice.normal(size=s), dtype=smolder.float32).requires_grad_() for s in ((1, 2), (2,)))
+        y = F.scaled_dot_product_attention(v.unsqueeze(0), x.unsqueeze(0), x.unsqueeze(0), is_causal=True).squeeze(0)
+        y, w = y * y, F.layer_norm(F.dropout(v, 0.3), (2,))
+        out = F.layer_norm(y, (2,), w, w)
+        del y, w
+        out.sum().backward()
+        return x.grad.numpy()
+
+    compiled = run()
+    with smolder.eager():
+        assert_same_bits(compiled, run())
+
+
 # -- what programs are made of
 
 
