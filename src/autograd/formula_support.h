@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "smolder/autograd/formula.h"
@@ -50,6 +51,45 @@ Tensor pow_grad_base(const Tensor& grad, const Tensor& base, const Tensor& expon
 Tensor pow_grad_base(const Tensor& grad, const Tensor& base, Scalar exponent);
 Tensor pow_grad_exponent(const Tensor& grad, const Tensor& base, const Tensor& exponent, const Tensor& result);
 Tensor pow_grad_exponent(const Tensor& grad, Scalar base, const Tensor& exponent, const Tensor& result);
+
+// -- bounds, as torch: where self is at one that is a number it gets nothing; at a tensor, half
+
+template <class Min>
+Tensor clamp_min_grad_self(const Tensor& grad, const Tensor& self, const Min& min) {
+  if constexpr (std::is_same_v<Min, Scalar>) {
+    return where(self > min, grad, 0.0);
+  } else {
+    return where(self == min, grad * 0.5, where(self < min, 0.0, grad));
+  }
+}
+template <class Max>
+Tensor clamp_max_grad_self(const Tensor& grad, const Tensor& self, const Max& max) {
+  if constexpr (std::is_same_v<Max, Scalar>) {
+    return where(self < max, grad, 0.0);
+  } else {
+    return where(self == max, grad * 0.5, where(self > max, 0.0, grad));
+  }
+}
+template <class Min, class Max>
+Tensor clamp_grad_self(const Tensor& grad, const Tensor& self, const Min& min, const Max& max) {
+  if constexpr (std::is_same_v<Min, Scalar> && std::is_same_v<Max, Scalar>) {
+    return where(logical_and(self > min, self < max), grad, 0.0);
+  } else {
+    const Tensor half = grad * 0.5, ordered = min <= max;
+    return where(logical_or(self <= min, self >= max), 0.0, grad) +
+           where(logical_and(self == min, ordered), half, 0.0) + where(logical_and(self == max, ordered), half, 0.0);
+  }
+}
+template <class Max>
+Tensor clamp_grad_min(const Tensor& grad, const Tensor& self, const Tensor& min, const Max& max) {
+  return where(logical_and(self < min, min <= max), grad, 0.0) +
+         where(logical_and(self == min, min < max), grad * 0.5, 0.0);
+}
+template <class Min>
+Tensor clamp_grad_max(const Tensor& grad, const Tensor& self, const Min& min, const Tensor& max) {
+  return where(logical_or(self > max, max < min), grad, 0.0) +
+         where(logical_and(self == max, min < max), grad * 0.5, 0.0);
+}
 
 // -- products
 

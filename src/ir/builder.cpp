@@ -146,7 +146,12 @@ Value Builder::elementwise(Op op, std::span<const Value> args) {
     pointers[i] = &metas[i];
   }
   const ElementwiseTypes t = elementwise_types(op, {pointers.data(), args.size()});
-  return elementwise_in(op, args, t.compute, t.result, t.weak);
+  if (t.weak || number_type(op, t.compute) == compute_type(t.compute)) {
+    return elementwise_in(op, args, t.compute, t.result, t.weak);
+  }
+  std::vector<Value> rounded(args.begin(), args.end());
+  for (Value& v : rounded) v = cast(v, t.compute);
+  return elementwise_in(op, rounded, t.compute, t.result, false);
 }
 
 Value Builder::elementwise(Op op, std::initializer_list<Value> args) {

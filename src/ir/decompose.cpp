@@ -245,7 +245,12 @@ Value add_rows(Value x, Value index, Value src, int64_t axis) {
 }
 
 Value add_product(Value x, Value product, Value beta, Value alpha) {
-  const Value wide = x.b->cast(x, product.dtype());
+  Builder& b = *x.b;
+  const Value wide = b.cast(x, product.dtype());
+  if (!is_floating(product.dtype())) {  // as torch, which cuts the factors of integers
+    beta = b.cast(beta, product.dtype());
+    alpha = b.cast(alpha, product.dtype());
+  }
   return where(beta == 0, 0, wide * beta) + product * alpha;
 }
 

@@ -110,6 +110,10 @@ void check_class_loss(std::string_view op, const Meta& input, const Meta& target
   const int axis = input.shape.size() == 1 ? 0 : 1;
   Dims expected = input.shape;
   expected.erase(axis);
+  SMOLDER_CHECK(axis == 0 || (!target.shape.empty() && target.shape[0] == input.shape[0]), ValueError, op,
+                ": Expected input batch_size (", input.shape[0], ") to match target batch_size (",
+                target.shape.empty() ? 1 : target.shape[0], "); the input is ", to_string(input), ", the target ",
+                to_string(target));
   SMOLDER_CHECK(target.shape == expected, RuntimeError, op, ": expected target of shape ", expected, " for input ",
                 to_string(input), ", got ", to_string(target));
   SMOLDER_CHECK(!weight || (weight->shape.size() == 1 && weight->shape[0] == input.shape[axis]), RuntimeError, op,

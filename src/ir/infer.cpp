@@ -98,7 +98,7 @@ ElementwiseTypes elementwise_types(Op op, std::span<const Meta* const> operands)
   if (weak && is_floating(t)) t = DType::kFloat64;  // Python numbers compute as Python does
   if (is_elementwise_primitive(op)) {
     const scalar::PrimitiveInfo& p = scalar::info(static_cast<scalar::Primitive>(op));
-    SMOLDER_CHECK(p.takes(t), RuntimeError, row.name, ": not defined for ", name(t),
+    SMOLDER_CHECK(p.takes(t), NotImplementedError, row.name, ": not implemented for ", name(t),
                   t == DType::kBool ? "; on bool tensors use logical_and, logical_or, logical_xor or logical_not" : "");
   }
   return {t, row.dtype_rule == DTypeRule::kBool ? DType::kBool : t, weak};
@@ -219,6 +219,16 @@ Dims resolve_expand(const Dims& from, const Dims& shape) {
   return out;
 }
 
+void check_sizes(const Dims& shape) {
+  for (int64_t n : shape) {
+    SMOLDER_CHECK(n >= 0, RuntimeError, "Trying to create tensor with negative dimension ", n, ": ", shape);
+  }
+}
+
+void check_sizes(std::span<const Meta> results) {
+  for (const Meta& m : results) check_sizes(m.shape);
+}
+
 Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b) {
   SMOLDER_CHECK(!a.shape.empty() && !b.shape.empty(), RuntimeError, op,
                 ": both arguments need to be at least 1D, but they are ", a.shape.size(), "D and ", b.shape.size(),
@@ -245,13 +255,31 @@ void check_alpha(std::string_view op, Category alpha, DType result) {
                 ": Boolean alpha only supported for Boolean results.");
 }
 
+DType number_type(Op op, DType t) {
+  const bool compares =
+      op == Op::kEq || op == Op::kNe || op == Op::kLt || op == Op::kLe || op == Op::kGt || op == Op::kGe;
+  return compares ? t : compute_type(t);
+}
+
+void check_subtraction(const Meta& self, const Meta& other) {
+  const bool bools = self.dtype == DType::kBool, also = other.dtype == DType::kBool;
+  if (self.weak && other.weak) return;
+  SMOLDER_CHECK(!bools || !also, NotImplementedError,
+                "sub: Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                "`logical_xor()` operator instead.");
+  SMOLDER_CHECK(
+      !bools && !also, NotImplementedError,
+      "sub: Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+      "mask, use the `~` or `logical_not()` operator instead.");
+}
+
 void check_rank(std::string_view op, std::string_view arg, const Meta& m, int rank) {
   SMOLDER_CHECK(m.shape.size() == rank, RuntimeError, op, ": ", arg, " must be ", rank, "-D, got ", to_string(m));
 }
 
 void check_dtype(std::string_view op, std::string_view arg, const Meta& m, std::string_view set) {
-  SMOLDER_CHECK(in_set(m.dtype, set), RuntimeError, op, ": expected ", arg, " to have ", describe_set(set), ", got ",
-                to_string(m), "; convert it with to()");
+  SMOLDER_CHECK(in_set(m.dtype, set), NotImplementedError, op, ": expected ", arg, " to have ", describe_set(set),
+                ", got ", to_string(m), "; convert it with to()");
 }
 
 void check_same_dtype(std::string_view op, std::string_view a_name, const Meta& a, std::string_view b_name,

@@ -58,16 +58,26 @@ Dims check_axes(std::string_view op, const Dims& axes, int rank);
 Dims resolve_reshape(const Dims& from, const Dims& shape);
 /// Replaces -1 by the extent there is; checks that `from` broadcasts to `shape`.
 Dims resolve_expand(const Dims& from, const Dims& shape);
+/// Throws RuntimeError where an extent is negative: a shape made of sizes that the user gave.
+void check_sizes(const Dims& shape);
+void check_sizes(std::span<const Meta> results);
 /// Shape of torch.matmul.
 Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b);
+
+/// Dtype that numbers beside tensors of dtype `t` are converted to: its compute type, but `t` itself where they are
+/// compared, since a half equals no number that it does not hold.
+DType number_type(Op op, DType t);
 
 // -- checks
 
 /// Throws RuntimeError when a factor of category `alpha` is none for values of dtype `result`.
 void check_alpha(std::string_view op, Category alpha, DType result);
+/// Throws NotImplementedError for bool tensors, and numbers, in torch's words.
+void check_subtraction(const Meta& self, const Meta& other);
+
 /// Throws RuntimeError unless `m` has `rank` dimensions.
 void check_rank(std::string_view op, std::string_view name, const Meta& m, int rank);
-/// Throws RuntimeError unless `m` has a dtype of the set (float, number, int, integral, bool, all).
+/// Throws NotImplementedError unless `m` has a dtype of the set (float, number, int, integral, bool, all).
 void check_dtype(std::string_view op, std::string_view name, const Meta& m, std::string_view set);
 /// Throws RuntimeError unless both have one dtype.
 void check_same_dtype(std::string_view op, std::string_view a_name, const Meta& a, std::string_view b_name,

@@ -80,7 +80,7 @@ PlainTensor run_elementwise(const Step& s) {
     for (size_t i = 0; i < s.in.size(); ++i) {
       const Scalar v = broadcast_element(*s.in[i], index);
       const bool condition = s.op == Op::kWhere && i == 0;
-      operands.push_back(convert(v, condition ? DType::kBool : s.in[i]->weak ? compute_type(t) : t));
+      operands.push_back(convert(v, condition ? DType::kBool : s.in[i]->weak ? number_type(s.op, t) : t));
     }
     return reference::evaluate(primitive, t, operands);
   });

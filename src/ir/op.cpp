@@ -31,9 +31,10 @@ int64_t choice_index(Op op, int attr, std::string_view value) {
   for (size_t i = 0; i < a.choices.size(); ++i) {
     if (a.choices[i] == value) return static_cast<int64_t>(i);
   }
+  SMOLDER_CHECK(a.name != "reduction", ValueError, value, " is not a valid value for reduction");
   std::string known;
   for (std::string_view c : a.choices) known += (known.empty() ? "'" : ", '") + std::string(c) + "'";
-  raise<ValueError>(name(op), ": ", a.name, " must be one of ", known, "; got '", value, "'");
+  raise<RuntimeError>(name(op), ": ", a.name, " argument must be one of ", known, "; got '", value, "'");
 }
 
 }  // namespace smolder::ir

@@ -110,7 +110,8 @@ inline std::string_view name(Op op) { return info(op).name; }
 Op find_op(std::string_view name);
 /// Throws what an index out of range in `op` is: `text`, and what the op says of it, and then `after`.
 [[noreturn]] void raise_index_error(Op op, const std::string& text, const std::string& after);
-/// Index of `value` among the choices of string attribute number `attr`. Throws ValueError listing them.
+/// Index of `value` among the choices of string attribute number `attr`. Throws, as torch, ValueError for
+/// a reduction and RuntimeError listing them for others.
 int64_t choice_index(Op op, int attr, std::string_view value);
 /// All rows, indexed by Op.
 std::span<const OpInfo> op_table();

@@ -1,5 +1,6 @@
 #include "smolder/lazy/op_support.h"
 
+#include <cmath>
 #include <vector>
 
 #include "smolder/ir/infer.h"
@@ -49,6 +50,43 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                                       leading(value.shape()), kName);
   return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch), attn_mask, scale,
                    is_causal);
+}
+
+void check_fits(Scalar value, DType dtype) {
+  const double v = value.to_double();
+  bool fits = true;
+  std::string_view type = "bool";
+  switch (dtype) {
+    case DType::kBool:
+      return;
+    case DType::kUInt8:
+      type = "uint8_t";
+      fits = v < 256 && v >= (value.category() == Category::kFloat ? 0 : -255);
+      break;
+    case DType::kInt32:
+      type = "int";
+      fits = v >= -0x1p31 && v < 0x1p31;
+      break;
+    case DType::kInt64:
+      type = "int64_t";
+      fits = value.category() != Category::kFloat || (v >= -0x1p63 && v < 0x1p63);
+      break;
+    case DType::kFloat16:
+      type = "c10::Half";
+      fits = !(std::abs(v) > 65504) || std::isinf(v);
+      break;
+    case DType::kBFloat16:
+      type = "c10::BFloat16";
+      fits = !(std::abs(v) > 0x1.fep127) || std::isinf(v);
+      break;
+    case DType::kFloat32:
+      type = "float";
+      fits = !(std::abs(v) > 0x1.fffffep127) || std::isinf(v);
+      break;
+    case DType::kFloat64:
+      return;
+  }
+  SMOLDER_CHECK(fits, RuntimeError, "value cannot be converted to type ", type, " without overflow");
 }
 
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x) {

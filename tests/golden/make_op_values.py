@@ -159,6 +159,7 @@ TORCH = {
         if a["dtype"].startswith("float")
         else int(a["start"]) + torch.arange(a["length"]) * int(a["step"])
     ).to(dtype_of(a["dtype"])),
+    "linspace_of": lambda a: torch.linspace(a["start"], a["end"], a["length"], dtype=dtype_of(a["dtype"])),
     "eye_matrix": lambda a: torch.eye(a["n"], a["m"], dtype=dtype_of(a["dtype"])),
     "max_dim": lambda a: tuple(torch.max(a["self"], a["dim"], a["keepdim"])),
     "min_dim": lambda a: tuple(torch.min(a["self"], a["dim"], a["keepdim"])),

@@ -120,6 +120,8 @@ def infer(row):
         dtypes = row.dtype if isinstance(row.dtype, list) else [row.dtype] * n
         for i, (s, d) in enumerate(zip(shapes, dtypes)):
             code += f"\nout[{i}] = {{{rule(row, 'shape', SHAPES, s)}, {rule(row, 'dtype', DTYPES, d)}}};"
+    if any(p.type.name.startswith("size") for p in row.sig.attrs):
+        code += f"\ncheck_sizes({{out, {row.num_outputs}}});"
     lines = infer_locals(row, code)
     if "kName" in code:
         lines.insert(0, f'constexpr std::string_view kName = "{row.api_name}";')

@@ -73,6 +73,8 @@ def _array(data):
     data = _plain(data)
     _check_rectangular(data)
     array = numpy.array(data)
+    if array.dtype == object and all(isinstance(v, builtins.int) for v in array.flat):
+        raise ValueError("Overflow when unpacking long long")
     if array.dtype == object:
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
     if array.dtype.kind in "USO":
@@ -93,7 +95,23 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
     if dtype is None and not typed and array.dtype == numpy.float64:
         dtype = _core.float32
+    if not isinstance(data, numpy.ndarray):
+        _check_fits(array, dtype or (_core.float32 if array.dtype.kind == "f" else _core.int64))
     return _finish(_from_array(array, dtype), requires_grad)
+
+
+def _check_fits(array, dtype):
+    """Python numbers that an integer dtype does not hold raise as in torch; a negative integer may wrap in uint8."""
+    kind = _numpy_type(dtype).kind if dtype != _core.bfloat16 else "f"
+    if kind in "iu" and array.dtype == numpy.uint64:
+        raise ValueError("Overflow when unpacking long long")
+    if kind not in "iu" or array.dtype.kind not in "iuf" or not array.size:
+        return
+    limits = numpy.iinfo(_numpy_type(dtype))
+    low = -limits.max if kind == "u" and array.dtype.kind != "f" else limits.min
+    fits = (array >= low) & (array < float(limits.max + 1) if array.dtype.kind == "f" else array <= limits.max)
+    if not fits.all():
+        raise RuntimeError(f"value cannot be converted to type {_numpy_type(dtype).name} without overflow")
 
 
 def _from_array(array, dtype):

@@ -7,6 +7,8 @@ import numpy
 
 from smolder import _core
 
+_FLOATS = (_core.float32, _core.float64, _core.float16, _core.bfloat16)
+
 
 def _is_integer(item):
     return not isinstance(item, builtins.bool | numpy.bool_ | numpy.ndarray | _core.Tensor) and hasattr(
@@ -27,6 +29,14 @@ def _as_index(item):
 
 
 def _unsupported(index):
+    if isinstance(index, _core.Tensor):
+        if index.dtype in _FLOATS:
+            return IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    elif not isinstance(index, builtins.bool | list | tuple | range | numpy.ndarray | numpy.bool_):
+        return IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(index).__name__})"
+        )
     text = repr(index) if not isinstance(index, _core.Tensor) else f"a tensor of {index.dtype}"
     return NotImplementedError(
         f"indexing with {text} is not supported; supported are integers, slices, None, ... and one integer tensor, "

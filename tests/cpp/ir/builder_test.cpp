@@ -90,8 +90,8 @@ TEST_F(BuilderTest, NumbersComputeInDoublePrecision) {
 
 TEST_F(BuilderTest, RejectsWhatThePrimitiveDoesNotTake) {
   const Value flag = leaf(DType::kBool, {2}), x = leaf(DType::kFloat32, {2});
-  EXPECT_THROW(flag - flag, RuntimeError);
-  EXPECT_THROW(x & x, RuntimeError);
+  EXPECT_THROW(flag - flag, NotImplementedError);
+  EXPECT_THROW(x & x, NotImplementedError);
   EXPECT_THROW(x + leaf(DType::kFloat32, {3}), RuntimeError);
 }
 
