@@ -114,6 +114,7 @@ def _check_fits(array, dtype):
         raise RuntimeError(f"value cannot be converted to type {_numpy_type(dtype).name} without overflow")
 
 
+@numpy.errstate(over="ignore")  # a float out of range becomes infinite, as in torch
 def _from_array(array, dtype):
     if dtype is not None:
         if dtype == _core.bfloat16:  # NumPy has none: through float32
