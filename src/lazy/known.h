@@ -10,6 +10,9 @@
 
 namespace smolder::lazy {
 
+/// Whether a value of an earlier step can be read; it can't when the step failed.
+inline bool has_memory(const Value& v) { return v.buffer || numel(v.meta->shape) == 0; }
+
 struct Tape::Known {
   std::vector<std::unique_ptr<Trace>> traces;
   /// First instruction after each divergence, by the hash of the prefix that ends with it.

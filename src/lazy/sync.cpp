@@ -170,8 +170,8 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     t = current_trace();
     bad_indices = run(*t, find_plan(*t));
   } catch (const std::exception& e) {
-    const auto has_memory = [](const ValueRef& leaf) { return leaf->buffer != nullptr; };
-    if (!t || options_.strict || !std::ranges::all_of(leaves_, has_memory)) {
+    const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
+    if (!t || options_.strict || !std::ranges::all_of(leaves_, readable)) {
       abandon(e.what());
       throw;
     }

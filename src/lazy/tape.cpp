@@ -48,9 +48,6 @@ const ir::Meta* intern_near(const ir::Meta& m, std::span<const ir::Meta* const> 
   return intern(m);
 }
 
-/// Whether a value of an earlier step can be read; it can't when the step failed.
-bool has_memory(const Value& v) { return v.buffer || numel(v.meta->shape) == 0; }
-
 }  // namespace
 
 void bury(Value* v) noexcept {
