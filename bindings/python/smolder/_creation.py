@@ -114,13 +114,17 @@ def _check_fits(array, dtype):
         raise RuntimeError(f"value cannot be converted to type {_numpy_type(dtype).name} without overflow")
 
 
-@numpy.errstate(over="ignore")  # a float out of range becomes infinite, as in torch
+def _cast(array, kind):
+    with numpy.errstate(over="ignore"):  # a float out of range becomes infinite, as in torch
+        return array.astype(kind)
+
+
 def _from_array(array, dtype):
     if dtype is not None:
         if dtype == _core.bfloat16:  # NumPy has none: through float32
-            wide = numpy.ascontiguousarray(array, numpy.float32).reshape(array.shape)
+            wide = numpy.ascontiguousarray(_cast(array, numpy.float32)).reshape(array.shape)
             return _core.from_numpy_copy(wide).to(dtype)
-        array = array.astype(_numpy_type(dtype))
+        array = _cast(array, _numpy_type(dtype))
     if array.dtype.name not in _NUMPY:
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types are: float64, "
