@@ -53,7 +53,7 @@ class Node {
   std::vector<int64_t> attrs;
   std::vector<SavedTensor> saved_inputs;   ///< one per input
   std::vector<SavedTensor> saved_outputs;  ///< one per output
-  bool released = false;  ///< of values it had saved; who saved none can run again
+  bool released = false;                   ///< of values it had saved; who saved none can run again
 
   /// torch's name: "AddBackward0", "AccumulateGrad".
   std::string name() const;
