@@ -215,7 +215,11 @@ def ops_cpp(table, stem):
             parts.append(infer(r))
         if has_decompose(r):
             parts.append(decompose(r))
-    return f"""{BANNER}#include "smolder/ir/decompose.h"
+    return f"""{BANNER}#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "smolder/ir/decompose.h"
 
 namespace smolder::ir::rows {{
 
