@@ -19,11 +19,20 @@ import smolder
 
 
 @pytest.fixture(autouse=True)
-def known_state():
-    """A fixed seed, and nothing pending from the test before."""
+def known_state(request):
+    """A fixed seed, and nothing pending from the test before. Steps run as plans: one that could not be compiled would
+    run op by op, and give the same bits as if nothing were wrong."""
     smolder.manual_seed(0)
+    before = op_by_op()
     yield
     smolder.mark_step()
+    if "runs_op_by_op" not in request.keywords:
+        assert op_by_op() <= before, "a step could not run as a plan; see metrics_report()"
+
+
+def op_by_op():
+    """Steps of this process that could not run as plans."""
+    return smolder.metrics()["counters"].get("steps.op_by_op", 0)
 
 
 def compiled():

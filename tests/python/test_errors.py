@@ -216,6 +216,7 @@ def test_out_of_memory_is_an_exception_and_work_goes_on():
     assert w.tolist() == [3, 3, 3, 3] and later.tolist() == [6, 6, 6, 6]
 
 
+@pytest.mark.runs_op_by_op
 def test_a_step_whose_plan_finds_no_memory_runs_op_by_op():
     p = nn.Parameter(ones(1000))
     optimizer = smolder.optim.SGD([p], lr=0.5)
