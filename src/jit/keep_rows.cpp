@@ -88,8 +88,8 @@ void Lowering::find_kept_rows() {
       if (is_reduced_here(sink) || is_row_level(sink) || graph().dtype(sink) != graph().dtype(v)) continue;
       if (streams(sink)) continue;  // its lines are not to be in the cache
       const bool free = std::find(sinks_taken.begin(), sinks_taken.end(), sink) == sinks_taken.end();
-      // Its own store must come after the last use. Only the last phase is sure to: what is traced here has missed
-      // uses.
+      // Its own store must come after the last use. Only the last phase is sure to: `trace` stops at movement, which
+      // over an extent of one leads back to the element that the loops are at.
       if (sink == v || (free && phase_of(sink) == end && phase_of(sink) > first)) {
         kept.in_sink = sink;
         if (sink == v) break;

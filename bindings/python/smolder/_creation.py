@@ -102,16 +102,13 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor:
 
 def _check_fits(array, dtype):
     """Python numbers that an integer dtype does not hold raise as in torch; a negative integer may wrap in uint8."""
-    kind = _numpy_type(dtype).kind if dtype != _core.bfloat16 else "f"
-    if kind in "iu" and array.dtype == numpy.uint64:
-        raise ValueError("Overflow when unpacking long long")
-    if kind not in "iu" or array.dtype.kind not in "iuf" or not array.size:
+    if dtype.is_floating_point or dtype == _core.bool:
         return
-    limits = numpy.iinfo(_numpy_type(dtype))
-    low = -limits.max if kind == "u" and array.dtype.kind != "f" else limits.min
-    fits = (array >= low) & (array < float(limits.max + 1) if array.dtype.kind == "f" else array <= limits.max)
-    if not fits.all():
-        raise RuntimeError(f"value cannot be converted to type {_numpy_type(dtype).name} without overflow")
+    if array.dtype == numpy.uint64:
+        raise ValueError("Overflow when unpacking long long")
+    if array.dtype.kind in "if" and array.size:
+        _core._check_fits(array.min().item(), dtype)
+        _core._check_fits(array.max().item(), dtype)
 
 
 def _cast(array, kind):

@@ -7,6 +7,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
+#include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/view.h"
@@ -204,6 +205,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false)
       .def("_is_same", [](const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); });
   m.def("from_numpy_copy", &from_numpy_copy);
+  m.def("_check_fits", [](int64_t v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });
+  m.def("_check_fits", [](double v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });
   return tensor;
 }
 
