@@ -1,10 +1,12 @@
 #include "smolder/autograd/engine.h"
 
+#include <atomic>
 #include <queue>
 #include <unordered_map>
-#include <unordered_set>
 
+#include "smolder/autograd/anomaly.h"
 #include "smolder/autograd/node.h"
+#include "smolder/autograd/saved.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/view.h"
@@ -12,20 +14,73 @@
 namespace smolder::autograd {
 namespace {
 
+/// The value of a gradient as a tensor that nobody else holds: tensors may get the same value, and gradients are
+/// written in place.
+Tensor own_handle(const Tensor& grad, bool with_history) {
+  lazy::refresh(grad.impl());
+  return unpack({grad.impl()->value, with_history ? gradient_edge(grad) : Edge{}, -1, nullptr}, nullptr);
+}
+
+/// Whether a gradient of shape `from` counts as one of shape `to`: summed over what was broadcast.
+bool broadcasts_to(const Dims& to, const Dims& from) {
+  if (to.size() > from.size()) return false;
+  const int lead = from.size() - to.size();
+  for (int i = 0; i < to.size(); ++i) {
+    if (to[i] != 1 && to[i] != from[lead + i]) return false;
+  }
+  return true;
+}
+
+/// Runs the hooks on tensors that `node` has for its outputs, and keeps what is to be kept.
+void run_tensor_hooks(const Node& node, std::vector<Tensor>& grads, bool create) {
+  if (!node.hooks()) return;
+  const auto hooks = node.hooks()->tensor;  // hooks may register and remove hooks
+  for (const auto& h : hooks) {
+    Tensor changed = h.call(grads[h.output]);
+    if (changed.defined()) grads[h.output] = std::move(changed);
+  }
+  const auto retained = node.hooks()->retained;
+  for (const Hooks::Retained& r : retained) {
+    const auto slot = r.slot.lock();
+    if (!slot || !grads[r.output].defined()) continue;
+    const lazy::GradMode mode(create);
+    // A handle of its own, as a leaf's gradient is.
+    *slot = slot->defined() ? *slot + grads[r.output] : own_handle(grads[r.output], create);
+  }
+}
+
 /// One run over the graph. Nodes run latest first once every gradient that flows into them is there, so
 /// the order is that of recording reversed, whatever the shape of the graph.
 class Run {
  public:
-  Run(bool retain, bool create, bool accumulate) : retain_(retain), create_(create), accumulate_(accumulate) {}
+  Run(bool retain, bool create) : retain_(retain), create_(create), outer_(std::exchange(t_run, this)) {}
+  ~Run() { t_run = outer_; }
+  Run(const Run&) = delete;
+
+  /// That of this thread which is under way: hooks are called from it. Null outside.
+  static thread_local Run* t_run;
+  uint64_t id() const { return id_; }
+  bool reaches(const Edge& edge) const {
+    const auto at = states_.find(edge.node.get());
+    return at != states_.end() && at->second.seen && (!partial_ || leads_on(edge.node.get()));
+  }
 
   void add_root(const Edge& edge, Tensor grad) {
     roots_.push_back(edge.node);
     receive(edge, std::move(grad));
   }
-  /// Gradients that arrive at `edge` are kept instead of accumulated.
-  void capture(const Edge& edge) { captured_[edge.node.get()]; }
+  /// Only what leads to `edge` runs, and gradients that arrive there are kept.
+  void capture(const Edge& edge) {
+    states_[edge.node.get()].captured = true;
+    partial_ = true;
+  }
+  /// Only what leads to the leaf runs, and it gets its gradient; or the tensor that keeps its gradient.
+  void accumulate_into(const Edge& edge) {
+    states_[edge.node.get()].target = true;
+    partial_ = true;
+  }
   Tensor captured(const Edge& edge) {
-    auto& grads = captured_[edge.node.get()];
+    const auto& grads = states_[edge.node.get()].kept;
     return edge.output < grads.size() ? grads[edge.output] : Tensor();
   }
 
@@ -33,81 +88,181 @@ class Run {
     const lazy::GradMode mode(create_);
     count();
     for (const auto& root : roots_) {
-      if (waiting_[root.get()] == 0) enqueue(root);
+      State& state = states_[root.get()];
+      if (state.waiting == 0) enqueue(root, state);
     }
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top().node;
       ready_.pop();
-      std::vector<Tensor> grads = std::move(received_[node.get()]);
-      grads.resize(node->outputs.size());
-      if (const auto wanted = captured_.find(node.get()); wanted != captured_.end()) wanted->second = grads;
-      step(node, grads);
+      run(node);
     }
   }
 
  private:
+  struct State {
+    std::vector<Tensor> grads, kept;
+    int waiting = 0;
+    bool seen = false, queued = false, captured = false, target = false;
+    bool runs = true;  ///< or only its gradients are asked for
+  };
   struct Ready {
     std::shared_ptr<Node> node;
     bool operator<(const Ready& o) const { return node->sequence < o.node->sequence; }
   };
 
-  /// Counts, for each node that the roots reach, the edges into it; notes which lead to a captured one.
+  /// Counts, for each node that the roots reach, the edges into it; finds which nodes lead to a captured one.
   void count() {
-    std::vector<Node*> stack;
-    std::unordered_set<Node*> seen;
+    struct Visit {
+      Node* node;
+      State* state;
+      size_t edge;
+    };
+    std::vector<Visit> stack;
+    const auto enter = [&](Node* node) {
+      State& state = states_[node];  // references into the map are stable
+      if (std::exchange(state.seen, true)) return;
+      state.runs = !partial_ || (state.target && node->leaf.defined());
+      stack.push_back({node, &state, 0});
+    };
     for (const auto& root : roots_) {
-      if (seen.insert(root.get()).second) stack.push_back(root.get());
-    }
-    while (!stack.empty()) {
-      Node* const node = stack.back();
-      stack.pop_back();
-      for (const Edge& e : node->next) {
-        if (!e.node) continue;
-        ++waiting_[e.node.get()];
-        if (seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+      enter(root.get());
+      while (!stack.empty()) {
+        Visit& at = stack.back();
+        if (at.edge > 0) at.state->runs |= leads_on(at.node->next[at.edge - 1].node.get());
+        while (at.edge < at.node->next.size() && !at.node->next[at.edge].node) ++at.edge;
+        if (at.edge == at.node->next.size()) {
+          stack.pop_back();
+          continue;
+        }
+        Node* const next = at.node->next[at.edge++].node.get();
+        ++states_[next].waiting;
+        enter(next);
       }
     }
   }
 
-  void enqueue(const std::shared_ptr<Node>& node) {
-    if (queued_.insert(node.get()).second) ready_.push(Ready{node});
+  /// Whether a gradient that flows to `node` is asked for by somebody.
+  bool leads_on(const Node* node) const {
+    const auto at = states_.find(const_cast<Node*>(node));
+    return at != states_.end() && (at->second.runs || at->second.captured || at->second.target);
+  }
+
+  void enqueue(const std::shared_ptr<Node>& node, State& state) {
+    if (!std::exchange(state.queued, true)) ready_.push(Ready{node});
   }
 
   void receive(const Edge& edge, Tensor grad) {
     if (!grad.defined()) return;
-    auto& slots = received_[edge.node.get()];
+    auto& slots = states_[edge.node.get()].grads;
     if (slots.size() <= edge.output) slots.resize(edge.output + 1);
     Tensor& slot = slots[edge.output];
     slot = slot.defined() ? slot + grad : std::move(grad);
   }
 
-  void step(const std::shared_ptr<Node>& node, std::vector<Tensor>& grads) {
-    if (node->leaf.defined()) {
-      if (accumulate_ && grads[0].defined()) accumulate(node->leaf, grads[0]);
-      return;
-    }
-    bool any = false;
-    for (const Tensor& g : grads) any |= g.defined();
+  void run(const std::shared_ptr<Node>& node) {
+    State& state = states_[node.get()];
+    std::vector<Tensor> grads = std::move(state.grads);
+    grads.resize(node->outputs.size());
+    if (!state.runs && (state.captured || state.target)) run_tensor_hooks(*node, grads, create_);
+    if (state.captured) state.kept = grads;
     std::vector<Tensor> results(node->next.size());
-    if (any) {
-      results = node->apply(node, grads);
-      if (!retain_) node->release();
+    if (state.runs) {
+      if (anomaly_mode()) [[unlikely]] {
+        run_watched(node, grads, results);
+      } else {
+        compute(node, grads, results);
+      }
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const Edge& e = node->next[i];
       if (!e.node) continue;
       receive(e, std::move(results[i]));
-      if (--waiting_[e.node.get()] == 0) enqueue(e.node);
+      State& next = states_[e.node.get()];
+      if (--next.waiting == 0) enqueue(e.node, next);
     }
+  }
+
+  void run_watched(const std::shared_ptr<Node>& node, std::vector<Tensor>& grads, std::vector<Tensor>& results) {
+    const RunningNode running(&node);
+    try {
+      compute(node, grads, results);
+      if (anomaly_checks_nan() && !node->leaf.defined()) check_for_nan(*node, results);
+    } catch (const std::exception&) {
+      report_anomaly(*node);
+      throw;
+    }
+  }
+
+  /// Gradients of a node's inputs, hooks and all.
+  void compute(const std::shared_ptr<Node>& node, std::vector<Tensor>& grads, std::vector<Tensor>& results) {
+    run_tensor_hooks(*node, grads, create_);
+    if (node->hooks()) {
+      const auto hooks = node->hooks()->before;
+      for (const auto& h : hooks) {
+        auto changed = h.call(grads);
+        if (!changed.empty()) grads = std::move(changed);
+      }
+    }
+    if (node->leaf.defined()) {
+      if (grads[0].defined()) accumulate(node->leaf, grads[0]);
+      finish_leaf(*node, grads);
+      return;
+    }
+    apply(node, grads, results);
+    if (!node->hooks()) return;
+    const auto hooks = node->hooks()->after;
+    for (const auto& h : hooks) {
+      auto changed = h.call(results, grads);
+      if (!changed.empty()) results = std::move(changed);
+    }
+    if (!hooks.empty()) validate(*node, results);
+  }
+
+  void apply(const std::shared_ptr<Node>& node, std::vector<Tensor>& grads, std::vector<Tensor>& results) {
+    const bool custom = node->custom() != nullptr;
+    bool any = custom;  // which is given zeros for what is undefined
+    for (const Tensor& g : grads) any |= g.defined();
+    if (!any) return;
+    const size_t n = node->next.size();
+    const auto needed = std::make_unique<bool[]>(n);
+    for (size_t i = 0; i < n; ++i) needed[i] = node->next[i].node && (!partial_ || leads_on(node->next[i].node.get()));
+    results = node->apply(node, grads, {needed.get(), n});
+    if (custom) validate(*node, results);
+    if (!retain_) node->release();
+  }
+
+  /// Brings gradients that users computed to the shapes and dtypes of the inputs, where they are meant for them.
+  void validate(const Node& node, std::vector<Tensor>& results) {
+    results.resize(node.next.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      Tensor& g = results[i];
+      if (!node.next[i].node) {
+        g = Tensor();
+        continue;
+      }
+      if (!g.defined() || !node.inputs[i]) continue;
+      const ir::Meta& wanted = *node.inputs[i];
+      SMOLDER_CHECK(broadcasts_to(wanted.shape, g.shape()), RuntimeError, "Function ", node.name(),
+                    " returned an invalid gradient at index ", i, " - got ", g.shape(),
+                    " but expected shape compatible with ", wanted.shape);
+      if (!(g.shape() == wanted.shape)) g = sum_to_size(g, wanted.shape);
+      g = g.to(wanted.dtype);
+    }
+  }
+
+  static void finish_leaf(const Node& node, const std::vector<Tensor>& grads) {
+    if (!node.hooks()) return;
+    const auto after = node.hooks()->after;
+    for (const auto& h : after) h.call({}, grads);
+    const auto accumulated = node.hooks()->accumulated;
+    for (const auto& h : accumulated) h.call(node.leaf);
   }
 
   void accumulate(const Tensor& leaf, const Tensor& grad) {
     const Tensor before = leaf.grad();
     Tensor& variable = const_cast<Tensor&>(leaf);
     if (!before.defined()) {
-      // A handle of its own: leaves may get the same value, and their gradients are written in place.
-      lazy::refresh(grad.impl());
-      variable.set_grad(unpack({grad.impl()->value, create_ ? gradient_edge(grad) : Edge{}}, nullptr));
+      variable.set_grad(own_handle(grad, create_));
     } else if (create_) {
       variable.set_grad(before + grad);
     } else {
@@ -115,13 +270,20 @@ class Run {
     }
   }
 
-  bool retain_, create_, accumulate_;
+  static uint64_t next_id() {
+    static std::atomic<uint64_t> counter{0};
+    return ++counter;
+  }
+
+  bool retain_, create_, partial_ = false;
+  uint64_t id_ = next_id();
+  Run* outer_;
   std::vector<std::shared_ptr<Node>> roots_;
-  std::unordered_map<Node*, std::vector<Tensor>> received_, captured_;
-  std::unordered_map<Node*, int> waiting_;
-  std::unordered_set<Node*> queued_;
+  std::unordered_map<Node*, State> states_;
   std::priority_queue<Ready> ready_;
 };
+
+thread_local Run* Run::t_run = nullptr;
 
 void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<Tensor>& grads) {
   SMOLDER_CHECK(grads.empty() || grads.size() == tensors.size(), RuntimeError, "got ", tensors.size(), " tensors and ",
@@ -146,8 +308,15 @@ void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<T
 }  // namespace
 
 void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& grad_tensors, bool retain_graph,
-              bool create_graph) {
-  Run run(retain_graph || create_graph, create_graph, true);
+              bool create_graph, const std::vector<Tensor>& inputs) {
+  Run run(retain_graph || create_graph, create_graph);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = inputs[i];
+    lazy::refresh(t.impl());
+    SMOLDER_CHECK(t.requires_grad(), RuntimeError, "One of the differentiated Tensors does not require grad");
+    if (!t.is_leaf()) retain_grad(t);
+    run.accumulate_into(gradient_edge(t));
+  }
   {
     const lazy::GradMode mode(create_graph);
     add_roots(run, tensors, grad_tensors);
@@ -155,10 +324,14 @@ void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& gra
   run.execute();
 }
 
+uint64_t current_backward() { return Run::t_run ? Run::t_run->id() : 0; }
+
+bool backward_reaches(const Tensor& t) { return Run::t_run && Run::t_run->reaches(gradient_edge(t)); }
+
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph,
                          bool allow_unused) {
-  Run run(retain_graph || create_graph, create_graph, false);
+  Run run(retain_graph || create_graph, create_graph);
   std::vector<Edge> edges;
   for (const Tensor& t : inputs) {
     lazy::refresh(t.impl());

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cctype>
 
+#include "smolder/autograd/anomaly.h"
+#include "smolder/autograd/saved.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/view.h"
 
@@ -13,11 +15,6 @@ namespace {
 uint64_t next_sequence() {
   static std::atomic<uint64_t> counter{0};
   return counter.fetch_add(1, std::memory_order_relaxed);
-}
-
-TensorMeta& meta_of(lazy::TensorImpl* impl) {
-  if (!impl->autograd) impl->autograd = std::make_unique<TensorMeta>();
-  return static_cast<TensorMeta&>(*impl->autograd);
 }
 
 /// Signature operand of flattened input `i`: a list is the last operand and takes all that remain.
@@ -55,14 +52,16 @@ void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
       const Edge edge = gradient_edge(t);
       const uint32_t bit = operand_bit(row, i);
       if (bit & grad->differentiable_inputs) node->next[i] = edge;
-      if (bit & saves.inputs) node->saved_inputs[i] = {o.impl()->value, edge};
+      if (bit & saves.inputs) node->saved_inputs[i] = save(o.impl(), edge);
     }
   }
+  if (anomaly_mode()) [[unlikely]]
+    note_anomaly(*node);
   node->saved_outputs.resize(row.num_outputs);
   for (uint32_t i = 0; i < row.num_outputs; ++i) {
     lazy::TensorImpl* const impl = outputs[i].impl();
     node->outputs.push_back(impl->value->meta);
-    if (saves.outputs >> i & 1) node->saved_outputs[i] = {impl->value, {}, static_cast<int>(i)};
+    if (saves.outputs >> i & 1) node->saved_outputs[i] = save(impl, {}, static_cast<int>(i));
     if (!is_floating(outputs[i].dtype())) continue;
     impl->requires_grad = true;
     meta_of(impl).grad_fn = {node, i};
@@ -75,7 +74,9 @@ void on_rebase(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
   impl->requires_grad = from->requires_grad;
   if (!from->requires_grad && !impl->autograd) return;
   TensorMeta& meta = meta_of(impl);
-  meta.grad_fn = from->autograd ? meta_of(from).grad_fn : Edge{};
+  const Edge before = std::exchange(meta.grad_fn, from->autograd ? meta_of(from).grad_fn : Edge{});
+  if (meta.retained) [[unlikely]]
+    move_retained(meta, before);
 }
 
 [[maybe_unused]] const bool g_installed = [] {
@@ -99,46 +100,50 @@ Edge gradient_edge(const Tensor& t) {
     accumulator = std::make_shared<Node>(kNoOp, ~0ull);  // runs as soon as its gradient is complete
     accumulator->leaf = t;
     accumulator->outputs = {impl->value->meta};
+    if (meta.leaf_hooks) accumulator->extra().hooks = meta.leaf_hooks;
     meta.accumulator = accumulator;
   }
   return {accumulator, 0};
 }
 
-Tensor unpack(const SavedTensor& saved, const std::shared_ptr<Node>& owner) {
-  if (!saved.value) return {};
-  Tensor t(new lazy::TensorImpl(saved.value));
-  const Edge edge = saved.own_output >= 0 ? Edge{owner, static_cast<uint32_t>(saved.own_output)} : saved.edge;
-  if (!edge.node) return t;
-  t.impl()->requires_grad = true;
-  TensorMeta& meta = meta_of(t.impl());
-  if (edge.node->leaf.defined()) {
-    meta.accumulator = edge.node;
-  } else {
-    meta.grad_fn = edge;
-  }
-  return t;
+TensorMeta& meta_of(lazy::TensorImpl* impl) {
+  if (!impl->autograd) impl->autograd = std::make_unique<TensorMeta>();
+  return static_cast<TensorMeta&>(*impl->autograd);
+}
+
+std::shared_ptr<Node> new_node(std::shared_ptr<CustomFunction> custom) {
+  auto node = std::make_shared<Node>(kNoOp, next_sequence());
+  node->extra().custom = std::move(custom);
+  if (anomaly_mode()) note_anomaly(*node);
+  return node;
 }
 
 Node::~Node() {
   // Ancestors that only this node holds would be destroyed recursively; move them to a list instead.
-  thread_local std::vector<std::shared_ptr<Node>>* t_doomed = nullptr;
-  const auto hand_over = [&](std::vector<std::shared_ptr<Node>>& list) {
+  // What is packed, functions and hooks may hold nodes, too.
+  using Doomed = std::vector<std::shared_ptr<void>>;
+  thread_local Doomed* t_doomed = nullptr;
+  const auto hand_over = [&](Doomed& list) {
     for (Edge& e : next) {
       if (e.node) list.push_back(std::move(e.node));
     }
-    for (SavedTensor& s : saved_inputs) {
-      if (s.edge.node) list.push_back(std::move(s.edge.node));
+    for (auto* const saved : {&saved_inputs, &saved_outputs}) {
+      for (SavedTensor& s : *saved) {
+        if (s.edge.node) list.push_back(std::move(s.edge.node));
+        if (s.extra) list.push_back(std::move(s.extra));
+      }
     }
+    if (extra_) list.push_back(std::shared_ptr<NodeExtra>(std::move(extra_)));
   };
   if (t_doomed) {
     hand_over(*t_doomed);
     return;
   }
-  std::vector<std::shared_ptr<Node>> doomed;
+  Doomed doomed;
   t_doomed = &doomed;
   hand_over(doomed);
   while (!doomed.empty()) {
-    const std::shared_ptr<Node> node = std::move(doomed.back());
+    const std::shared_ptr<void> next_one = std::move(doomed.back());
     doomed.pop_back();
   }
   t_doomed = nullptr;
@@ -146,6 +151,7 @@ Node::~Node() {
 
 std::string Node::name() const {
   if (leaf.defined()) return "AccumulateGrad";
+  if (custom()) return custom()->name();
   std::string out;
   bool upper = true;
   for (char c : ir::name(op)) {
@@ -160,27 +166,32 @@ std::string Node::name() const {
 }
 
 void Node::release() {
-  const auto holds = [](const SavedTensor& s) { return static_cast<bool>(s.value); };
+  if (custom()) return custom()->release();
+  const auto holds = [](const SavedTensor& s) { return s.holds(); };
   released |= std::ranges::any_of(saved_inputs, holds) || std::ranges::any_of(saved_outputs, holds);
   saved_inputs.assign(saved_inputs.size(), {});
   saved_outputs.assign(saved_outputs.size(), {});
 }
 
-std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads) {
-  SMOLDER_CHECK(!released, RuntimeError,
+void refuse_released(const Node& node) {
+  SMOLDER_CHECK(!node.released, RuntimeError,
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                 "already been freed): the saved values of ",
-                name(),
+                node.name(),
                 " were freed by the first .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-                "backward through the graph a second time.");
+                "backward through the graph a second time or if you need to access saved tensors after calling "
+                "backward.");
+}
+
+std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads,
+                                std::span<const bool> needed) {
+  if (custom()) return custom()->backward({grads.begin(), grads.end()});
+  refuse_released(*this);
   std::vector<Tensor> saved_in, saved_out;
   for (const SavedTensor& s : saved_inputs) saved_in.push_back(unpack(s, self));
   for (const SavedTensor& s : saved_outputs) saved_out.push_back(unpack(s, self));
-  const size_t n = next.size();
-  const auto needed = std::make_unique<bool[]>(n);
-  for (size_t i = 0; i < n; ++i) needed[i] = next[i].node != nullptr;
-  std::vector<Tensor> results(n);
-  FormulaContext context{inputs, saved_in, numbers, saved_out, attrs, grads, {needed.get(), n}, results};
+  std::vector<Tensor> results(next.size());
+  FormulaContext context{inputs, saved_in, numbers, saved_out, attrs, grads, needed, results};
   grad_info(op)->formula(context);
   return results;
 }

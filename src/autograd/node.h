@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "smolder/autograd/formula.h"
+#include "smolder/autograd/hooks.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::autograd {
@@ -24,6 +25,21 @@ struct TensorMeta : lazy::AutogradMeta {
   Edge grad_fn;                     ///< where it came from; null for a leaf
   std::weak_ptr<Node> accumulator;  ///< of a leaf: adds to `grad`
   Tensor grad;
+  std::shared_ptr<Hooks> leaf_hooks;  ///< what an accumulator of it runs
+  std::shared_ptr<Tensor> retained;   ///< where the gradient of no leaf is kept, if asked for
+  std::shared_ptr<uint32_t> version;  ///< of who holds storage: how often it was written, where that is checked
+  std::string forbidden_write;        ///< why it must not be written in place, if so
+};
+
+class SavedTensorHooks;
+
+/// How a value kept for backward may be had by other means than keeping it: see saved.h.
+struct SavedExtra {
+  std::shared_ptr<const uint32_t> version_now;  ///< of its storage, where versions are checked
+  uint32_t version = 0;                         ///< when it was saved
+  std::shared_ptr<SavedTensorHooks> hooks;      ///< that packed it; then there is no value
+  std::shared_ptr<void> packed;
+  const ir::Meta* meta = nullptr;
 };
 
 /// A value kept for backward: immutable, so an in-place write never reaches it.
@@ -31,6 +47,33 @@ struct SavedTensor {
   lazy::ValueRef value;
   Edge edge;  ///< null when it needs no gradient, or is the node's own output (then `own_output`)
   int own_output = -1;
+  std::shared_ptr<SavedExtra> extra;
+
+  bool holds() const { return value || extra; }
+};
+
+/// What a node computes that stands for no op of the table.
+class CustomFunction {
+ public:
+  virtual ~CustomFunction() = default;
+  virtual std::string name() const = 0;
+  /// Gradients of the inputs from those of the outputs; undefined means zero, both ways.
+  virtual std::vector<Tensor> backward(std::vector<Tensor> grads) = 0;
+  /// Lets go of saved values.
+  virtual void release() = 0;
+};
+
+/// Where the op of a node was recorded, in anomaly mode.
+struct Anomaly {
+  std::string where;
+  std::shared_ptr<Node> parent;  ///< whose gradient was being computed then
+};
+
+/// What few nodes have.
+struct NodeExtra {
+  std::shared_ptr<Hooks> hooks;
+  std::shared_ptr<CustomFunction> custom;  ///< instead of an op
+  std::unique_ptr<Anomaly> anomaly;
 };
 
 /// One differentiable call, or the place where a leaf's gradient is accumulated (`leaf` defined).
@@ -55,17 +98,38 @@ class Node {
   std::vector<SavedTensor> saved_outputs;  ///< one per output
   bool released = false;                   ///< of values it had saved; who saved none can run again
 
+  bool has_extra() const { return extra_ != nullptr; }
+  NodeExtra& extra() {
+    if (!extra_) extra_ = std::make_unique<NodeExtra>();
+    return *extra_;
+  }
+  Hooks* hooks() const { return extra_ ? extra_->hooks.get() : nullptr; }
+  const Anomaly* anomaly() const { return extra_ ? extra_->anomaly.get() : nullptr; }
+  CustomFunction* custom() const { return extra_ ? extra_->custom.get() : nullptr; }
+
   /// torch's name: "AddBackward0", "AccumulateGrad".
   std::string name() const;
   /// Gradients of the inputs from those of the outputs (undefined means zero).
-  std::vector<Tensor> apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads);
+  /// `needed` says, by input, which are wanted.
+  std::vector<Tensor> apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads,
+                            std::span<const bool> needed);
   /// Lets go of saved values.
   void release();
+
+ private:
+  std::unique_ptr<NodeExtra> extra_;
 };
+
+/// A node that is not in the table of formulas; it takes its place in the order of recording.
+std::shared_ptr<Node> new_node(std::shared_ptr<CustomFunction> custom);
+/// Throws RuntimeError when a node's saved values were freed.
+void refuse_released(const Node& node);
+/// What autograd keeps for a tensor, made when it is not there.
+TensorMeta& meta_of(lazy::TensorImpl* impl);
+/// After `meta.grad_fn` was `before`: the gradient it keeps is that of the new one.
+void move_retained(TensorMeta& meta, const Edge& before);
 
 /// The edge a gradient of `t` flows to; null node when t requires none.
 Edge gradient_edge(const Tensor& t);
-/// A tensor on a saved value with the history it had.
-Tensor unpack(const SavedTensor& saved, const std::shared_ptr<Node>& owner);
 
 }  // namespace smolder::autograd

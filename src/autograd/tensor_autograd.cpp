@@ -28,7 +28,8 @@ bool Tensor::is_leaf() const {
 
 Tensor Tensor::grad() const {
   const autograd::TensorMeta* const m = find(*this);
-  return m ? m->grad : Tensor();
+  if (!m) return {};
+  return m->retained ? *m->retained : m->grad;
 }
 
 void Tensor::set_grad(const Tensor& g) {
@@ -37,7 +38,8 @@ void Tensor::set_grad(const Tensor& g) {
                   " and type ", name(g.dtype()), ", the tensor has shape ", shape(), " and type ", name(dtype()));
   }
   if (!impl_->autograd) impl_->autograd = std::make_unique<autograd::TensorMeta>();
-  find(*this)->grad = g;
+  autograd::TensorMeta* const m = find(*this);
+  (m->retained ? *m->retained : m->grad) = g;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

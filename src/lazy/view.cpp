@@ -10,6 +10,7 @@ namespace smolder::lazy {
 namespace {
 
 RebaseHook g_rebase = nullptr;
+WriteHooks g_write;
 
 Tensor handle(TensorImpl* impl) { return Tensor(impl); }
 
@@ -69,6 +70,8 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
   }
   owner->value = source.impl()->value;
   ++owner->version;
+  if (g_write.after) [[unlikely]]
+    g_write.after(owner);
 }
 
 /// Puts `source`'s value and history into a tensor, and its value into the storage.
@@ -117,6 +120,7 @@ void share(TensorImpl* impl, const Tensor& t) {
 }  // namespace
 
 void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
+void set_write_hooks(WriteHooks hooks) { g_write = hooks; }
 
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs) {
   const bool again = input->base && !input->detached;  // a view of a view
@@ -174,6 +178,8 @@ void assign(const Tensor& self, const Tensor& source) {
     SMOLDER_CHECK(!(grad_enabled() && impl->base->requires_grad && handle(impl->base).is_leaf()), RuntimeError,
                   "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
+  if (g_write.before) [[unlikely]]
+    g_write.before(impl, source.impl());
   write(impl, source);
 }
 

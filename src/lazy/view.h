@@ -35,4 +35,12 @@ uint32_t version(const Tensor& t);
 using RebaseHook = void (*)(TensorImpl* impl, TensorImpl* from);
 void set_rebase_hook(RebaseHook hook);
 
+/// Called, where installed, before an in-place op puts `from` into `impl`, and after the storage of `owner` was
+/// written.
+struct WriteHooks {
+  void (*before)(TensorImpl* impl, TensorImpl* from) = nullptr;
+  void (*after)(TensorImpl* owner) = nullptr;
+};
+void set_write_hooks(WriteHooks hooks);
+
 }  // namespace smolder::lazy

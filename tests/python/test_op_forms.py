@@ -353,6 +353,6 @@ def test_nodes_are_of_a_class_of_their_name():
     z = y + y
     assert type(z.grad_fn).__name__ == z.grad_fn.name() == "AddBackward0"
     assert type(y.grad_fn).__name__ == "MulBackward0" and isinstance(y.grad_fn, smolder.Node)
-    assert type(z.grad_fn) is type((y + 1).grad_fn) and repr(z.grad_fn) == "<AddBackward0>"
+    assert type(z.grad_fn) is type((y + 1).grad_fn) and repr(z.grad_fn).startswith("<AddBackward0 object at 0x")
     (leaf, _), *_ = y.grad_fn.next_functions
     assert type(leaf).__name__ == "AccumulateGrad"

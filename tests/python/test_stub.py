@@ -37,6 +37,7 @@ def test_the_stub_names_what_there_is():
         "__subclasshook__",
         "__reduce_ex__",
         "_detach_",
+        "_register_leaf_hook",
         "_is_same",
         "_set_data",
         "_strides",

@@ -1,6 +1,7 @@
 """What Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
 
 import builtins
+import weakref
 
 import numpy
 
@@ -384,12 +385,24 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
 
     self must be a scalar unless `gradient`, of its shape, is given. retain_graph defaults to create_graph.
     """
-    if inputs is not None:
+    if inputs is not None or create_graph:
         from smolder import autograd
 
         autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
         return
-    _backward(self, gradient, create_graph if retain_graph is None else retain_graph, create_graph)
+    _backward(self, gradient, bool(retain_graph), False)
+
+
+@_method
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls hook(self) after a gradient was added to self.grad; self is a leaf."""
+    this = weakref.ref(self)
+
+    def of_leaf(leaf):
+        kept = this()  # the object that the user knows, as long as there is one
+        return hook(leaf if kept is None else kept)
+
+    return self._register_leaf_hook(of_leaf)
 
 
 @_method

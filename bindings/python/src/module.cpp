@@ -1,5 +1,4 @@
 // The module smolder._core.
-#include "smolder/autograd/engine.h"
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
@@ -108,36 +107,6 @@ void bind_options(nb::module_& m) {
       "Forgets recorded traces and their plans; kernels stay in the cache.");
 }
 
-void bind_autograd(nb::module_& m) {
-  m.def("set_grad_enabled", &lazy::set_grad_enabled, nb::arg("on"), "Whether history is recorded.");
-  m.def("is_grad_enabled", &lazy::grad_enabled, "Whether history is recorded.");
-  m.def("set_eager_enabled", &lazy::set_eager_enabled, nb::arg("on"), "Whether every op runs at once.");
-  m.def("is_eager_enabled", &lazy::eager_enabled, "Whether every op runs at once.");
-  const auto defined = [](const std::vector<std::optional<Tensor>>& list) {
-    std::vector<Tensor> out;
-    for (const auto& t : list) out.push_back(t.value_or(Tensor()));
-    return out;
-  };
-  m.def(
-      "backward",
-      [defined](const std::vector<Tensor>& tensors, const std::vector<std::optional<Tensor>>& grads, bool retain,
-                bool create) { autograd::backward(tensors, defined(grads), retain, create); },
-      nb::arg("tensors"), nb::arg("grad_tensors"), nb::arg("retain_graph"), nb::arg("create_graph"));
-  m.def(
-      "grad",
-      [defined](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                const std::vector<std::optional<Tensor>>& grads, bool retain, bool create, bool allow_unused) {
-        nb::list out;
-        for (const Tensor& t : autograd::grad(outputs, inputs, defined(grads), retain, create, allow_unused)) {
-          out.append(t.defined() ? nb::cast(t) : nb::none());
-        }
-        return nb::tuple(out);
-      },
-      nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph"), nb::arg("create_graph"),
-      nb::arg("allow_unused"));
-  m.def("assign", &lazy::assign, nb::arg("tensor"), nb::arg("source"));
-}
-
 void bind_random(nb::module_& m) {
   nb::class_<Generator>(m, "Generator", "A stream of random numbers.")
       .def(nb::init<>())
@@ -163,7 +132,6 @@ void bind_runtime(nb::module_& m) {
       nb::arg("reason"), "Ends the step where boundaries do so; optimizers call it.");
   bind_metrics(m);
   bind_options(m);
-  bind_autograd(m);
   bind_random(m);
   m.def("_install_source_provider", &install_source_provider);
 }
@@ -179,6 +147,7 @@ NB_MODULE(_core, m) {
     }
   });
   nb::class_<Tensor> tensor = bind_tensor(m);
+  bind_autograd(m, tensor);
   bind_ops(m, tensor);
   install_warning_handler();
   bind_runtime(m);

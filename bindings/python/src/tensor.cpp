@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "smolder/autograd/node.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/op_support.h"
@@ -16,28 +15,6 @@
 
 namespace smolder::python {
 namespace {
-
-/// A grad_fn as Python sees it.
-struct PyNode {
-  std::shared_ptr<autograd::Node> node;
-};
-
-/// A node as an object of a class of its name, as torch has them: `type(y.grad_fn).__name__` is "AddBackward0".
-nb::object node_object(const std::shared_ptr<autograd::Node>& node) {
-  const nb::handle base = nb::type<PyNode>();
-  const nb::dict classes = nb::borrow<nb::dict>(base.attr("_classes"));
-  const std::string name = node->name();
-  if (!classes.contains(name.c_str())) {
-    const nb::handle type(reinterpret_cast<PyObject*>(&PyType_Type));
-    nb::dict members;
-    members["__module__"] = "smolder";
-    classes[name.c_str()] = type(name, nb::make_tuple(base), members);
-  }
-  nb::object out = nb::inst_alloc(classes[name.c_str()]);
-  new (nb::inst_ptr<PyNode>(out)) PyNode{node};
-  nb::inst_mark_ready(out);
-  return out;
-}
 
 nb::dlpack::dtype numpy_dtype(DType t) {
   switch (t) {
@@ -104,12 +81,6 @@ Tensor from_numpy_copy(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>&
   return Tensor::from_data(a.data(), shape, *dtype);
 }
 
-nb::object grad_fn(const Tensor& t) {
-  lazy::refresh(t.impl());
-  if (t.is_leaf()) return nb::none();
-  return node_object(autograd::gradient_edge(t).node);
-}
-
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
@@ -143,19 +114,6 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       "promote_types", [](PyDType a, PyDType b) { return PyDType{promote(a.value, b.value)}; }, nb::arg("a"),
       nb::arg("b"), "The dtype that values of both convert to.");
 
-  nb::class_<PyNode>(m, "Node", "An op in the history of a tensor that requires a gradient.")
-      .def("name", [](const PyNode& n) { return n.node->name(); })
-      .def("__repr__", [](const PyNode& n) { return "<" + n.node->name() + ">"; })
-      .def_prop_ro("next_functions",
-                   [](const PyNode& n) {
-                     nb::list out;
-                     for (const autograd::Edge& e : n.node->next) {
-                       out.append(nb::make_tuple(e.node ? node_object(e.node) : nb::none(), e.output));
-                     }
-                     return nb::tuple(out);
-                   })
-      .attr("_classes") = nb::dict();
-
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
@@ -182,7 +140,6 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           },
           [](Tensor& t, bool on) { t.requires_grad_(on); })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
-      .def_prop_ro("grad_fn", &grad_fn)
       .def("_detach_", &Tensor::detach_)
       .def("_set_data", [](const Tensor& t, const Tensor& data) { lazy::set_data(t, data); })
       .def("_strides", [](const Tensor& t) { return lazy::strides(t); })
@@ -190,19 +147,6 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "is_contiguous", [](const Tensor& t) { return lazy::is_contiguous(t); },
           "Whether the elements are as in row-major memory, views being windows on their base.")
       .def_prop_ro("_version", [](const Tensor& t) { return lazy::version(t); })
-      .def_prop_rw(
-          "grad",
-          [](const Tensor& t) {
-            const Tensor g = t.grad();
-            return g.defined() ? std::optional<Tensor>(g) : std::nullopt;
-          },
-          [](Tensor& t, const std::optional<Tensor>& g) { t.set_grad(g.value_or(Tensor())); }, nb::arg("grad").none())
-      .def(
-          "backward",
-          [](const Tensor& t, const std::optional<Tensor>& g, bool retain, bool create) {
-            t.backward(g.value_or(Tensor()), retain, create);
-          },
-          nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, nb::arg("create_graph") = false)
       .def("_is_same", [](const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); });
   m.def("from_numpy_copy", &from_numpy_copy);
   m.def("_check_fits", [](int64_t v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });

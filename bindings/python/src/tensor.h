@@ -7,7 +7,9 @@ namespace smolder::python {
 
 /// Binds the class with its slots and the members that are no ops.
 nb::class_<Tensor> bind_tensor(nb::module_& m);
-/// Everything that is neither a tensor nor an op: modes, autograd, metrics, options.
+/// Gradients: nodes, hooks, functions, modes, and what tensors have of it.
+void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Everything else that is neither a tensor nor an op: metrics, options, generators.
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);

@@ -1,0 +1,170 @@
+"""Functions whose gradient the user writes."""
+
+import functools
+import inspect
+
+from smolder import _core
+
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+
+FunctionCtx = _core._FunctionBase
+
+
+class BackwardCFunction(_core._FunctionBase):
+    """The context of one call, which is also the grad_fn of its results."""
+
+    def apply(self, *args):
+        """Gradients of the inputs; called by the engine."""
+        function = self._forward_cls
+        backward, vjp = function.backward, function.vjp
+        if backward is not Function.backward and vjp is not Function.vjp:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one of them."
+            )
+        return (vjp if vjp is not Function.vjp else backward)(self, *args)
+
+    def name(self):
+        """The function's name with Backward."""
+        return type(self).__name__
+
+    def __repr__(self):
+        return f"<smolder.autograd.function.{type(self).__name__} object at {id(self):#x}>"
+
+
+class Function:
+    """Base of functions with a gradient of their own.
+
+    Write forward(ctx, *args), or forward(*args) and setup_context(ctx, inputs, output), and
+    backward(ctx, *grad_outputs), all static. Call the class's apply(*args).
+    """
+
+    generate_vmap_rule = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        members = {"_forward_cls": cls, "__module__": "smolder.autograd.function"}
+        cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), members)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method."
+        )
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        """The results; no gradient is recorded within."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """What backward needs, where forward takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """One gradient for each argument of forward."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        """Forward mode is not supported."""
+        raise NotImplementedError("forward-mode derivatives (jvp) of an autograd.Function are not supported")
+
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """vmap is not supported."""
+        raise NotImplementedError("vmap over an autograd.Function is not supported")
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Calls forward; its results have the gradient that backward computes."""
+        ctx = cls._backward_cls()
+        split = cls.setup_context is not Function.setup_context
+        if split:
+            args, kwargs = _bind(cls.forward, args, kwargs)
+        elif kwargs:
+            args, kwargs = _bind(cls.forward, (ctx, *args), kwargs)
+            args = args[1:]
+        ctx.needs_input_grad = ctx._begin(args)
+        before = _core.is_grad_enabled()
+        _core.set_grad_enabled(False)
+        try:
+            if split:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        finally:
+            _core.set_grad_enabled(before)
+        if isinstance(result, tuple | list):
+            return tuple(ctx._finish(cls.__name__, list(result)))
+        if not isinstance(result, _core.Tensor):
+            raise TypeError(
+                f"expected Tensor or tuple of Tensors as the result of {cls.__name__}.forward, got "
+                f"{type(result).__name__}"
+            )
+        return ctx._finish(cls.__name__, [result])[0]
+
+
+def _bind(function, args, kwargs):
+    """The arguments by position where they have one, defaults filled in."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
+
+
+class InplaceFunction(Function):
+    """An old name of Function."""
+
+
+class _Refuse(Function):
+    """Has no gradient, and says so when asked for one."""
+
+    @staticmethod
+    def forward(ctx, message, *grads):
+        ctx.message = message
+        return tuple(None if g is None else g.clone() for g in grads)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(ctx.message)
+
+
+def once_differentiable(fn):
+    """Decorates a backward that is not made of differentiable ops: differentiating it is an error."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx, *args):
+        before = _core.is_grad_enabled()
+        _core.set_grad_enabled(False)
+        try:
+            outputs = fn(ctx, *args)
+        finally:
+            _core.set_grad_enabled(before)
+        if not before or not any(isinstance(a, _core.Tensor) and a.requires_grad for a in args):
+            return outputs
+        several = isinstance(outputs, tuple)
+        outputs = outputs if several else (outputs,)
+        message = "trying to differentiate twice a function that was marked with @once_differentiable"
+        leaves = [
+            None if g is None else g.detach().requires_grad_() if g.dtype.is_floating_point else g for g in outputs
+        ]
+        refused = _Refuse.apply(message, *leaves)
+        return refused if several else refused[0]
+
+    return wrapper
+
+
+class NestedIOFunction(Function):
+    """torch's, which takes nested arguments: not supported."""
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        raise NotImplementedError("NestedIOFunction is not supported: pass tensors as arguments of a Function")

@@ -1,0 +1,224 @@
+"""Comparing gradients with finite differences."""
+
+from smolder import _core
+from smolder._warn import warn
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """Raised by gradcheck and gradgradcheck."""
+
+
+def _outputs(result):
+    results = (result,) if isinstance(result, _core.Tensor) else tuple(result)
+    return tuple(r for r in results if isinstance(r, _core.Tensor) and r.dtype.is_floating_point)
+
+
+def _checked_inputs(inputs):
+    """Positions of the inputs to differentiate."""
+    at = [i for i, x in enumerate(inputs) if isinstance(x, _core.Tensor) and x.requires_grad]
+    if not at:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
+    for i in at:
+        if not inputs[i].dtype.is_floating_point:
+            raise ValueError(f"gradcheck: input {i} is of type {inputs[i].dtype}")
+        if inputs[i].dtype != _core.float64:
+            warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will likely fail if all the inputs are not of double precision floating point or complex. "
+            )
+        inputs[i].retain_grad()
+    return at
+
+
+def _numerical(func, inputs, at, eps):
+    """For the input at `at`: a matrix for each output, d(output)/d(input), by central differences."""
+    x = inputs[at].detach()
+    flat = x.numpy().reshape(-1).astype("float64")
+    columns = []
+    for i in range(flat.size):
+        sides = []
+        for sign in (1, -1):
+            moved = flat.copy()
+            moved[i] += sign * eps
+            changed = _core.from_numpy_copy(moved.reshape(tuple(x.shape))).to(x.dtype).requires_grad_()
+            arguments = [*inputs[:at], changed, *inputs[at + 1 :]]
+            sides.append([o.detach().double().numpy().reshape(-1) for o in _outputs(func(*arguments))])
+        columns.append([(a - b) / (2 * eps) for a, b in zip(*sides, strict=True)])
+    return columns
+
+
+def _analytical(outputs, number, xs, seed=None):
+    """For each of xs, rows d(output)/d(x) of one output: by one backward pass an element."""
+    out = outputs[number]
+    rows = []
+    for i in range(out.numel()):
+        one = _core.zeros(out.numel(), dtype=out.dtype)
+        one[i] = 1
+        rows.append(
+            _core.grad((out,), xs, (one.reshape(out.shape),), True, False, True)
+            if out.requires_grad
+            else (None,) * len(xs)
+        )
+    return rows
+
+
+def _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes):
+    import numpy
+
+    outputs = _outputs(func(*inputs))
+    if not outputs and not at:
+        return
+    xs = tuple(inputs[i] for i in at)
+    numerical = [_numerical(func, list(inputs), i, eps) for i in at]
+    for o, out in enumerate(outputs):
+        rows = _analytical(outputs, o, xs)
+        again = _analytical(outputs, o, xs)
+        for k, x in enumerate(xs):
+            n = numpy.zeros((x.numel(), out.numel()))
+            for i, column in enumerate(numerical[k]):
+                n[i] = column[o]
+            a, b = numpy.zeros_like(n), numpy.zeros_like(n)
+            for j in range(out.numel()):
+                for table, found in ((a, rows), (b, again)):
+                    g = found[j][k]
+                    if g is None:
+                        continue
+                    if check_grad_dtypes and g.dtype != x.dtype:
+                        raise GradcheckError(f"Gradient of input {at[k]} has dtype {g.dtype}, expected {x.dtype}")
+                    if g.shape != x.shape:
+                        raise GradcheckError("Analytical gradient has incorrect size")
+                    table[:, j] = g.double().numpy().reshape(-1)
+            if not numpy.all(numpy.abs(a - b) <= nondet_tol):
+                raise GradcheckError(
+                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
+                    f"times gives different values, although analytical gradient matches numerical gradient.The "
+                    f"tolerance for nondeterminism was {nondet_tol}."
+                )
+            if not numpy.allclose(a, n, rtol, atol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {o} with respect to input {at[k]},\nnumerical:{n}\nanalytical:{a}\n"
+                )
+
+
+def _check_undefined(func, inputs, at):
+    """Backward takes undefined gradients of some results for zeros."""
+    outputs = [o for o in _outputs(func(*inputs)) if o.requires_grad]
+    if len(outputs) < 2:
+        return
+    xs = tuple(inputs[i] for i in at)
+    for skipped in range(len(outputs)):
+        kept = tuple(o for i, o in enumerate(outputs) if i != skipped)
+        seeds = tuple(_core.ones_like(o) for o in kept)
+        partial = _core.grad(kept, xs, seeds, True, False, True)
+        with_zero = _core.grad(
+            (*kept, outputs[skipped]), xs, (*seeds, _core.zeros_like(outputs[skipped])), True, False, True
+        )
+        for a, b in zip(partial, with_zero, strict=True):
+            a, b = (_core.zeros(1) if g is None else g for g in (a, b))
+            if not bool((a == b).all() | (a != a).all()):
+                raise GradcheckError(
+                    'Expected backward function to handle undefined output grads. Please look at "Notes about '
+                    'undefined output gradients" in "tools/autograd/derivatives.yaml"'
+                )
+
+
+def gradcheck(
+    func,
+    inputs,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_batched_forward_grad=False,
+    check_forward_ad=False,
+    check_backward_ad=True,
+    fast_mode=False,
+    masked=None,
+):
+    """Whether func's gradients agree with central differences of step eps; raises GradcheckError if not.
+
+    fast_mode computes the same as the slow mode.
+    """
+    if not (check_forward_ad or check_backward_ad):
+        raise ValueError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_forward_ad or check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: check_forward_ad and check_batched_forward_grad are not supported")
+    if check_batched_grad:
+        raise NotImplementedError("gradcheck: check_batched_grad is not supported")
+    inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
+    try:
+        at = _checked_inputs(inputs)
+        _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+        if check_undefined_grad:
+            _check_undefined(func, inputs, at)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func,
+    inputs,
+    grad_outputs=None,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    gen_non_contig_grad_outputs=False,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_fwd_over_rev=False,
+    check_rev_over_rev=True,
+    fast_mode=False,
+    masked=False,
+):
+    """Whether second derivatives agree with central differences of first ones; raises GradcheckError if not."""
+    if check_fwd_over_rev:
+        raise NotImplementedError("gradgradcheck: check_fwd_over_rev is not supported")
+    if not check_rev_over_rev:
+        raise ValueError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
+    outputs = _outputs(func(*inputs))
+    if grad_outputs is None:
+        grad_outputs = tuple(_core.randn(tuple(o.shape), dtype=o.dtype).requires_grad_() for o in outputs)
+    else:
+        grad_outputs = (grad_outputs,) if isinstance(grad_outputs, _core.Tensor) else tuple(grad_outputs)
+    n = len(grad_outputs)
+    wanted = [isinstance(x, _core.Tensor) and x.requires_grad for x in inputs]
+
+    def first_derivative(*args):
+        given, seeds = args[:-n], args[-n:]
+        results = _outputs(func(*given))
+        xs = tuple(x for x, w in zip(given, wanted, strict=True) if w)
+        pairs = [(r, s) for r, s in zip(results, seeds, strict=True) if r.requires_grad]
+        found = _core.grad(tuple(r for r, _ in pairs), xs, tuple(s for _, s in pairs), True, True, True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        first_derivative,
+        inputs + grad_outputs,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+        masked=masked,
+    )

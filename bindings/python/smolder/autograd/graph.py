@@ -1,0 +1,107 @@
+"""The gradient graph, and what is kept in it."""
+
+import threading
+from collections import namedtuple
+
+from smolder import _core
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+Node = _core.Node
+
+
+class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr"])):
+    """Where the gradient of a tensor flows to."""
+
+    __slots__ = ()
+
+
+def get_gradient_edge(tensor):
+    """The node, and its output, that the gradient of a tensor flows to."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(*_core._gradient_node(tensor))
+
+
+class saved_tensors_hooks:
+    """Within it, what ops keep for backward is pack_hook(tensor), and unpack_hook gives the tensor back."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def __enter__(self):
+        _core._push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *exception):
+        _core._pop_saved_tensor_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Within it, what ops keep for backward is on the CPU, as everything is."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        super().__init__(lambda t: t, lambda t: t)
+
+
+def increment_version(tensor):
+    """torch's note of a write from outside: values here are immutable, so there is none."""
+    raise NotImplementedError("increment_version is not supported: write to the tensor itself")
+
+
+class _Handles:
+    """Takes hooks off again."""
+
+    def __init__(self, handles):
+        self.handles = handles
+
+    def remove(self):
+        """Takes the hooks off."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Calls fn once the gradients of all tensors are computed (a list, None for those without), or of the first."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    if not all(t.requires_grad for t in tensors):
+        raise RuntimeError("Expected all tensors to require grad")
+    lock = threading.Lock()
+    state = {"run": None, "left": 0, "grads": []}
+
+    def of(i):
+        def hook(grad):
+            with lock:
+                run = _core._current_backward()
+                if state["run"] != run:
+                    wanted = [_core._backward_reaches(t) for t in tensors]
+                    state.update(run=run, left=sum(wanted), grads=[None] * len(tensors), called=False)
+                state["grads"][i] = grad
+                state["left"] -= 1
+                grads = list(state["grads"]) if state["left"] == 0 else None
+                first = not state["called"]
+                state["called"] = True
+            if mode == "any":
+                if first:
+                    fn(grad)
+            elif grads is not None:
+                fn(grads)
+
+        return hook
+
+    return _Handles([t.register_hook(of(i)) for i, t in enumerate(tensors)])
