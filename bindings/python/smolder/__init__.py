@@ -21,7 +21,7 @@ from smolder._functions import *
 from smolder._modes import *
 from smolder._types import *
 from smolder._version import __version__ as __version__
-from smolder import autograd as autograd, nn as nn, optim as optim, return_types as return_types
+from smolder import autograd as autograd, nn as nn, optim as optim, return_types as return_types, utils as utils
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods

@@ -1,6 +1,6 @@
 """Layers, losses and what models are built from."""
 
-from smolder.nn import functional, init, utils
+from smolder.nn import functional, hooks, init, utils
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from smolder.nn.layers import (
     GELU,
@@ -54,6 +54,7 @@ __all__ = [
     "Tanh",
     "TransformerEncoderLayer",
     "functional",
+    "hooks",
     "init",
     "utils",
 ]

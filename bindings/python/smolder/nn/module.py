@@ -1,41 +1,15 @@
 """The base class of layers and models."""
 
 import builtins
-import itertools
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 
 from smolder import _core
+from smolder.nn import hooks
 from smolder.nn.members import Members
 from smolder.nn.parameter import Parameter, zero_gradients
+from smolder.nn.state import State
 
 _GROUPS = ("_parameters", "_buffers", "_modules")
-
-
-class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    __slots__ = ()
-
-    def __repr__(self):
-        return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
-
-    __str__ = __repr__
-
-
-class RemovableHandle:
-    """Takes a hook off again: remove(), or at the end of a with block."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks):
-        self.hooks, self.id = hooks, next(self._ids)
-
-    def remove(self):
-        self.hooks.pop(self.id, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.remove()
 
 
 def _indent(text, spaces):
@@ -43,7 +17,7 @@ def _indent(text, spaces):
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
-class Module:
+class Module(hooks.Hooks, State):
     """A tree of modules that own parameters and buffers. Subclasses define forward()."""
 
     def __init__(self):
@@ -52,39 +26,25 @@ class Module:
         for group in _GROUPS:
             put(group, Members(self))
         put("_non_persistent_buffers_set", set())
-        put("_forward_hooks", OrderedDict())
-        put("_forward_pre_hooks", OrderedDict())
+        for kind in hooks.OWN:
+            put(kind, OrderedDict())
 
     def forward(self, *args, **kwargs):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args, **kwargs):
-        if not self._forward_hooks and not self._forward_pre_hooks:
-            return self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_pre_hooks.values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_hooks.values()):
-            changed = hook(self, args, result)
-            if changed is not None:
-                result = changed
-        return result
-
-    def register_forward_hook(self, hook):
-        """Calls hook(module, args, output) after forward; what it returns, unless None, replaces the output."""
-        handle = RemovableHandle(self._forward_hooks)
-        self._forward_hooks[handle.id] = hook
-        return handle
-
-    def register_forward_pre_hook(self, hook):
-        """Calls hook(module, args) before forward; what it returns, unless None, replaces the arguments."""
-        handle = RemovableHandle(self._forward_pre_hooks)
-        self._forward_pre_hooks[handle.id] = hook
-        return handle
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or hooks.any_global()
+        ):
+            return hooks.call(self, args, kwargs)
+        return self.forward(*args, **kwargs)
 
     def __setstate__(self, state):
+        self.__dict__.update({kind: OrderedDict() for kind in hooks.OWN})
         self.__dict__.update(state)
         for group in _GROUPS:
             self.__dict__[group] = Members(self, state.get(group, ()))
@@ -100,7 +60,7 @@ class Module:
         elif isinstance(value, Module):
             self._ready(name, "module")
             self._forget(name)
-            own["_modules"][name] = value
+            own["_modules"][name] = hooks.registered("module", self, name, value)
         elif name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
@@ -176,7 +136,7 @@ class Module:
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = hooks.registered("parameter", self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Adds a tensor that is saved and moved with the module but not trained."""
@@ -185,7 +145,7 @@ class Module:
             raise TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (smolder Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = hooks.registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -196,7 +156,7 @@ class Module:
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_name(name, self.__dict__.get("_modules", {}), "module")
-        self._modules[name] = module
+        self._modules[name] = hooks.registered("module", self, name, module)
 
     register_module = add_module
 
@@ -298,80 +258,6 @@ class Module:
             module.apply(fn)
         fn(self)
         return self
-
-    # -- saving
-
-    def state_dict(self, *, destination=None, prefix="", keep_vars=False):
-        """Path to tensor for every parameter and persistent buffer; detached unless keep_vars."""
-        out = OrderedDict() if destination is None else destination
-        for name, member in self._own_state():
-            if member is not None:
-                out[prefix + name] = member if keep_vars else member.detach()
-        for name, module in self._modules.items():
-            if module is not None:
-                module.state_dict(destination=out, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        return out
-
-    def _own_state(self):
-        yield from self._parameters.items()
-        for name, buffer in self._buffers.items():
-            if name not in self._non_persistent_buffers_set:
-                yield name, buffer
-
-    def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies tensors into parameters and buffers of the same path. Raises RuntimeError on what doesn't fit.
-
-        With assign, the tensors themselves become the members, of whatever dtype they are.
-        """
-        if not hasattr(state_dict, "items"):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing, errors, used = [], [], set()
-        for path, module in self.named_modules(remove_duplicate=False):
-            prefix = f"{path}." if path else ""
-            for name, member in list(module._own_state()):
-                if member is None:
-                    continue
-                key = prefix + name
-                used.add(key)
-                if key not in state_dict:
-                    missing.append(key)
-                else:
-                    module._load_one(key, name, member, state_dict[key], assign, errors)
-        unexpected = [key for key in state_dict if key not in used]
-        if strict:
-            self._explain(errors, unexpected, "Unexpected")
-            self._explain(errors, missing, "Missing")
-        if errors:
-            listed = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
-        return _IncompatibleKeys(missing, unexpected)
-
-    @staticmethod
-    def _explain(errors, keys, kind):
-        if keys:
-            listed = ", ".join(f'"{key}"' for key in keys)
-            errors.insert(0, f"{kind} key(s) in state_dict: {listed}. ")
-
-    def _load_one(self, key, name, member, value, assign, errors):
-        if not isinstance(value, _core.Tensor):
-            errors.append(
-                f'While copying the parameter named "{key}", expected smolder.Tensor or Tensor-like object from '
-                f"checkpoint but received {type(value)}"
-            )
-        elif value.shape != member.shape:
-            errors.append(
-                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "
-                f"current model is {member.shape}."
-            )
-        elif assign:
-            if isinstance(member, Parameter) and not isinstance(value, Parameter):
-                value = Parameter(value, member.requires_grad)
-            elif isinstance(member, Parameter):
-                value.requires_grad_(member.requires_grad)
-            setattr(self, name, value)
-        else:
-            with _grad_off():
-                member.copy_(value)
 
     # -- modes and conversions
 

@@ -1,0 +1,5 @@
+"""Helpers around training: hooks, checkpointing."""
+
+from smolder.utils import hooks
+
+__all__ = ["hooks"]
