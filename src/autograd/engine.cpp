@@ -9,6 +9,7 @@
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder::autograd {
@@ -18,7 +19,7 @@ namespace {
 /// written in place.
 Tensor own_handle(const Tensor& grad, bool with_history) {
   lazy::refresh(grad.impl());
-  return unpack({grad.impl()->value, with_history ? gradient_edge(grad) : Edge{}, -1, nullptr}, nullptr);
+  return unpack({lazy::value_now(grad.impl()), with_history ? gradient_edge(grad) : Edge{}, -1, nullptr}, nullptr);
 }
 
 /// Whether a gradient of shape `from` counts as one of shape `to`: summed over what was broadcast.

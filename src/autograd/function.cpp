@@ -7,6 +7,7 @@
 
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder::autograd {
@@ -88,7 +89,7 @@ Tensor FunctionContext::with_history(const std::string& name, const Tensor& outp
                   "a leaf Variable that requires grad has been used in an in-place operation.");
     if (!differentiable) return output;
     // Written as any in-place op writes, so that a view's base takes over the history.
-    Tensor written(new lazy::TensorImpl(output.impl()->value));
+    Tensor written(new lazy::TensorImpl(lazy::value_now(output.impl())));
     written.impl()->requires_grad = true;
     meta_of(written.impl()).grad_fn = {node, number};
     lazy::assign(output, written);

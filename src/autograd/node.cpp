@@ -40,15 +40,13 @@ void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
   node->numbers.assign(n, Scalar(false));
   node->saved_inputs.resize(n);
   node->attrs.assign(attrs.begin(), attrs.end());
-  static const ir::Meta kNumbers[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
   for (size_t i = 0; i < n; ++i) {
     const lazy::Operand& o = operands[i];
+    node->inputs[i] = o.meta();
     if (o.kind() == lazy::Operand::kNumber) {
-      node->inputs[i] = &kNumbers[static_cast<int>(o.category())];
       node->numbers[i] = o.number();
     } else if (o.kind() == lazy::Operand::kTensor) {
       const Tensor t(o.impl());
-      node->inputs[i] = o.impl()->value->meta;
       const Edge edge = gradient_edge(t);
       const uint32_t bit = operand_bit(row, i);
       if (bit & grad->differentiable_inputs) node->next[i] = edge;

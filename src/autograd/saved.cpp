@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder::autograd {
@@ -75,7 +76,7 @@ lazy::ValueRef unpack_value(const SavedExtra& extra) {
   SMOLDER_CHECK(t.shape() == extra.meta->shape && t.dtype() == extra.meta->dtype, RuntimeError,
                 "unpack_hook returned a tensor of shape ", t.shape(), " and type ", name(t.dtype()),
                 "; what was packed had shape ", extra.meta->shape, " and type ", name(extra.meta->dtype));
-  return t.impl()->value;
+  return lazy::value_now(t.impl());
 }
 
 }  // namespace
@@ -113,7 +114,7 @@ void set_version_checks(bool on) {
 void watch_writes() { lazy::set_write_hooks({&on_write, &on_written}); }
 
 SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
-  SavedTensor out{impl->value, std::move(edge), own_output, nullptr};
+  SavedTensor out{lazy::value_now(impl), std::move(edge), own_output, nullptr};
   if (!t_hooks.empty() && t_hooks.back()) {
     out.extra = std::make_shared<SavedExtra>();
     out.extra->meta = impl->value->meta;
@@ -121,7 +122,7 @@ SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
     // Hooks that save values for a gradient of their own would pack those without end.
     const std::vector<std::shared_ptr<SavedTensorHooks>> hooks = std::exchange(t_hooks, {});
     try {
-      out.extra->packed = hooks.back()->pack(Tensor(new lazy::TensorImpl(impl->value)));
+      out.extra->packed = hooks.back()->pack(Tensor(new lazy::TensorImpl(out.value)));
     } catch (...) {
       t_hooks = hooks;
       throw;

@@ -2,11 +2,13 @@
 
 #include <absl/container/node_hash_set.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
 
@@ -28,6 +30,14 @@ struct MetaHash {
   }
 };
 
+/// Whether a result is a view of memory that somebody else sees.
+bool in_external(const eager::Array& result, std::span<const Operand> operands) {
+  return std::ranges::any_of(operands, [&](const Operand& o) {
+    return o.kind() == Operand::kTensor && o.impl()->value->external &&
+           owner_of(o.impl())->external->buffer == result.buffer;
+  });
+}
+
 /// Runs the op now. Operands that are pending are computed first.
 void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
                  std::span<ValueRef> outputs, SourceToken source) {
@@ -42,7 +52,8 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   for (const Operand& o : operands) {
     if (o.kind() == Operand::kTensor) {
       const Value& v = *o.impl()->value;
-      inputs.push_back(eager::Array::wrap(v.buffer, v.meta->shape, v.meta->dtype));
+      inputs.push_back(v.external ? window(Tensor(o.impl()))
+                                  : eager::Array::wrap(v.buffer, v.meta->shape, v.meta->dtype));
     } else {
       inputs.push_back(o.kind() == Operand::kNumber ? eager::Array::from_number(o.number()) : eager::Array());
     }
@@ -51,7 +62,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   ops.add();
   const std::vector<eager::Array> results = eager::execute(op, inputs, attrs);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const eager::Array own = owned(results[i]);
+    const eager::Array own = in_external(results[i], operands) ? copied(results[i]) : owned(results[i]);
     outputs[i] = tape.adopt(own.buffer, intern(own.meta()));
   }
 }
@@ -87,6 +98,67 @@ void record_values(ir::Op op, std::span<const Operand> operands, std::span<const
   for (size_t i = 0; i < count; ++i) outputs[i] = Tensor::first(new TensorImpl(std::move(values[i])));
 }
 
+/// Records or runs an op whose operands the runtime may read later.
+void record_known(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const ir::OpInfo& row = ir::info(op);
+  if (row.num_outputs == 1) {
+    record_values<1>(op, operands, attrs, outputs, 1);
+  } else {
+    record_values<8>(op, operands, attrs, outputs, row.num_outputs);
+  }
+}
+
+/// What a call does beside computing: views are linked, history is recorded.
+void finish(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  if (ir::info(op).flags.view) link_view(outputs[0].impl(), operands[0].impl(), op, attrs);
+  if (t_modes.grad && g_grad_hook && any_requires_grad(operands)) g_grad_hook(op, operands, attrs, outputs);
+}
+
+/// Bytes of external memory below which copying it is not worth a thought.
+constexpr int64_t kLittle = 1 << 20;
+
+/// Whether the op reads much external memory and makes little of it, as indexing a data set does.
+bool condenses(std::span<const Operand> operands, std::span<const ir::Meta> results) {
+  const auto bytes = [](const ir::Meta& m) { return numel(m.shape) * static_cast<int64_t>(itemsize(m.dtype)); };
+  int64_t external = 0, made = 0;
+  for (const Operand& o : operands) {
+    if (o.kind() == Operand::kTensor && o.impl()->value->external) external += bytes(*o.impl()->value->meta);
+  }
+  for (const ir::Meta& m : results) made += bytes(m);
+  return external > kLittle && made * 4 <= external;
+}
+
+/// The same where an operand's memory may change as soon as this returns.
+void record_external(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const ir::OpInfo& row = ir::info(op);
+  std::vector<const ir::Meta*> inputs;
+  for (const Operand& o : operands) inputs.push_back(o.meta());
+  std::vector<ir::Meta> results(row.num_outputs);
+  row.infer({inputs, attrs}, results.data());
+  if (row.flags.view) {
+    outputs[0] = Tensor(new TensorImpl(stand_in(intern(results[0]))));
+    return finish(op, operands, attrs, outputs);
+  }
+  const bool saves = t_modes.grad && any_requires_grad(operands);  // values, which no later write may reach
+  if (!saves && (t_modes.eager || condenses(operands, results))) {
+    const EagerMode now;
+    return record_known(op, operands, attrs, outputs);
+  }
+  const Snapshots snapshots(operands);
+  record_known(op, operands, attrs, outputs);
+  finish(op, operands, attrs, outputs);
+}
+
+/// Whether an operand is in external memory.
+bool any_external(std::span<const Operand> operands) {
+  bool found = false;
+  for (const Operand& o : operands) {
+    // Asking may make storage private again, which some operand before may have had too.
+    if (o.kind() == Operand::kTensor) found |= is_external(Tensor(o.impl()));
+  }
+  return found;
+}
+
 }  // namespace
 
 eager::Array owned(const eager::Array& a) {
@@ -95,6 +167,11 @@ eager::Array owned(const eager::Array& a) {
   eager::Array copy = eager::Array::empty(a.shape, a.dtype);
   if (a.bytes()) std::memcpy(copy.data, a.data, a.bytes());
   return copy;
+}
+
+const ir::Meta* number_meta(Category c) {
+  static const ir::Meta kMetas[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
+  return &kMetas[static_cast<int>(c)];
 }
 
 const ir::Meta* intern(const ir::Meta& m) {
@@ -111,20 +188,22 @@ void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  bool external = false;
   for (const Operand& o : operands) {
-    if (o.kind() == Operand::kTensor) refresh(o.impl());
+    if (o.kind() != Operand::kTensor) continue;
+    refresh(o.impl());
+    external |= o.impl()->value->external;
   }
-  const ir::OpInfo& row = ir::info(op);
-  if (row.num_outputs == 1) {
-    record_values<1>(op, operands, attrs, outputs, 1);
-  } else {
-    record_values<8>(op, operands, attrs, outputs, row.num_outputs);
-  }
-  if (row.flags.view) link_view(outputs[0].impl(), operands[0].impl(), op, attrs);
-  if (t_modes.grad && g_grad_hook && any_requires_grad(operands)) g_grad_hook(op, operands, attrs, outputs);
+  if (external && any_external(operands)) [[unlikely]]
+    return record_external(op, operands, attrs, outputs);
+  record_known(op, operands, attrs, outputs);
+  finish(op, operands, attrs, outputs);
 }
 
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self) {
+  for (const Operand& o : operands) {
+    if (o.kind() == Operand::kTensor && o.impl() != self.impl()) check_no_partial_overlap(self, Tensor(o.impl()));
+  }
   Tensor out;
   record(op, operands, attrs, &out);
   write_inplace(ir::name(op), self, std::move(out));

@@ -17,6 +17,9 @@ namespace smolder::lazy {
 /// `a` in memory of its own: a value is row-major and starts at its buffer, while eager results may be views.
 eager::Array owned(const eager::Array& a);
 
+/// Metadata of a run-time number, by category.
+const ir::Meta* number_meta(Category c);
+
 /// One operand of a call: a tensor, a run-time number, or an absent optional.
 class Operand {
  public:
@@ -34,6 +37,10 @@ class Operand {
   Scalar number() const { return Scalar::from_bits(bits_, category_); }
   Category category() const { return category_; }
   uint64_t bits() const { return bits_; }
+  /// Null when absent.
+  const ir::Meta* meta() const {
+    return kind_ == kTensor ? impl_->value->meta : kind_ == kNumber ? number_meta(category_) : nullptr;
+  }
 
  private:
   Operand() : kind_(kNone) {}

@@ -39,43 +39,51 @@ Dims expanded(const Dims& from, Dims strides, const Dims& to) {
   return strides;
 }
 
-Dims after(const ViewStep& step, Dims strides, const Dims& to) {
+Layout after(const ViewStep& step, Layout l, const Dims& to) {
   const Dims& from = step.input->shape;
   const auto axis = [&](int i) { return normalize_axis(step.attrs[i], from.size()); };
+  Dims& strides = l.strides;
   switch (step.op) {
     case ir::Op::kTranspose:
-      std::swap(strides[axis(0)], strides[axis(1)]);
-      return strides;
+      if (!from.empty()) std::swap(strides[axis(0)], strides[axis(1)]);
+      break;
     case ir::Op::kPermute: {
       Dims out = strides;
       for (int i = 0; i < from.size(); ++i) out[i] = strides[axis(1 + i)];
-      return out;
+      strides = out;
+      break;
     }
-    case ir::Op::kSelect:
+    case ir::Op::kSelect: {
+      const int64_t at = step.attrs[1], extent = from[axis(0)];
+      l.offset += (at < 0 ? at + extent : at) * strides[axis(0)];
       strides.erase(axis(0));
-      return strides;
+      break;
+    }
     case ir::Op::kSqueeze:
       if (to.size() < from.size()) strides.erase(axis(0));
-      return strides;
+      break;
     case ir::Op::kUnsqueeze: {
       const int at = normalize_axis(step.attrs[0], to.size());
       strides.insert(at, at < from.size() ? from[at] * strides[at] : 1);
-      return strides;
+      break;
     }
     case ir::Op::kSlice:
+      l.offset += step.attrs[1] * strides[axis(0)];
       strides[axis(0)] *= step.attrs[3];
-      return strides;
+      break;
     case ir::Op::kExpand:
-      return expanded(from, strides, to);
+      strides = expanded(from, strides, to);
+      break;
     default:  // what has no strides here was never made a view
-      return reshaped(from, strides, to).value_or(contiguous_strides(to));
+      strides = reshaped(from, strides, to).value_or(contiguous_strides(to));
   }
+  return l;
 }
 
-Dims strides_of(const TensorImpl* impl) {
+Layout layout_of(const TensorImpl* impl) {
   const Dims& shape = impl->value->meta->shape;
-  if (!impl->base) return contiguous_strides(shape);
-  Dims out = strides_of(impl->base);
+  if (!impl->base) return {impl->external ? impl->external->strides : contiguous_strides(shape)};
+  Layout out = layout_of(impl->base);
   const std::vector<ViewStep>& steps = *impl->steps;
   for (size_t i = 0; i < steps.size(); ++i) {
     out = after(steps[i], out, i + 1 < steps.size() ? steps[i + 1].input->shape : shape);
@@ -83,11 +91,15 @@ Dims strides_of(const TensorImpl* impl) {
   return out;
 }
 
-bool is_window(const Tensor& t) { return t.impl()->base && !(t.impl()->steps->empty() && !t.impl()->base->base); }
+/// Whether the elements may lie otherwise than in row-major order.
+bool is_window(const Tensor& t) {
+  const TensorImpl* const impl = t.impl();
+  return impl->value->external || (impl->base && !(impl->steps->empty() && !impl->base->base));
+}
 
 }  // namespace
 
-Dims strides(const Tensor& t) { return strides_of(t.impl()); }
+Layout layout(const Tensor& t) { return layout_of(t.impl()); }
 
 bool is_contiguous(const Tensor& t) { return !is_window(t) || smolder::is_contiguous(t.shape(), strides(t)); }
 

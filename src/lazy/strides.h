@@ -8,8 +8,15 @@
 
 namespace smolder::lazy {
 
-/// Elements from one to the next of each dimension, as if views were windows on their base.
-Dims strides(const Tensor& t);
+/// Where elements are, in elements from the start of the storage.
+struct Layout {
+  Dims strides;
+  int64_t offset = 0;
+};
+
+/// That of a tensor, as if views were windows on their base.
+Layout layout(const Tensor& t);
+inline Dims strides(const Tensor& t) { return layout(t).strides; }
 bool is_contiguous(const Tensor& t);
 /// Whether `shape`, of as many elements, is a view of `t`: no dimension of it spans a gap.
 bool can_view(const Tensor& t, const Dims& shape);

@@ -27,12 +27,6 @@ constexpr uint64_t live_word(uint32_t index) {
 /// Ops between two looks for dead values: an atomic exchange each, and the dead stay in cache meanwhile.
 constexpr uint32_t kOpsPerDrain = 32;
 
-/// Metadata of a run-time number, by category.
-const ir::Meta* number_meta(Category c) {
-  static const ir::Meta kMetas[] = {{{}, DType::kBool, true}, {{}, DType::kInt64, true}, {{}, DType::kFloat64, true}};
-  return &kMetas[static_cast<int>(c)];
-}
-
 Hash128 hash_meta(const ir::Meta& m) {
   Hash128 h;
   mix(h, static_cast<uint64_t>(m.dtype) << 8 | static_cast<uint64_t>(m.shape.size()));
@@ -89,6 +83,7 @@ void Tape::drain() {
       live_digest_ ^= live_word(v->index);
     }
     v->pending = false;
+    v->external = false;
     v->epoch = 0;
     v->buffer.reset();
     v->next_free = free_values_;
@@ -210,12 +205,11 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
   }
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& o = operands[i];
-    inputs[i] = o.kind() == Operand::kNumber ? number_meta(o.category()) : nullptr;
+    inputs[i] = o.meta();
     if (o.kind() == Operand::kTensor) {
       const Value& v = *o.impl()->value;
       SMOLDER_CHECK(v.epoch == epoch_ || has_memory(v), RuntimeError,
                     "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
-      inputs[i] = v.meta;
     }
   }
   SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_) && operands.size() < 65536);

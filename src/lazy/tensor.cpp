@@ -6,6 +6,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
 
@@ -79,6 +80,7 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
 BufferRef Tensor::materialize(std::string_view reason) const {
   meta();  // throws when undefined
   lazy::refresh(impl_);
+  if (impl_->value->external && lazy::is_external(*this)) return lazy::copied(lazy::window(*this)).buffer;
   const SourceToken source = capture_source();
   lazy::Tape& tape = lazy::Tape::cpu();
   std::lock_guard hold(tape.mutex());

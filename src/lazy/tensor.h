@@ -35,6 +35,13 @@ struct AutogradMeta {
   virtual ~AutogradMeta() = default;
 };
 
+/// Memory that is not the runtime's alone: arrays were made of it (exported), or it was theirs before (foreign).
+struct External {
+  BufferRef buffer;
+  Dims strides;  ///< in elements, from the start of the buffer
+  bool foreign = false;
+};
+
 /// What a handle points to: the current value, and for views the way back to the base. Shared by
 /// copies of the handle, so an in-place op is seen by all of them.
 ///
@@ -54,6 +61,7 @@ class TensorImpl {
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
   std::shared_ptr<const std::vector<ViewStep>> steps;  ///< from the base to here
   std::unique_ptr<AutogradMeta> autograd;
+  std::unique_ptr<External> external;  ///< of who holds the storage
 
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;
@@ -93,7 +101,7 @@ class Tensor {
 
   /// Copies `data` (row-major, numel(shape) elements of `dtype`) into a new tensor.
   static Tensor from_data(const void* data, Dims shape, DType dtype);
-  /// Takes a filled buffer without copying.
+  /// Takes a filled buffer without copying; nobody else writes to it or keeps reading it.
   static Tensor from_buffer(BufferRef buffer, Dims shape, DType dtype);
 
   bool defined() const { return impl_ != nullptr; }

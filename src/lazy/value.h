@@ -15,7 +15,7 @@ namespace smolder::lazy {
 const ir::Meta* intern(const ir::Meta& m);
 
 /// A value of the trace being recorded (pending), or one that has memory (materialised), or one whose
-/// step failed (neither: the tape's `failure` says why).
+/// step failed (neither: the tape's `failure` says why), or a stand-in for external memory (neither).
 ///
 /// `refs` is atomic; every other member is read and written under the tape's lock, but `meta`, which
 /// never changes, and `buffer`, which is written once, before the sync that fills it returns.
@@ -27,6 +27,7 @@ struct Value {
   const ir::Meta* meta = nullptr;
   BufferRef buffer;
   bool pending = false;
+  bool external = false;        ///< stands for memory that somebody else sees too: see storage.h
   uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own
   Value* next_free = nullptr;  ///< in the stack of the dead, then in the free list
 

@@ -4,6 +4,7 @@
 
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
@@ -39,9 +40,7 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
     case ir::Op::kSelect:
       return select_scatter(input, result, step.attrs[0], step.attrs[1]);
     case ir::Op::kExpand:
-      SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError,
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                    "location. Please clone() the tensor before performing the operation.");
+      SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError, kOverlap);
       return reshape(result, shape);
     case ir::Op::kSlice:  // dim, start, end, step
       return slice_scatter(input, result, step.attrs[0], step.attrs[1], step.attrs[2], step.attrs[3]);
@@ -74,8 +73,26 @@ void write_storage(TensorImpl* owner, const Tensor& source) {
     g_write.after(owner);
 }
 
+/// The same where somebody else sees the storage: the elements are written at once.
+void write_through(TensorImpl* impl, const Tensor& source) {
+  TensorImpl* heir = impl;  // who gets the history
+  Tensor whole = source;
+  if (impl->base && !impl->detached) {
+    heir = impl->base;
+    if (grad_enabled() && (source.requires_grad() || heir->requires_grad)) whole = undo_all(impl, source);
+  }
+  write_external(handle(impl), source);
+  if (g_write.after) g_write.after(owner_of(impl));
+  if (heir->detached) {
+    heir->seen_version = heir->base->version;
+    ++heir->version;
+  }
+  if (g_rebase) g_rebase(heir, whole.impl());
+}
+
 /// Puts `source`'s value and history into a tensor, and its value into the storage.
 void write(TensorImpl* impl, const Tensor& source) {
+  if (is_external(handle(impl))) return write_through(impl, source);
   if (impl->base && !impl->detached) {
     write(impl->base, undo_all(impl, source));
     return;
@@ -161,10 +178,13 @@ void set_data(const Tensor& self, const Tensor& t) {
   {
     Tape& tape = Tape::cpu();
     std::lock_guard hold(tape.mutex());
-    tape.note_write(self, value);
+    if (!impl->value->external) tape.note_write(self, value);
   }
   // A view of self cannot be what self views: it keeps the value alone.
-  if (storage_of(t).first != impl) share(impl, t);
+  if (storage_of(t).first != impl) {
+    share(impl, t);
+    impl->external.reset();
+  }
   impl->value = value;
 }
 
@@ -180,6 +200,8 @@ void assign(const Tensor& self, const Tensor& source) {
   }
   if (g_write.before) [[unlikely]]
     g_write.before(impl, source.impl());
+  const Operand operand(source);
+  const Snapshots snapshots({&operand, 1});
   write(impl, source);
 }
 

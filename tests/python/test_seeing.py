@@ -64,7 +64,7 @@ def test_strict_mode_refuses_a_fallback_where_it_is_recorded():
 def test_copies_in_and_out_are_counted_with_their_lines():
     smolder.reset_metrics()
     x = smolder.tensor([[1.0, 2.0], [3.0, 4.0]])
-    x.numpy()
+    x.tolist()
     counters = smolder.metrics()["counters"]
     assert (counters["copies"], counters["copies.bytes"]) == (2, 32)
     assert [(e["reason"], "test_seeing.py" in e["where"]) for e in events("copy")] == [

@@ -35,13 +35,10 @@ def test_tensor_refuses_what_it_cannot_hold():
         smolder.tensor(["a"])
 
 
-def test_a_tensor_is_a_copy_of_its_array_and_back():
+def test_a_tensor_is_a_copy_of_its_array():
     array = np.arange(4.0)
     t = smolder.tensor(array)
     array[0] = 9
-    assert t[0].item() == 0
-    out = t.numpy()
-    out[0] = 9
     assert t[0].item() == 0
 
 

@@ -10,10 +10,13 @@ from smolder._tensor import Tensor, check_device
 __all__ = [
     "arange",
     "as_tensor",
+    "asarray",
     "empty",
     "empty_like",
     "eye",
+    "from_dlpack",
     "from_numpy",
+    "frombuffer",
     "full",
     "full_like",
     "linspace",
@@ -32,6 +35,10 @@ __all__ = [
 
 # Elements of these NumPy types are taken as they are; others must be converted by the user first.
 _NUMPY = {"float64", "float32", "float16", "int64", "int32", "uint8", "bool"}
+_UNSUPPORTED = (
+    "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, int64, int32, "
+    "uint8, and bool."
+)
 
 
 def _finish(tensor, requires_grad):
@@ -123,10 +130,7 @@ def _from_array(array, dtype):
             return _core.from_numpy_copy(wide).to(dtype)
         array = _cast(array, _numpy_type(dtype))
     if array.dtype.name not in _NUMPY:
-        raise TypeError(
-            f"can't convert np.ndarray of type numpy.{array.dtype.name}. The only supported types are: float64, "
-            "float32, float16, int64, int32, uint8, and bool."
-        )
+        raise TypeError(_UNSUPPORTED.format(array.dtype.name))
     # ascontiguousarray makes one dimension of none
     return _core.from_numpy_copy(numpy.ascontiguousarray(array).reshape(array.shape))
 
@@ -136,18 +140,90 @@ def _numpy_type(dtype):
 
 
 def as_tensor(data, dtype=None, device=None) -> Tensor:
-    """data as a tensor: itself when it is one of the dtype asked for, else a copy."""
+    """data as a tensor: itself, or in the memory of an array, when the dtype is the one asked for; else a copy."""
     check_device(device)
     if isinstance(data, Tensor):
         return data if dtype is None or dtype == data.dtype else data.to(dtype)
+    if (
+        isinstance(data, numpy.ndarray)
+        and data.dtype.name in _NUMPY
+        and dtype in (None, getattr(_core, data.dtype.name))
+    ):
+        return from_numpy(data)
     return tensor(data, dtype=dtype)
 
 
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
+    """obj as a tensor that shares its memory where that can be; copy=True never shares, copy=False raises instead."""
+    check_device(device)
+    if isinstance(obj, Tensor | numpy.ndarray) or hasattr(obj, "__dlpack__"):
+        source = (
+            obj if isinstance(obj, Tensor) else from_numpy(obj) if isinstance(obj, numpy.ndarray) else from_dlpack(obj)
+        )
+        same = dtype is None or dtype == source.dtype
+        if copy is False and not same:
+            raise ValueError(f"can't alias tensor with dtype '{source.dtype}' into dtype '{dtype}'.")
+        out = source.detach() if same else source.to(dtype)
+        return _finish(out.clone() if copy and same else out, requires_grad)
+    if isinstance(obj, bytes | bytearray | memoryview):
+        out = frombuffer(obj, dtype=dtype or _core.float32)
+        return _finish(out.clone() if copy else out, requires_grad)
+    if copy is False:
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    return tensor(obj, dtype=dtype, requires_grad=requires_grad)
+
+
 def from_numpy(ndarray) -> Tensor:
-    """A tensor with a copy of an array: later writes to either are not seen by the other."""
+    """A tensor in the memory of an array: a write to either is seen by the other."""
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    return _from_array(ndarray, None)
+    if ndarray.dtype.name not in _NUMPY:
+        raise TypeError(_UNSUPPORTED.format(ndarray.dtype.name))
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "currently not supported."
+        )
+    if any(stride % ndarray.itemsize for stride in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
+            "memory."
+        )
+    return _core._from_array(ndarray)
+
+
+def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
+    """A tensor in the memory of an object that speaks DLPack, or of a capsule: a write to either is seen by the other."""
+    check_device(device)
+    out = _core._from_array(ext_tensor)
+    return out.clone() if copy else out
+
+
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Tensor:
+    """A tensor of one dimension in the memory of an object with the buffer protocol, from byte `offset` on."""
+    raw = numpy.frombuffer(buffer, numpy.uint8)
+    size, total = dtype.itemsize, len(raw)
+    if not 0 <= offset < max(total, 1) or total == 0:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1"
+            if total
+            else "both buffer length (0) and count (-1) must not be 0"
+        )
+    if count < 0 and (total - offset) % size:
+        raise ValueError(
+            f"buffer length ({total - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({size})"
+        )
+    if count == 0:
+        raise ValueError(f"both buffer length ({total}) and count (0) must not be 0")
+    if count > 0 and offset + count * size > total:
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
+            f"actual buffer length ({total} bytes)"
+        )
+    end = total if count < 0 else offset + count * size
+    elements = raw[offset:end].view({1: numpy.uint8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64}[size])
+    return _finish(_core._from_array(elements, dtype), requires_grad)
 
 
 def zeros(*size, dtype=None, device=None, requires_grad=False) -> Tensor:

@@ -190,6 +190,26 @@ _doc = "The same value without history; shares storage. What is assigned shares 
 Tensor.data = property(lambda self: self.detach(), _set_data, doc=_doc)
 
 
+@_method
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Makes self a tensor on the storage of source, whatever its shape; without one, an empty tensor."""
+    if source is not None and not isinstance(source, Tensor):
+        raise NotImplementedError(
+            f"set_() takes a tensor; a source of type {builtins.type(source).__name__} is not supported"
+        )
+    if storage_offset != 0 or size is not None or stride is not None:
+        raise NotImplementedError(
+            "set_() with storage_offset, size or stride is not supported; set a view of the source"
+        )
+    if self.requires_grad and self.is_leaf and _core.is_grad_enabled():
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    source = _core.zeros((0,), dtype=self.dtype) if source is None else source
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"set_(): the source has dtype {source.dtype} and self {self.dtype}; they must be the same")
+    self._set_data(source)
+    return self
+
+
 # -- reading values: each of these ends the step
 
 
@@ -200,26 +220,41 @@ def tolist(self):
 
 
 @_method
-def numpy_copy(self, *, force=False):
-    """The elements as a NumPy array. A copy: writes to it are not seen by the tensor."""
+def as_numpy(self, *, force=False):
+    """The elements as a NumPy array in the tensor's memory: a write to either is seen by the other."""
     if self.requires_grad and not force:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.dtype == _core.bfloat16:
         raise TypeError("NumPy has no bfloat16. Use tensor.float().numpy() instead.")
-    return self._to_numpy()
+    return self._numpy()
 
 
-numpy_copy.__name__ = "numpy"
-Tensor.numpy = Tensor.numpy_copy
-del Tensor.numpy_copy
+as_numpy.__name__ = "numpy"
+Tensor.numpy = Tensor.as_numpy
+del Tensor.as_numpy
 
 
 @_method
 def __array__(self, dtype=None, copy=None):
-    if copy is False:
-        raise ValueError("a tensor's elements can't be had as an array without a copy")
     out = self.numpy()
-    return out if dtype is None else out.astype(dtype, copy=False)
+    if copy is False and dtype is not None and out.dtype != dtype:
+        raise ValueError(f"a tensor of {self.dtype} can't be had as an array of {numpy.dtype(dtype)} without a copy")
+    return out.astype(dtype or out.dtype, copy=builtins.bool(copy))
+
+
+@_method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """The tensor's memory as a DLPack capsule, shared."""
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    source = self.clone() if copy else self
+    return source._dlpack().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+
+
+@_method
+def __dlpack_device__(self):
+    """(1, 0): the CPU, as DLPack numbers devices."""
+    return (1, 0)
 
 
 Tensor.__array_priority__ = 1000  # array + tensor is the tensor's to answer

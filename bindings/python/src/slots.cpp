@@ -179,6 +179,21 @@ Py_hash_t hash(PyObject* self) {
   return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(tensor_in(self).impl()) >> 4);
 }
 
+/// The buffer protocol: that of an array in the tensor's memory.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  PyObject* const array = PyObject_CallMethod(self, "numpy", nullptr);
+  if (!array) {
+    PyErr_Clear();
+    PyErr_SetString(PyExc_BufferError,
+                    "this tensor has no buffer: it requires grad, or is of a dtype that NumPy has not");
+    return -1;
+  }
+  const int result = PyObject_GetBuffer(array, view, flags);  // holds the array
+  Py_DECREF(array);
+  return result;
+}
+
 }  // namespace
 
 void set_python_error(const Error& e) {
@@ -192,6 +207,7 @@ PyType_Slot* tensor_slots() {
 #define SLOT(id, f) {id, reinterpret_cast<void*>(f)}
   static PyType_Slot slots[] = {SLOT(Py_nb_add, binary<ir::Op::kAdd>),
                                 SLOT(Py_nb_subtract, binary<ir::Op::kSub>),
+                                SLOT(Py_bf_getbuffer, get_buffer),
                                 SLOT(Py_nb_multiply, binary<ir::Op::kMul>),
                                 SLOT(Py_nb_true_divide, binary<ir::Op::kDiv>),
                                 SLOT(Py_nb_floor_divide, binary<ir::Op::kFloorDiv>),

@@ -9,6 +9,8 @@ namespace smolder::python {
 nb::class_<Tensor> bind_tensor(nb::module_& m);
 /// Gradients: nodes, hooks, functions, modes, and what tensors have of it.
 void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Memory shared with NumPy, and with whatever speaks DLPack.
+void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Everything else that is neither a tensor nor an op: metrics, options, generators.
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.

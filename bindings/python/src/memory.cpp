@@ -1,0 +1,177 @@
+// Memory shared with NumPy, and with whatever speaks DLPack: arrays of tensors and tensors of arrays.
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/half.h"
+#include "smolder/lazy/storage.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+nb::dlpack::dtype array_dtype(DType t) {
+  const auto made = [](nb::dlpack::dtype_code code, uint8_t bits) {
+    return nb::dlpack::dtype{static_cast<uint8_t>(code), bits, 1};
+  };
+  switch (t) {
+    case DType::kBool:
+      return nb::dtype<bool>();
+    case DType::kUInt8:
+      return nb::dtype<uint8_t>();
+    case DType::kInt32:
+      return nb::dtype<int32_t>();
+    case DType::kInt64:
+      return nb::dtype<int64_t>();
+    case DType::kFloat16:
+      return made(nb::dlpack::dtype_code::Float, 16);
+    case DType::kBFloat16:
+      return made(nb::dlpack::dtype_code::Bfloat, 16);
+    case DType::kFloat32:
+      return nb::dtype<float>();
+    case DType::kFloat64:
+      return nb::dtype<double>();
+  }
+  return nb::dtype<float>();
+}
+
+/// Throws TypeError for a type that tensors have not.
+DType dtype_of(nb::dlpack::dtype d) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    if (array_dtype(static_cast<DType>(i)) == d) return static_cast<DType>(i);
+  }
+  raise<TypeError>(
+      "can't convert an array of this type; supported: float64, float32, float16, int64, int32, uint8 and ",
+      "bool; use array.astype(...) first");
+}
+
+Dims shape_of(const AnyArray& a) {
+  Dims shape;
+  for (size_t i = 0; i < a.ndim(); ++i) shape.push_back(static_cast<int64_t>(a.shape(i)));
+  return shape;
+}
+
+/// An array of `Framework` on the elements of `t` at `data`, which `owner` keeps alive. `strides` may be null.
+template <class Framework>
+nb::object array_at(void* data, const Tensor& t, const int64_t* strides, const nb::capsule& owner,
+                    nb::dlpack::dtype dtype) {
+  const Dims shape = t.shape();
+  size_t extents[kMaxRank];
+  for (int i = 0; i < shape.size(); ++i) extents[i] = shape[i];
+  return nb::cast(nb::ndarray<Framework>(data, shape.size(), extents, owner, strides, dtype));
+}
+
+/// Of NumPy's two types of 64 bits an array comes as the one that is not its default, and would be printed with its
+/// name.
+nb::object with_usual_type(const nb::object& array, DType t) {
+  return t == DType::kInt64 ? array.attr("view")("int64") : array;
+}
+
+/// An array in the memory of `t`: a write to either is seen by the other.
+template <class Framework>
+nb::object shared_array(const Tensor& t) {
+  eager::Array memory;
+  {
+    const WithoutGil nogil;
+    memory = lazy::export_memory(t);
+  }
+  const nb::capsule owner(new BufferRef(memory.buffer), [](void* p) noexcept { delete static_cast<BufferRef*>(p); });
+  int64_t strides[kMaxRank];
+  for (int i = 0; i < memory.strides.size(); ++i) strides[i] = memory.strides[i];
+  return array_at<Framework>(memory.data, t, strides, owner, array_dtype(memory.dtype));
+}
+
+/// A copy as a NumPy array; NumPy has no bfloat16, which becomes float32 (exactly).
+nb::object to_numpy(const Tensor& t) {
+  BufferRef buffer;
+  {
+    const WithoutGil nogil;
+    buffer = t.materialize("numpy");
+  }
+  const int64_t n = t.numel();
+  record_copy("numpy", resolve_source(capture_source()), n * itemsize(t.dtype()));
+  const bool widen = t.dtype() == DType::kBFloat16;
+  auto* const copy = new char[std::max<size_t>(1, n * (widen ? 4 : itemsize(t.dtype())))];
+  if (widen) {
+    const auto* const from = static_cast<const BFloat16*>(buffer->data());
+    for (int64_t i = 0; i < n; ++i) reinterpret_cast<float*>(copy)[i] = to_float(from[i]);
+  } else if (n) {
+    std::memcpy(copy, buffer->data(), n * itemsize(t.dtype()));
+  }
+  const nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<char*>(p); });
+  const DType dtype = widen ? DType::kFloat32 : t.dtype();
+  return with_usual_type(array_at<nb::numpy>(copy, t, nullptr, owner, array_dtype(dtype)), dtype);
+}
+
+/// A tensor with a copy of an array's elements.
+Tensor from_numpy_copy(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& a) {
+  return Tensor::from_data(a.data(), shape_of(AnyArray(a)), dtype_of(a.dtype()));
+}
+
+/// Arrays that tensors were made of and no tensor uses any more. The last use may end on any thread, under the tape's
+/// lock, without the GIL; they wait here until the interpreter finds time to let them go.
+class Orphans {
+ public:
+  static void add(AnyArray* array) {
+    {
+      const std::lock_guard hold(lock());
+      list().push_back(array);
+    }
+    Py_AddPendingCall([](void*) { return release(), 0; }, nullptr);  // when its queue is full others will do
+  }
+  /// Needs the GIL.
+  static void release() {
+    std::vector<AnyArray*> gone;
+    {
+      const std::lock_guard hold(lock());
+      gone.swap(list());
+    }
+    for (AnyArray* a : gone) delete a;
+  }
+
+ private:
+  static std::mutex& lock() {
+    static auto* const it = new std::mutex;  // tensors may outlive static destructors
+    return *it;
+  }
+  static std::vector<AnyArray*>& list() {
+    static auto* const it = new std::vector<AnyArray*>;
+    return *it;
+  }
+};
+
+/// A tensor in the memory of an array: a write to either is seen by the other. `dtype` says what the elements are
+/// where the array can't, being of a type of the same size.
+Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
+  Orphans::release();
+  const DType type = dtype ? dtype->value : dtype_of(a.dtype());
+  SMOLDER_CHECK(itemsize(type) * 8 == a.dtype().bits, ValueError, "elements of ", a.dtype().bits, " bits are not ",
+                name(type));
+  SMOLDER_CHECK(reinterpret_cast<uintptr_t>(a.data()) % itemsize(type) == 0, ValueError,
+                "the elements of the given array are not aligned to their size; make a copy of it with array.copy()");
+  const Dims shape = shape_of(a);
+  Dims strides;
+  for (size_t i = 0; i < a.ndim(); ++i) strides.push_back(a.stride(i));
+  auto* const held = new AnyArray(a);
+  BufferRef buffer =
+      wrap_foreign(const_cast<void*>(a.data()), numel(shape) * itemsize(type), {}, [held] { Orphans::add(held); });
+  return lazy::from_foreign(std::move(buffer), shape, strides, type);
+}
+
+}  // namespace
+
+void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
+  tensor.def("_to_numpy", &to_numpy)
+      .def("_numpy", [](const Tensor& t) { return with_usual_type(shared_array<nb::numpy>(t), t.dtype()); })
+      .def("_dlpack", &shared_array<nb::array_api>);
+  m.def("from_numpy_copy", &from_numpy_copy);
+  m.def("_from_array", &from_array, nb::arg("array"), nb::arg("dtype") = nb::none());
+}
+
+}  // namespace smolder::python

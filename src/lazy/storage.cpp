@@ -1,0 +1,177 @@
+#include "smolder/lazy/storage.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "smolder/core/counters.h"
+#include "smolder/eager/dispatcher.h"
+#include "smolder/lazy/strides.h"
+#include "smolder/lazy/tape.h"
+#include "smolder/lazy/view.h"
+
+namespace smolder::lazy {
+namespace {
+
+void copy_elements(const eager::Array& from, const eager::Array& to) {
+  if (!numel(to.shape)) return;
+  const eager::TensorView in = from.view(), out = to.view();
+  eager::ErrorReport errors;
+  eager::dispatch(eager::DispatchKey::kCPU, {ir::Op::kBarrier, {&in, 1}, {&out, 1}, {}, &errors});
+}
+
+ValueRef adopt(BufferRef buffer, const ir::Meta* meta) {
+  Tape& tape = Tape::cpu();
+  const std::lock_guard hold(tape.mutex());
+  return tape.adopt(std::move(buffer), meta);
+}
+
+/// Makes exported storage private again once no array is left that could see it.
+void take_back(TensorImpl* owner) {
+  const External& e = *owner->external;
+  if (e.foreign || e.buffer.use_count() != 1) return;
+  owner->value = adopt(std::move(owner->external->buffer), owner->value->meta);
+  owner->external.reset();
+  ++owner->version;  // views hold stand-ins
+}
+
+/// Makes the storage of `owner` external, in the memory that its value has or in memory of its own.
+void make_exported(TensorImpl* owner, TensorImpl* asked) {
+  const SourceToken source = capture_source();
+  const ir::Meta* const meta = owner->value->meta;
+  Tensor(owner).materialize("numpy");
+  {
+    Tape& tape = Tape::cpu();
+    const std::lock_guard hold(tape.mutex());
+    if (owner->value->tape_refs != 0) tape.sync("numpy", source);  // recorded ops are still to read it
+  }
+  Value& value = *owner->value;
+  // Another name for the storage, as x.detach() is, holds the same value and will hold a stand-in too.
+  const uint32_t known = asked != owner && asked->value.get() == &value ? 2 : 1;
+  BufferRef buffer;
+  if (value.refs.load(std::memory_order_acquire) == known && value.buffer.use_count() == 1) {
+    buffer = std::move(value.buffer);
+  } else {
+    buffer = copied(eager::Array::wrap(value.buffer, meta->shape, meta->dtype)).buffer;
+    record_copy("storage shared with an array", resolve_source(source), buffer->bytes());
+  }
+  owner->value = stand_in(meta);
+  owner->external = std::make_unique<External>(std::move(buffer), contiguous_strides(meta->shape), false);
+  ++owner->version;  // views read again and hold stand-ins
+}
+
+/// Whether elements fill a stretch of memory, in whatever order of the dimensions.
+bool is_dense(const Dims& shape, const Dims& strides) {
+  std::vector<int> axes;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) axes.push_back(i);
+  }
+  std::ranges::sort(axes, {}, [&](int i) { return strides[i]; });
+  int64_t expected = 1;
+  for (const int i : axes) {
+    if (strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+ValueRef stand_in(const ir::Meta* meta) {
+  ValueRef v = adopt(nullptr, meta);
+  v->external = true;
+  return v;
+}
+
+eager::Array copied(const eager::Array& from) {
+  eager::Array to = eager::Array::empty(from.shape, from.dtype);
+  copy_elements(from, to);
+  return to;
+}
+
+Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype) {
+  for (const int64_t s : strides) {
+    SMOLDER_CHECK(s >= 0, ValueError,
+                  "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+                  "currently supported. (You can probably work around this by making a copy of your array with "
+                  "array.copy().)");
+  }
+  Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}))));
+  out.impl()->external = std::make_unique<External>(std::move(buffer), strides, true);
+  return out;
+}
+
+bool is_external(const Tensor& t) {
+  TensorImpl* const owner = owner_of(t.impl());
+  if (owner->external) take_back(owner);
+  refresh(t.impl());
+  return t.impl()->value->external;
+}
+
+eager::Array window(const Tensor& t) {
+  const External& e = *owner_of(t.impl())->external;
+  const Layout l = layout(t);
+  eager::Array out;
+  out.buffer = e.buffer;
+  out.dtype = t.dtype();
+  out.data = static_cast<std::byte*>(e.buffer->data()) + l.offset * static_cast<int64_t>(itemsize(out.dtype));
+  out.shape = t.shape();
+  out.strides = l.strides;
+  return out;
+}
+
+eager::Array export_memory(const Tensor& t) {
+  refresh(t.impl());
+  TensorImpl* const owner = owner_of(t.impl());
+  if (!owner->external) make_exported(owner, t.impl());
+  const BufferRef used = owner->external->buffer;  // or it would be taken back at once
+  refresh(t.impl());
+  return window(t);
+}
+
+ValueRef kept_value(TensorImpl* impl) {
+  const Tensor t(impl);
+  if (!is_external(t)) return impl->value;
+  const eager::Array copy = copied(window(t));
+  record_copy("snapshot of shared storage", resolve_source(capture_source()), copy.bytes());
+  return adopt(copy.buffer, impl->value->meta);
+}
+
+void write_external(const Tensor& t, const Tensor& source) {
+  const Layout l = layout(t);
+  for (int i = 0; i < t.dim(); ++i) {
+    SMOLDER_CHECK(l.strides[i] != 0 || t.shape()[i] <= 1 || t.numel() == 0, RuntimeError, kOverlap);
+  }
+  const BufferRef elements = source.materialize("write to storage shared with an array");
+  copy_elements(eager::Array::wrap(elements, t.shape(), t.dtype()), window(t));
+  ++owner_of(t.impl())->version;
+}
+
+void check_no_partial_overlap(const Tensor& self, const Tensor& other) {
+  if (self.impl() == other.impl() || owner_of(self.impl()) != owner_of(other.impl())) return;
+  if (self.numel() == 0 || other.numel() == 0) return;
+  const Layout a = layout(self), b = layout(other);
+  if (!is_dense(self.shape(), a.strides) || !is_dense(other.shape(), b.strides)) return;
+  const int64_t a_end = a.offset + self.numel(), b_end = b.offset + other.numel();
+  const bool apart = a_end <= b.offset || b_end <= a.offset;
+  const bool same = a.offset == b.offset && a_end == b_end && a.strides == b.strides;
+  SMOLDER_CHECK(apart || same, RuntimeError,
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation.");
+}
+
+Snapshots::Snapshots(std::span<const Operand> operands) {
+  for (const Operand& o : operands) {
+    if (o.kind() != Operand::kTensor || !o.impl()->value->external) continue;
+    ValueRef now = value_now(o.impl());
+    swapped_.push_back({o.impl(), std::exchange(o.impl()->value, std::move(now))});
+  }
+}
+
+Snapshots::~Snapshots() {
+  for (Swapped& s : swapped_) {
+    // Meanwhile the storage may have become private: then its owner has a value, and views will read again.
+    if (owner_of(s.impl)->external) s.impl->value = std::move(s.stand_in);
+  }
+}
+
+}  // namespace smolder::lazy
