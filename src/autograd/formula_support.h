@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -30,6 +31,18 @@ Tensor var_grad(const Tensor& grad, const Tensor& self, const Dims& axes, Scalar
 Tensor norm_grad(const Tensor& grad, const Tensor& self, const Tensor& result, double p, const Dims& axes,
                  bool keepdim);
 
+/// Gradient of a sort along `dim` that put the elements at `indices` in order; they may be the first few.
+Tensor sorted_grad(const Tensor& grad, const Tensor& indices, const Dims& shape, int64_t dim);
+/// The same for elements that may be picked more than once.
+Tensor picked_grad(const Tensor& grad, const Tensor& indices, const Dims& shape, int64_t dim);
+Tensor cumprod_grad(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);
+
+// -- writes at indices and masks
+
+std::array<Tensor, 2> scatter_fold_grad(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
+                                        const Tensor& src, std::string_view kind, const Tensor& result);
+Tensor masked_rows_grad(const Tensor& grad, const Tensor& mask, const Dims& shape, int64_t dim);
+
 // -- movement
 
 Dims inverse_permutation(const Dims& axes);
@@ -51,6 +64,15 @@ Tensor pow_grad_base(const Tensor& grad, const Tensor& base, const Tensor& expon
 Tensor pow_grad_base(const Tensor& grad, const Tensor& base, Scalar exponent);
 Tensor pow_grad_exponent(const Tensor& grad, const Tensor& base, const Tensor& exponent, const Tensor& result);
 Tensor pow_grad_exponent(const Tensor& grad, Scalar base, const Tensor& exponent, const Tensor& result);
+
+// -- elementwise
+
+/// Gradient of copysign: the sign that it gave to self's magnitude, relative to self's own.
+Tensor copysign_grad(const Tensor& grad, const Tensor& self, const Tensor& result);
+Tensor logit_grad(const Tensor& grad, const Tensor& self, std::optional<double> eps);
+Tensor sinc_grad(const Tensor& grad, const Tensor& self);
+/// exp(a) / (exp(a) + exp(b)); one half where both are the same infinity.
+Tensor logaddexp_share(const Tensor& a, const Tensor& b);
 
 // -- bounds, as torch: where self is at one that is a number it gets nothing; at a tensor, half
 

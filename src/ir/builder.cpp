@@ -370,10 +370,31 @@ Value Builder::scatter_add_along(Value x, Value index, Value src, int axis) {
   return append(Op::kScatterAdd, {x, index, src}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
 }
 
-// -- scans
+Value Builder::index_set(Value x, Value index, Value src, int axis) {
+  SMOLDER_INVARIANT(x.dtype() == src.dtype() && src.rank() == x.rank() - 1 + index.rank());
+  return append(Op::kIndexSet, {x, index, src}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
+}
 
-Value Builder::scan(Value x, int axis) {
-  return append(Op::kScan, {x}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
+Value Builder::scatter_into(ScatterKind kind, Value x, Value index, Value src, int axis) {
+  SMOLDER_INVARIANT(x.dtype() == src.dtype() && index.rank() == x.rank() && src.rank() == x.rank());
+  return append(Op::kScatterInto, {x, index, src}, {static_cast<int64_t>(kind), normalize_axis(axis, x.rank())},
+                x.dtype(), x.shape());
+}
+
+// -- scans and sorts
+
+Value Builder::scan(ScanKind kind, Value x, int axis) {
+  return append(Op::kScan, {x}, {static_cast<int64_t>(kind), normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
+}
+
+std::array<Value, 2> Builder::sorted(Value x, int axis, bool descending, Dim limit) {
+  axis = normalize_axis(axis, x.rank());
+  SymDims shape = x.shape();
+  shape[axis] = limit;
+  const ValueInfo results[] = {{.node = kNone, .dtype = x.dtype(), .weak = false, .shape = shape},
+                               {.node = kNone, .dtype = DType::kInt64, .weak = false, .shape = shape}};
+  const ValueId first = g_.append(Op::kSorted, {x.id}, {axis, descending, limit}, results, origin_);
+  return {wrap(first), wrap(first + 1)};
 }
 
 // -- products

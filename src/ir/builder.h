@@ -4,6 +4,7 @@
 // the same type, a reshape to the same shape) and nothing else.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <unordered_map>
@@ -15,6 +16,9 @@
 namespace smolder::ir {
 
 enum class ReduceKind : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll };
+enum class ScanKind : uint8_t { kSum, kProd, kMax, kMin };
+/// How scatter_into combines what is there with what is written.
+enum class ScatterKind : uint8_t { kSet, kProd, kMax, kMin };
 
 class Builder;
 
@@ -103,9 +107,16 @@ class Builder {
   /// torch.scatter_add, the transpose of take_along. The primitive is called scatter_add.
   Value scatter_add_along(Value x, Value index, Value src, int axis);
 
-  // -- scans
-  /// Running sums along `axis`, added in order, in the dtype of x: cast first.
-  Value scan(Value x, int axis);
+  /// As scatter_add, but src takes the place of what is there. The primitive is called index_set.
+  Value index_set(Value x, Value index, Value src, int axis);
+  /// scatter_add_along with another way to combine; index may be smaller than x and src.
+  Value scatter_into(ScatterKind kind, Value x, Value index, Value src, int axis);
+
+  // -- scans and sorts
+  /// Running reduction along `axis` in the dtype of x: cast first.
+  Value scan(ScanKind kind, Value x, int axis);
+  /// The first `limit` elements of `axis` in order, and where they were: a stable sort.
+  std::array<Value, 2> sorted(Value x, int axis, bool descending, Dim limit);
 
   // -- products
   /// [batch..., m, k] x [batch..., k, n] -> [batch..., m, n], equal batch extents, result in `out`.

@@ -6,8 +6,6 @@
 namespace smolder::ir {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Leading axes of a product's operand, without the two of the matrix.
 SymDims batch_of(const SymDims& shape) {
   SymDims out;
@@ -242,6 +240,31 @@ Value add_rows(Value x, Value index, Value src, int64_t axis) {
   const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
   if (x.rank() == 0) return b.reshape(b.scatter_add(b.reshape(x, {1}), rows, b.reshape(src, {1}), 0), {});
   return b.scatter_add(x, rows, src, normalize_axis(axis, x.rank()));
+}
+
+Value set_rows(Value x, Value index, Value src, int64_t axis) {
+  Builder& b = *x.b;
+  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
+  if (x.rank() == 0) return b.reshape(b.index_set(b.reshape(x, {1}), rows, b.reshape(src, {1}), 0), {});
+  axis = normalize_axis(axis, x.rank());
+  if (src.rank() < x.rank()) src = b.unsqueeze(src, static_cast<int>(axis));
+  return b.index_set(x, rows, src, static_cast<int>(axis));
+}
+
+Value scatter_at(ScatterKind kind, Value x, Value index, Value src, int axis) {
+  Builder& b = *x.b;
+  if (x.rank() > 0) return b.scatter_into(kind, x, index, src, axis);
+  const Value y = b.scatter_into(kind, b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0);
+  return b.reshape(y, {});
+}
+
+std::array<Value, 2> running_extreme(ScanKind kind, Value x, int axis) {
+  Builder& b = *x.b;
+  if (x.rank() == 0) return {x, b.full({}, b.constant(0), DType::kInt64)};
+  const Value values = b.scan(kind, x, axis);
+  Value hit = x == values;
+  if (is_floating(x.dtype())) hit = logical_or(hit, isnan(x));
+  return {values, b.scan(ScanKind::kMax, where(hit, b.iota(x.shape(), normalize_axis(axis, x.rank())), 0), axis)};
 }
 
 Value add_product(Value x, Value product, Value beta, Value alpha) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,11 @@ Value scatter_add_at(Value x, Value index, Value src, int axis);
 /// Slices of `axis` by number, and their transpose; `index` is a vector, or zero-dim.
 Value take_rows(Value x, Value index, int64_t axis);
 Value add_rows(Value x, Value index, Value src, int64_t axis);
+Value set_rows(Value x, Value index, Value src, int64_t axis);
+/// scatter_into for zero-dim tensors too.
+Value scatter_at(ScatterKind kind, Value x, Value index, Value src, int axis);
+/// Largest or smallest element so far along `axis`, and where the last of them is.
+std::array<Value, 2> running_extreme(ScanKind kind, Value x, int axis);
 /// beta * x + alpha * product; x does not count where beta is 0, even if it is nan.
 Value add_product(Value x, Value product, Value beta, Value alpha);
 
@@ -57,6 +63,16 @@ Value variance(Value x, const Dims& axes, bool keepdim, Value correction);
 Value vector_norm(Value x, double p, const Dims& axes, bool keepdim);
 /// -1, -2, ... -n.
 Dims last_axes(int n);
+
+// -- special functions; operands are float64 but for hypotenuse's, which have the compute type of `dtype`
+
+Value hypotenuse(Value x, Value y, DType dtype);
+Value erf_inverse(Value x);
+Value log_gamma(Value x);
+Value digamma_of(Value x);
+Value trigamma_of(Value x);
+/// Largest finite number of a floating-point dtype.
+double largest(DType dtype);
 
 // -- random numbers of a shape, from the words at (seed, offset)
 
@@ -80,6 +96,9 @@ Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_
 /// exp(scores - lse); zeros in rows that are masked altogether.
 Value attention_weights(Value scores, Value lse, bool has_mask);
 
+inline constexpr double kPi = 3.14159265358979323846;
+inline constexpr double kLog2E = 1.44269504088896340736;
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr double kSqrtHalf = 0.70710678118654752440;
 inline constexpr double kInvSqrt2Pi = 0.39894228040143267794;
 inline constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi)

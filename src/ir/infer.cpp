@@ -299,6 +299,44 @@ void check_index(std::string_view op, std::string_view arg, const Meta& m) {
                 " to have dtype int64 or int32, got ", to_string(m));
 }
 
+void check_scatter(std::string_view op, const Meta& self, int64_t dim, const Meta& index, const Meta& src) {
+  check_index(op, "index", index);
+  check_same_dtype(op, "self", self, "src", src);
+  const int rank = self.shape.size(), axis = check_axis(op, dim, rank);
+  check_extent(op, self, axis, index);
+  if (numel(index.shape) == 0) return;
+  SMOLDER_CHECK(std::max(index.shape.size(), 1) == std::max(rank, 1), RuntimeError, op,
+                "(): Index tensor must have the same number of dimensions as self tensor, got ", to_string(index),
+                " and ", to_string(self));
+  SMOLDER_CHECK(std::max(src.shape.size(), 1) == std::max(rank, 1), RuntimeError, op,
+                "(): Index tensor must have the same number of dimensions as src tensor, got ", to_string(index),
+                " and ", to_string(src));
+  for (int i = 0; i < std::min(rank, index.shape.size()); ++i) {
+    SMOLDER_CHECK(index.shape[i] <= src.shape[i] && (i == axis || index.shape[i] <= self.shape[i]), RuntimeError, op,
+                  ": Expected index ", index.shape, " to be no larger than self ", self.shape, " apart from dimension ",
+                  axis, " and to be no larger than src ", src.shape);
+  }
+}
+
+void check_rows(std::string_view op, const Meta& self, int64_t dim, const Meta& index, const Meta& source) {
+  check_index(op, "index", index);
+  check_same_dtype(op, "self", self, "source", source);
+  SMOLDER_CHECK(index.shape.size() <= 1, IndexError, op, "_(): Index should have dimension 1 or 0 (got ",
+                index.shape.size(), ")");
+  Dims rows = self.shape;
+  const int axis = check_axis(op, dim, rows.size());
+  check_extent(op, self, axis, index);
+  if (!rows.empty()) rows[axis] = numel(index.shape);
+  if (source.shape.empty() && !rows.empty()) {
+    SMOLDER_CHECK(rows.size() == 1 && rows[0] == 1, IndexError, op,
+                  "_(): When source is scalar, index should have one ", "element (got ", numel(index.shape),
+                  ") and self one dimension, got ", to_string(self));
+    return;
+  }
+  SMOLDER_CHECK(source.shape == rows, IndexError, op, "_(): expected source of shape ", rows, " for self ", self.shape,
+                " and index ", index.shape, ", got ", source.shape);
+}
+
 void check_extent(std::string_view op, const Meta& m, int axis, const Meta& index) {
   SMOLDER_CHECK(m.shape.empty() || m.shape[axis] != 0 || numel(index.shape) == 0, IndexError, op,
                 ": index out of range: dimension ", axis, " of ", to_string(m), " has no elements, and the index is ",

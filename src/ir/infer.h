@@ -87,6 +87,10 @@ void check_same_shape(std::string_view op, std::string_view a_name, const Meta& 
                       const Meta& b);
 /// Throws RuntimeError unless `m` is an int32 or int64 tensor.
 void check_index(std::string_view op, std::string_view name, const Meta& m);
+/// Throws RuntimeError unless index and src fit self for a scatter along `dim`, and IndexError as check_extent does.
+void check_scatter(std::string_view op, const Meta& self, int64_t dim, const Meta& index, const Meta& src);
+/// Throws unless `source` has a slice of self's along `dim` for each element of the vector `index`.
+void check_rows(std::string_view op, const Meta& self, int64_t dim, const Meta& index, const Meta& source);
 /// Throws IndexError when there are indices and nothing along `axis` that they could mean.
 void check_extent(std::string_view op, const Meta& m, int axis, const Meta& index);
 

@@ -1,8 +1,11 @@
 #include "smolder/ir/interpret.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "smolder/core/half.h"
@@ -280,14 +283,156 @@ PlainTensor run_scatter_add(const Step& s) {
   return out;
 }
 
+PlainTensor run_index_set(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  PlainTensor out = x;
+  // In the order of the index, so that the last of equal ones counts.
+  for_each_index(source.shape, [&](const Dims& at, int64_t p) {
+    auto [inner, to] = split_take(at, axis, index.shape.size());
+    const int64_t i = checked_index(index.elements[position(inner, index.shape)], x.shape[axis]);
+    if (i < 0) return;
+    to.insert(axis, i);
+    out.elements[position(to, x.shape)] = source.elements[p];
+  });
+  return out;
+}
+
+/// nan wins, the one there first; of equal elements the one there stays.
+Scalar extreme(const Scalar& there, const Scalar& x, bool largest) {
+  const double a = there.to_double(), b = x.to_double();
+  if (there.category() != Category::kFloat) {
+    return (largest ? there.to_int() < x.to_int() : x.to_int() < there.to_int()) ? x : there;
+  }
+  return !std::isnan(a) && ((largest ? a < b : b < a) || std::isnan(b)) ? x : there;
+}
+
+Scalar combined(ScatterKind kind, const Scalar& there, const Scalar& x, DType t) {
+  switch (kind) {
+    case ScatterKind::kSet:
+      return x;
+    case ScatterKind::kProd:
+      return reference::evaluate(Primitive::kMul, t, std::array{there, x});
+    default:
+      return extreme(there, x, kind == ScatterKind::kMax);
+  }
+}
+
+PlainTensor run_scatter_into(const Step& s) {
+  const PlainTensor &x = s.operand(0), &index = s.operand(1), &source = s.operand(2);
+  const auto kind = static_cast<ScatterKind>(s.attrs[0]);
+  const int axis = axis_of(s.attrs[1], x.shape.size());
+  PlainTensor out = x;
+  for_each_index(index.shape, [&](Dims at, int64_t p) {
+    const Dims from = at;
+    const int64_t n = x.shape.empty() ? 1 : x.shape[axis], i = checked_index(index.elements[p], n);
+    if (i < 0) return;
+    if (!x.shape.empty()) at[axis] = i;
+    Scalar& there = out.elements[position(at, out.shape)];
+    there = combined(kind, there, source.elements[position(from, source.shape)], x.dtype);
+  });
+  return out;
+}
+
+// -- scans and sorts
+
+/// A running sum of floats of a row: groups of four are summed within, then what came before is added.
+void sum_floats(std::span<double> row) {
+  constexpr size_t kGroup = 4;
+  double carry = 0;
+  for (size_t i = 0; i < row.size(); i += kGroup) {
+    std::array<double, kGroup> v{}, w{};
+    for (size_t k = 0; k < kGroup && i + k < row.size(); ++k) v[k] = row[i + k];
+    for (size_t k = 0; k < kGroup; ++k) w[k] = v[k] + (k < 1 ? 0.0 : v[k - 1]);
+    for (size_t k = 0; k < kGroup; ++k) v[k] = w[k] + (k < 2 ? 0.0 : w[k - 2]) + carry;
+    for (size_t k = 0; k < kGroup && i + k < row.size(); ++k) row[i + k] = v[k];
+    carry = v[kGroup - 1];
+  }
+}
+
+void scan_floats(ScanKind kind, bool last, std::span<double> row) {
+  if (kind == ScanKind::kSum && last) return sum_floats(row);
+  double sum = kind == ScanKind::kProd ? 1 : 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (kind == ScanKind::kMax || kind == ScanKind::kMin) {
+      sum = i == 0 ? row[0] : extreme(sum, row[i], kind == ScanKind::kMax).to_double();
+    } else {
+      sum = kind == ScanKind::kSum ? sum + row[i] : sum * row[i];
+    }
+    row[i] = sum;
+  }
+}
+
+void scan_integers(ScanKind kind, DType t, std::span<Scalar> row) {
+  const auto both = [&](const Scalar& a, const Scalar& b) {
+    if (kind == ScanKind::kMax || kind == ScanKind::kMin) return extreme(a, b, kind == ScanKind::kMax);
+    return reference::evaluate(kind == ScanKind::kSum ? Primitive::kAdd : Primitive::kMul, t, std::array{a, b});
+  };
+  for (size_t i = 1; i < row.size(); ++i) row[i] = both(row[i - 1], row[i]);
+}
+
+/// Calls `f(first, step)` for every row along `axis`: its first position and how far apart its elements are.
+template <class F>
+void for_each_row(const Dims& shape, int axis, F f) {
+  int64_t step = 1;
+  for (int a = axis + 1; a < shape.size(); ++a) step *= shape[a];
+  for_each_index(shape, [&](const Dims& at, int64_t p) {
+    if (at[axis] == 0) f(p, step);
+  });
+}
+
 PlainTensor run_scan(const Step& s) {
-  const int axis = axis_of(s.attrs[0], s.out[0].shape.size());
+  const auto kind = static_cast<ScanKind>(s.attrs[0]);
+  const int axis = axis_of(s.attrs[1], s.out[0].shape.size());
   PlainTensor out = s.operand(0);
-  for_each_index(out.shape, [&](Dims at, int64_t p) {
-    if (at[axis]-- == 0) return;
-    Scalar sum = out.elements[position(at, out.shape)];
-    add_to(sum, out.elements[p], out.dtype);
-    out.elements[p] = sum;
+  const int64_t n = out.shape[axis];
+  for_each_row(out.shape, axis, [&](int64_t first, int64_t step) {
+    if (is_floating(out.dtype)) {
+      std::vector<double> row;
+      for (int64_t i = 0; i < n; ++i) row.push_back(out.elements[first + i * step].to_double());
+      scan_floats(kind, step == 1, row);
+      for (int64_t i = 0; i < n; ++i) out.elements[first + i * step] = convert(row[i], out.dtype);
+    } else {
+      std::vector<Scalar> row;
+      for (int64_t i = 0; i < n; ++i) row.push_back(out.elements[first + i * step]);
+      scan_integers(kind, out.dtype, row);
+      for (int64_t i = 0; i < n; ++i) out.elements[first + i * step] = row[i];
+    }
+  });
+  return out;
+}
+
+/// Whether `a` comes before `b` in ascending order: nan is the largest.
+bool ordered(const Scalar& a, const Scalar& b) {
+  if (a.category() != Category::kFloat) return a.to_int() < b.to_int();
+  const double x = a.to_double(), y = b.to_double();
+  return std::isnan(y) ? !std::isnan(x) : x < y;
+}
+
+std::vector<PlainTensor> run_sorted(const Step& s) {
+  const PlainTensor& x = s.operand(0);
+  const int axis = axis_of(s.attrs[0], x.shape.size());
+  const bool descending = s.attrs[1] != 0;
+  const int64_t n = x.shape[axis], limit = s.attrs[2];
+  std::vector<PlainTensor> out;
+  for (const Meta& m : s.out)
+    out.push_back({m.dtype, m.shape, std::vector<Scalar>(numel(m.shape), Scalar(false)), false});
+  std::vector<int64_t> firsts;
+  for_each_row(out[0].shape, axis, [&](int64_t first, int64_t) { firsts.push_back(first); });
+  size_t row = 0;
+  for_each_row(x.shape, axis, [&](int64_t first, int64_t step) {
+    std::vector<int64_t> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    const auto element = [&](int64_t i) -> const Scalar& { return x.elements[first + i * step]; };
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return descending ? ordered(element(b), element(a)) : ordered(element(a), element(b));
+    });
+    if (firsts.empty()) return;
+    const int64_t to = firsts[row++];
+    for (int64_t i = 0; i < limit; ++i) {
+      out[0].elements[to + i * step] = element(order[i]);
+      out[1].elements[to + i * step] = Scalar(order[i]);
+    }
   });
   return out;
 }
@@ -328,11 +473,20 @@ PlainTensor run_primitive(const Step& s) {
       return run_index_add(s);
     case Op::kScatterAdd:
       return run_scatter_add(s);
+    case Op::kIndexSet:
+      return run_index_set(s);
+    case Op::kScatterInto:
+      return run_scatter_into(s);
     case Op::kScan:
       return run_scan(s);
     default:
       raise<NotImplementedError>("the interpreter does not know primitive ", name(s.op));
   }
+}
+
+std::vector<PlainTensor> run_primitives(const Step& s) {
+  if (s.op == Op::kSorted) return run_sorted(s);
+  return {run_primitive(s)};
 }
 
 /// An op that is no primitive: decomposed for the sizes at hand, and run.
@@ -409,8 +563,7 @@ class Interpreter {
       default:
         break;
     }
-    if (!info(s.op).flags.primitive) return run_op(s);
-    return {run_primitive(s)};
+    return info(s.op).flags.primitive ? run_primitives(s) : run_op(s);
   }
 
   static PlainTensor weak(Scalar v) { return {v.dtype(DType::kFloat64), {}, {v}, true}; }
@@ -514,7 +667,7 @@ std::vector<PlainTensor> interpret(Op op, std::span<const PlainTensor* const> in
   }
   row.infer({pointers, attrs}, s.out.data());
   if (op == Op::kExtent) return {{DType::kInt64, {}, {Scalar(attrs[0])}, true}};
-  return row.flags.primitive ? std::vector<PlainTensor>{run_primitive(s)} : run_op(s);
+  return row.flags.primitive ? run_primitives(s) : run_op(s);
 }
 
 }  // namespace smolder::ir

@@ -251,6 +251,8 @@ double float_binary(Primitive p, double x, double y) {
       return std::pow(x, y);
     case Primitive::kAtan2:
       return std::atan2(x, y);
+    case Primitive::kCopysign:
+      return std::copysign(x, y);
     case Primitive::kMaximum:
       return nan ? x + y : std::max(x, y);
     case Primitive::kMinimum:

@@ -37,7 +37,20 @@ bool is_library(Op op) {
   }
 }
 
-bool is_fallback(Op op) { return is_library(op) && op != Op::kDot && op != Op::kIndexAdd && op != Op::kScatterAdd; }
+bool is_fallback(Op op) {
+  switch (op) {
+    case Op::kDot:
+    case Op::kIndexAdd:
+    case Op::kIndexSet:
+    case Op::kScatterAdd:
+    case Op::kScatterInto:
+    case Op::kScan:
+    case Op::kSorted:
+      return false;
+    default:
+      return is_library(op);
+  }
+}
 
 namespace {
 

@@ -36,8 +36,8 @@ class BoundLibrary {
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs);
 
-/// Does loop IR not say this primitive? It then runs as a library call. `kDot` and the adding scatters always do;
-/// others are fallbacks, and counted.
+/// Does loop IR not say this primitive? It then runs as a library call. Products, scatters,
+/// scans and sorts always do; others are fallbacks, and counted.
 bool is_library(ir::Op op);
 bool is_fallback(ir::Op op);
 

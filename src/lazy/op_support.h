@@ -1,7 +1,10 @@
 // What user functions of the op table are written with, beside other ops.
 #pragma once
 
+#include <optional>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "smolder/core/scalar.h"
 #include "smolder/lazy/strides.h"
@@ -23,5 +26,69 @@ void check_fits(Scalar value, DType dtype);
 
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
+
+/// `f` of each.
+template <class F>
+std::vector<Tensor> each(TensorList tensors, F f) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i) out.push_back(f(tensors.data()[i]));
+  return out;
+}
+
+/// An integer that decides a shape, out of a tensor of one; ends the step, for `reason`.
+int64_t read_size(const Tensor& x, std::string_view reason);
+
+// -- arrangements (op_arrange.cpp)
+
+/// `sections`, which must divide the extent of `axis`.
+int64_t whole_sections(std::string_view op, const Tensor& x, int64_t sections, int axis);
+Tensor move_axes(const Tensor& x, const Dims& source, const Dims& destination);
+Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
+/// Copies of x side by side; `repeats` has an entry for each dimension, leading ones beyond x's.
+Tensor repeat(const Tensor& x, const Dims& repeats);
+Tensor repeat_each(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim,
+                   std::optional<int64_t> output_size);
+Tensor windows(const Tensor& x, int64_t dimension, int64_t size, int64_t step);
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
+Tensor fill_diagonal(const Tensor& x, Scalar value, bool wrap);
+Tensor differences(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append);
+Tensor trapezoid(const Tensor& y, const Tensor& x, std::optional<Scalar> dx, int64_t dim);
+Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b);
+Tensor kron(const Tensor& a, const Tensor& b);
+Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim);
+/// Sums of products as an equation says; letters are dimensions, `...` those that have none (einsum.cpp).
+Tensor einsum(std::string_view equation, TensorList operands);
+
+// -- indices and masks (op_index.cpp)
+
+/// x[..., i, j, ...] for index tensors of the dimensions from `dim` on, which broadcast and may be negative.
+Tensor index_at(const Tensor& x, int64_t dim, TensorList indices);
+/// x with `values` there, or added there.
+Tensor index_put_at(const Tensor& x, int64_t dim, const Tensor& values, bool accumulate, TensorList indices);
+Tensor take_along_dim(const Tensor& x, const Tensor& indices, int64_t dim);
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                      bool include_self);
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
+/// x[..., mask] = values, the mask covering dimensions from `dim` on.
+Tensor masked_put(const Tensor& x, const Tensor& mask, int64_t dim, const Tensor& values);
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+Tensor nonzero(const Tensor& x, std::string_view op);
+/// Distinct elements, which each is, and how often; `sorted`, or else of neighbours alone.
+std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& x, bool sorted);
+std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& x, int64_t dim, bool sorted);
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength);
+Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max);
+Tensor search(const Tensor& sorted, const Tensor& x, bool right, bool out_int32, const Tensor& sorter);
+Tensor is_in(const Tensor& elements, const Tensor& among, bool invert);
+std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bool skip_nan);
+Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation, bool skip_nan);
+
+// -- draws (op_random.cpp)
+
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement);
+/// Random integers in [low, to), or up to the largest that x's dtype holds exactly.
+Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to);
 
 }  // namespace smolder::lazy

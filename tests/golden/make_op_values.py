@@ -100,7 +100,25 @@ def layer_norm(a):
     return torch.native_layer_norm(a["self"], a["normalized_shape"], a["weight"], a["bias"], a["eps"])
 
 
+FOLDS = {"prod": "prod", "amax": "amax", "amin": "amin"}
 TORCH = {
+    "trigamma": lambda a: torch.polygamma(1, a["self"]),
+    "logit": lambda a: torch.logit(a["self"], a["eps"]),
+    "nan_to_num": lambda a: torch.nan_to_num(a["self"], a["nan"], a["posinf"], a["neginf"]),
+    "isclose": lambda a: torch.isclose(a["self"], a["other"], a["rtol"], a["atol"], a["equal_nan"]),
+    "heaviside": lambda a: torch.heaviside(a["self"], a["values"]),
+    "xlogy": lambda a: torch.xlogy(a["self"], a["other"]),
+    "scatter": lambda a: torch.scatter(a["self"], a["dim"], a["index"], a["src"]),
+    "scatter_fold": lambda a: torch.scatter_reduce(a["self"], a["dim"], a["index"], a["src"], FOLDS[a["kind"]]),
+    "index_copy": lambda a: torch.index_copy(a["self"], a["dim"], a["index"], a["source"]),
+    "index_fill": lambda a: torch.index_fill(a["self"], a["dim"], a["index"], a["value"]),
+    "masked_rows": lambda a: masked_rows(a["source"], a["mask"], a["dim"]),
+    "checked_samples": lambda a: a["samples"],
+    "sort": lambda a: tuple(torch.sort(a["self"], dim=a["dim"], descending=a["descending"], stable=True)),
+    "topk": lambda a: tuple(torch.topk(a["self"], a["k"], a["dim"], a["largest"], a["sorted"])),
+    "cummax": lambda a: tuple(torch.cummax(a["self"], a["dim"])),
+    "cummin": lambda a: tuple(torch.cummin(a["self"], a["dim"])),
+    "cumprod": lambda a: torch.cumprod(a["self"], a["dim"]),
     "trunc_divide": lambda a: torch.div(a["self"], a["other"], rounding_mode="trunc"),
     "relu_backward": lambda a: aten.threshold_backward(a["grad_output"], a["output"], 0),
     "sigmoid_backward": lambda a: aten.sigmoid_backward(a["grad_output"], a["output"]),
@@ -196,6 +214,12 @@ def prod(x, dims, keepdim):
     return out if keepdim else out.reshape([n for d, n in enumerate(x.shape) if d not in axes])
 
 
+def masked_rows(source, mask, dim):
+    at = torch.where(mask.flatten(), mask.flatten().cumsum(0) - 1, 0)
+    shape = source.shape
+    return source.index_select(dim, at).reshape(*shape[:dim], *mask.shape, *shape[dim + 1 :])
+
+
 # -- gradients of whole ops: inputs that the forward kept, then torch's autograd
 
 
@@ -269,7 +293,12 @@ class Source:
             n = int(words[2])
         else:
             axis = args["dim"] if words[-1] == "dim" else int(words[-1])
-            n = args[words[2]].shape[axis]
+            x = args[words[2]]  # the shape alone, where the operand comes later
+            n = getattr(x, "shape", x)[axis]
+        if words[0] == "permutation":  # no index twice
+            axis = args["dim"] if len(shape) > 1 else 0
+            order = torch.rand([n if i == axis else k for i, k in enumerate(shape)], generator=self.rng)
+            return order.argsort(axis).narrow(axis, 0, shape[axis])
         return torch.randint(0, n, shape, generator=self.rng)
 
     def number(self, name):

@@ -33,6 +33,15 @@ DRAWN = {
     "dropout",
     "uniform",
     "normal",
+    "randperm",
+    "multinomial",
+    "exponential",
+    "log_normal",
+    "cauchy",
+    "geometric",
+    "random",
+    "random.to",
+    "random.range",
 }
 TESTED = [r for r in ROWS if r["key"] not in DRAWN]
 
@@ -147,7 +156,7 @@ def domain_of(row, name):
 
 
 def integers(row, name, shape, case, rng):
-    """Index tensors: `class of self`, `index of self along dim`, `index below 7`."""
+    """Index tensors: `class of self`, `index of self along dim`, `permutation of self along dim`, `index below 7`."""
     words = domain_of(row, name).split()
     if words[1] == "below":
         bound = case.size(int(words[2]))
@@ -156,6 +165,11 @@ def integers(row, name, shape, case, rng):
         axis = (0 if len(extents) == 1 else 1) if words[0] == "class" else words[4]
         axis = case.given.get(axis, axis)
         bound = extents[int(axis)] if extents else 1
+    if words[0] == "permutation" and extents and bound > 0:  # no index twice
+        along = int(case.given[words[4]]) % max(len(extents), 1)
+        order = rng.random([bound if i == along else n for i, n in enumerate(shape)] if len(shape) > 1 else bound)
+        along = along if len(shape) > 1 else 0
+        return np.argsort(order, along).take(range(shape[along]), along)
     return rng.integers(0, max(bound, 1), shape)
 
 

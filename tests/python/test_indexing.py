@@ -71,15 +71,91 @@ def test_gradients_of_a_write_at_a_mask():
 
 def test_what_a_mask_can_not_do_says_so():
     x = smolder.zeros(2, 3)
-    with pytest.raises(NotImplementedError, match="one element for each True"):
-        x[tensor([True, True])] = smolder.ones(2, 3)
-    with pytest.raises(NotImplementedError, match="where"):
-        x[tensor([True, True])]
     with pytest.raises(IndexError, match=r"mask \[3\] at index 0 does not match .* \[2, 3\] at index 0"):
         x[tensor([True, True, False])] = 1
     with pytest.raises(IndexError, match="too many indices"):
         x[smolder.ones(2, 3, 1) > 0] = 1
     assert x.tolist() == [[0] * 3] * 2
+
+
+def test_a_write_at_a_mask_with_a_value_for_each_true_reads_nothing():
+    x, mask = smolder.zeros(4, 2), tensor([True, False, True, False])
+    before = counters()["syncs"]
+    x[mask] = tensor([[1.0, 2.0], [3.0, 4.0]])
+    x[x > 2.5] = 0
+    assert counters()["syncs"] == before
+    assert x.tolist() == [[1, 2], [0, 0], [0, 0], [0, 0]]
+
+
+def counters():
+    return smolder.metrics()["counters"]
+
+
+def test_too_many_or_too_few_values_for_a_mask_are_an_error():
+    for n in (2, 4):
+        x = smolder.zeros(5)
+        x[tensor([True, False, True, False, True])] = smolder.ones(n)
+        with pytest.raises(RuntimeError, match="one for each True"):
+            x.tolist()
+
+
+# -- reads at masks, which sync under the name of the op, and at several indices
+
+
+def test_a_read_at_a_mask_says_that_it_reads():
+    smolder.reset_metrics()
+    assert tensor([1.0, 2.0, 3.0])[tensor([True, False, True])].tolist() == [1, 3]
+    assert any("nonzero" in e["reason"] for e in smolder.metrics()["events"] if e["kind"] == "sync")
+
+
+READS = {
+    "two": (tensor([0, 1]), tensor([2, -1])),
+    "two, broadcast": (tensor([[0], [1]]), tensor([2, 0, 1])),
+    "after a slice": (slice(None), tensor([0, 1]), tensor([2, 3])),
+    "apart": (tensor([0, 1]), slice(None), tensor([2, 3])),
+    "apart, after None": (None, tensor([0, 1]), slice(1, None), tensor([2, 3])),
+    "a list": ([0, 1],),
+    "mask and index": (tensor([True, False]), tensor([0, 2])),
+    "mask of two": (tensor([[True, False, True], [False, False, True]]),),
+    "mask behind": (slice(None), slice(None), tensor([True, False, True, True])),
+    "...": (Ellipsis, tensor([[0, -1]])),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("eager", [False, True])
+def test_reads_and_writes_at_several_indices(name, eager):
+    index = READS[name]
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    with mode(eager):
+        x = tensor(array)
+        assert x[index].tolist() == array[as_numpy(index)].tolist()
+        x[index] = 7
+        got = x.tolist()
+    array[as_numpy(index)] = 7
+    assert got == array.tolist()
+
+
+def test_an_index_out_of_range_in_one_of_several_dimensions_is_found():
+    with pytest.raises(IndexError):
+        smolder.ones(4, 5)[tensor([0]), tensor([5])].tolist()  # element 5 of 20 there is
+
+
+def test_index_put_adds_up_equal_indices():
+    x = smolder.zeros(3)
+    assert x.index_put_((tensor([0, 2, 0]),), tensor([1.0, 2.0, 3.0]), accumulate=True) is x
+    assert x.tolist() == [4, 0, 2]
+
+
+def test_shapes_changed_in_place_are_views_of_the_same_storage():
+    x = smolder.zeros(2, 3)
+    flat = x.view(-1)
+    assert x.t_() is x and x.shape == (3, 2)
+    flat[1] = 5
+    assert x.tolist() == [[0, 0], [5, 0], [0, 0]]
+    assert x.unsqueeze_(0).shape == (1, 3, 2) and x.squeeze_().shape == (3, 2)
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        smolder.ones(2, 2, requires_grad=True).t_()
 
 
 # -- indices out of range. Only x[index] counts from the end, once

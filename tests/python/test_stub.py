@@ -36,6 +36,7 @@ def test_the_stub_names_what_there_is():
         "__init_subclass__",
         "__subclasshook__",
         "__reduce_ex__",
+        "_become",
         "_detach_",
         "_register_leaf_hook",
         "_dlpack",

@@ -105,6 +105,8 @@ TYPES = {
     "dtype": "_dtype",
     "dtype?": "_dtype | None",
     "int[]": "Sequence[_int]",
+    "ints": "Sequence[_int]",
+    "text": "str",
     "int[]?": "Sequence[_int] | None",
     "axes": "_int | Sequence[_int] | None",
     "size": "_int",

@@ -12,6 +12,7 @@ SPELLED = {
     "Number?": ("std::optional<Scalar>", "{0}"),
     "Tensor|Number": ("const TensorOrNumber&", "{0}.operand()"),
     "str": ("const std::string&", "{0}"),
+    "text": ("const std::string&", "{0}"),
     "str?": ("const std::optional<std::string>&", "{0}"),
     "dtype": ("PyDType", "{0}.value"),
     "dtype?": ("std::optional<PyDType>", "value_of({0})"),

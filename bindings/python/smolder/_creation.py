@@ -20,6 +20,8 @@ __all__ = [
     "full",
     "full_like",
     "linspace",
+    "logspace",
+    "normal",
     "ones",
     "ones_like",
     "rand",
@@ -277,6 +279,13 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
+def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+    """base to the power of steps numbers evenly spread from start to end."""
+    check_device(device)
+    out = _core.pow(base, _core.linspace(start, end, steps, dtype=_core.float64)).to(dtype or _core.float32)
+    return _finish(out, requires_grad)
+
+
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     check_device(device)
@@ -307,12 +316,30 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad
     return _finish(_core.randint(low, high, tuple(size), dtype=dtype or _core.int64), requires_grad)
 
 
-def randperm(n, *, dtype=None, device=None) -> Tensor:
-    """A random order of 0 .. n-1, made on the host from the default generator's seed stream; int64 by default."""
+def randperm(n, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+    """0, 1, ... n - 1 in a random order; int64 by default."""
     check_device(device)
-    seed = _core.randint(0, 2**31 - 1, (1,)).item()
-    order = numpy.random.default_rng(seed).permutation(n)
-    return tensor(order, dtype=dtype or _core.int64)
+    return _finish(_core.randperm(n, dtype=dtype or _core.int64), requires_grad)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+    """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
+    check_device(device)
+    given = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if not given:
+        if size is None:
+            raise TypeError("normal() of two numbers needs a size")
+        size = (size,) if isinstance(size, builtins.int) else tuple(size)
+        if std < 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        return _finish(_core.empty(size, dtype=dtype or _core.float32).normal_(mean, std), requires_grad)
+    if size is not None or dtype is not None:
+        raise TypeError("normal() takes a size and a dtype only with two numbers")
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    like = mean + std if len(given) == 2 else given[0]
+    noise = _core.empty(tuple(like.shape), dtype=like.dtype).normal_()
+    return noise * std + mean
 
 
 def _like(make):

@@ -1,20 +1,44 @@
 """Functions of several tensors that are no rows of the op table."""
 
 import builtins
+import itertools
+import math
 
 from smolder import _core
 from smolder._tensor import Size
 
 __all__ = [
     "allclose",
+    "block_diag",
     "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "combinations",
+    "e",
+    "einsum",
     "equal",
+    "index_put",
+    "inf",
+    "is_complex",
+    "is_nonzero",
     "is_tensor",
-    "isclose",
     "manual_seed",
+    "meshgrid",
+    "nan",
+    "newaxis",
+    "nonzero",
     "numel",
+    "pi",
     "result_type",
+    "scalar_tensor",
+    "tensordot",
+    "tril_indices",
+    "triu_indices",
+    "unique",
+    "unique_consecutive",
 ]
+
+e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
 _FLOAT = 2  # categories order bool < int < float
 
@@ -44,22 +68,9 @@ def equal(input, other):
     return builtins.bool(_core.all(_core.eq(input, other)).item())
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Elementwise |input - other| <= atol + rtol * |other|."""
-    if input.dtype != other.dtype:
-        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
-    close = input == other
-    if equal_nan and input.dtype.is_floating_point:
-        close = close | (_core.isnan(input) & _core.isnan(other))
-    near = _core.abs(input - other) <= atol + rtol * _core.abs(other)
-    if input.dtype.is_floating_point:
-        near = near & _core.isfinite(input - other)
-    return close | near
-
-
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether all elements are close; a Python bool."""
-    return builtins.bool(_core.all(isclose(input, other, rtol, atol, equal_nan)).item())
+    return builtins.bool(_core.all(_core.isclose(input, other, rtol, atol, equal_nan)).item())
 
 
 def broadcast_shapes(*shapes):
@@ -99,3 +110,184 @@ def result_type(a, b):
     if _category(weak) > _category(strong):
         return _core.float32 if _category(weak) == _FLOAT and min(rank_a, rank_b) == 0 else weak
     return strong
+
+
+def is_complex(input):
+    """Whether a tensor's dtype is complex: none is."""
+    return False
+
+
+def is_nonzero(input):
+    """Whether the only element is nonzero."""
+    return input.is_nonzero()
+
+
+def scalar_tensor(s, *, dtype=None):
+    """A number as a tensor without dimensions."""
+    return _core.full((), s, dtype=dtype or _core.float32)
+
+
+# -- joining and spreading
+
+
+def _given(tensors):
+    """f(a, b) and f([a, b]) alike."""
+    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
+
+
+def broadcast_tensors(*tensors):
+    """Tensors expanded to the shape that they broadcast to."""
+    given = _given(tensors)
+    shape = broadcast_shapes(*(t.shape for t in given))
+    return tuple(t.expand(shape) for t in given)
+
+
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates of vectors: grid k has tensor k along dimension k; with indexing "xy" 0 and 1 swap."""
+    given = _given(tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    for t in given:
+        if t.dim() > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t.dim()}D")
+        if t.dtype != given[0].dtype:
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    shape = [t.numel() for t in given]
+    grids = [t.reshape([-1 if j == i else 1 for j in range(len(given))]).expand(shape) for i, t in enumerate(given)]
+    return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and len(given) > 1 else tuple(grids)
+
+
+def block_diag(*tensors):
+    """A matrix with matrices along its diagonal; vectors are rows."""
+    parts = [_core.atleast_2d(t) for t in tensors] or [_core.zeros((1, 0))]
+    for i, t in enumerate(parts):
+        if t.dim() > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t.dim()} dimensions"
+            )
+    dtype = parts[0].dtype
+    for t in parts[1:]:
+        dtype = _core.promote_types(dtype, t.dtype)
+    columns, at, rows = builtins.sum(t.size(1) for t in parts), 0, []
+    for t in parts:
+        low, high = (0, at), (0, columns - at - t.size(1))
+        rows.append(_core.constant_pad(t.to(dtype), low, high))
+        at += t.size(1)
+    return _core.cat(rows, 0)
+
+
+def cartesian_prod(*tensors):
+    """All tuples of elements of vectors, a row each, the last changing fastest."""
+    for t in tensors:
+        if t.dim() != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return _core.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def combinations(input, r=2, with_replacement=False):
+    """Subsets of r elements of a vector, a row each, in the order of positions."""
+    if input.dim() != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    from smolder._creation import tensor
+
+    rows = list(choose(range(input.numel()), r))
+    if not rows or r == 0:
+        return input.new_zeros((0, r)) if r else input.new_zeros(0)
+    return input[tensor(rows, dtype=_core.int64)]
+
+
+def _triangle(row, col, keep, dtype):
+    kept = keep(_core.arange(col).unsqueeze(0) - _core.arange(row).unsqueeze(1))
+    return _core._nonzero(kept).t().to(dtype or _core.int64)
+
+
+def tril_indices(row, col, offset=0, *, dtype=None, device=None):
+    """Positions of a lower triangle: a row of rows and one of columns."""
+    return _triangle(row, col, lambda d: d <= offset, dtype)
+
+
+def triu_indices(row, col, offset=0, *, dtype=None, device=None):
+    """Positions of an upper triangle: a row of rows and one of columns."""
+    return _triangle(row, col, lambda d: d >= offset, dtype)
+
+
+# -- products
+
+
+def einsum(equation, *operands):
+    """Sums of products as an equation says, such as "bij,bjk->bik"; or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
+    if isinstance(equation, _core.Tensor):
+        return _einsum_of_lists((equation, *operands))
+    return _core.einsum_of(equation, _given(operands))
+
+
+def _einsum_of_lists(given):
+    def text(labels):
+        for at in labels:
+            if at is not Ellipsis and not 0 <= at < 52:
+                raise RuntimeError(f"einsum(): expected subscripts in [0, 52), got {at}")
+        letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        # Numbers order as upper case does before lower.
+        letters = letters[26:] + letters[:26]
+        return "".join("..." if at is Ellipsis else letters[at] for at in labels)
+
+    pairs = len(given) // 2
+    equation = ",".join(text(given[2 * i + 1]) for i in range(pairs))
+    if len(given) % 2:
+        equation += "->" + text(given[-1])
+    return _core.einsum_of(equation, [given[2 * i] for i in range(pairs)])
+
+
+def tensordot(a, b, dims=2):
+    """Sums of products over the last dims dimensions of a and the first of b, or over two lists of them."""
+    if isinstance(dims, _core.Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, builtins.int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > builtins.min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims = (range(a.dim() - dims, a.dim()), range(dims))
+    of_a, of_b = ([d] if isinstance(d, builtins.int) else list(d) for d in dims)
+    return _core.tensordot_dims(a, b, of_a, of_b)
+
+
+# -- what depends on data
+
+
+def nonzero(input, *, as_tuple=False):
+    """Positions of elements that are not zero: a row each, or a vector for each dimension."""
+    if not as_tuple:
+        return _core._nonzero(input)
+    return _core._nonzero(input.reshape(1) if input.dim() == 0 else input).unbind(1)
+
+
+def _unique(input, in_order, return_inverse, return_counts, dim):
+    out, inverse, counts = _core.unique_of(input, in_order) if dim is None else _core.unique_rows(input, dim, in_order)
+    chosen = (out, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+    return chosen if len(chosen) > 1 else out
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """Different elements, in order always, or slices along dim; which of them each is, and how often they occur."""
+    return _unique(input, True, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """Elements without those that equal the one before."""
+    return _unique(input, False, return_inverse, return_counts, dim)
+
+
+# -- writes at indices
+
+
+def index_put(input, indices, values, accumulate=False):
+    """A copy of input with values at a tuple of index tensors, or added there."""
+    return input.clone().index_put_(indices, values, accumulate)

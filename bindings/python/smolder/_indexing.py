@@ -18,7 +18,11 @@ def _is_integer(item):
 
 def _as_index(item):
     """An index tensor or a mask out of a tensor, a list or an array; None for anything else."""
+    if isinstance(item, builtins.bool | numpy.bool_):
+        return _core.full((), builtins.bool(item), dtype=_core.bool)
     if isinstance(item, _core.Tensor):
+        if item.dtype == _core.uint8:  # as torch: a mask, long deprecated
+            return item != 0
         return item if item.dtype in (_core.int64, _core.int32, _core.bool) else None
     if isinstance(item, list | numpy.ndarray | range):
         array = numpy.asarray(item, dtype=None if len(item) else numpy.int64)
@@ -30,17 +34,12 @@ def _as_index(item):
 
 def _unsupported(index):
     if isinstance(index, _core.Tensor):
-        if index.dtype in _FLOATS:
-            return IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    elif not isinstance(index, builtins.bool | list | tuple | range | numpy.ndarray | numpy.bool_):
-        return IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
-            f"(got {type(index).__name__})"
-        )
-    text = repr(index) if not isinstance(index, _core.Tensor) else f"a tensor of {index.dtype}"
-    return NotImplementedError(
-        f"indexing with {text} is not supported; supported are integers, slices, None, ... and one integer tensor, "
-        "array or list, and to be written to one mask. To read at a mask use where, masked_fill or index_select."
+        return IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if isinstance(index, numpy.ndarray | list | tuple | range):
+        return IndexError(f"an index of floating-point numbers or of ragged lists is no index: {index!r}")
+    return IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+        f"(got {type(index).__name__})"
     )
 
 
@@ -89,20 +88,9 @@ def _integer(tensor, axis, item):
     return tensor.select(axis, i)
 
 
-def _take(tensor, axis, index):
-    """tensor[..., index, ...] on one axis, by an index of any rank; negative ones count from the end."""
-    flat = index.reshape(-1) if index.dim() != 1 else index
-    flat = _core.where(flat < 0, flat + tensor.size(axis), flat)
-    out = _core.index_select(tensor, axis, flat)
-    if index.dim() == 1:
-        return out
-    shape = tuple(tensor.shape)
-    return out.reshape(shape[:axis] + tuple(index.shape) + shape[axis + 1 :])
-
-
 def view(tensor, index):
-    """The view that integers, slices, None and ... select, and at most one pending (axis, index or mask)."""
-    axis, pending = 0, None
+    """The view that integers, slices, None and ... select, and (axis, index or mask) of what is left of the index."""
+    axis, pending = 0, []
     for item in _expand(tensor, index):
         if item is None:
             tensor = tensor.unsqueeze(axis)
@@ -114,68 +102,116 @@ def view(tensor, index):
             tensor = _integer(tensor, axis, item)
         else:
             found = _as_index(item)
-            if found is None or pending:
-                raise _unsupported(item if found is None else index)
-            pending = (axis, found)
+            if found is None:
+                raise _unsupported(item)
+            if found.dim() == 0 and found.dtype == _core.bool:  # a dimension of one element, or none
+                tensor = tensor.unsqueeze(axis)
+                found = found.reshape(1)
+            pending.append((axis, found))
             axis += found.dim() if found.dtype == _core.bool else 1
     return tensor, pending
+
+
+def _check_mask(tensor, axis, mask):
+    for i, n in enumerate(mask.shape):
+        if tensor.size(axis + i) != n:
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {i} does not match the shape of the indexed tensor "
+                f"{list(tensor.shape)} at index {axis + i}"
+            )
+
+
+def _positions(tensor, pending):
+    """{axis: index} with masks as the positions of their Trues, which reads how many there are."""
+    out = {}
+    for axis, found in pending:
+        if found.dtype == _core.bool:
+            _check_mask(tensor, axis, found)
+            for i, column in enumerate(_core._nonzero(found).unbind(1)):
+                out[axis + i] = column
+        else:
+            out[axis] = found
+    return out
+
+
+def _together(tensor, pending):
+    """The tensor with the indexed dimensions side by side, the first of them, and their indices.
+
+    Dimensions that are apart come first, as torch puts what they select; the second result is then their order.
+    """
+    indices = _positions(tensor, pending)
+    axes = list(indices)
+    if axes == list(range(axes[0], axes[0] + len(axes))):
+        return tensor, None, axes[0], list(indices.values())
+    order = axes + [a for a in range(tensor.dim()) if a not in indices]
+    return tensor.permute(order), order, 0, list(indices.values())
 
 
 def get(tensor, index):
     """tensor[index]"""
     selected, pending = view(tensor, index)
     if pending:
-        if pending[1].dtype == _core.bool:
-            raise _unsupported(pending[1])
-        return _take(selected, *pending)
+        moved, _, axis, indices = _together(selected, pending)
+        return _core.index_at(moved, axis, indices)
     return selected.slice(0) if selected is tensor and tensor.dim() else selected
 
 
 def set(tensor, index, value):
     """tensor[index] = value"""
     selected, pending = view(tensor, index)
-    if pending and pending[1].dtype != _core.bool:
-        raise _unsupported(index)
     if isinstance(value, numpy.ndarray | list | tuple):
         from smolder._creation import tensor as make
 
         value = make(value, dtype=tensor.dtype)
     if pending:
-        _set_at_mask(selected, *pending, value)
+        _set_at(selected, pending, value)
     elif isinstance(value, _core.Tensor):
         selected.copy_(_drop_leading_ones(value, selected.dim()))
     else:
         selected.fill_(value)
 
 
-def _set_at_mask(selected, axis, mask, value):
-    """selected[:, ..., mask] = value, where the mask covers dimensions from axis on."""
-    shape, covered = tuple(selected.shape), tuple(mask.shape)
-    for i, n in enumerate(covered):
-        if shape[axis + i] != n:
-            raise IndexError(
-                f"The shape of the mask {list(covered)} at index {i} does not match the shape of the indexed tensor "
-                f"{list(shape)} at index {axis + i}"
-            )
-    rest = len(shape) - axis - len(covered)
-    if isinstance(value, _core.Tensor):
-        # The mask's dimensions are one in selected[mask], of as many elements as it has Trues.
-        value = _drop_leading_ones(value, axis + 1 + rest)
-        at = value.dim() - rest - 1
-        if at >= 0:
-            its = tuple(value.shape)
-            if its[at] != 1:
-                raise NotImplementedError(
-                    f"x[mask] = v with a v of shape {list(its)}: writing one element for each True of the mask is not "
-                    "supported, since how many there are depends on data; give a v that is the same for all of them, "
-                    "or write where(mask, values, x) with values of x's shape."
-                )
-            value = value.reshape(its[:at] + (1,) * len(covered) + its[at + 1 :])
-    else:
+def _set_at(selected, pending, value):
+    if not isinstance(value, _core.Tensor):
         value = _core.full((), value, dtype=selected.dtype)
     if value.dtype != selected.dtype:
         value = value.to(selected.dtype)
-    selected.copy_(_core.where(mask.reshape((1,) * axis + covered + (1,) * rest), value, selected))
+    if len(pending) == 1 and pending[0][1].dtype == _core.bool:  # which reads nothing
+        axis, mask = pending[0]
+        _check_mask(selected, axis, mask)
+        selected.copy_(_core.masked_put(selected, mask, axis, value))
+        return
+    put(selected, pending, value, False)
+
+
+def put(selected, pending, value, accumulate):
+    """selected[pending] = value, or += value."""
+    moved, order, axis, indices = _together(selected, pending)
+    rank = moved.dim() - len(indices) + builtins.max(i.dim() for i in indices)
+    out = _core.index_put_at(moved, axis, _drop_leading_ones(value, rank), accumulate, indices)
+    if order is not None:
+        back = [order.index(a) for a in range(len(order))]
+        out = out.permute(back)
+    selected.copy_(out)
+
+
+def pending_of(tensor, indices):
+    """What index_put's tuple of tensors (or None for a whole dimension) says, as `view` does."""
+    pending, axis = [], 0
+    for item in indices:
+        if item is None:
+            axis += 1
+            continue
+        found = _as_index(item)
+        if found is None:
+            raise _unsupported(item)
+        pending.append((axis, found))
+        axis += found.dim() if found.dtype == _core.bool else 1
+    if axis > tensor.dim():
+        raise IndexError(f"too many indices for tensor of dimension {tensor.dim()} (got {axis})")
+    if not pending:
+        raise IndexError("index_put: expected an index tensor")
+    return pending
 
 
 def _drop_leading_ones(value, rank):

@@ -487,6 +487,125 @@ def new_full(self, size, fill_value, *, dtype=None, requires_grad=False):
     return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
+# -- shapes changed in place: the object becomes another view of its storage
+
+
+def _reshaped(self, name, changed):
+    if self.requires_grad and self.is_leaf:
+        raise RuntimeError(
+            f"{name}: a leaf Variable that requires grad is being used in an in-place operation."
+            if _core.is_grad_enabled()
+            else f"{name} of a leaf that requires grad is not supported; assign {name[:-1]} of it to .data"
+        )
+    self._become(changed)
+    return self
+
+
+@_method
+def t_(self):
+    """As t, of the tensor itself."""
+    return _reshaped(self, "t_", self.t())
+
+
+@_method
+def squeeze_(self, dim=None):
+    """As squeeze, of the tensor itself."""
+    return _reshaped(self, "squeeze_", self.squeeze() if dim is None else self.squeeze(dim))
+
+
+@_method
+def unsqueeze_(self, dim):
+    """As unsqueeze, of the tensor itself."""
+    return _reshaped(self, "unsqueeze_", self.unsqueeze(dim))
+
+
+@_method
+def transpose_(self, dim0, dim1):
+    """As transpose, of the tensor itself."""
+    return _reshaped(self, "transpose_", self.transpose(dim0, dim1))
+
+
+@_method
+def swapaxes_(self, axis0, axis1):
+    """As swapaxes, of the tensor itself."""
+    return _reshaped(self, "swapaxes_", self.transpose(axis0, axis1))
+
+
+@_method
+def swapdims_(self, dim0, dim1):
+    """As swapdims, of the tensor itself."""
+    return _reshaped(self, "swapdims_", self.transpose(dim0, dim1))
+
+
+_SHAPES = ("t", "squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims")
+
+
+@_method
+def index_put_(self, indices, values, accumulate=False):
+    """self[indices] = values in place, for a tuple of index tensors, masks or None; or += with accumulate."""
+    pending = _indexing.pending_of(self, tuple(indices))
+    if values.dtype != self.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self.dtype} for the destination and "
+            f"{values.dtype} for the source."
+        )
+    if not accumulate and len(pending) == 1 and pending[0][1].dtype == _core.bool:
+        _indexing._set_at(self, pending, values)
+    else:
+        _indexing.put(self, pending, values, accumulate)
+    return self
+
+
+@_method
+def index_put(self, indices, values, accumulate=False):
+    """A copy of self with values at a tuple of index tensors, or added there."""
+    return self.clone().index_put_(indices, values, accumulate)
+
+
+@_method
+def nonzero(self, *, as_tuple=False):
+    """Positions of elements that are not zero: a row each, or a vector for each dimension."""
+    if not as_tuple:
+        return self._nonzero()
+    return (self.reshape(1) if self.dim() == 0 else self)._nonzero().unbind(1)
+
+
+def _functions():
+    from smolder import _functions  # which needs this module
+
+    return _functions
+
+
+@_method
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """Different elements, in order always, or slices along dim; which of them each is, and how often they occur."""
+    return _functions().unique(self, sorted, return_inverse, return_counts, dim)
+
+
+@_method
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """Elements without those that equal the one before."""
+    return _functions().unique_consecutive(self, return_inverse, return_counts, dim)
+
+
+@_method
+def equal(self, other):
+    """Whether two tensors have the same shape and elements; a Python bool."""
+    return _functions().equal(self, other)
+
+
+@_method
+def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close; a Python bool."""
+    return _functions().allclose(self, other, rtol, atol, equal_nan)
+
+
+@_method
+def is_complex(self):
+    """Whether the dtype is complex: none is."""
+    return False
+
+
 # -- copying and pickling
 
 
@@ -546,5 +665,15 @@ def _returning_self(name):
 
 
 for _name in dir(Tensor):
-    if _name.endswith("_") and not _name.startswith("_") and _name not in ("requires_grad_", "detach_"):
+    if (
+        _name.endswith("_")
+        and not _name.startswith("_")
+        and _name
+        not in (
+            "requires_grad_",
+            "detach_",
+            "index_put_",
+            *(f"{n}_" for n in _SHAPES),
+        )
+    ):
         _returning_self(_name)

@@ -65,6 +65,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           },
           [](Tensor& t, bool on) { t.requires_grad_(on); })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
+      // What t_() and its like do: the object is another view of the same storage from then on.
+      .def("_become", [](Tensor& self, const Tensor& other) { self = other; })
       .def("_detach_", &Tensor::detach_)
       .def("_set_data", [](const Tensor& t, const Tensor& data) { lazy::set_data(t, data); })
       .def("_strides", [](const Tensor& t) { return lazy::strides(t); })

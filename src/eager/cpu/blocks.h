@@ -38,6 +38,16 @@ struct ReduceFns {
 };
 const ReduceFns& reduce_fns(ir::ReduceKind kind, DType t);
 
+/// Elements of a row that a running sum of floats adds up at a time (docs/design.md, "Scans").
+inline constexpr int64_t kScanGroup = 4;
+/// The loops of one kind of running reduction. A carry is eight bytes or fewer.
+struct ScanFns {
+  void (*row)(const void* in, int64_t n, void* out);
+  void (*reset)(void* carry, int64_t n);  ///< to the identity
+  void (*column)(const void* in, void* carry, void* out, int64_t n);
+};
+const ScanFns& scan_fns(ir::ScanKind kind, DType t);
+
 /// The 32 random bits (ir/scalar/random.h) of elements first, ..., first + n - 1.
 void random_block(int64_t seed, int64_t offset, int64_t first, int64_t n, int64_t* out);
 

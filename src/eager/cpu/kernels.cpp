@@ -36,6 +36,9 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kIndexAdd, cpu::run_index_add},
                          {Op::kScatterAdd, cpu::run_scatter_add},
                          {Op::kScan, cpu::run_scan},
+                         {Op::kIndexSet, cpu::run_index_set},
+                         {Op::kScatterInto, cpu::run_scatter_into},
+                         {Op::kSorted, cpu::run_sorted},
                          {Op::kDot, cpu::run_dot},
                          {Op::kIota, cpu::run_iota},
                          {Op::kRandomBits, cpu::run_random_bits}});

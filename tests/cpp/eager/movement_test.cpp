@@ -162,17 +162,17 @@ std::vector<PlainTensor> index_operands(std::mt19937& random, Op op, const Plain
   std::vector<PlainTensor> out = {
       x, indices(random, shape, index_dtype, x.shape.empty() ? 1 : x.shape[axis], out_of_range)};
   Dims source = shape;
-  if (op == Op::kIndexAdd) {
+  if (op == Op::kIndexAdd || op == Op::kIndexSet) {
     source = x.shape;
     source.erase(axis);
     for (int i = 0; i < shape.size(); ++i) source.insert(axis + i, shape[i]);
   }
-  if (op == Op::kIndexAdd || op == Op::kScatterAdd)
+  if (op == Op::kIndexAdd || op == Op::kIndexSet || op == Op::kScatterAdd)
     out.push_back(random_tensor(random, source, x.dtype, {-8, 8, false}));
   return out;
 }
 
-constexpr Op kIndexing[] = {Op::kTake, Op::kGather, Op::kIndexAdd, Op::kScatterAdd};
+constexpr Op kIndexing[] = {Op::kTake, Op::kGather, Op::kIndexAdd, Op::kIndexSet, Op::kScatterAdd};
 
 TEST(Scan, EveryDTypeAndLayout) {
   std::mt19937 random(8);
@@ -185,11 +185,62 @@ TEST(Scan, EveryDTypeAndLayout) {
                                       {{0, 3}, 0},
                                       {{3, 0}, 0}}) {
       const PlainTensor x = random_tensor(random, shape, static_cast<DType>(t), {-8, 8, false});
-      const PlainTensor expected = expected_of(Op::kScan, {x}, {axis});
+      for (int kind = 0; kind < 4; ++kind) {
+        const PlainTensor expected = expected_of(Op::kScan, {x}, {kind, axis});
+        for (Layout layout : kLayouts) {
+          SCOPED_TRACE(to_string(shape) + " " + name(layout) + " kind " + std::to_string(kind));
+          const std::vector<Array> in{to_array(x, layout)};
+          ASSERT_TRUE(same(run_kernel(Op::kScan, in, {kind, axis}, expected), expected));
+          ASSERT_TRUE(same(run_kernel(Op::kScan, in, {kind, axis}, expected, Layout::kReversed), expected));
+        }
+      }
+    }
+  }
+}
+
+TEST(Sort, EveryDTypeLayoutAndLength) {
+  std::mt19937 random(9);
+  for (int t = 0; t < kNumDTypes; ++t) {
+    for (const auto& [shape, axis] : {std::pair<Dims, int>{{6}, 0},
+                                      {{5, 7}, 0},
+                                      {{5, 7}, 1},
+                                      {{2, 5, 3}, 1},
+                                      {{1}, 0},
+                                      {{0, 3}, 0},
+                                      {{300}, 0},       // by radix
+                                      {{2, 400}, 1},    // the same; few of it by selection
+                                      {{70000}, 0}}) {  // shared by threads
+      const PlainTensor x = random_tensor(random, shape, static_cast<DType>(t), {-8, 8, true});
+      const int64_t n = shape[axis];
+      for (const int64_t limit : {n, n / 10}) {
+        for (int descending : {0, 1}) {
+          const Words words{axis, descending, limit};
+          std::vector<const PlainTensor*> in{&x};
+          const std::vector<PlainTensor> expected = ir::interpret(Op::kSorted, in, words);
+          for (Layout layout : kLayouts) {
+            if (n > 1000 && layout != Layout::kContiguous) continue;
+            SCOPED_TRACE(to_string(shape) + " " + name(layout) + " limit " + std::to_string(limit));
+            const std::vector<Array> got = execute(Op::kSorted, std::array{to_array(x, layout)}, words);
+            ASSERT_TRUE(same(to_plain(got[0]), expected[0]));
+            ASSERT_TRUE(same(to_plain(got[1]), expected[1]));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Indexing, ScatterIntoCombinesInOrder) {
+  std::mt19937 random(10);
+  for (int t = 0; t < kNumDTypes; ++t) {
+    const PlainTensor x = random_tensor(random, {6, 8}, static_cast<DType>(t), {-8, 8, false});
+    const PlainTensor index = indices(random, {4, 5}, DType::kInt64, 8);
+    const PlainTensor source = random_tensor(random, {5, 6}, static_cast<DType>(t), {-8, 8, false});
+    for (int kind = 0; kind < 4; ++kind) {
+      const PlainTensor expected = expected_of(Op::kScatterInto, {x, index, source}, {kind, 1});
       for (Layout layout : kLayouts) {
-        SCOPED_TRACE(to_string(shape) + " " + name(layout));
-        ASSERT_TRUE(same(run_kernel(Op::kScan, {to_array(x, layout)}, {axis}, expected), expected));
-        ASSERT_TRUE(same(run_kernel(Op::kScan, {to_array(x, layout)}, {axis}, expected, Layout::kReversed), expected));
+        const std::vector<Array> in{to_array(x, layout), to_array(index), to_array(source, layout)};
+        ASSERT_TRUE(same(run_kernel(Op::kScatterInto, in, {kind, 1}, expected), expected)) << name(layout);
       }
     }
   }

@@ -1,0 +1,161 @@
+// Writes at indices. Those to one place happen in the order of the index, whatever the threads: each thread owns
+// places that no other writes to, rows of the result or columns of it.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "smolder/core/thread_pool.h"
+#include "smolder/eager/cpu/indices.h"
+#include "smolder/eager/cpu/kernels.h"
+#include "smolder/ir/builder.h"
+
+namespace smolder::eager::cpu {
+namespace {
+
+// What is made of the element there and the one written. In the order of ScatterKind.
+struct Set {
+  template <class T>
+  T operator()(T, T y) const {
+    return y;
+  }
+};
+struct Add {
+  template <class T>
+  T operator()(T x, T y) const {
+    return add(x, y);
+  }
+};
+struct Multiply {
+  template <class T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return x && y;
+    } else if constexpr (std::is_same_v<T, Float16>) {
+      return to_float16(to_float(x) * to_float(y));
+    } else if constexpr (std::is_same_v<T, BFloat16>) {
+      return to_bfloat16(to_float(x) * to_float(y));
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
+    } else {
+      return x * y;
+    }
+  }
+};
+
+template <class T>
+bool less(T x, T y) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return to_float(x) < to_float(y);
+  } else {
+    return x < y;
+  }
+}
+template <class T>
+bool is_nan(T x) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return to_float(x) != to_float(x);
+  } else {
+    return x != x;
+  }
+}
+/// nan wins, the one there first; of equal elements the one there stays.
+struct Largest {
+  template <class T>
+  T operator()(T x, T y) const {
+    return !is_nan(x) && (less(x, y) || is_nan(y)) ? y : x;
+  }
+};
+struct Smallest {
+  template <class T>
+  T operator()(T x, T y) const {
+    return !is_nan(x) && (less(y, x) || is_nan(y)) ? y : x;
+  }
+};
+
+/// Rows of [outer, n, inner] written at `index`, which `indices` checks. A thread owns a range of rows, or of columns
+/// where they are many, and walks the whole index: reading it is cheap beside the writes.
+template <class T, class Combine>
+void write_rows(const Rows& r, const Indices& indices, const T* source, T* result, Combine combine) {
+  // Stretches of columns: wide enough for a cache line each, so that threads do not share one.
+  const int64_t width = std::min<int64_t>(r.inner, kBlock), stretches = (r.inner + width - 1) / width;
+  const int64_t cut = r.outer * stretches >= num_threads() ? 1 : std::min<int64_t>(num_threads(), r.n);
+  const int64_t share = (r.n + cut - 1) / cut, grain = columns_grain(r.rows * width / cut);
+  parallel_for(r.outer * stretches * cut, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t low = piece % cut * share, high = low + share, first = piece / cut % stretches * width;
+      const int64_t outer = piece / cut / stretches, count = std::min(width, r.inner - first);
+      const T* from = source + outer * r.rows * r.inner + first;
+      T* to = result + outer * r.n * r.inner + first;
+      for (int64_t j = 0; j < r.rows; ++j, from += r.inner) {
+        const int64_t i = indices.find(j);
+        if (i < low || i >= high) continue;  // another thread's, or none: -1
+        T* row = to + i * r.inner;
+        for (int64_t c = 0; c < count; ++c) row[c] = combine(row[c], from[c]);
+      }
+    }
+  });
+}
+
+template <class Combine>
+void run_rows(const KernelCall& call, Combine combine) {
+  BufferRef holders[2];
+  const TensorView& x = call.inputs[0];
+  const int axis = normalize_axis(call.attrs[0], x.shape.size());
+  const TensorView index = contiguous(call.inputs[1], holders[0]), source = contiguous(call.inputs[2], holders[1]);
+  const Rows r(x.shape, axis, index.shape);
+  const Indices indices(index, r.n, call.errors);
+  if (r.n == 0 && r.rows > 0) call.errors->bad_index();
+  with_contiguous(call.outputs[0], [&](const TensorView& out) {
+    copy(x, out);
+    if (r.n == 0 || r.inner == 0) return;
+    with_type(x.dtype, [&]<class T>(T) {
+      write_rows(r, indices, static_cast<const T*>(source.data), static_cast<T*>(out.data), combine);
+    });
+  });
+}
+
+template <class Combine>
+void run_elements(const KernelCall& call, int axis_word, Combine combine) {
+  const TensorView index = with_axis(call.inputs[1]), source = with_axis(call.inputs[2]);
+  const TensorView out = with_axis(call.outputs[0]);
+  const int axis = normalize_axis(call.attrs[axis_word], out.shape.size());
+  const Indices indices(index, out.shape[axis], call.errors);
+  copy(call.inputs[0], call.outputs[0]);
+  const Columns<3> columns(index.shape, axis, {&out, &index, &source});
+  const int64_t length = index.shape[axis];
+  with_type(out.dtype, [&]<class T>(T) {
+    const T* from = static_cast<const T*>(source.data);
+    T* to = static_cast<T*>(out.data);
+    parallel_for(columns.count(), columns_grain(length), [&](int64_t begin, int64_t end) {
+      columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {
+        for (int64_t j = 0; j < length; ++j) {
+          const int64_t i = indices.find(at[1] + j * index.strides[axis]);
+          if (i < 0) continue;
+          T& there = to[at[0] + i * out.strides[axis]];
+          there = combine(there, from[at[2] + j * source.strides[axis]]);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void run_index_add(const KernelCall& call) { run_rows(call, Add()); }
+void run_index_set(const KernelCall& call) { run_rows(call, Set()); }
+void run_scatter_add(const KernelCall& call) { run_elements(call, 0, Add()); }
+
+void run_scatter_into(const KernelCall& call) {
+  switch (static_cast<ir::ScatterKind>(call.attrs[0])) {
+    case ir::ScatterKind::kSet:
+      return run_elements(call, 1, Set());
+    case ir::ScatterKind::kProd:
+      return run_elements(call, 1, Multiply());
+    case ir::ScatterKind::kMax:
+      return run_elements(call, 1, Largest());
+    case ir::ScatterKind::kMin:
+      return run_elements(call, 1, Smallest());
+  }
+}
+
+}  // namespace smolder::eager::cpu

@@ -1,0 +1,103 @@
+// Special functions, in float64: what their decompositions are written with.
+#include <array>
+#include <limits>
+
+#include "smolder/ir/decompose.h"
+
+namespace smolder::ir {
+namespace {
+
+/// c[0] + c[1] x + c[2] x^2 ...
+template <size_t N>
+Value polynomial(Value x, const std::array<double, N>& c) {
+  Value out = x * c[N - 1] + c[N - 2];
+  for (size_t i = N - 2; i-- > 0;) out = out * x + c[i];
+  return out;
+}
+
+constexpr int kShift = 10;  ///< from 0.5 to where the asymptotic series below have float64's precision
+
+/// x to the nearest integer's distance: what functions of period 1 depend on, exact.
+Value off_integer(Value x) { return x - round(x); }
+
+}  // namespace
+
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 65504;
+    case DType::kBFloat16:
+      return 0x1.fep127;
+    case DType::kFloat32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+Value hypotenuse(Value x, Value y, DType dtype) {
+  const Value infinite = logical_or(isinf(x), isinf(y));
+  if (dtype != DType::kFloat64) {  // squares of float32 neither overflow nor vanish in float64
+    const Value wide = x.b->cast(x, DType::kFloat64), also = x.b->cast(y, DType::kFloat64);
+    return where(infinite, kInfinity, x.b->cast(sqrt(wide * wide + also * also), DType::kFloat32));
+  }
+  const Value top = maximum(abs(x), abs(y)), a = x / top, c = y / top;
+  return where(infinite, kInfinity, where(top == 0.0, 0.0, top * sqrt(a * a + c * c)));
+}
+
+/// A rational approximation, then two steps of Newton's method.
+Value erf_inverse(Value y) {
+  const Value z = y * y, tail = sqrt(neg(log((1.0 - abs(y)) * 0.5)));
+  const Value inner = y * polynomial(z, std::array{0.886226899, -1.645349621, 0.914624893, -0.140543331}) /
+                      polynomial(z, std::array{1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801});
+  const Value outer = copysign(polynomial(tail, std::array{-1.970840454, -1.624906493, 3.429567803, 1.641345311}), y) /
+                      polynomial(tail, std::array{1.0, 3.543889200, 1.637067800});
+  Value x = where(abs(y) <= 0.7, inner, outer);
+  for (int i = 0; i < 2; ++i) x = x - (erf(x) - y) / (1.12837916709551257390 * exp(neg(x * x)));
+  return where(abs(y) == 1.0, copysign(y.b->constant(kInfinity), y), x);
+}
+
+/// Lanczos's approximation; below one half by reflection.
+Value log_gamma(Value x) {
+  constexpr std::array kTerms{676.5203681218851,  -1259.1392167224028,  771.32342877765313,    -176.61502916214059,
+                              12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7};
+  constexpr double kHalfLog2Pi = 0.91893853320467274178;
+  const Value reflect = x < 0.5, z = where(reflect, neg(x), x - 1.0), t = z + 7.5;
+  Value sum = 0.99999999999980993 + kTerms[0] / (z + 1.0);
+  for (size_t i = 1; i < kTerms.size(); ++i) sum = sum + kTerms[i] / (z + static_cast<double>(i + 1));
+  const Value direct = kHalfLog2Pi + (z + 0.5) * log(t) - t + log(sum);
+  const Value mirrored = log(kPi / abs(sin(kPi * off_integer(x)))) - direct;
+  return where(isinf(x), kInfinity, where(reflect, mirrored, direct));
+}
+
+Value digamma_of(Value x) {
+  const Value reflect = x < 0.5;
+  Value y = where(reflect, 1.0 - x, x), below = 1.0 / y;
+  for (int i = 1; i < kShift; ++i) below = below + 1.0 / (y + static_cast<double>(i));
+  y = y + static_cast<double>(kShift);
+  const Value z = 1.0 / (y * y);
+  const Value series =
+      polynomial(z, std::array{1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12});
+  const Value direct = log(y) - 0.5 / y - z * series - below;
+  Value out = where(reflect, direct - kPi / tan(kPi * off_integer(x)), direct);
+  out = where(logical_and(x < 0.0, x == trunc(x)), std::numeric_limits<double>::quiet_NaN(), out);
+  return where(x == 0.0, copysign(x.b->constant(kInfinity), neg(x)), out);
+}
+
+Value trigamma_of(Value x) {
+  const Value reflect = x < 0.5;
+  Value y = where(reflect, 1.0 - x, x), below = 1.0 / (y * y);
+  for (int i = 1; i < kShift; ++i) {
+    const Value next = y + static_cast<double>(i);
+    below = below + 1.0 / (next * next);
+  }
+  y = y + static_cast<double>(kShift);
+  const Value z = 1.0 / (y * y);
+  const Value series =
+      polynomial(z, std::array{1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6});
+  const Value direct = (1.0 + 0.5 / y + z * series) / y + below;
+  const Value wave = kPi / sin(kPi * off_integer(x));
+  return where(reflect, wave * wave - direct, direct);
+}
+
+}  // namespace smolder::ir

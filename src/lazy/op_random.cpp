@@ -1,0 +1,71 @@
+// What the rows of sampling.toml are made of.
+#include <limits>
+
+#include "smolder/lazy/op_support.h"
+#include "smolder/lazy/ops.h"
+#include "smolder/lazy/random.h"
+
+namespace smolder::lazy {
+
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
+  SMOLDER_CHECK(weights.dim() == 1 || weights.dim() == 2, RuntimeError, "prob_dist must be 1 or 2 dim");
+  SMOLDER_CHECK(is_floating(weights.dtype()), RuntimeError,
+                "multinomial only supports floating-point dtypes for input, got: ", name(weights.dtype()));
+  SMOLDER_CHECK(count > 0, RuntimeError, "cannot sample n_sample <= 0 samples");
+  const int64_t n = weights.size(-1);
+  SMOLDER_CHECK(replacement || count <= n, RuntimeError,
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  SMOLDER_CHECK(n > 0, RuntimeError, "multinomial: there are no categories to draw from, got shape ", weights.shape());
+  const Tensor w = weights.detach(), p = w.to(compute_type(w.dtype()));
+  Dims shape = p.shape();
+  shape.back() = replacement ? count : n;
+  const auto [seed, offset] = default_generator().take(numel(shape));
+  const Tensor noise = random_uniform(shape, seed, offset, 0.0, 1.0, p.dtype());
+  if (!replacement) {  // the first of exponential clocks to ring are such a draw
+    const Tensor clocks = neg(log1p(neg(noise)));
+    return checked_samples(std::get<1>(topk(p / clocks, count, -1)), w);
+  }
+  const Tensor sums = cumsum(p.to(DType::kFloat64), -1), total = slice(sums, -1, n - 1);
+  const Tensor at = search(sums, noise.to(DType::kFloat64) * total, true, false, {});
+  return checked_samples(clamp_max(at, n - 1), w);
+}
+
+Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to) {
+  int64_t high = 0;
+  if (to) {
+    high = *to;
+  } else {  // the integers that the dtype holds all of
+    switch (x.dtype()) {
+      case DType::kBool:
+        high = 2;
+        break;
+      case DType::kUInt8:
+        high = 256;
+        break;
+      case DType::kInt32:
+        high = int64_t{1} << 31;
+        break;
+      case DType::kInt64:
+        high = std::numeric_limits<int64_t>::max();
+        break;
+      case DType::kFloat16:
+        high = (1 << 11) + 1;
+        break;
+      case DType::kBFloat16:
+        high = (1 << 8) + 1;
+        break;
+      case DType::kFloat32:
+        high = (1 << 24) + 1;
+        break;
+      case DType::kFloat64:
+        high = (int64_t{1} << 53) + 1;
+        break;
+    }
+  }
+  SMOLDER_CHECK(low < high, RuntimeError, "random_ expects 'from' to be less than 'to', but got from=", low,
+                " >= to=", high);
+  const auto [seed, offset] = default_generator().take(x.numel());
+  return random_int(x.shape(), seed, offset, low, high, DType::kInt64).to(x.dtype());
+}
+
+}  // namespace smolder::lazy
