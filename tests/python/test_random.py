@@ -28,6 +28,15 @@ DRAWS = {
     "dropout": (lambda: smolder.dropout(smolder.ones(N), 0.25), 1, 3**-0.5),
     "uniform": (lambda: smolder.zeros(N).uniform_(-1, 3), 1, 4 * FLAT[1]),
     "normal": (lambda: smolder.zeros(N).normal_(2, 0.5), 2, 0.5),
+    "randperm": (lambda: smolder.randperm(N), (N - 1) / 2, N * FLAT[1]),
+    "multinomial": (lambda: smolder.ones(4).multinomial(N, True), 1.5, 1.25**0.5),
+    "exponential": (lambda: smolder.zeros(N).exponential_(2), 0.5, 0.5),
+    "log_normal": (lambda: smolder.zeros(N).log_normal_(0, 0.5), 1.1331485, 0.6039005),
+    "cauchy": (lambda: smolder.zeros(N).cauchy_().atan(), 0, np.pi * FLAT[1]),
+    "geometric": (lambda: smolder.zeros(N).geometric_(0.25), 4, 12**0.5),
+    "random": (lambda: smolder.zeros(N, dtype=smolder.uint8).random_(), 127.5, 256 * FLAT[1]),
+    "random.to": (lambda: smolder.zeros(N).random_(4), 1.5, 1.25**0.5),
+    "random.range": (lambda: smolder.zeros(N).random_(3, 7), 4.5, 1.25**0.5),
 }
 
 
