@@ -40,7 +40,9 @@ class Node:
     def next_functions(self) -> tuple[tuple[Node | None, _int], ...]: ...
     @property
     def variable(self) -> Tensor: ...
-    def register_hook(self, fn: Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], Any]) -> RemovableHandle:
+    def register_hook(
+        self, fn: Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], Any]
+    ) -> RemovableHandle:
         """Calls fn(grad_inputs, grad_outputs) after the node ran; may return other grad_inputs."""
 
     def register_prehook(self, fn: Callable[[tuple[Tensor | None, ...]], Any]) -> RemovableHandle:
@@ -122,7 +124,6 @@ class Tensor:
     def set_(
         self, source: Tensor | None = None, storage_offset: _int = 0, size: Any = None, stride: Any = None
     ) -> Tensor: ...
-
     def __getitem__(self, index: Any) -> Tensor: ...
     def __setitem__(self, index: Any, value: Tensor | _Number | ArrayLike) -> None: ...
     @property

@@ -75,6 +75,40 @@ def sums(lib, rows, columns, axis):
     return step
 
 
+def _once(lib, make):
+    finish = _finish(lib)
+
+    def step():
+        with lib.no_grad():
+            out = make()
+        finish()
+        return out
+
+    return step
+
+
+def sort(lib, n):
+    """A sort of a vector, with where its elements were."""
+    x = lib.randn(n)
+    return _once(lib, lambda: lib.sort(x))
+
+
+def cumsum(lib, n):
+    """Running sums of a vector."""
+    x = lib.randn(n)
+    return _once(lib, lambda: lib.cumsum(x, 0))
+
+
+def index_put(lib, rows, width, written):
+    """Rows of a matrix written at random numbers, in place."""
+    x, at, values = lib.zeros(rows, width), lib.randint(0, rows, (written,)), lib.randn(written, width)
+
+    def write():
+        x[at] = values
+
+    return _once(lib, write)
+
+
 def _optimizer(lib, parameters):
     fused = {} if hasattr(lib, "mark_step") else {"fused": True}  # torch's fastest
     return lib.optim.AdamW(parameters, lr=1e-3, **fused)

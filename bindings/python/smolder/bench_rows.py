@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy
+
 import smolder
 from smolder import _core, bench_models
 
@@ -277,6 +279,29 @@ def full_sum(context):
     rows, columns = context.pick((8192, 4096), (64, 64))
     step = bench_models.sums(smolder, rows, columns, None)
     return _beside("ms", context, step, context.stream("read", 4 * rows * columns))
+
+
+@_row("ms", 0.5, "share")
+def cumsum(context):
+    """running sums of 2^24 floats; limit: a copy"""
+    n = context.pick(2**24, 2**12)
+    return _beside("ms", context, bench_models.cumsum(smolder, n), context.stream("copy", 8 * n))
+
+
+@_row("ms", 0.1, "share")
+def sort(context):
+    """a stable sort of 2^20 floats with their positions; limit: numpy.sort, which has no positions"""
+    n = context.pick(2**20, 2**12)
+    values = numpy.random.default_rng(0).normal(size=n).astype(numpy.float32)
+    return _beside("ms", context, bench_models.sort(smolder, n), [lambda: numpy.sort(values)])
+
+
+@_row("ms", 0.3, "share")
+def index_put(context):
+    """20000 of 50000 rows of 64 floats written at random; limit: a copy of what is written"""
+    rows, width, written = context.pick((50000, 64, 20000), (500, 8, 200))
+    step = bench_models.index_put(smolder, rows, width, written)
+    return _beside("ms", context, step, context.stream("copy", 8 * width * written))
 
 
 @_row("ms", 0.85, "share", peers=True)

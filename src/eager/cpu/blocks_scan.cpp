@@ -72,35 +72,38 @@ using FourFloats = float __attribute__((vector_size(16)));
 template <class T>
 using FourOf = std::conditional_t<sizeof(T) == 4, FourFloats, Four>;
 
-/// Groups of four are summed within, then the carry is added: one dependent addition for four elements.
-Four sum_group(Four v, double carry) {
+/// Sums of the elements of a group up to each.
+Four sum_group(Four v) {
   const Four none{};
   v += __builtin_shufflevector(v, none, 4, 0, 1, 2);
   v += __builtin_shufflevector(v, none, 4, 5, 0, 1);
-  return v + carry;
+  return v;
 }
 
+/// Groups of four are summed within, then the carry is added. It is kept in every lane, so that from one group to the
+/// next there is one addition to wait for and nothing else.
 template <class T>
 void sum_row(const T* in, int64_t n, T* out) {
-  double carry = 0;
+  Four carry{};
   int64_t i = 0;
   if constexpr (!kIsHalf<T>) {
     for (; i + kScanGroup <= n; i += kScanGroup) {
       FourOf<T> p;
       std::memcpy(&p, in + i, sizeof(p));
-      const Four v = sum_group(__builtin_convertvector(p, Four), carry);
-      p = __builtin_convertvector(v, FourOf<T>);
+      const Four v = sum_group(__builtin_convertvector(p, Four));
+      p = __builtin_convertvector(v + carry, FourOf<T>);
       std::memcpy(out + i, &p, sizeof(p));
-      carry = v[3];
+      carry += __builtin_shufflevector(v, v, 3, 3, 3, 3);
     }
   }
   for (; i < n; i += kScanGroup) {
     const int64_t count = n - i < kScanGroup ? n - i : kScanGroup;
     Four v{};
     for (int64_t k = 0; k < count; ++k) v[k] = widen(in[i + k]);
-    v = sum_group(v, carry);
-    for (int64_t k = 0; k < count; ++k) out[i + k] = narrow<T>(v[k]);
-    carry = v[3];
+    v = sum_group(v);
+    const Four sums = v + carry;
+    for (int64_t k = 0; k < count; ++k) out[i + k] = narrow<T>(sums[k]);
+    carry += __builtin_shufflevector(v, v, 3, 3, 3, 3);
   }
 }
 

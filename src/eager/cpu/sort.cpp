@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/core/buffer.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
@@ -101,8 +102,9 @@ class Sorter {
   static void sort_shared(const Row<T>& r) {
     const int parts = num_threads();
     const int64_t share = (r.n + parts - 1) / parts;
-    std::vector<Pair> a(r.n), b(r.n);
-    Pair *from = a.data(), *to = b.data();
+    // Pooled memory: fresh pages would cost as much as a pass over them.
+    const BufferRef a = allocate(r.n * sizeof(Pair)), b = allocate(r.n * sizeof(Pair));
+    Pair *from = static_cast<Pair*>(a->data()), *to = static_cast<Pair*>(b->data());
     const auto each = [&](auto&& f) {
       parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
         for (int64_t p = begin; p < end; ++p) f(p, std::min(p * share, r.n), std::min(p * share + share, r.n));
