@@ -37,12 +37,14 @@ def test_the_stub_names_what_there_is():
         "__subclasshook__",
         "__reduce_ex__",
         "_become",
+        "_contents",
         "_detach_",
         "_register_leaf_hook",
         "_dlpack",
         "_is_same",
         "_numpy",
         "_set_data",
+        "_storage",
         "_strides",
         "_to_numpy",
         "_version",
@@ -60,6 +62,8 @@ def test_the_package_stub_names_what_there_is():
         "nn",
         "optim",
         "return_types",
+        "safetensors",
+        "serialization",
     }
     assert public(stubbed) == public(dir(smolder)) - {"dtype_named"} - imported_since
 

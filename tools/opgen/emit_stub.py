@@ -128,7 +128,8 @@ def stub(table):
 
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
-MODULES = ("autograd", "nn", "optim", "return_types")
+MODULES = ("autograd", "nn", "optim", "return_types", "safetensors", "serialization")
+FROM_MODULES = {"serialization": ("load", "save")}  # what the package has of a module's
 # What the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 
@@ -147,7 +148,7 @@ def package_stub(core):
     taken = INTERNAL.union(*python.values())
     lines = ["from smolder._version import __version__ as __version__"]
     lines += [f"from smolder import {m} as {m}" for m in MODULES]
-    lines += [f"from smolder.{m} import {n} as {n}" for m, names in python.items() for n in names]
+    lines += [f"from smolder.{m} import {n} as {n}" for m, names in (python | FROM_MODULES).items() for n in names]
     names = {n.name for n in ast.parse(core).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     names |= {n.target.id for n in ast.parse(core).body if isinstance(n, ast.AnnAssign)}
     lines += [f"from smolder._core import {n} as {n}" for n in sorted(names - taken) if not n.startswith("_")]

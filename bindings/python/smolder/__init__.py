@@ -22,6 +22,8 @@ from smolder._modes import *
 from smolder._types import *
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, return_types as return_types, utils as utils
+from smolder import safetensors as safetensors, serialization as serialization
+from smolder.serialization import load as load, save as save
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods

@@ -114,6 +114,38 @@ Tensor from_numpy_copy(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>&
   return Tensor::from_data(a.data(), shape_of(AnyArray(a)), dtype_of(a.dtype()));
 }
 
+/// Bytes of the storage that `t` holds, as an array. What is not shared with others stays as it is now, whatever is
+/// written to the tensor later.
+nb::object contents(const Tensor& t) {
+  BufferRef buffer;
+  int64_t elements = t.numel();
+  {
+    const WithoutGil nogil;
+    if (lazy::is_external(t)) {
+      const eager::Array memory = lazy::window(t);
+      buffer = memory.buffer;
+      if (elements) elements = 1;
+      for (int i = 0; elements && i < memory.shape.size(); ++i) elements += (memory.shape[i] - 1) * memory.strides[i];
+    } else {
+      buffer = t.materialize("save");
+    }
+  }
+  const nb::capsule owner(new BufferRef(buffer), [](void* p) noexcept { delete static_cast<BufferRef*>(p); });
+  static uint8_t nothing;
+  const size_t bytes = elements * itemsize(t.dtype());
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ro>(bytes ? buffer->data() : &nothing, {bytes}, owner));
+}
+
+/// A tensor with a copy of bytes, which are its elements in row-major order.
+Tensor from_contents(const nb::ndarray<nb::ro, uint8_t, nb::c_contig, nb::device::cpu>& bytes,
+                     const std::vector<int64_t>& shape, PyDType dtype) {
+  const Dims extents((std::span<const int64_t>(shape)));
+  SMOLDER_CHECK(static_cast<int64_t>(bytes.size()) == numel(extents) * static_cast<int64_t>(itemsize(dtype.value)),
+                RuntimeError, bytes.size(), " bytes are not the elements of a tensor of shape ", extents, " and dtype ",
+                name(dtype.value));
+  return Tensor::from_data(bytes.data(), extents, dtype.value);
+}
+
 /// Arrays that tensors were made of and no tensor uses any more. The last use may end on any thread, under the tape's
 /// lock, without the GIL; they wait here until the interpreter finds time to let them go.
 class Orphans {
@@ -169,8 +201,16 @@ Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   tensor.def("_to_numpy", &to_numpy)
       .def("_numpy", [](const Tensor& t) { return with_usual_type(shared_array<nb::numpy>(t), t.dtype()); })
-      .def("_dlpack", &shared_array<nb::array_api>);
+      .def("_dlpack", &shared_array<nb::array_api>)
+      // The tensor that holds the storage, and what it can be told from others by.
+      .def("_storage",
+           [](const Tensor& t) {
+             lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
+             return std::make_pair(reinterpret_cast<uintptr_t>(owner), Tensor(owner));
+           })
+      .def("_contents", &contents);
   m.def("from_numpy_copy", &from_numpy_copy);
+  m.def("_from_contents", &from_contents, nb::arg("bytes"), nb::arg("shape"), nb::arg("dtype"));
   m.def("_from_array", &from_array, nb::arg("array"), nb::arg("dtype") = nb::none());
 }
 

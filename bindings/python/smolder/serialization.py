@@ -1,0 +1,580 @@
+"""Files of torch.save and torch.load: an archive with a pickle and, raw, the storages of its tensors.
+
+What is written here torch.load reads, and the other way round. Tensors that share storage share it again when loaded.
+"""
+
+import contextlib
+import io
+import math
+import os
+import pickle
+import struct
+import sys
+import tempfile
+import zipfile
+from collections import OrderedDict
+from typing import ClassVar
+
+import numpy
+
+from smolder import _core
+from smolder._modes import no_grad
+from smolder._tensor import Size, Tensor, device
+from smolder._unpickler import Unpickler, UnpicklingError
+from smolder._warn import warn
+from smolder.nn.parameter import Parameter
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+
+_ALIGNMENT = 64  # of storages in the file, as in torch's
+_COMMENT = 0x4246  # the field that torch fills up with to align them
+
+# torch's names of storages.
+_STORAGES = {"float64": "Double", "float32": "Float", "float16": "Half", "bfloat16": "BFloat16"}
+_STORAGES |= {"int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
+_STORAGES = {getattr(_core, k): f"{v}Storage" for k, v in _STORAGES.items()}
+_OTHER_STORAGES = ("Char", "Short", "ComplexFloat", "ComplexDouble", "QInt8", "QUInt8", "QInt32")
+_OTHER_DTYPES = (
+    "int8",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
+
+
+# -- writing
+
+
+class _Global:
+    """A name of torch's, which pickles as such."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __call__(self, *arguments):
+        raise TypeError(f"{self.module}.{self.name} is only a name")
+
+
+_REBUILD_TENSOR = _Global("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
+_REBUILD_WITH_STATE = _Global("torch._tensor", "_rebuild_from_type_v2")
+_CLASSES = {Tensor: _Global("torch", "Tensor"), Parameter: _Global("torch.nn.parameter", "Parameter")}
+_DTYPES = {d: _Global("torch", repr(d).removeprefix("smolder.")) for d in _STORAGES}
+_TYPED_STORAGES = {d: _Global("torch", name) for d, name in _STORAGES.items()}
+_SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
+
+
+class _PersistentStorage:
+    def __init__(self, pid):
+        self.pid = pid
+
+
+class _Pickler(pickle._Pickler):  # the one in C imports what it names
+    """Pickles tensors, sizes, dtypes and devices as torch does, and notes the storages they need."""
+
+    def __init__(self, file, protocol):
+        super().__init__(file, protocol)
+        self.storages = {}  # of who holds one: key, tensor, bytes
+
+    def persistent_id(self, obj):
+        return obj.pid if type(obj) is _PersistentStorage else None
+
+    def save_global(self, obj, name=None):
+        if type(obj) is not _Global:
+            return super().save_global(obj, name)
+        self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
+        self.memoize(obj)
+
+    dispatch: ClassVar = {**pickle._Pickler.dispatch, _Global: save_global}
+
+    def reducer_override(self, obj):
+        if isinstance(obj, Tensor):
+            return self._reduce_tensor(obj)
+        if isinstance(obj, Size):
+            return _SIZE, (tuple(obj),)
+        if isinstance(obj, device):
+            return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
+        return NotImplemented
+
+    def save(self, obj, save_persistent_id=True):
+        if isinstance(obj, _core.dtype):
+            obj = _DTYPES[obj]
+        elif isinstance(obj, type) and obj in _CLASSES:
+            obj = _CLASSES[obj]
+        super().save(obj, save_persistent_id)
+
+    def _reduce_tensor(self, tensor):
+        state = {k: v for k, v in vars(tensor).items() if k != "grad"}
+        if type(tensor) is Parameter:
+            parts = _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
+        else:
+            identity, holder = tensor._storage()
+            key, _, elements = self.storages.setdefault(
+                identity, (str(len(self.storages)), holder, _elements_of(holder))
+            )
+            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, "cpu", elements)
+            where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+            parts = _REBUILD_TENSOR, (_PersistentStorage(storage), *where, tensor.requires_grad, OrderedDict())
+        if not state and type(tensor) in (Tensor, Parameter):
+            return parts
+        return _REBUILD_WITH_STATE, (parts[0], type(tensor), parts[1], state)
+
+
+def _elements_of(holder):
+    """How many elements the storage has that a tensor holds: gaps count where it was somebody else's memory."""
+    if not holder.numel():
+        return 0
+    return 1 + sum((n - 1) * stride for n, stride in zip(holder.shape, holder.stride(), strict=True))
+
+
+def _write_record(archive, name, data):
+    """Adds a record whose bytes start at a multiple of the alignment."""
+    info = zipfile.ZipInfo(name)
+    size = memoryview(data).nbytes
+    head = 30 + len(name.encode()) + 4  # of what is written before them
+    if size > zipfile.ZIP64_LIMIT / 1.05:  # where zipfile adds a field of its own
+        head += 20
+    fill = -(archive.fp.tell() + head) % _ALIGNMENT
+    info.extra = _COMMENT.to_bytes(2, "little") + fill.to_bytes(2, "little") + b"Z" * fill
+    info.file_size = size
+    with archive.open(info, "w") as record:
+        record.write(data)
+
+
+def _write(obj, file, name, protocol):
+    pickled = io.BytesIO()
+    pickler = _Pickler(pickled, protocol)
+    pickler.dump(obj)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        records = {"data.pkl": pickled.getvalue(), ".format_version": b"1", ".storage_alignment": b"64"}
+        records |= {"byteorder": b"little"}
+        for key, data in records.items():
+            _write_record(archive, f"{name}/{key}", data)
+        for key, holder, _ in pickler.storages.values():  # the first read computes all that is pending
+            _write_record(archive, f"{name}/data/{key}", holder._contents())
+        _write_record(archive, f"{name}/version", b"3\n")
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A file that takes the place of the one at `path` when all is written: what was there is whole until then."""
+    path = os.path.realpath(os.fspath(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "wb") as file:
+            yield file
+        return
+    handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".tmp", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _mode_of(path))
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _mode_of(path):
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(path).st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def save(
+    obj,
+    f,
+    pickle_module=pickle,
+    pickle_protocol=2,
+    _use_new_zipfile_serialization=True,
+    _disable_byteorder_record=False,
+):
+    """Writes obj to a file, by name or open for writing. Everything pending is computed once.
+
+    A file by name is replaced when all is written, so that a process killed meanwhile leaves the old one.
+    """
+    if pickle_module is not pickle:
+        raise NotImplementedError("save: pickle_module is not supported: tensors are pickled by a pickler of our own")
+    if not _use_new_zipfile_serialization:
+        raise NotImplementedError("save: the format before torch 1.6 is not supported")
+    if isinstance(f, str | os.PathLike):
+        folder = os.path.dirname(os.fspath(f))
+        if folder and not os.path.isdir(folder):
+            raise RuntimeError(f"Parent directory {folder} does not exist.")
+        with replacing(f) as file:
+            _write(obj, file, os.path.splitext(os.path.basename(os.fspath(f)))[0] or "archive", pickle_protocol)
+    elif hasattr(f, "write"):
+        _write(obj, f, "archive", pickle_protocol)
+    else:
+        raise AttributeError(
+            f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
+        )
+
+
+# -- reading
+
+_safe = []
+
+
+def add_safe_globals(safe_globals):
+    """Marks classes as safe: load makes objects of them."""
+    for cls in safe_globals:
+        if not isinstance(cls, type):
+            raise TypeError(f"add_safe_globals() takes classes, got {cls!r}")
+        if cls not in _safe:
+            _safe.append(cls)
+
+
+def get_safe_globals():
+    """The classes that were marked as safe."""
+    return list(_safe)
+
+
+def clear_safe_globals():
+    """Takes the marks off again."""
+    _safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals):
+    """Within it, classes are marked as safe."""
+    before = list(_safe)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe[:] = before
+
+
+class _UnsupportedDtype:
+    def __init__(self, name):
+        self.name = name
+
+    def refuse(self):
+        raise NotImplementedError(
+            f"load: {self.name} is not supported; supported are " + ", ".join(repr(d) for d in _STORAGES)
+        )
+
+
+class _StorageType:
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+class _Storage:
+    """What tensors of a file are views of. The tensor that holds it is made for the first of them."""
+
+    def __init__(self, data, dtype):
+        self.data, self.dtype, self.elements, self.holder = data, dtype, data.nbytes // dtype.itemsize, None
+
+    def tensor(self, offset, size, stride):
+        _check_window(self, offset, size, stride)
+        if self.holder is None:
+            whole = offset == 0 and Size(size).numel() == self.elements and _is_row_major(size, stride)
+            shape = size if whole else (self.elements,)
+            self.holder = _core._from_contents(self.data, list(shape), self.dtype)
+            self.data = None
+            if whole:
+                return self.holder
+        flat = self.holder.detach().reshape(self.elements)
+        view = _strided(flat, offset, size, stride)
+        if view is None:
+            warn("load: a tensor whose elements overlap otherwise than in an expanded one shares no storage any more")
+            view = _gathered(flat, offset, size, stride)
+        return view.detach()
+
+
+def _check_window(storage, offset, size, stride):
+    numbers = (offset, *size, *stride)
+    if not all(type(n) is int for n in numbers) or len(size) != len(stride):
+        raise UnpicklingError(
+            f"a tensor has size {size!r:.200}, stride {stride!r:.200} and storage offset {offset!r:.200}"
+        )
+    if min(size, default=0) < 0 or offset < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension or offset: {list(size)}, {offset}")
+    if min(stride, default=0) < 0:
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    elements = Size(size).numel()
+    needed = offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if elements else 0
+    if needed > storage.elements or elements >= 2**63:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
+            f"{storage.dtype.itemsize} requiring a storage size of {needed * storage.dtype.itemsize} are out of bounds "
+            f"for storage of size {storage.elements * storage.dtype.itemsize}"
+        )
+
+
+def _is_row_major(size, stride):
+    expected = 1
+    for n, s in zip(reversed(size), reversed(stride), strict=True):
+        if n != 1 and s != expected:
+            return False
+        expected *= max(n, 1)
+    return True
+
+
+def _strided(flat, offset, size, stride):
+    """The view of a vector that torch.as_strided is, or None where slices and reshapes don't give it."""
+    if not Size(size).numel():
+        return flat[:0].reshape(size)
+    # Dimensions that go anywhere, the largest step first: each is rows of what the next ones see.
+    moving = sorted((i for i, n in enumerate(size) if n > 1 and stride[i]), key=lambda i: -stride[i])
+    view, inner = flat, sum((size[i] - 1) * stride[i] for i in moving)
+    for i in moving:
+        inner -= (size[i] - 1) * stride[i]
+        found = _rows(view, offset, size[i], stride[i], inner)
+        if found is None:
+            return None
+        view, offset = found
+    view = view[..., offset].permute([moving.index(i) for i in range(len(size)) if i in moving])
+    for i in range(len(size)):
+        if i not in moving:
+            view = view.unsqueeze(i)
+    return view.expand(size)
+
+
+def _rows(view, offset, n, step, inner):
+    """The last dimension as n rows, `step` apart, that hold elements from offset to offset + inner of the first; and
+    where those begin in a row."""
+    length = view.size(-1)
+    for width in _divisors(step):  # of the memory seen as a matrix; what comes after the last row may be missing
+        rows = (n - 1) * (step // width) + 1
+        start = min(offset, length - rows * width)
+        if start >= 0 and offset - start + inner < width:
+            matrix = view[..., start : start + rows * width].unflatten(-1, (rows, width))
+            return matrix[..., :: step // width, :], offset - start
+    return None
+
+
+def _divisors(n):
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)}, reverse=True)
+
+
+def _gathered(flat, offset, size, stride):
+    at = numpy.full(size, offset, dtype=numpy.int64)
+    for i, (n, step) in enumerate(zip(size, stride, strict=True)):
+        at += (numpy.arange(n) * step).reshape([n if j == i else 1 for j in range(len(size))])
+    return flat[_core.from_numpy_copy(at)]
+
+
+def _restore_location(location, map_location, storage):
+    """Checks that a storage that was on some device may be had on the CPU."""
+    if map_location is None:
+        target = location
+    elif isinstance(map_location, dict):
+        target = map_location.get(location, location)
+    elif isinstance(map_location, str | device):
+        target = str(map_location)
+    else:
+        if map_location(storage, location) is not None:  # the storage itself: it is on the CPU
+            return
+        target = location
+    target = str(target)
+    if target.startswith("cuda"):
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but there is none. If you are running on a CPU-only "
+            "machine, please use smolder.load with map_location='cpu' to map your storages to the CPU."
+        )
+    if target.partition(":")[0] != "cpu":
+        raise RuntimeError(f"don't know how to restore data location of a storage (tagged with {target})")
+
+
+def _rebuild_tensor(storage, offset, size, stride, requires_grad=False, backward_hooks=None, metadata=None):
+    if metadata:
+        raise NotImplementedError(f"load: tensors with metadata {metadata!r:.200} are not supported")
+    if not isinstance(storage, _Storage):
+        raise UnpicklingError(f"a tensor has a {type(storage).__name__} for a storage")
+    with no_grad():
+        out = storage.tensor(offset, tuple(size), tuple(stride))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _rebuild_parameter(data, requires_grad=True, backward_hooks=None, state=None):
+    return _with_state(Parameter(data, bool(requires_grad)), state)
+
+
+def _rebuild_from_type(function, kind, arguments, state):
+    out = function(*arguments)
+    if kind is not type(out):
+        if kind not in (Tensor, Parameter):
+            raise UnpicklingError(f"a tensor of type {kind!r:.200} is not allowed")
+        out = Parameter(out, out.requires_grad) if kind is Parameter else Tensor(out)
+    return _with_state(out, state)
+
+
+def _with_state(tensor, state):
+    if isinstance(state, tuple) and len(state) == 2:  # attributes, and those of slots
+        state = state[0]
+    if state:
+        vars(tensor).update(state)
+    return tensor
+
+
+def _size(extents):
+    if not isinstance(extents, tuple):
+        raise UnpicklingError("a size is made of a tuple")
+    return Size(extents)
+
+
+def _names():
+    """What pickles of torch's call the things that tensors are made of."""
+    out = {f"torch.{name}": _StorageType(dtype) for dtype, name in _STORAGES.items()}
+    out |= {f"torch.{repr(d).removeprefix('smolder.')}": d for d in _STORAGES}
+    out |= {f"torch.{n}Storage": _UnsupportedDtype(n) for n in _OTHER_STORAGES}
+    out |= {f"torch.{n}": _UnsupportedDtype(n) for n in _OTHER_DTYPES}
+    out |= {"torch.Tensor": Tensor, "torch.nn.parameter.Parameter": Parameter}
+    out |= {"torch.Size": _size, "torch.device": device}
+    out |= {"torch._utils._rebuild_tensor_v2": _rebuild_tensor, "torch._utils._rebuild_parameter": _rebuild_parameter}
+    out |= {"torch._utils._rebuild_parameter_with_state": _rebuild_parameter}
+    out |= {"torch._tensor._rebuild_from_type_v2": _rebuild_from_type}
+    return out
+
+
+_NAMES = _names()
+
+
+class _FullUnpickler(pickle.Unpickler):
+    """Runs whatever a pickle says; what it calls torch's is ours."""
+
+    def __init__(self, file, persistent_load):
+        super().__init__(file)
+        self._load_storage = persistent_load
+
+    def find_class(self, module, name):
+        known = _NAMES.get(f"{module}.{name}")
+        return super().find_class(module, name) if known is None else known
+
+    def persistent_load(self, pid):
+        return self._load_storage(pid)
+
+
+class _Archive:
+    """The records of a file, none of them larger than the file says it is."""
+
+    def __init__(self, file):
+        try:
+            self.zip = zipfile.ZipFile(file)
+            infos = self.zip.infolist()
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error, EOFError, OSError) as e:
+            raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {e}") from e
+        self.infos = {info.filename: info for info in infos}
+        self.prefix = infos[0].filename.partition("/")[0] if infos else ""
+        size = file.seek(0, os.SEEK_END)
+        if len(self.infos) != len(infos) or sum(info.file_size for info in infos) > size:
+            raise RuntimeError("PytorchStreamReader failed reading zip archive: records overlap or are compressed")
+
+    def has(self, name):
+        return f"{self.prefix}/{name}" in self.infos
+
+    def read(self, name):
+        info = self.infos.get(f"{self.prefix}/{name}")
+        if info is None:
+            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: it is compressed or encrypted")
+        try:
+            return self.zip.read(info)
+        except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, struct.error, OSError) as e:
+            raise RuntimeError(f"PytorchStreamReader failed reading file {name}: {e}") from e
+
+
+class _Storages:
+    """Makes storages of persistent ids, each once."""
+
+    def __init__(self, archive, map_location):
+        self.archive, self.map_location, self.known = archive, map_location, {}
+        order = archive.read("byteorder") if archive.has("byteorder") else b"little"
+        if order not in (b"little", b"big"):
+            raise ValueError(f"Unknown endianness type: {order!r:.100}")
+        self.swapped = order.decode() != sys.byteorder
+
+    def __call__(self, pid):
+        if not isinstance(pid, tuple) or len(pid) != 5 or pid[0] != "storage":
+            raise UnpicklingError(f"Unknown typename for persistent_load, expected 'storage' but got {pid!r:.200}")
+        _, kind, key, location, elements = pid
+        if isinstance(kind, _UnsupportedDtype):
+            kind.refuse()
+        if not isinstance(kind, _StorageType) or not isinstance(key, str) or not isinstance(location, str):
+            raise UnpicklingError(f"a storage is described as {pid!r:.200}")
+        if key not in self.known:
+            self.known[key] = self._read(kind.dtype, key, location, elements)
+        storage = self.known[key]
+        if storage.dtype != kind.dtype:
+            raise NotImplementedError("load: tensors of different types on one storage are not supported")
+        return storage
+
+    def _read(self, dtype, key, location, elements):
+        data = numpy.frombuffer(self.archive.read(f"data/{key}"), dtype=numpy.uint8)
+        if data.nbytes != dtype.itemsize * elements:
+            raise RuntimeError(
+                f"storage {key} has {data.nbytes} bytes in the file, but is said to hold {elements!r:.100} elements of {dtype}"
+            )
+        if dtype == _core.bool:
+            data = (data != 0).view(numpy.uint8)  # any other byte is no bool
+        elif self.swapped:
+            data = data.view(f"u{dtype.itemsize}").byteswap().view(numpy.uint8)
+        storage = _Storage(data, dtype)
+        _restore_location(location, self.map_location, storage)
+        return storage
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+    """What save or torch.save wrote to a file, given by name or open for reading.
+
+    Reading runs no code: a pickle that names other than tensors, containers and numbers raises
+    pickle.UnpicklingError. weights_only=False unpickles anything, and so runs whatever the file says: only for files
+    from where you trust. map_location says where storages go that were on another device, as "cpu".
+    """
+    if mmap:
+        raise NotImplementedError("load: mmap=True is not supported")
+    if pickle_module not in (None, pickle):
+        raise NotImplementedError("load: pickle_module is not supported")
+    if set(pickle_load_args) - {"encoding"}:
+        raise TypeError(f"load() got unexpected arguments {sorted(set(pickle_load_args) - {'encoding'})}")
+    if not (map_location is None or isinstance(map_location, str | device | dict) or callable(map_location)):
+        raise TypeError(f"load: map_location must be a device, a string, a dict or a function, got {map_location!r}")
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return _load(file, map_location, weights_only)
+    if not hasattr(f, "read") or not hasattr(f, "seek"):
+        raise AttributeError(
+            f"'{type(f).__name__}' object has no attribute '{'seek' if hasattr(f, 'read') else 'read'}'. You can only "
+            "load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load "
+            "from it instead."
+        )
+    return _load(f, map_location, weights_only)
+
+
+def _load(file, map_location, weights_only):
+    start = file.read(4)
+    file.seek(-len(start), os.SEEK_CUR)
+    if not start:
+        raise EOFError("Ran out of input")
+    if start != b"PK\x03\x04":
+        raise UnpicklingError(
+            "load: this is no archive as torch.save writes since torch 1.6; files from before are not supported"
+        )
+    archive = _Archive(file)
+    if archive.has("constants.pkl"):
+        raise RuntimeError("load: this is a TorchScript archive, which is not supported")
+    pickled, storages = archive.read("data.pkl"), _Storages(archive, map_location)
+    if not weights_only:
+        return _FullUnpickler(io.BytesIO(pickled), storages).load()
+    try:
+        return Unpickler(pickled, _NAMES, storages, _safe).load()
+    except UnpicklingError as e:
+        raise UnpicklingError(
+            f"Weights only load failed. Re-running `smolder.load` with `weights_only` set to `False` will likely "
+            "succeed, but it can result in arbitrary code execution. Do it only if you got the file from a trusted "
+            f"source.\nWeightsUnpickler error: {e}"
+        ) from None
