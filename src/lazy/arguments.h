@@ -11,6 +11,8 @@
 
 namespace smolder {
 
+class Generator;
+
 /// Axes of a reduction: one, several, or none, which means all. `sum(x)`, `sum(x, 1)`, `sum(x, {0, -1})`.
 class Axes {
  public:

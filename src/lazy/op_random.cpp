@@ -7,7 +7,7 @@
 
 namespace smolder::lazy {
 
-Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Generator* generator) {
   SMOLDER_CHECK(weights.dim() == 1 || weights.dim() == 2, RuntimeError, "prob_dist must be 1 or 2 dim");
   SMOLDER_CHECK(is_floating(weights.dtype()), RuntimeError,
                 "multinomial only supports floating-point dtypes for input, got: ", name(weights.dtype()));
@@ -19,7 +19,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
   const Tensor w = weights.detach(), p = w.to(compute_type(w.dtype()));
   Dims shape = p.shape();
   shape.back() = replacement ? count : n;
-  const auto [seed, offset] = default_generator().take(numel(shape));
+  const auto [seed, offset] = draw_from(generator, numel(shape));
   const Tensor noise = random_uniform(shape, seed, offset, 0.0, 1.0, p.dtype());
   if (!replacement) {  // the first of exponential clocks to ring are such a draw
     const Tensor clocks = neg(log1p(neg(noise)));
@@ -30,7 +30,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement) {
   return checked_samples(clamp_max(at, n - 1), w);
 }
 
-Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to) {
+Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Generator* generator) {
   int64_t high = 0;
   if (to) {
     high = *to;
@@ -64,7 +64,7 @@ Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to) {
   }
   SMOLDER_CHECK(low < high, RuntimeError, "random_ expects 'from' to be less than 'to', but got from=", low,
                 " >= to=", high);
-  const auto [seed, offset] = default_generator().take(x.numel());
+  const auto [seed, offset] = draw_from(generator, x.numel());
   return random_int(x.shape(), seed, offset, low, high, DType::kInt64).to(x.dtype());
 }
 

@@ -87,8 +87,8 @@ Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::opti
 
 // -- draws (op_random.cpp)
 
-Tensor multinomial(const Tensor& weights, int64_t count, bool replacement);
+Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Generator* generator);
 /// Random integers in [low, to), or up to the largest that x's dtype holds exactly.
-Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to);
+Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Generator* generator);
 
 }  // namespace smolder::lazy

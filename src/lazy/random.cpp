@@ -1,8 +1,17 @@
 #include "smolder/lazy/random.h"
 
+#include <random>
+
 namespace smolder {
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
+
+uint64_t Generator::seed() {
+  std::random_device device;
+  const uint64_t high = device(), low = device(), fresh = high << 32 | low;
+  manual_seed(fresh);
+  return fresh;
+}
 
 uint64_t Generator::initial_seed() const { return state().first; }
 

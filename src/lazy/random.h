@@ -17,6 +17,8 @@ class Generator {
   explicit Generator(uint64_t seed = 67280421310721) : seed_(seed) {}
   /// Restarts the stream.
   void manual_seed(uint64_t seed);
+  /// Restarts the stream from a seed that nobody can guess, which it returns.
+  uint64_t seed();
   uint64_t initial_seed() const;
   /// Seed and offset; what `set_state` takes.
   std::pair<uint64_t, uint64_t> state() const;
@@ -32,6 +34,10 @@ class Generator {
 
 /// What random functions use when no generator is named.
 Generator& default_generator();
+/// What an op of `elements` elements gets from a generator, or from the default one.
+inline std::pair<Scalar, Scalar> draw_from(Generator* generator, int64_t elements) {
+  return (generator ? *generator : default_generator()).take(elements);
+}
 /// Restarts the default generator.
 void manual_seed(uint64_t seed);
 

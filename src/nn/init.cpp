@@ -28,27 +28,27 @@ Tensor write(Tensor t, const Tensor& value) {
 
 }  // namespace
 
-Tensor uniform_(const Tensor& t, double low, double high) {
+Tensor uniform_(const Tensor& t, double low, double high, Generator* generator) {
   const lazy::GradMode off(false);
-  return write(t, rand(t.shape(), t.dtype()) * (high - low) + low);
+  return write(t, rand(t.shape(), t.dtype(), generator) * (high - low) + low);
 }
 
-Tensor normal_(const Tensor& t, double mean, double std) {
+Tensor normal_(const Tensor& t, double mean, double std, Generator* generator) {
   const lazy::GradMode off(false);
-  return write(t, randn(t.shape(), t.dtype()) * std + mean);
+  return write(t, randn(t.shape(), t.dtype(), generator) * std + mean);
 }
 
 Tensor constant_(const Tensor& t, double value) { return write(t, full(t.shape(), value, t.dtype())); }
 
-Tensor xavier_uniform_(const Tensor& t, double gain) {
+Tensor xavier_uniform_(const Tensor& t, double gain, Generator* generator) {
   const Fans f = fans(t);
   const double bound = gain * std::sqrt(6.0 / (f.in + f.out));
-  return uniform_(t, -bound, bound);
+  return uniform_(t, -bound, bound, generator);
 }
 
-Tensor kaiming_uniform_(const Tensor& t, double a) {
+Tensor kaiming_uniform_(const Tensor& t, double a, Generator* generator) {
   const double bound = std::sqrt(6.0 / ((1 + a * a) * fans(t).in));
-  return uniform_(t, -bound, bound);
+  return uniform_(t, -bound, bound, generator);
 }
 
 }  // namespace smolder::nn::init

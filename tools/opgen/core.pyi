@@ -60,11 +60,26 @@ class RemovableHandle:
 class Generator:
     """A stream of random numbers."""
 
-    def __init__(self) -> None: ...
-    def manual_seed(self, seed: _int) -> Generator: ...
-    def initial_seed(self) -> _int: ...
-    def get_state(self) -> Any: ...
-    def set_state(self, *state: Any) -> None: ...
+    def __init__(self, device: str | _device = "cpu") -> None: ...
+    @property
+    def device(self) -> _device: ...
+    def manual_seed(self, seed: _int) -> Generator:
+        """Restarts the stream, and returns the generator."""
+
+    def seed(self) -> _int:
+        """Restarts the stream from a seed that nobody can guess, which it returns."""
+
+    def initial_seed(self) -> _int:
+        """The seed that the stream began from."""
+
+    def get_state(self) -> Tensor:
+        """Where the stream is: bytes for set_state."""
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Goes to where a stream was when get_state was called."""
+
+    def clone_state(self) -> Generator:
+        """Another generator whose stream goes on from here as well."""
 
 # opgen: return types
 
@@ -190,6 +205,9 @@ class Tensor:
     def data(self) -> Tensor: ...
     @property
     def is_leaf(self) -> _bool: ...
+    def is_inference(self) -> _bool:
+        """Whether it was made in inference mode."""
+
     @property
     def grad_fn(self) -> Node | None: ...
     def backward(
@@ -287,10 +305,14 @@ def promote_types(a: dtype, b: dtype) -> dtype:
     """The dtype that values of both convert to."""
 
 def dtype_named(name: str) -> dtype: ...
-def default_generator() -> Generator: ...
-def manual_seed(seed: _int) -> None: ...
+
+default_generator: Generator
+
 def set_grad_enabled(on: _bool) -> None: ...
 def is_grad_enabled() -> _bool: ...
+def is_inference_mode_enabled() -> _bool:
+    """Whether new tensors are inference tensors."""
+
 def is_anomaly_enabled() -> _bool:
     """Whether errors in backward name the forward line."""
 

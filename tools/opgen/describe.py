@@ -105,6 +105,7 @@ TYPES = {
     "dtype": "_dtype",
     "dtype?": "_dtype | None",
     "int[]": "Sequence[_int]",
+    "Generator?": "Generator | None",
     "ints": "Sequence[_int]",
     "text": "str",
     "int[]?": "Sequence[_int] | None",

@@ -11,7 +11,7 @@ COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"}
 def default_text(p):
     d = p.default
     if d is None or d == []:
-        return "{}" if p.type.name != "Number?" else "std::nullopt"
+        return {"Number?": "std::nullopt", "Generator?": "nullptr"}.get(p.type.name, "{}")
     if isinstance(d, bool):
         return "true" if d else "false"
     if isinstance(d, str):

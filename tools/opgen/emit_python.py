@@ -150,6 +150,7 @@ def bindings_cpp(table, stem):
         for name, r in results.items()
     )
     return f"""{BANNER}#include "smolder/lazy/ops.h"
+#include "smolder/lazy/random.h"
 #include "src/casters.h"
 
 namespace smolder::python {{

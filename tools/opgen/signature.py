@@ -39,6 +39,7 @@ TYPES = {
         Type("Number?", "std::optional<Scalar>"),  # composites only
         Type("str?", "std::optional<std::string_view>"),  # the same
         Type("text", "std::string_view"),  # any string; the same
+        Type("Generator?", "Generator*"),  # the default one when absent; the same
         Type("ints", "const std::vector<int64_t>&"),  # as int[], of any length; the same
         Type("int", "int64_t", attr="kInt", read="integer"),
         Type("int?", "std::optional<int64_t>", attr="kOptionalInt", read="optional_integer"),

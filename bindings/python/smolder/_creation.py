@@ -292,19 +292,19 @@ def eye(n, m=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
-def rand(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
+def rand(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     check_device(device)
-    return _finish(_core.rand(_size(size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.rand(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
-def randn(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randn(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     check_device(device)
-    return _finish(_core.randn(_size(size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.randn(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
-def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randint(low, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     check_device(device)
     if size is None:  # randint(high, size)
@@ -313,16 +313,18 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, requires_grad
         low, high = 0, low
     if size is None:
         raise TypeError("randint() missing required argument: size")
-    return _finish(_core.randint(low, high, tuple(size), dtype=dtype or _core.int64), requires_grad)
+    return _finish(
+        _core.randint(low, high, tuple(size), dtype=dtype or _core.int64, generator=generator), requires_grad
+    )
 
 
-def randperm(n, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
     check_device(device)
-    return _finish(_core.randperm(n, dtype=dtype or _core.int64), requires_grad)
+    return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
-def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
     check_device(device)
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -332,14 +334,24 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_gr
         size = (size,) if isinstance(size, builtins.int) else tuple(size)
         if std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-        return _finish(_core.empty(size, dtype=dtype or _core.float32).normal_(mean, std), requires_grad)
+        return _finish(
+            _core.empty(size, dtype=dtype or _core.float32).normal_(mean, std, generator=generator), requires_grad
+        )
     if size is not None or dtype is not None:
         raise TypeError("normal() takes a size and a dtype only with two numbers")
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     like = mean + std if len(given) == 2 else given[0]
-    noise = _core.empty(tuple(like.shape), dtype=like.dtype).normal_()
+    noise = _core.empty(tuple(like.shape), dtype=like.dtype).normal_(generator=generator)
     return noise * std + mean
+
+
+def _random_like(make):
+    def like(input, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+        check_device(device)
+        return _finish(make(input, dtype=dtype, generator=generator), requires_grad)
+
+    return _named_like(like, make)
 
 
 def _like(make):
@@ -347,6 +359,10 @@ def _like(make):
         check_device(device)
         return _finish(make(input, dtype=dtype), requires_grad)
 
+    return _named_like(like, make)
+
+
+def _named_like(like, make):
     like.__name__ = like.__qualname__ = make.__name__
     like.__doc__ = f"As {make.__name__.removesuffix('_like')}, of input's shape, and dtype unless one is given."
     return like
@@ -355,8 +371,8 @@ def _like(make):
 zeros_like = _like(_core.zeros_like)
 ones_like = _like(_core.ones_like)
 empty_like = _like(_core.empty_like)
-rand_like = _like(_core.rand_like)
-randn_like = _like(_core.randn_like)
+rand_like = _random_like(_core.rand_like)
+randn_like = _random_like(_core.randn_like)
 
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:

@@ -22,7 +22,6 @@ __all__ = [
     "is_complex",
     "is_nonzero",
     "is_tensor",
-    "manual_seed",
     "meshgrid",
     "nan",
     "newaxis",
@@ -41,14 +40,6 @@ __all__ = [
 e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
 
 _FLOAT = 2  # categories order bool < int < float
-
-
-def manual_seed(seed):
-    """Seeds the default generator and returns it."""
-    if seed < 0:  # as torch: -1 is the last seed
-        seed += 2**64
-    _core.manual_seed(seed)
-    return _core.default_generator()
 
 
 def is_tensor(obj):

@@ -2,8 +2,8 @@
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/jit/arena.h"
 #include "smolder/jit/cache/kernel_cache.h"
-#include "smolder/lazy/random.h"
 #include "smolder/lazy/tape.h"
 #include "src/slots.h"
 #include "src/tensor.h"
@@ -47,7 +47,13 @@ void bind_metrics(nb::module_& m) {
         return out;
       },
       "Bytes of tensors live, at most live, and kept for reuse.");
-  m.def("empty_cache", &empty_cache, "Gives memory that is kept for reuse back to the system.");
+  m.def(
+      "empty_cache",
+      [] {
+        jit::Arena::global().release();
+        empty_cache();
+      },
+      "Gives memory that is kept for reuse back to the system.");
   m.def("_reset_peak_memory", &reset_peak_memory);
   m.def("_fail_allocation_after", &fail_allocation_after);
 }
@@ -107,22 +113,6 @@ void bind_options(nb::module_& m) {
       "Forgets recorded traces and their plans; kernels stay in the cache.");
 }
 
-void bind_random(nb::module_& m) {
-  nb::class_<Generator>(m, "Generator", "A stream of random numbers.")
-      .def(nb::init<>())
-      .def("manual_seed",
-           [](nb::object self, uint64_t seed) {
-             nb::cast<Generator&>(self).manual_seed(seed);
-             return self;
-           })
-      .def("initial_seed", &Generator::initial_seed)
-      .def("get_state", &Generator::state)
-      .def("set_state", &Generator::set_state);
-  m.def("default_generator", &default_generator, nb::rv_policy::reference,
-        "The generator that functions without one draw from.");
-  m.def("manual_seed", &manual_seed, nb::arg("seed"), "Seeds the default generator.");
-}
-
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
@@ -132,7 +122,6 @@ void bind_runtime(nb::module_& m) {
       nb::arg("reason"), "Ends the step where boundaries do so; optimizers call it.");
   bind_metrics(m);
   bind_options(m);
-  bind_random(m);
   m.def("_install_source_provider", &install_source_provider);
 }
 
@@ -147,6 +136,7 @@ NB_MODULE(_core, m) {
     }
   });
   nb::class_<Tensor> tensor = bind_tensor(m);
+  bind_generator(m);
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
   install_warning_handler();

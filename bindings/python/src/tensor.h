@@ -11,7 +11,9 @@ nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Memory shared with NumPy, and with whatever speaks DLPack.
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
-/// Everything else that is neither a tensor nor an op: metrics, options, generators.
+/// Generators of random numbers.
+void bind_generator(nb::module_& m);
+/// Everything else that is neither a tensor nor an op: metrics, options.
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);

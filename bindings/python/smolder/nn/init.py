@@ -1,4 +1,4 @@
-"""Initialisers: they fill a tensor in place, without history, from the default generator."""
+"""Initialisers: they fill a tensor in place, without history, from a generator or the default one."""
 
 import math
 
@@ -33,22 +33,23 @@ def _fan(tensor, mode):
 
 
 @no_grad()
-def uniform_(tensor, a=0.0, b=1.0):
+def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Uniform in [a, b)."""
-    return tensor.uniform_(a, b)
+    return tensor.uniform_(a, b, generator=generator)
 
 
 @no_grad()
-def normal_(tensor, mean=0.0, std=1.0):
+def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Normal of a mean and a deviation."""
-    return tensor.normal_(mean, std)
+    return tensor.normal_(mean, std, generator=generator)
 
 
 @no_grad()
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Normal, drawn from between a and b, by the inverse of the distribution's tails."""
     low, high = (math.erf((x - mean) / std / math.sqrt(2.0)) for x in (a, b))
-    u = _core.rand(tuple(tensor.shape), dtype=_core.float32) * (high - low) + low  # uniform in erf's values
+    u = _core.rand(tuple(tensor.shape), dtype=_core.float32, generator=generator)
+    u = u * (high - low) + low  # uniform in erf's values
     values = _erfinv(u) * (std * math.sqrt(2.0)) + mean
     return tensor.copy_(_core.clamp(values, a, b))
 
@@ -88,23 +89,23 @@ def eye_(tensor):
     return tensor.copy_(_core.eye(tensor.size(0), tensor.size(1), dtype=tensor.dtype))
 
 
-def xavier_uniform_(tensor, gain=1.0):
+def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Uniform, by Glorot and Bengio: keeps the variance of activations and of gradients."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor, gain=1.0):
+def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal, by Glorot and Bengio: keeps the variance of activations and of gradients."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))))
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
 
 
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Uniform, by He and others: for rectifiers of slope a below zero."""
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu"):
+def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Normal, by He and others: for rectifiers of slope a below zero."""
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
