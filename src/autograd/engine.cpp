@@ -61,6 +61,7 @@ class Run {
   /// That of this thread which is under way: hooks are called from it. Null outside.
   static thread_local Run* t_run;
   uint64_t id() const { return id_; }
+  bool partial() const { return partial_; }
   bool reaches(const Edge& edge) const {
     const auto at = states_.find(edge.node.get());
     return at != states_.end() && at->second.seen && (!partial_ || leads_on(edge.node.get()));
@@ -326,6 +327,8 @@ void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& gra
 }
 
 uint64_t current_backward() { return Run::t_run ? Run::t_run->id() : 0; }
+
+bool backward_is_partial() { return Run::t_run && Run::t_run->partial(); }
 
 bool backward_reaches(const Tensor& t) { return Run::t_run && Run::t_run->reaches(gradient_edge(t)); }
 

@@ -22,6 +22,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
 
 /// Number of the backward pass that this thread is in, for hooks; 0 outside.
 uint64_t current_backward();
+/// Whether that pass was asked for the gradients of some tensors alone.
+bool backward_is_partial();
 /// Whether that pass computes the gradient of `t`.
 bool backward_reaches(const Tensor& t);
 

@@ -114,6 +114,11 @@ void set_version_checks(bool on) {
 void watch_writes() { lazy::set_write_hooks({&on_write, &on_written}); }
 
 SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
+  SMOLDER_CHECK(
+      !impl->inference, RuntimeError,
+      "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+      "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
+      "use it in autograd, or use `smolder.no_grad()` instead of `smolder.inference_mode()`.");
   SavedTensor out{lazy::value_now(impl), std::move(edge), own_output, nullptr};
   if (!t_hooks.empty() && t_hooks.back()) {
     out.extra = std::make_shared<SavedExtra>();

@@ -1,6 +1,7 @@
 // The members of Tensor that concern gradients.
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/node.h"
+#include "smolder/lazy/record.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder {
@@ -17,6 +18,8 @@ Tensor& Tensor::requires_grad_(bool on) {
       on || is_leaf(), RuntimeError,
       "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
       "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+  SMOLDER_CHECK(!on || !impl_->inference || lazy::inference_mode_enabled(), RuntimeError,
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   impl_->requires_grad = on;
   return *this;
 }

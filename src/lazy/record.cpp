@@ -8,6 +8,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
+#include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -18,6 +19,7 @@ namespace {
 struct Modes {
   bool grad = true;
   bool eager = false;
+  bool inference = false;
 };
 SMOLDER_THREAD_LOCAL Modes t_modes;
 GradHook g_grad_hook = nullptr;
@@ -95,17 +97,26 @@ void record_values(ir::Op op, std::span<const Operand> operands, std::span<const
       attempt(&source);
     }
   }
-  for (size_t i = 0; i < count; ++i) outputs[i] = Tensor::first(new TensorImpl(std::move(values[i])));
+  for (size_t i = 0; i < count; ++i) {
+    outputs[i] = Tensor::first(new TensorImpl(std::move(values[i])));
+    outputs[i].impl()->inference = t_modes.inference;
+  }
 }
 
 /// Records or runs an op whose operands the runtime may read later.
 void record_known(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  const ir::OpInfo& row = ir::info(op);
-  if (row.num_outputs == 1) {
+  const size_t count = ir::info(op).num_outputs;
+  Recomputation* const again = t_modes.eager || op == ir::Op::kBarrier ? nullptr : Recomputation::current();
+  std::vector<Operand> fenced;
+  if (again) [[unlikely]]
+    operands = fenced = again->fence(operands);
+  if (count == 1) {
     record_values<1>(op, operands, attrs, outputs, 1);
   } else {
-    record_values<8>(op, operands, attrs, outputs, row.num_outputs);
+    record_values<8>(op, operands, attrs, outputs, count);
   }
+  if (again) [[unlikely]]
+    again->note({outputs, count});
 }
 
 /// What a call does beside computing: views are linked, history is recorded.
@@ -183,6 +194,8 @@ const ir::Meta* intern(const ir::Meta& m) {
 
 bool grad_enabled() { return t_modes.grad; }
 void set_grad_enabled(bool on) { t_modes.grad = on; }
+bool inference_mode_enabled() { return t_modes.inference; }
+void set_inference_mode_enabled(bool on) { t_modes.inference = on; }
 bool eager_enabled() { return t_modes.eager; }
 void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }

@@ -72,6 +72,9 @@ void set_grad_hook(GradHook hook);
 /// Thread-local modes.
 bool grad_enabled();
 void set_grad_enabled(bool on);
+/// In inference mode, which turns gradients off too, new tensors are marked as none that a gradient may need.
+bool inference_mode_enabled();
+void set_inference_mode_enabled(bool on);
 bool eager_enabled();
 void set_eager_enabled(bool on);
 

@@ -96,6 +96,7 @@ Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype) {
                   "array.copy().)");
   }
   Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}))));
+  out.impl()->inference = inference_mode_enabled();
   out.impl()->external = std::make_unique<External>(std::move(buffer), strides, true);
   return out;
 }

@@ -66,7 +66,9 @@ Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
     std::lock_guard hold(tape.mutex());
     value = tape.adopt(std::move(buffer), meta);
   }
-  return Tensor(new lazy::TensorImpl(std::move(value)));
+  Tensor out(new lazy::TensorImpl(std::move(value)));
+  out.impl()->inference = lazy::inference_mode_enabled();
+  return out;
 }
 
 Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {

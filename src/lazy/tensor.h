@@ -55,6 +55,7 @@ class TensorImpl {
   uint32_t version = 0;       ///< of a base: bumped by each write
   uint32_t seen_version = 0;  ///< of a view: the base's version when `value` was read from it
   bool requires_grad = false;
+  bool inference = false;    ///< made in inference mode: no gradient may need it, and it is written there alone
   bool detached = false;     ///< shares its base's storage but has a history of its own: no view of it to autograd
   uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   ValueRef value;

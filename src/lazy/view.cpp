@@ -147,6 +147,7 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
   steps->push_back({op, {attrs.begin(), attrs.end()}, input->value->meta});
   base->refs.fetch_add(1, std::memory_order_relaxed);
   view->base = base;
+  view->inference = input->inference;
   view->seen_version = base->version;
   view->steps = std::move(steps);
 }
@@ -167,6 +168,7 @@ void read_again(TensorImpl* impl) {
 Tensor alias(const Tensor& t) {
   refresh(t.impl());
   Tensor out(new TensorImpl(t.impl()->value));
+  out.impl()->inference = t.impl()->inference;
   share(out.impl(), t);
   return out;
 }
@@ -192,6 +194,10 @@ uint32_t version(const Tensor& t) { return storage_of(t).first->version; }
 
 void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
+  SMOLDER_CHECK(
+      !impl->inference || inference_mode_enabled(), RuntimeError,
+      "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+      "normal tensor before doing inplace update.");
   SMOLDER_CHECK(!(grad_enabled() && impl->requires_grad && self.is_leaf()), RuntimeError,
                 "a leaf Variable that requires grad is being used in an in-place operation.");
   if (impl->base && !impl->detached) {

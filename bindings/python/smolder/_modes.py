@@ -1,21 +1,53 @@
 """Modes of the calling thread, as context managers that decorate functions too."""
 
 import functools
+import inspect
+import sys
 
 from smolder import _core
+from smolder._warn import warn
 
 __all__ = [
     "eager",
     "enable_grad",
     "inference_mode",
+    "is_inference",
     "no_grad",
     "set_grad_enabled",
     "strict",
 ]
 
 
+def _resumed_within(mode, function):
+    """A generator function that is in the mode while it runs, and out of it while its caller does."""
+
+    @functools.wraps(function)
+    def inside(*args, **kwargs):
+        generator = function(*args, **kwargs)
+        try:
+            with mode.clone():
+                out = generator.send(None)
+            while True:
+                try:
+                    sent = yield out
+                except GeneratorExit:
+                    with mode.clone():
+                        generator.close()
+                    raise
+                except BaseException:
+                    with mode.clone():
+                        out = generator.throw(sys.exc_info()[1])
+                else:
+                    with mode.clone():
+                        out = generator.send(sent)
+        except StopIteration as end:
+            return end.value
+
+    return inside
+
+
 class _Mode:
-    """Sets a switch on entry and puts back what it was on exit; nests, and decorates functions."""
+    """Sets a switch on entry and puts back what it was on exit; nests, and decorates functions and generators."""
 
     def _get(self):
         raise NotImplementedError
@@ -39,6 +71,18 @@ class _Mode:
         return type(self)()
 
     def __call__(self, function):
+        if inspect.isclass(function):
+            warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+            )
+            function.__init__ = self(function.__init__)
+            return function
+        if inspect.isgeneratorfunction(function):
+            return _resumed_within(self, function)
+
         @functools.wraps(function)
         def inside(*args, **kwargs):
             with self.clone():
@@ -101,13 +145,26 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_GradMode):
-    """As no_grad."""
+    """Within it, nothing is recorded for gradients, and new tensors may never be part of what is."""
 
     def __init__(self, mode=True):
-        super().__init__(not mode if isinstance(mode, bool) else False)
+        self.mode = mode if isinstance(mode, bool) else True
+        super().__init__((not self.mode, self.mode))
+
+    def _get(self):
+        return _core.is_grad_enabled(), _core.is_inference_mode_enabled()
+
+    def _set(self, on):
+        _core.set_grad_enabled(on[0])
+        _core._set_inference_mode(on[1])
 
     def clone(self):
-        return inference_mode(not self.on)
+        return inference_mode(self.mode)
+
+
+def is_inference(input):
+    """Whether a tensor was made in inference mode."""
+    return input.is_inference()
 
 
 class eager(_Mode):

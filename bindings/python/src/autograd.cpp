@@ -3,6 +3,7 @@
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/saved.h"
+#include "smolder/lazy/recompute.h"
 #include "smolder/lazy/view.h"
 #include "src/callable.h"
 #include "src/tensor.h"
@@ -332,6 +333,14 @@ void bind_tensor_members(nb::class_<Tensor>& tensor) {
       .def_prop_ro("retains_grad", &autograd::retains_grad);
 }
 
+struct KeptTensor {
+  autograd::SavedTensor saved;
+};
+
+struct Recomputing {
+  std::unique_ptr<lazy::Recomputation> scope;
+};
+
 // -- anomaly mode
 
 std::string python_trace() {
@@ -347,6 +356,12 @@ void warn(const std::string& message) {
 
 void bind_modes(nb::module_& m) {
   m.def("set_grad_enabled", &lazy::set_grad_enabled, nb::arg("on"), "Whether history is recorded.");
+  m.def("is_inference_mode_enabled", &lazy::inference_mode_enabled, "Whether new tensors are inference tensors.");
+  m.def("_set_inference_mode", &lazy::set_inference_mode_enabled);
+  nb::class_<Recomputing>(m, "_Recomputing", "Within it, nothing recorded is merged with what was recorded before.")
+      .def(nb::init<>())
+      .def("__enter__", [](Recomputing& r) { r.scope = std::make_unique<lazy::Recomputation>(); })
+      .def("__exit__", [](Recomputing& r, const nb::args&) { r.scope.reset(); });
   m.def("is_grad_enabled", &lazy::grad_enabled, "Whether history is recorded.");
   m.def("set_eager_enabled", &lazy::set_eager_enabled, nb::arg("on"), "Whether every op runs at once.");
   m.def("is_eager_enabled", &lazy::eager_enabled, "Whether every op runs at once.");
@@ -389,7 +404,15 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor) {
       },
       nb::arg("outputs"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("retain_graph"), nb::arg("create_graph"),
       nb::arg("allow_unused"));
+  nb::class_<KeptTensor>(m, "_KeptTensor", "A tensor as it is now, kept as ops keep what their gradients need.")
+      .def("__init__",
+           [](KeptTensor* k, const Tensor& t) {
+             lazy::refresh(t.impl());
+             new (k) KeptTensor{autograd::save(t.impl(), autograd::gradient_edge(t))};
+           })
+      .def("unpack", [](const KeptTensor& k) { return autograd::unpack(k.saved, nullptr); });
   m.def("_current_backward", &autograd::current_backward);
+  m.def("_backward_is_partial", &autograd::backward_is_partial);
   m.def("_backward_reaches", &autograd::backward_reaches);
   m.def("_gradient_node", [](const Tensor& t) {
     lazy::refresh(t.impl());

@@ -76,7 +76,14 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def(
           "is_contiguous", [](const Tensor& t) { return lazy::is_contiguous(t); },
           "Whether the elements are as in row-major memory, views being windows on their base.")
-      .def_prop_ro("_version", [](const Tensor& t) { return lazy::version(t); })
+      .def_prop_ro("_version",
+                   [](const Tensor& t) {
+                     SMOLDER_CHECK(!t.impl()->inference, RuntimeError,
+                                   "Inference tensors do not track version counter.");
+                     return lazy::version(t);
+                   })
+      .def(
+          "is_inference", [](const Tensor& t) { return t.impl()->inference; }, "Whether it was made in inference mode.")
       .def("_is_same", [](const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); });
   bind_memory(m, tensor);
   m.def("_check_fits", [](int64_t v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });

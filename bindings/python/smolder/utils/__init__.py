@@ -1,5 +1,5 @@
-"""Helpers around training: hooks, checkpointing."""
+"""Helpers around training: hooks, checkpoints."""
 
-from smolder.utils import hooks
+from smolder.utils import checkpoint, hooks
 
-__all__ = ["hooks"]
+__all__ = ["checkpoint", "hooks"]

@@ -1,0 +1,36 @@
+#include "smolder/lazy/recompute.h"
+
+#include "smolder/lazy/lock.h"
+
+namespace smolder::lazy {
+namespace {
+
+SMOLDER_THREAD_LOCAL Recomputation* t_current = nullptr;
+
+}  // namespace
+
+Recomputation::Recomputation() : outer_(t_current) { t_current = this; }
+Recomputation::~Recomputation() { t_current = outer_; }
+Recomputation* Recomputation::current() { return t_current; }
+
+std::vector<Operand> Recomputation::fence(std::span<const Operand> operands) {
+  std::vector<Operand> out(operands.begin(), operands.end());
+  for (Operand& o : out) {
+    if (o.kind() != Operand::kTensor) continue;
+    const ValueRef& value = o.impl()->value;
+    if (value->external || made_.contains(value.get())) continue;
+    Fence& fence = fences_[value.get()];
+    if (!fence.before) {
+      fence.before = value;
+      record(ir::Op::kBarrier, {&o, 1}, {}, &fence.behind);
+    }
+    o = Operand(fence.behind);
+  }
+  return out;
+}
+
+void Recomputation::note(std::span<const Tensor> results) {
+  for (const Tensor& t : results) made_.insert(t.impl()->value.get());
+}
+
+}  // namespace smolder::lazy
