@@ -375,6 +375,15 @@ Value Builder::index_set(Value x, Value index, Value src, int axis) {
   return append(Op::kIndexSet, {x, index, src}, {normalize_axis(axis, x.rank())}, x.dtype(), x.shape());
 }
 
+Value Builder::slice_write(Value x, Value src, const SymDims& starts, const Dims& steps) {
+  SMOLDER_INVARIANT(x.dtype() == src.dtype() && src.rank() == x.rank() && starts.size() == x.rank() &&
+                    steps.size() == x.rank());
+  std::vector<Dim> attrs = list_words(starts);
+  attrs.push_back(steps.size());
+  for (const int64_t step : steps) attrs.push_back(step);
+  return append(Op::kSliceWrite, {x, src}, std::move(attrs), x.dtype(), x.shape());
+}
+
 Value Builder::scatter_into(ScatterKind kind, Value x, Value index, Value src, int axis) {
   SMOLDER_INVARIANT(x.dtype() == src.dtype() && index.rank() == x.rank() && src.rank() == x.rank());
   return append(Op::kScatterInto, {x, index, src}, {static_cast<int64_t>(kind), normalize_axis(axis, x.rank())},

@@ -107,6 +107,9 @@ class Builder {
   /// torch.scatter_add, the transpose of take_along. The primitive is called scatter_add.
   Value scatter_add_along(Value x, Value index, Value src, int axis);
 
+  /// x with src in place of the window that begins at `starts` and takes every `steps`th element, axis by axis.
+  Value slice_write(Value x, Value src, const SymDims& starts, const Dims& steps);
+
   /// As scatter_add, but src takes the place of what is there. The primitive is called index_set.
   Value index_set(Value x, Value index, Value src, int axis);
   /// scatter_add_along with another way to combine; index may be smaller than x and src.

@@ -40,6 +40,9 @@ Value matmul(Value a, Value b, DType out);
 Value sum_to(Value x, const SymDims& shape);
 /// Zeros of extent `length` along `axis` with x at start, start + step, ...: the gradient of a slice.
 Value unslice(Value x, int axis, Dim length, Dim start, int64_t step);
+/// x with src in place of the slice of `axis` that begins at `start` and takes every `step`th element. Memory that x
+/// is, or is a view of, is written in place where nobody needs it as it was: a slice_write.
+Value write_slice(Value x, Value src, int axis, Dim start, int64_t step);
 /// torch.gather and torch.scatter_add, whose index may be smaller than the operands.
 Value gather_along(Value x, Value index, int axis);
 Value scatter_add_at(Value x, Value index, Value src, int axis);

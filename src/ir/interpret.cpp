@@ -298,6 +298,18 @@ PlainTensor run_index_set(const Step& s) {
   return out;
 }
 
+PlainTensor run_slice_write(const Step& s) {
+  const PlainTensor& source = s.operand(1);
+  AttrReader attrs(s.attrs);
+  const Dims starts = attrs.sizes(), steps = attrs.integers();
+  PlainTensor out = s.operand(0);
+  for_each_index(source.shape, [&](Dims at, int64_t p) {
+    for (int a = 0; a < at.size(); ++a) at[a] = starts[a] + at[a] * steps[a];
+    out.elements[position(at, out.shape)] = source.elements[p];
+  });
+  return out;
+}
+
 /// nan wins, the one there first; of equal elements the one there stays.
 Scalar extreme(const Scalar& there, const Scalar& x, bool largest) {
   const double a = there.to_double(), b = x.to_double();
@@ -475,6 +487,8 @@ PlainTensor run_primitive(const Step& s) {
       return run_scatter_add(s);
     case Op::kIndexSet:
       return run_index_set(s);
+    case Op::kSliceWrite:
+      return run_slice_write(s);
     case Op::kScatterInto:
       return run_scatter_into(s);
     case Op::kScan:

@@ -84,6 +84,16 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
 
 int64_t InstanceImpl::bytes_of(const Step& step, std::span<const int64_t> evaluated) const {
   int64_t bytes = 0;
+  if (step.library && !step.library->in_place.empty()) {
+    // An update moves what it writes; whether it copies the rest is known when it runs.
+    const LibraryCall& call = *step.library;
+    for (size_t i = 1; i < call.inputs.size(); ++i) {
+      int64_t n = call.inputs[i].kind == LibraryCall::Operand::kBuffer ? 1 : 0;
+      for (const ir::Dim& d : call.inputs[i].shape) n *= ir::SymTable::value(d, evaluated);
+      bytes += n * static_cast<int64_t>(itemsize(call.inputs[i].dtype)) * (i + 1 == call.inputs.size() ? 2 : 1);
+    }
+    return bytes;
+  }
   for (const auto* list : {&step.reads, &step.writes}) {
     for (const BufferId b : *list) {
       const BufferInfo& info = plan_->program().buffers[b];

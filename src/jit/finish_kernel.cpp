@@ -210,14 +210,14 @@ void Lowering::finish(KernelCall& call) {
   for (const KernelCall::Scratch& x : scratch_rows_) {
     call.scratch.push_back({argument[x.argument], x.elements, x.itemsize});
   }
-  find_in_place(call, argument);
+  find_in_place(call);
 }
 
 // A written buffer may be the memory of a read one when each element is read where, and before, it is first
 // written. Accesses are in the order of their statements.
-void Lowering::find_in_place(KernelCall& call, const std::vector<int>& argument) const {
+void Lowering::find_in_place(KernelCall& call) const {
   for (size_t w = 0; w < buffers_.size(); ++w) {
-    if (!buffer_args_[w].write || buffers_[w] < 0 || argument[w] < 0) continue;
+    if (!buffer_args_[w].write || buffers_[w] < 0) continue;
     const Access* write = nullptr;
     bool simple = true;
     for (const Access& a : accesses_) {
@@ -227,14 +227,14 @@ void Lowering::find_in_place(KernelCall& call, const std::vector<int>& argument)
     }
     if (!write || !simple) continue;
     for (size_t r = 0; r < buffers_.size(); ++r) {
-      if (r == w || buffer_args_[r].write || argument[r] < 0) continue;
+      if (r == w || buffer_args_[r].write || buffers_[r] < 0) continue;
       if (itemsize(buffer_args_[r].dtype) != itemsize(buffer_args_[w].dtype)) continue;
       const bool fits = std::all_of(accesses_.begin(), accesses_.end(), [&](const Access& a) {
         const bool of_read = a.buffer == static_cast<int>(r), of_written = a.buffer == static_cast<int>(w);
         return (!of_read && !of_written) ||
                (a.simple && a.address.map == write->address.map && (of_written || &a < write));
       });
-      if (fits) call.in_place.push_back({argument[r], argument[w]});
+      if (fits) call.in_place.push_back({buffers_[r], buffers_[w]});
     }
   }
 }

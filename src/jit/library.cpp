@@ -40,15 +40,24 @@ bool is_library(Op op) {
 bool is_fallback(Op op) {
   switch (op) {
     case Op::kDot:
-    case Op::kIndexAdd:
-    case Op::kIndexSet:
-    case Op::kScatterAdd:
-    case Op::kScatterInto:
     case Op::kScan:
     case Op::kSorted:
       return false;
     default:
-      return is_library(op);
+      return is_library(op) && !updates_operand(op);
+  }
+}
+
+bool updates_operand(Op op) {
+  switch (op) {
+    case Op::kSliceWrite:
+    case Op::kIndexAdd:
+    case Op::kIndexSet:
+    case Op::kScatterAdd:
+    case Op::kScatterInto:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/fuse.h"
+#include "smolder/jit/library.h"
 #include "smolder/jit/lowering.h"
 #include "smolder/jit/view.h"
 
@@ -73,6 +74,7 @@ class Lower {
       }
       p_.steps.push_back(std::move(step));
     }
+    join_updates();
   }
 
  private:
@@ -177,7 +179,52 @@ class Lower {
     call->site = {n.origin.source, std::string(ir::name(n.origin_op()))};
     for (const ValueId v : n.inputs) call->inputs.push_back(operand(v));
     for (const ValueId v : group.sinks) call->outputs.push_back(operand(v));
+    if (updates_operand(n.op)) find_in_place(*call, n.inputs[0]);
     return call;
+  }
+
+  /// The operand's memory may be the result's when the operand is all of it, in order, and no other operand is of it.
+  void find_in_place(LibraryCall& call, ValueId updated) {
+    const LibraryCall::Operand &x = call.inputs[0], &out = call.outputs[0];
+    const BufferInfo& memory = p_.buffers[x.buffer];
+    if (p_.buffer_of[storage_root(p_, updated)] != x.buffer || !memory.contiguous || memory.offset != ir::Dim(0))
+      return;
+    if (!sym_.equal(memory.elements, p_.buffers[out.buffer].elements)) return;
+    for (size_t i = 1; i < call.inputs.size(); ++i) {
+      if (call.inputs[i].buffer == x.buffer) return;
+    }
+    call.in_place.push_back({x.buffer, out.buffer});
+  }
+
+  /// Makes an intermediate and what updates it one buffer, where nothing reads it as it was after that.
+  void join_updates() {
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      if (!p_.steps[s].library || p_.steps[s].library->in_place.empty()) continue;
+      const auto [from, to] = p_.steps[s].library->in_place[0];
+      if (p_.buffers[from].kind != BufferInfo::kArena) continue;
+      const bool read_later =
+          std::any_of(p_.steps.begin() + static_cast<ptrdiff_t>(s) + 1, p_.steps.end(),
+                      [&](Step& t) { return std::find(t.reads.begin(), t.reads.end(), from) != t.reads.end(); });
+      if (!read_later) rename(from, to);
+    }
+  }
+
+  void rename(BufferId from, BufferId to) {
+    const auto replace = [&](BufferId& b) { b = b == from ? to : b; };
+    for (Step& step : p_.steps) {
+      std::ranges::for_each(step.reads, replace);
+      std::ranges::for_each(step.writes, replace);
+      if (step.kernel) std::ranges::for_each(step.kernel->buffers, replace);
+      for (InPlace& pair : step.kernel ? step.kernel->in_place : step.library->in_place) {
+        replace(pair.read);
+        replace(pair.written);
+      }
+      if (!step.library) continue;
+      for (auto* list : {&step.library->inputs, &step.library->outputs}) {
+        for (LibraryCall::Operand& x : *list) replace(x.buffer);
+      }
+    }
+    std::ranges::for_each(p_.buffer_of, replace);
   }
 
   LibraryCall::Operand operand(ValueId v) {

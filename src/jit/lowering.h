@@ -149,7 +149,7 @@ class Lowering {
 
   // -- finish_kernel.cpp
   void finish(KernelCall& call);
-  void find_in_place(KernelCall& call, const std::vector<int>& argument) const;
+  void find_in_place(KernelCall& call) const;
 
   Program& program_;
   LoweringScratch& scratch_;

@@ -30,10 +30,10 @@ std::vector<Lifetime> lifetimes_of(const Program& p, std::span<const int> launch
   }
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
-    if (!step.kernel) continue;
-    for (const auto& pair : step.kernel->in_place) {
-      const int r = index[step.kernel->buffers[pair.read]], w = index[step.kernel->buffers[pair.written]];
-      if (r < 0 || w < 0 || out[r].last != launch_of[s] || out[r].elements != out[w].elements) continue;
+    for (const InPlace& pair : step.in_place()) {
+      const int r = index[pair.read], w = index[pair.written];
+      if (r < 0 || w < 0 || r == w || out[r].elements != out[w].elements) continue;
+      if (out[r].last != launch_of[s] || out[w].first != launch_of[s]) continue;
       // Another step of the same launch may read it, too.
       bool alone = true;
       for (size_t t = 0; t < p.steps.size() && alone; ++t) {
@@ -135,7 +135,8 @@ void find_donors(Program& p, std::span<const int> launch_of) {
   std::vector<int> last_read(n, -1), writer(n, -1), kept(n, false);
   for (size_t s = 0; s < p.steps.size(); ++s) {
     for (const BufferId b : p.steps[s].reads) last_read[b] = std::max(last_read[b], launch_of[s]);
-    for (const BufferId b : p.steps[s].writes) writer[b] = static_cast<int>(s);
+    for (const BufferId b : p.steps[s].writes)
+      writer[b] = writer[b] < 0 ? static_cast<int>(s) : writer[b];  // the first
   }
   for (size_t b = 0; b < n; ++b) {
     for (const OutputInfo& o : p.outputs)
@@ -163,13 +164,10 @@ void find_donors(Program& p, std::span<const int> launch_of) {
           const auto& r = p.steps[s].reads;
           if (std::find(r.begin(), r.end(), static_cast<BufferId>(b)) != r.end()) goto next_leaf;
         }
-        if (step.kernel) {
-          for (const auto& pair : step.kernel->in_place) {
-            in_place = in_place || (step.kernel->buffers[pair.read] == static_cast<BufferId>(b) &&
-                                    step.kernel->buffers[pair.written] == out);
-          }
+        for (const InPlace& pair : step.in_place()) {
+          in_place = in_place || (pair.read == static_cast<BufferId>(b) && pair.written == out);
         }
-        // The kernel walks both as one, so that they are of one size is known, if perhaps under two names.
+        // The step walks both as one, so that they are of one size is known, if perhaps under two names.
         if (!in_place || !p.graph.sym.equal(leaf.elements, info.elements)) continue;
       } else if (leaf.elements != info.elements) {
         continue;

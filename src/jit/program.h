@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ struct ScalarSource {
   Category category = Category::kFloat;
 };
 
+/// Two buffers of a step that may be the same memory: each element is written no sooner than it is last read.
+struct InPlace {
+  BufferId read, written;
+};
+
 /// A kernel with the arguments of one launch.
 struct KernelCall {
   Kernel kernel;
@@ -75,10 +81,6 @@ struct KernelCall {
     int64_t itemsize;
   };
   std::vector<Scratch> scratch;
-  /// Buffer arguments that may share an address: written at an index at or after its last read.
-  struct InPlace {
-    int read, written;
-  };
   std::vector<InPlace> in_place;
 };
 
@@ -98,6 +100,7 @@ struct LibraryCall {
   std::vector<Operand> inputs, outputs;
   std::vector<ir::Dim> attrs;
   OpSite site;  ///< who is told of a bad index
+  std::vector<InPlace> in_place;
 };
 
 /// One step of the plan.
@@ -106,6 +109,8 @@ struct Step {
   std::unique_ptr<KernelCall> kernel;
   std::unique_ptr<LibraryCall> library;
   std::vector<BufferId> reads, writes;
+
+  std::span<const InPlace> in_place() const { return kernel ? kernel->in_place : library->in_place; }
 };
 
 /// Everything known while compiling.

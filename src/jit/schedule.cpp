@@ -48,23 +48,30 @@ class Scheduler {
   /// What joining a launch before its turn may keep alive for longer.
   static constexpr int64_t kNegligible = 64 << 10;
 
+  /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was.
   void find_dependencies() {
-    writer_.assign(p_.buffers.size(), -1);
+    std::vector<int> writer(p_.buffers.size(), -1);
+    std::vector<std::vector<int>> readers(p_.buffers.size());  // since the last write
     reads_left_.assign(p_.buffers.size(), 0);
-    readers_.resize(n_);
+    followers_.resize(n_);
     waits_.assign(n_, 0);
-    for (int s = 0; s < n_; ++s) {
-      for (const BufferId b : p_.steps[s].writes) writer_[b] = s;
-    }
     for (int s = 0; s < n_; ++s) {
       std::vector<int> needs;
       for (const BufferId b : p_.steps[s].reads) {
         ++reads_left_[b];
-        if (writer_[b] >= 0 && writer_[b] != s) needs.push_back(writer_[b]);
+        if (writer[b] >= 0) needs.push_back(writer[b]);
+        readers[b].push_back(s);
+      }
+      for (const BufferId b : p_.steps[s].writes) {
+        if (writer[b] >= 0) needs.push_back(writer[b]);
+        needs.insert(needs.end(), readers[b].begin(), readers[b].end());
+        readers[b].clear();
+        writer[b] = s;
       }
       std::sort(needs.begin(), needs.end());
       needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
-      for (const int w : needs) readers_[w].push_back(s);
+      std::erase(needs, s);
+      for (const int n : needs) followers_[n].push_back(s);
       waits_[s] = static_cast<int>(needs.size());
     }
   }
@@ -83,18 +90,18 @@ class Scheduler {
   int64_t given_back(int s) const {
     int64_t sum = 0;
     for (const BufferId b : p_.steps[s].reads) sum += reads_left_[b] == 1 ? bytes(b) : 0;
-    for (const BufferId b : p_.steps[s].writes) sum -= bytes(b);
+    for (const BufferId b : p_.steps[s].writes) {
+      const std::vector<BufferId>& reads = p_.steps[s].reads;
+      if (std::find(reads.begin(), reads.end(), b) == reads.end()) sum -= bytes(b);  // else it is there already
+    }
     return sum;
   }
 
   /// Would running `s` now take from an output the leaf it could overwrite?
   bool spoils_donation(int s) const {
-    if (!p_.steps[s].kernel) return false;
-    const KernelCall& call = *p_.steps[s].kernel;
-    return std::any_of(call.in_place.begin(), call.in_place.end(), [&](const KernelCall::InPlace& pair) {
-      const BufferId leaf = call.buffers[pair.read], out = call.buffers[pair.written];
-      return p_.buffers[leaf].kind == BufferInfo::kLeaf && p_.buffers[out].kind == BufferInfo::kOutput &&
-             reads_left_[leaf] > 1;
+    return std::ranges::any_of(p_.steps[s].in_place(), [&](const InPlace& pair) {
+      return p_.buffers[pair.read].kind == BufferInfo::kLeaf && p_.buffers[pair.written].kind == BufferInfo::kOutput &&
+             reads_left_[pair.read] > 1;
     });
   }
 
@@ -140,8 +147,8 @@ class Scheduler {
     }
     ++launches_;
     for (const int s : members) {
-      for (const int r : readers_[s]) {
-        if (--waits_[r] == 0) make_ready(r);
+      for (const int f : followers_[s]) {
+        if (--waits_[f] == 0) make_ready(f);
       }
     }
   }
@@ -150,8 +157,8 @@ class Scheduler {
 
   Program& p_;
   const int n_;
-  std::vector<int> writer_, reads_left_;
-  std::vector<std::vector<int>> readers_;
+  std::vector<int> reads_left_;
+  std::vector<std::vector<int>> followers_;  ///< steps that wait for each
   std::vector<int> waits_;
   std::vector<int> ready_;  // a heap: the first of the program on top
   std::vector<int> order_, launch_of_;

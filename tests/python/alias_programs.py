@@ -57,6 +57,9 @@ class Model:
     def indices(self, values):
         return np.array(values)
 
+    def rows(self, x, values):
+        return np.ascontiguousarray(x[values])  # NumPy may lay its result out as x is
+
     def see(self, x):
         self.log.append(np.array(x))
 
@@ -106,6 +109,9 @@ class Tensors(Model):
 
     def indices(self, values):
         return smolder.tensor(values)
+
+    def rows(self, x, values):
+        return x[smolder.tensor(values)]
 
     def see(self, x):
         self.log.append(np.array(x.tolist()) if isinstance(x, smolder.Tensor) else x.copy())
@@ -218,7 +224,7 @@ class Generator:
         if self.names[x].ndim:  # NumPy makes a number of what has none
             texts += [f"{x} + {y}", f"{x} * {y}", f"{x} - {y}"]
             n = self.names[x].shape[0]
-            texts.append(f"{x}[api.indices({[self.dice.randrange(n) for _ in range(3)]})]")
+            texts.append(f"api.rows({x}, {[self.dice.randrange(n) for _ in range(3)]})")
         self.do(f"{self.fresh()} = {self.dice.choice(texts)}")
 
     def operand(self, x, inside=None):
@@ -237,7 +243,7 @@ class Generator:
         if not x:
             return
         value = self.names[x]
-        kind = self.dice.choice(["+=", "*=", "-=", "index", "index", "mask", "copy_", "zero_"])
+        kind = self.dice.choice(["+=", "*=", "-=", "index", "index", "indices", "mask", "copy_", "zero_"])
         if kind in ("+=", "*=", "-="):
             self.do(f"{x} {kind} {self.operand(x)}")
         elif kind in ("copy_", "zero_"):

@@ -371,7 +371,12 @@ class Generator:
         at = self.pick(lambda m: m.writable or m.rank)
         way, others = self.written(at)
         clone = "" if self.metas[at].writable and self.dice.random() < 0.8 else ".clone()"
-        self.add(f"{{0}}{clone}.{way}", at, *others)
+        try:
+            self.add(f"{{0}}{clone}.{way}", at, *others)
+        except RuntimeError as error:
+            if "single memory location" not in str(error):
+                raise
+            self.add(f"{{0}}{clone}.{way.replace('{1}', '{1}.clone()')}", at, *others)
 
     def write_view(self):
         """Of a part, by a number or a value of the part's shape."""

@@ -163,7 +163,7 @@ def test_state_dict_hooks():
     outcome = nn.Sequential(other).load_state_dict(state)
     assert outcome.missing_keys == [] and smolder.equal(other.weight, inner.weight)
     assert "0.extra" in state  # hooks change a copy
-    with pytest.raises(RuntimeError, match='in state_dict: "0.extra"'):
+    with pytest.raises(RuntimeError, match=r'in state_dict: "0\.extra"'):
         nn.Sequential(nn.Linear(2, 2)).load_state_dict(state)
     other.register_load_state_dict_post_hook(lambda m, keys: 5)
     with pytest.raises(AssertionError, match="are not expected to return new values"):
@@ -191,7 +191,7 @@ def test_extra_state_and_versions():
     m = nn.Sequential(Counts())
     m.load_state_dict(m.state_dict())
     assert m[0].count == 4 and m[0].loaded == 3
-    with pytest.raises(RuntimeError, match='in state_dict: "0._extra_state"'):
+    with pytest.raises(RuntimeError, match=r'in state_dict: "0\._extra_state"'):
         m.load_state_dict({})
 
 

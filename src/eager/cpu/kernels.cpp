@@ -37,6 +37,7 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kScatterAdd, cpu::run_scatter_add},
                          {Op::kScan, cpu::run_scan},
                          {Op::kIndexSet, cpu::run_index_set},
+                         {Op::kSliceWrite, cpu::run_slice_write},
                          {Op::kScatterInto, cpu::run_scatter_into},
                          {Op::kSorted, cpu::run_sorted},
                          {Op::kDot, cpu::run_dot},

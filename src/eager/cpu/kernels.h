@@ -27,6 +27,7 @@ void run_take(const KernelCall& call);          ///< take
 void run_gather(const KernelCall& call);        ///< gather
 void run_index_add(const KernelCall& call);     ///< index_add
 void run_index_set(const KernelCall& call);     ///< index_set
+void run_slice_write(const KernelCall& call);   ///< slice_write
 void run_scan(const KernelCall& call);          ///< scan
 void run_scatter_into(const KernelCall& call);  ///< scatter_into
 void run_sorted(const KernelCall& call);        ///< sorted

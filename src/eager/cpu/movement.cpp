@@ -75,6 +75,7 @@ bool copy_transposed(const TensorView& from, const TensorView& to) {
 
 void copy(const TensorView& from, const TensorView& to) {
   SMOLDER_INVARIANT(from.dtype == to.dtype && numel(from.shape) == numel(to.shape));
+  if (from.data == to.data && is_contiguous(from.shape, from.strides) && is_contiguous(to.shape, to.strides)) return;
   if (copy_transposed(from, to)) return;
   const Sequence in(from), out(to);
   parallel_for(numel(to.shape), kGrain, [&](int64_t begin, int64_t end) {
@@ -132,6 +133,19 @@ void run_pad(const KernelCall& call) {
   TensorView inside = out;
   for (int a = 0; a < in.shape.size(); ++a) inside = part(inside, a, low[a], in.shape[a]);
   copy(in, inside);
+}
+
+void run_slice_write(const KernelCall& call) {
+  const TensorView &x = call.inputs[0], &source = call.inputs[1], &out = call.outputs[0];
+  ir::AttrReader attrs(call.attrs);
+  const Dims starts = attrs.sizes(), steps = attrs.integers();
+  copy(x, out);
+  TensorView window = out;
+  for (int a = 0; a < source.shape.size(); ++a) {
+    window = part(window, a, starts[a], source.shape[a]);
+    window.strides[a] *= steps[a];
+  }
+  copy(source, window);
 }
 
 void run_cat(const KernelCall& call) {

@@ -7,7 +7,8 @@
 
 namespace smolder::eager::cpu {
 
-/// Copies the elements of `from` in row-major order to those of `to`. Equal dtypes and numbers of elements.
+/// Copies the elements of `from` in row-major order to those of `to`. Equal dtypes and numbers of elements. Does
+/// nothing where they are the same row-major memory.
 void copy(const TensorView& from, const TensorView& to);
 /// Fills with a number converted to the dtype.
 void fill(const TensorView& to, Scalar v);
