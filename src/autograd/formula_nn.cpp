@@ -19,6 +19,10 @@ Tensor loss_scale(const Tensor& grad, double factor, std::string_view reduction,
   return grad * (factor / static_cast<double>(numel(broadcast_shapes(a, b, "loss"))));
 }
 
+Tensor smooth_slope(const Tensor& d, Scalar bound, Scalar inner, Scalar outer) {
+  return where(abs(d) < bound, d * inner, sign(d) * outer);
+}
+
 Tensor bce_logits_grad(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                        const Tensor& pos_weight, std::string_view reduction) {
   const Tensor p = sigmoid(self);

@@ -125,6 +125,8 @@ Tensor linear_weight_grad(const Tensor& grad, const Tensor& input);
 
 /// Second derivative of gelu.
 Tensor gelu_curvature(const Tensor& x, std::string_view approximate);
+/// d * inner where |d| is below bound, else outer with the sign of d.
+Tensor smooth_slope(const Tensor& d, Scalar bound, Scalar inner, Scalar outer);
 /// `grad` times the number that a loss's reduction multiplies the derivative of each element by.
 Tensor loss_scale(const Tensor& grad, double factor, std::string_view reduction, const Dims& a, const Dims& b);
 Tensor bce_target_grad(const Tensor& grad, const Tensor& self, const Tensor& weight, const Tensor& pos_weight,

@@ -106,6 +106,8 @@ inline constexpr double kSqrtHalf = 0.70710678118654752440;
 inline constexpr double kInvSqrt2Pi = 0.39894228040143267794;
 inline constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi)
 inline constexpr double kGeluCube = 0.044715;
+inline constexpr double kSeluAlpha = 1.6732632423543772848;
+inline constexpr double kSeluScale = 1.0507009873554804934;
 
 // -- losses
 
@@ -132,6 +134,9 @@ ClassTarget class_target(Value input, Value target, Value weight, int64_t ignore
 Value class_weights(Value input, Value weight);
 
 // -- optimizers
+
+/// The gradient, or its negative, with the weight decay added; nothing is added without one.
+Value decayed_gradient(Value param, Value grad, Value weight_decay, bool maximize);
 
 struct AdamMoments {
   Value mean, square, largest;  ///< `largest` equals `square` but with amsgrad

@@ -159,6 +159,12 @@ Value lerp(Value start, Value end, Value weight) {
   return fma(where(near, weight, weight - 1.0), end - start, where(near, start, end));
 }
 
+Value decayed_gradient(Value param, Value grad, Value weight_decay, bool maximize) {
+  const Value ascent = maximize ? -grad : grad;
+  // Without decay nothing is added: 0 * inf and -0 + 0 must not show.
+  return where(weight_decay == 0, ascent, fma(param, weight_decay, ascent));
+}
+
 AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Value beta1, Value beta2) {
   AdamMoments m;
   m.mean = lerp(mean, grad, 1.0 - beta1);

@@ -52,6 +52,10 @@ Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor&
                    is_causal);
 }
 
+Tensor reduced(const Tensor& loss, std::string_view reduction) {
+  return reduction == "mean" ? mean(loss) : reduction == "sum" ? sum(loss) : loss;
+}
+
 void check_fits(Scalar value, DType dtype) {
   const double v = value.to_double();
   bool fits = true;

@@ -27,6 +27,9 @@ void check_fits(Scalar value, DType dtype);
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 
+/// A loss, its mean or its sum.
+Tensor reduced(const Tensor& loss, std::string_view reduction);
+
 /// `f` of each.
 template <class F>
 std::vector<Tensor> each(TensorList tensors, F f) {

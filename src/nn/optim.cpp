@@ -85,4 +85,46 @@ void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
   if (o.amsgrad) lazy::assign(s.largest, largest);
 }
 
+RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions o)
+    : Optimizer(std::move(parameters)), options(o), state_(parameters_.size()) {
+  check_not_negative("learning rate", o.lr);
+  check_not_negative("epsilon value", o.eps);
+  check_not_negative("momentum value", o.momentum);
+  check_not_negative("weight_decay value", o.weight_decay);
+  check_not_negative("alpha value", o.alpha);
+}
+
+void RMSprop::update(size_t i, Tensor& parameter, const Tensor& grad) {
+  const RMSpropOptions& o = options;
+  State& s = state_[i];
+  if (!s.square.defined()) s.square = zeros_like(parameter);
+  if (o.centered && !s.average.defined()) s.average = zeros_like(parameter);
+  if (o.momentum > 0 && !s.momentum.defined()) s.momentum = zeros_like(parameter);
+  const Tensor average = o.centered ? s.average : Tensor(), buffer = o.momentum > 0 ? s.momentum : Tensor();
+  const auto [next, square, next_average, next_buffer] = rmsprop_step(
+      parameter, grad, s.square, average, buffer, o.lr, o.alpha, o.eps, o.weight_decay, o.momentum, o.maximize);
+  lazy::assign(parameter, next);
+  lazy::assign(s.square, square);
+  if (average.defined()) lazy::assign(s.average, next_average);
+  if (buffer.defined()) lazy::assign(s.momentum, next_buffer);
+}
+
+Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions o)
+    : Optimizer(std::move(parameters)), options(o), steps_(parameters_.size()) {
+  check_not_negative("learning rate", o.lr);
+  check_not_negative("lr_decay value", o.lr_decay);
+  check_not_negative("weight_decay value", o.weight_decay);
+  check_not_negative("initial_accumulator_value value", o.initial_accumulator_value);
+  check_not_negative("epsilon value", o.eps);
+  for (const Tensor& p : parameters_) sums_.push_back(full_like(p.detach(), o.initial_accumulator_value));
+}
+
+void Adagrad::update(size_t i, Tensor& parameter, const Tensor& grad) {
+  const AdagradOptions& o = options;
+  const auto [next, sum] =
+      adagrad_step(parameter, grad, sums_[i], o.lr, o.lr_decay, o.eps, o.weight_decay, ++steps_[i], o.maximize);
+  lazy::assign(parameter, next);
+  lazy::assign(sums_[i], sum);
+}
+
 }  // namespace smolder::optim

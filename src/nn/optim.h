@@ -67,4 +67,38 @@ class AdamW : public Adam {
   AdamW(std::vector<Tensor> parameters, AdamOptions options = {.weight_decay = 1e-2});
 };
 
+struct RMSpropOptions {
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false, maximize = false;
+};
+/// torch.optim.RMSprop.
+class RMSprop : public Optimizer {
+ public:
+  RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
+  RMSpropOptions options;
+
+ private:
+  struct State {
+    Tensor square, average, momentum;
+  };
+  void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::vector<State> state_;
+};
+
+struct AdagradOptions {
+  double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
+  bool maximize = false;
+};
+/// torch.optim.Adagrad.
+class Adagrad : public Optimizer {
+ public:
+  Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {});
+  AdagradOptions options;
+
+ private:
+  void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::vector<Tensor> sums_;
+  std::vector<int64_t> steps_;
+};
+
 }  // namespace smolder::optim

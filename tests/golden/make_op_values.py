@@ -72,6 +72,46 @@ def sgd(a):
     return p.detach(), opt.state[p]["momentum_buffer"]
 
 
+def optimizer(cls, states, options, extra=()):
+    """A step of an optimizer of torch's, whose state has tensors `states` and what else `extra` makes of the case."""
+
+    def run(a):
+        p = a["param"].clone().requires_grad_()
+        given = {k: a[k] for k in ("lr", "eps", "weight_decay", "maximize")}
+        opt = cls([p], **given, **{k: v(a) for k, v in options.items()}, foreach=False)
+        state = {"step": torch.tensor(float(a.get("step", 1) - 1))}
+        state |= {name: a[row].clone() for name, row in states.items() if a[row] is not None}
+        opt.state[p] = state | {k: v(a) for k, v in dict(extra).items()}
+        p.grad = a["grad"]
+        opt.step()
+        first = next(iter(states))
+        return p.detach(), *(opt.state[p].get(name, opt.state[p][first]) for name in states)
+
+    return run
+
+
+def betas(a):
+    return a["beta1"], a["beta2"]
+
+
+def decoupled(a):
+    return a["decoupled"]
+
+
+def nadam(a):
+    """The formula: torch works the momenta out itself."""
+    p, g = a["param"], -a["grad"] if a["maximize"] else a["grad"]
+    if a["decoupled"]:
+        p = p * (1 - a["lr"] * a["weight_decay"])
+    else:
+        g = g + a["weight_decay"] * p
+    mean = a["exp_avg"] * a["beta1"] + (1 - a["beta1"]) * g
+    square = a["exp_avg_sq"] * a["beta2"] + (1 - a["beta2"]) * g * g
+    root = (square / (1 - a["beta2"] ** a["step"])).sqrt() + a["eps"]
+    p = p - a["lr"] * (1 - a["mu"]) / (1 - a["mu_product"]) * g / root
+    return p - a["lr"] * a["mu_next"] / (1 - a["mu_product"] * a["mu_next"]) * mean / root, mean, square
+
+
 def cross_entropy(a):
     kw = {k: a[k] for k in ("weight", "ignore_index", "reduction", "label_smoothing")}
     axis = 0 if a["self"].dim() == 1 else 1
@@ -125,6 +165,15 @@ TORCH = {
     "tanh_backward": lambda a: aten.tanh_backward(a["grad_output"], a["output"]),
     "silu_backward": lambda a: aten.silu_backward(a["grad_output"], a["self"]),
     "gelu_backward": lambda a: aten.gelu_backward(a["grad_output"], a["self"], approximate=a["approximate"]),
+    "hardtanh": lambda a: F.hardtanh(a["self"], a["min_val"], a["max_val"]),
+    "threshold": lambda a: F.threshold(a["self"], a["threshold"], a["value"]),
+    "softshrink": lambda a: F.softshrink(a["self"], a["lambd"]),
+    "hardshrink": lambda a: F.hardshrink(a["self"], a["lambd"]),
+    "celu": lambda a: F.celu(a["self"], a["alpha"]),
+    **{
+        n: lambda a, n=n: getattr(F, n)(a["self"])
+        for n in ("relu6", "hardsigmoid", "hardswish", "selu", "mish", "softsign", "logsigmoid", "tanhshrink")
+    },
     "leaky_relu": lambda a: F.leaky_relu(a["self"], a["negative_slope"]),
     "elu": lambda a: F.elu(a["self"], a["alpha"]),
     "softplus": lambda a: F.softplus(a["self"], a["beta"], a["threshold"]),
@@ -148,6 +197,15 @@ TORCH = {
     "l1_loss": lambda a: F.l1_loss(a["self"], a["target"], reduction=a["reduction"]),
     "binary_cross_entropy_with_logits": lambda a: F.binary_cross_entropy_with_logits(
         a["self"], a["target"], a["weight"], pos_weight=a["pos_weight"], reduction=a["reduction"]
+    ),
+    "binary_cross_entropy": lambda a: F.binary_cross_entropy(
+        a["self"], a["target"], a["weight"], reduction=a["reduction"]
+    ),
+    "smooth_l1_loss": lambda a: F.smooth_l1_loss(
+        *torch.broadcast_tensors(a["self"], a["target"]), reduction=a["reduction"], beta=a["beta"]
+    ),
+    "huber_loss": lambda a: F.huber_loss(
+        *torch.broadcast_tensors(a["self"], a["target"]), reduction=a["reduction"], delta=a["delta"]
     ),
     "linear": lambda a: F.linear(a["self"], a["weight"], a["bias"]),
     "addmm": lambda a: torch.addmm(a["self"], a["mat1"], a["mat2"], beta=a["beta"], alpha=a["alpha"]),
@@ -197,6 +255,26 @@ TORCH = {
     "all": lambda a: torch.all(a["self"], axes(a), keepdim=a["keepdim"]),
     "layer_norm": layer_norm,
     "attention": attention,
+    "rmsprop_step": optimizer(
+        torch.optim.RMSprop,
+        {"square_avg": "square_avg", "grad_avg": "grad_avg", "momentum_buffer": "momentum_buffer"},
+        {
+            "alpha": lambda a: a["alpha"],
+            "centered": lambda a: a["grad_avg"] is not None,
+            "momentum": lambda a: a["momentum"] if a["momentum_buffer"] is not None else 0,
+        },
+    ),
+    "adagrad_step": optimizer(torch.optim.Adagrad, {"sum": "state_sum"}, {"lr_decay": lambda a: a["lr_decay"]}),
+    "adadelta_step": optimizer(
+        torch.optim.Adadelta, {"square_avg": "square_avg", "acc_delta": "acc_delta"}, {"rho": lambda a: a["rho"]}
+    ),
+    "adamax_step": optimizer(torch.optim.Adamax, {"exp_avg": "exp_avg", "exp_inf": "exp_inf"}, {"betas": betas}),
+    "radam_step": optimizer(
+        torch.optim.RAdam,
+        {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"},
+        {"betas": betas, "decoupled_weight_decay": decoupled},
+    ),
+    "nadam_step": nadam,
     "sgd_step": sgd,
     "adam_step": lambda a: adam(torch.optim.Adam, a),
     "adamw_step": lambda a: adam(torch.optim.AdamW, a),

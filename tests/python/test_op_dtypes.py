@@ -9,6 +9,8 @@ from op_rows import DTYPES, TENSORS, TESTED, Refused, arguments, both, domain_of
 # Composites that leave checking to the op they record.
 CHECKED_BY = {"mm": "matmul", "bmm": "matmul", "mv": "matmul", "scaled_dot_product_attention": "attention"}
 CHECKED_BY |= {"div.rounding": "trunc_divide", "view": "reshape", "view_as": "reshape"}
+CHECKED_BY |= {"margin_ranking_loss": "(neg|sub)", "soft_margin_loss": "neg", "gaussian_nll_loss": "sub"}
+CHECKED_BY |= {"cosine_similarity": "norm", "pairwise_distance": "(sub|norm)", "triplet_margin_loss": "(sub|norm)"}
 
 
 def with_other_dtypes(row, arrays):

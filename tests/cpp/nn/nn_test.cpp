@@ -96,11 +96,49 @@ TEST(Optimizer, SgdFollowsItsFormula) {
   for (float v : w.to_vector<float>()) EXPECT_NEAR(v, value, 1e-6);
 }
 
+TEST(Optimizer, RmspropFollowsItsFormula) {
+  for (const bool centered : {false, true}) {
+    Tensor w = ones({3}, DType::kFloat64);
+    w.requires_grad_();
+    optim::RMSprop rmsprop({w}, {.lr = 0.1, .alpha = 0.5, .momentum = 0.5, .centered = centered});
+    double value = 1, square = 0, average = 0, buffer = 0;
+    for (int i = 0; i < 4; ++i) {
+      rmsprop.zero_grad();
+      sum(w * w).backward();
+      rmsprop.step();
+      const double g = 2 * value;
+      square = 0.5 * square + 0.5 * g * g;
+      average = 0.5 * average + 0.5 * g;
+      buffer = 0.5 * buffer + g / (std::sqrt(centered ? square - average * average : square) + 1e-8);
+      value -= 0.1 * buffer;
+    }
+    for (double v : w.to_vector<double>()) EXPECT_NEAR(v, value, 1e-12);
+  }
+}
+
+TEST(Optimizer, AdagradFollowsItsFormula) {
+  Tensor w = ones({3}, DType::kFloat64);
+  w.requires_grad_();
+  optim::Adagrad adagrad({w}, {.lr = 0.1, .lr_decay = 0.5, .weight_decay = 0.1, .initial_accumulator_value = 0.2});
+  double value = 1, total = 0.2;
+  for (int i = 0; i < 4; ++i) {
+    adagrad.zero_grad();
+    sum(w * w).backward();
+    adagrad.step();
+    const double g = 2 * value + 0.1 * value;
+    total += g * g;
+    value -= 0.1 / (1 + 0.5 * i) * g / (std::sqrt(total) + 1e-10);
+  }
+  for (double v : w.to_vector<double>()) EXPECT_NEAR(v, value, 1e-12);
+}
+
 TEST(Optimizer, BadOptionsAreNamed) {
   Tensor w = ones({1});
   EXPECT_THROW(optim::SGD({w}, {.lr = -1}), ValueError);
   EXPECT_THROW(optim::Adam({w}, {.beta1 = 1.5}), ValueError);
   EXPECT_THROW(optim::Adam(std::vector<Tensor>{}), ValueError);
+  EXPECT_THROW(optim::RMSprop({w}, {.alpha = -1}), ValueError);
+  EXPECT_THROW(optim::Adagrad({w}, {.lr_decay = -1}), ValueError);
 }
 
 TEST(Optimizer, TrainingLearnsAndCompilesNothingAfterTheSecondStep) {

@@ -1,4 +1,4 @@
-"""Layers, activations and losses."""
+"""Layers."""
 
 import math
 import numbers
@@ -193,151 +193,22 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-# -- activations
+class Unflatten(Module):
+    """Splits a dimension into several."""
 
-
-class ReLU(Module):
-    """max(x, 0)."""
-
-    def __init__(self, inplace=False):
+    def __init__(self, dim, unflattened_size):
         super().__init__()
-        self.inplace = inplace
+        if not isinstance(unflattened_size, tuple | list):
+            raise TypeError(f"unflattened_size must be tuple or list, but found type {type(unflattened_size).__name__}")
+        for i, n in enumerate(unflattened_size):
+            if not isinstance(n, int):
+                raise TypeError(
+                    f"unflattened_size must be tuple of ints, but found element of type {type(n).__name__} at pos {i}"
+                )
+        self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input):
-        return F.relu(input, self.inplace)
+        return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self):
-        return "inplace=True" if self.inplace else ""
-
-
-class SiLU(ReLU):
-    """x * sigmoid(x)."""
-
-    def forward(self, input):
-        return F.silu(input, self.inplace)
-
-
-class GELU(Module):
-    """x times the normal distribution function at x; or its tanh approximation."""
-
-    def __init__(self, approximate="none"):
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, input):
-        return F.gelu(input, approximate=self.approximate)
-
-    def extra_repr(self):
-        return f"approximate={self.approximate!r}"
-
-
-class Tanh(Module):
-    """Hyperbolic tangent."""
-
-    def forward(self, input):
-        return F.tanh(input)
-
-
-class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
-
-    def forward(self, input):
-        return F.sigmoid(input)
-
-
-class Softmax(Module):
-    """exp(x) / sum(exp(x)) along dim."""
-
-    _function = staticmethod(F.softmax)
-
-    def __init__(self, dim=None):
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input):
-        return self._function(input, self.dim)
-
-    def extra_repr(self):
-        return f"dim={self.dim}"
-
-
-class LogSoftmax(Softmax):
-    """log(softmax(x)) along dim."""
-
-    _function = staticmethod(F.log_softmax)
-
-
-# -- losses
-
-
-class _Loss(Module):
-    def __init__(self, size_average=None, reduce=None, reduction="mean"):
-        super().__init__()
-        self.reduction = F._reduction(F._asked(reduction, size_average, reduce))
-
-
-class MSELoss(_Loss):
-    """Squared differences, or their mean or sum."""
-
-    def forward(self, input, target):
-        return F.mse_loss(input, target, reduction=self.reduction)
-
-
-class L1Loss(_Loss):
-    """Absolute differences, or their mean or sum."""
-
-    def forward(self, input, target):
-        return F.l1_loss(input, target, reduction=self.reduction)
-
-
-class CrossEntropyLoss(_Loss):
-    """Negative log-likelihood of class indices (or probabilities) under softmax(input)."""
-
-    def __init__(
-        self,
-        weight=None,
-        size_average=None,
-        ignore_index=-100,
-        reduce=None,
-        reduction="mean",
-        label_smoothing=0.0,
-    ):
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-
-    def forward(self, input, target):
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
-
-class NLLLoss(_Loss):
-    """Negative of the input at each class index."""
-
-    def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-
-    def forward(self, input, target):
-        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
-
-
-class BCEWithLogitsLoss(_Loss):
-    """Binary cross-entropy of sigmoid(input)."""
-
-    def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input, target):
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
-        )
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -137,6 +137,15 @@ class MultiheadAttention(Module):
         return weights @ v, weights
 
 
+def activation_called(activation):
+    """The function of that name, or the one that is given."""
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return getattr(F, activation)
+
+
 class TransformerEncoderLayer(Module):
     """Self-attention and a two-layer perceptron, each with a residual connection and layer norm."""
 
@@ -165,11 +174,7 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        if isinstance(activation, str):
-            if activation not in ("relu", "gelu"):
-                raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-            activation = getattr(F, activation)
-        self.activation = activation
+        self.activation = activation_called(activation)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         x = src

@@ -1,9 +1,13 @@
 """Helpers on the gradients and parameters of a model."""
 
 import math
+import types
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._warn import warn
+
+# foreach says how torch computes a step: here all gradients go through the same few kernels whatever it is.
 
 
 def _gradients(parameters):
@@ -13,28 +17,50 @@ def _gradients(parameters):
 
 
 @no_grad()
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
-    """Scales gradients so that their norm, taken as one vector, is at most max_norm; returns what it was."""
-    gradients = _gradients(parameters)
-    if not gradients:
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The norm of tensors, taken as one vector. Reads nothing, unless it is to raise an error."""
+    tensors = [tensors] if isinstance(tensors, _core.Tensor) else list(tensors)
+    if not tensors:
         return _core.full((), 0.0)
     order = float(norm_type)
-    norms = [g.norm(order) for g in gradients]
+    norms = [t.norm(order) for t in tensors]
     total = norms[0] if len(norms) == 1 else _core.stack(norms).norm(order)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
-            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
-            "`error_if_nonfinite=False`"
+            f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
+            "disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
         )
-    factor = _core.clamp_max(max_norm / (total + 1e-6), 1.0)
-    for g in gradients:
-        g.mul_(factor)
     return total
 
 
 @no_grad()
-def clip_grad_value_(parameters, clip_value):
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Scales gradients whose norm is total_norm so that it is at most max_norm."""
+    factor = _core.clamp_max(float(max_norm) / (total_norm + 1e-6), 1.0)
+    for g in _gradients(parameters):
+        g.mul_(factor)
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scales gradients so that their norm, taken as one vector, is at most max_norm; returns what it was."""
+    if not isinstance(parameters, _core.Tensor):
+        once = isinstance(parameters, types.GeneratorType)
+        parameters = list(parameters)
+        if once and not parameters:
+            warn("`parameters` is an empty generator, no gradient clipping will occur.")
+    total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The name that clip_grad_norm_ had."""
+    warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+@no_grad()
+def clip_grad_value_(parameters, clip_value, foreach=None):
     """Clamps gradients to [-clip_value, clip_value]."""
     for g in _gradients(parameters):
         _core.assign(g, _core.clamp(g, -float(clip_value), float(clip_value)))
@@ -48,6 +74,8 @@ def parameters_to_vector(parameters):
 @no_grad()
 def vector_to_parameters(vec, parameters):
     """Copies slices of a vector into parameters, in order."""
+    if not isinstance(vec, _core.Tensor):
+        raise TypeError(f"expected a tensor, but got: {type(vec).__name__}")
     at = 0
     for p in parameters:
         n = p.numel()

@@ -4,7 +4,8 @@ from collections import defaultdict
 from copy import deepcopy
 
 from smolder import _core
-from smolder._modes import no_grad
+from smolder._modes import enable_grad, no_grad
+from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
 
 
@@ -16,7 +17,24 @@ class _Required:
 required = _Required()
 
 
-def implementation(foreach, fused, differentiable):
+_SPELLED = {"lr": "learning rate", "eps": "epsilon value"}
+
+
+def check_options(**options):
+    """Raises ValueError for one that is negative or nan."""
+    for name, value in options.items():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {_SPELLED.get(name, f'{name} value')}: {value}")
+
+
+def check_betas(betas):
+    """Raises ValueError unless both are in [0, 1)."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def implementation(foreach, fused, differentiable, fusible=True):
     """torch's choices of how a step is computed, as options of a group, for programs that make them.
 
     foreach and fused change nothing: the compiler makes one step of all parameters' updates and fuses it. A step is
@@ -26,7 +44,8 @@ def implementation(foreach, fused, differentiable):
         raise NotImplementedError("optimizers: differentiable=True is not supported: a step has no history")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    return {"foreach": foreach, "fused": fused, "differentiable": differentiable}
+    chosen = {"foreach": foreach, "differentiable": differentiable}
+    return chosen | {"fused": fused} if fusible else chosen
 
 
 class Optimizer:
@@ -60,7 +79,7 @@ class Optimizer:
                 "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
                 "sets will change between runs. Please use a list instead."
             )
-        group["params"] = params = [p[1] if isinstance(p, tuple) else p for p in params]
+        group["params"] = params = self._without_names(group, list(params))
         for p in params:
             if not isinstance(p, _core.Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
@@ -70,10 +89,25 @@ class Optimizer:
             if default is required and name not in group:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             group.setdefault(name, default)
+        if len({id(p) for p in params}) != len(params):
+            warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information"
+            )
         known = {id(p) for g in self.param_groups for p in g["params"]}
         if known & {id(p) for p in params}:
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
+
+    def _without_names(self, group, params):
+        """Parameters that came as of named_parameters(); their names go into the group."""
+        named = [isinstance(p, tuple) for p in params]
+        if (any(named) and not all(named)) or any(any(named) != ("param_names" in g) for g in self.param_groups):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        if any(named):
+            group["param_names"] = [name for name, _ in params]
+            params = [p for _, p in params]
+        return params
 
     def _options(self, group):
         """What _update needs of a group, once a step for all its parameters."""
@@ -82,9 +116,42 @@ class Optimizer:
     def _update(self, parameter, grad, options):
         raise NotImplementedError(f"{type(self).__name__} defines no update")
 
+    @staticmethod
+    def _numbers(group, *names):
+        """Options as steps take them. Floats always: an int where a float was before would be another op to compile."""
+        out = {"maximize": group["maximize"]}
+        for name in names:
+            if name == "betas":
+                out["beta1"], out["beta2"] = map(float, group["betas"])
+            else:
+                out[name] = float(group[name])
+        return out
+
+    @staticmethod
+    def _count(state):
+        """Counts a step of a parameter."""
+        state["step"] = step = state.get("step", 0) + 1
+        return step
+
+    @staticmethod
+    def _assign(parameter, state, names, step, grad, numbers):
+        """Makes a step: new values of the parameter and of its state, which begins as zeros; None is no state."""
+        for name in names:
+            if name is not None and name not in state:
+                state[name] = _core.zeros_like(parameter)
+        old = [None if name is None else state[name] for name in names]
+        new, *made = step(parameter, grad, *old, **numbers)
+        _core.assign(parameter, new)
+        for tensor, value in zip(old, made, strict=True):
+            if tensor is not None:
+                _core.assign(tensor, value)
+
     def step(self, closure=None):
         """Updates every parameter that has a gradient. Returns the closure's loss, if there is a closure."""
-        loss = closure() if closure is not None else None
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
         with no_grad():
             for group in self.param_groups:
                 options = self._options(group)
@@ -111,7 +178,7 @@ class Optimizer:
             packed = {k: v for k, v in group.items() if k != "params"}
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {numbers[id(p)]: dict(self.state[p]) for g in self.param_groups for p in g["params"] if p in self.state}
+        state = {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
@@ -129,8 +196,8 @@ class Optimizer:
             group.update({k: deepcopy(v) for k, v in old.items() if k != "params"})
         self.state = defaultdict(dict)
         for number, values in state_dict["state"].items():
-            p = by_number[number]
-            self.state[p] = {k: _copied(v, p) for k, v in values.items()}
+            p = by_number.get(number)
+            self.state[number if p is None else p] = {k: _copied(k, v, p) for k, v in values.items()}
 
     def __repr__(self):
         lines = [type(self).__name__ + " ("]
@@ -140,8 +207,10 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def _copied(value, parameter):
-    if isinstance(value, _core.Tensor):
-        value = value.detach().clone()
-        return value.to(parameter.dtype) if value.dtype.is_floating_point else value
-    return deepcopy(value)
+def _copied(name, value, parameter):
+    if not isinstance(value, _core.Tensor):
+        return deepcopy(value)
+    if name in ("step", "mu_product"):  # torch's are tensors; here they are numbers that a step is given
+        return int(value) if name == "step" else float(value)
+    value = value.detach().clone()
+    return value.to(parameter.dtype) if parameter is not None and value.dtype.is_floating_point else value

@@ -1,0 +1,120 @@
+"""Activations as functions: rows of the op table with torch's `inplace`."""
+
+from smolder import _core
+from smolder._core import glu, hardshrink, logsigmoid, prelu, softshrink, softsign, tanhshrink
+
+__all__ = [
+    "celu",
+    "elu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "leaky_relu",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "softmax",
+    "softmin",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "threshold",
+]
+
+
+def written(input, out, inplace):
+    """out; or input, into which it was written."""
+    if not inplace or out is input:
+        return out
+    _core.assign(input, out)
+    return input
+
+
+def _axis(dim, input):
+    if dim is None:  # torch's rule for calls without dim
+        return 0 if input.dim() in (0, 1, 3) else 1
+    return dim
+
+
+def relu(input, inplace=False):
+    """max(x, 0)."""
+    return input.relu_() if inplace else _core.relu(input)
+
+
+def relu6(input, inplace=False):
+    """Elements brought into [0, 6]."""
+    return written(input, _core.relu6(input), inplace)
+
+
+def silu(input, inplace=False):
+    """x * sigmoid(x)."""
+    return written(input, _core.silu(input), inplace)
+
+
+def mish(input, inplace=False):
+    """x * tanh(softplus(x))."""
+    return written(input, _core.mish(input), inplace)
+
+
+def elu(input, alpha=1.0, inplace=False):
+    """x where positive, else alpha * (exp(x) - 1)."""
+    return written(input, _core.elu(input, alpha), inplace)
+
+
+def selu(input, inplace=False):
+    """elu with the scale and the alpha of self-normalising networks."""
+    return written(input, _core.selu(input), inplace)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    return written(input, _core.celu(input, alpha), inplace)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """x where positive, else negative_slope * x."""
+    return written(input, _core.leaky_relu(input, negative_slope), inplace)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """Elements brought into [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return written(input, _core.hardtanh(input, min_val, max_val), inplace)
+
+
+def hardswish(input, inplace=False):
+    """x * hardsigmoid(x)."""
+    return written(input, _core.hardswish(input), inplace)
+
+
+def hardsigmoid(input, inplace=False):
+    """(x + 3) / 6, brought into [0, 1]."""
+    return written(input, _core.hardsigmoid(input), inplace)
+
+
+def threshold(input, threshold, value, inplace=False):
+    """x where it is above threshold, else value."""
+    return written(input, _core.threshold(input, threshold, value), inplace)
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """exp(x) / sum(exp(x)) along dim."""
+    return _core.softmax(input, _axis(dim, input), dtype=dtype)
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax(-x) along dim."""
+    return _core.softmax(-input, _axis(dim, input), dtype=dtype)
+
+
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """log(softmax(x)) along dim."""
+    return _core.log_softmax(input, _axis(dim, input), dtype=dtype)

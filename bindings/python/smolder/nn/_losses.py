@@ -1,0 +1,262 @@
+"""Losses as functions: rows of the op table under torch's names and defaults, reductions of old and new."""
+
+from smolder import _core
+from smolder._core import cosine_similarity, pairwise_distance
+from smolder._warn import warn
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "nll_loss",
+    "pairwise_distance",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+]
+
+
+def checked_reduction(reduction):
+    """reduction, if it is one."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def asked_reduction(reduction, size_average, reduce):
+    """The reduction that is asked for, by its name or by the two parameters that torch had before."""
+    if size_average is None and reduce is None:
+        return reduction
+    averaged, reduced = size_average in (None, True), reduce in (None, True)
+    reduction = "none" if not reduced else "mean" if averaged else "sum"
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
+    return reduction
+
+
+def _chosen(reduction, size_average, reduce):
+    return checked_reduction(asked_reduction(reduction, size_average, reduce))
+
+
+def _check_sizes(input, target):
+    if input.shape != target.shape:
+        warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
+            "lead to incorrect results due to broadcasting. Please ensure they have the same size."
+        )
+
+
+def _first(result):
+    """Ops that keep values for their gradient return those too."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+# -- over classes
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """Negative log-likelihood of class indices, or probabilities, under softmax(input). Classes are dimension 1, or 0 of
+    a vector."""
+    reduction = _chosen(reduction, size_average, reduce)
+    if target.dtype.is_floating_point:
+        return _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing)
+    out = _core.cross_entropy(
+        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+    return _first(out)
+
+
+def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoothing):
+    if input.shape != target.shape:
+        raise RuntimeError(
+            f"cross_entropy: a floating point target holds probabilities and must have the shape of input "
+            f"{tuple(input.shape)}, got {tuple(target.shape)}"
+        )
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    axis = 0 if input.dim() == 1 else 1
+    classes = input.size(axis)
+    if label_smoothing:
+        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+    terms = _core.log_softmax(input, axis) * target
+    if weight is not None:
+        if tuple(weight.shape) != (classes,):
+            raise RuntimeError(
+                f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
+                f"weight tensor of shape: {list(weight.shape)}"
+            )
+        terms = terms * weight.reshape([classes if i == axis else 1 for i in range(input.dim())])
+    loss = -terms.sum(axis)
+    if reduction == "none":
+        return loss
+    return loss.sum() / max(loss.numel(), 1) if reduction == "mean" else loss.sum()
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """Negative of the input at each class index. Classes are dimension 1, or 0 of a vector."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _first(_core.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction))
+
+
+# -- of differences
+
+
+def _weighted(terms, weight, reduction):
+    """A loss whose terms have weights: the mean is over their sum."""
+    if weight.shape != terms.shape:
+        raise ValueError("Weights and input must have the same size.")
+    terms = terms * weight
+    if reduction == "none":
+        return terms
+    return terms.sum() / weight.sum() if reduction == "mean" else terms.sum()
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Squared differences, or their mean or sum."""
+    _check_sizes(input, target)
+    reduction = _chosen(reduction, size_average, reduce)
+    if weight is None:
+        return _core.mse_loss(input, target, reduction=reduction)
+    return _weighted(_core.mse_loss(input, target, reduction="none"), weight, reduction)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Absolute differences, or their mean or sum."""
+    _check_sizes(input, target)
+    reduction = _chosen(reduction, size_average, reduce)
+    if weight is None:
+        return _core.l1_loss(input, target, reduction=reduction)
+    return _weighted(_core.l1_loss(input, target, reduction="none"), weight, reduction)
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Differences, squared where they are below beta and else absolute, or their mean or sum."""
+    _check_sizes(input, target)
+    return _core.smooth_l1_loss(input, target, reduction=_chosen(reduction, size_average, reduce), beta=beta)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Half the squared differences where they are below delta and else delta times the absolute, or mean or sum."""
+    _check_sizes(input, target)
+    checked_reduction(reduction)
+    if weight is None:
+        return _core.huber_loss(input, target, reduction=reduction, delta=delta)
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    terms = _core.huber_loss(input, target, reduction="none", delta=delta) * weight
+    return terms if reduction == "none" else terms.sum() if reduction == "sum" else terms.mean()
+
+
+# -- of probabilities
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """Binary cross-entropy of probabilities. What lies outside [0, 1] is not found out: that would end the step."""
+    return _core.binary_cross_entropy(input, target, weight, reduction=_chosen(reduction, size_average, reduce))
+
+
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """Binary cross-entropy of sigmoid(input) against probabilities, safe for large inputs."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _core.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction=reduction)
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence of the distribution whose logarithms input holds from target."""
+    if size_average is not None or reduce is not None:
+        reduction = asked_reduction(reduction, size_average, reduce)
+    elif reduction == "mean":
+        warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
+            "same as 'batchmean' in the next major release."
+        )
+    if reduction != "batchmean":
+        checked_reduction(reduction)
+    return _core.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """Negative log-likelihood of targets under normal distributions; a negative var is found out where it is a float."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = _core.full_like(input.detach(), var)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    return _core.gaussian_nll_loss(input, target, var, full, eps=eps, reduction=reduction)
+
+
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
+    """Negative log-likelihood of counts under Poisson distributions with the input, or its exponential, for means."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _core.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=reduction)
+
+
+# -- of pairs and margins
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    """Input where target is 1; where it is -1, how much it is below margin."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _core.hinge_embedding_loss(input, target, margin=margin, reduction=reduction)
+
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """How much the larger input by target (1: the first, -1: the second) fails to be larger by margin."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _core.margin_ranking_loss(input1, input2, target, margin=margin, reduction=reduction)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    """1 - cosine where target is 1; where it is -1, how much the cosine is above margin."""
+    reduction = _chosen(reduction, size_average, reduce)
+    return _core.cosine_embedding_loss(input1, input2, target, margin=margin, reduction=reduction)
+
+
+def triplet_margin_loss(
+    anchor,
+    positive,
+    negative,
+    margin=1.0,
+    p=2,
+    eps=1e-6,
+    swap=False,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+):
+    """How much the anchor's distance from positive fails to be below that from negative by margin."""
+    reduction = _chosen(reduction, size_average, reduce)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    return _core.triplet_margin_loss(
+        anchor, positive, negative, margin=margin, p=float(p), eps=eps, swap=swap, reduction=reduction
+    )
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input)), for targets 1 and -1, or the mean or sum."""
+    return _core.soft_margin_loss(input, target, reduction=_chosen(reduction, size_average, reduce))

@@ -1,0 +1,309 @@
+"""Activations as modules."""
+
+from smolder import _core
+from smolder._tensor import check_device
+from smolder._warn import warn
+from smolder.nn import functional as F
+from smolder.nn import init
+from smolder.nn.module import Module
+from smolder.nn.parameter import Parameter
+
+
+def _shown(module, *names):
+    """`name=value` of each, and inplace where it is asked for."""
+    shown = [f"{name}={getattr(module, name)}" for name in names]
+    return ", ".join([*shown, "inplace=True"] if getattr(module, "inplace", False) else shown)
+
+
+class _InPlace(Module):
+    """An activation whose one option is to write into its input."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self):
+        return _shown(self)
+
+
+class ReLU(_InPlace):
+    """max(x, 0)."""
+
+    def forward(self, input):
+        return F.relu(input, self.inplace)
+
+
+class ReLU6(_InPlace):
+    """Elements brought into [0, 6]."""
+
+    def forward(self, input):
+        return F.relu6(input, self.inplace)
+
+
+class SELU(_InPlace):
+    """ELU with the scale and the alpha of self-normalising networks."""
+
+    def forward(self, input):
+        return F.selu(input, self.inplace)
+
+
+class SiLU(_InPlace):
+    """x * sigmoid(x)."""
+
+    def forward(self, input):
+        return F.silu(input, self.inplace)
+
+
+class Mish(_InPlace):
+    """x * tanh(softplus(x))."""
+
+    def forward(self, input):
+        return F.mish(input, self.inplace)
+
+
+class Hardswish(Module):
+    """x * hardsigmoid(x)."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return F.hardswish(input, self.inplace)
+
+
+class Hardsigmoid(Module):
+    """(x + 3) / 6, brought into [0, 1]."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return F.hardsigmoid(input, self.inplace)
+
+
+class LeakyReLU(Module):
+    """x where positive, else negative_slope * x."""
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        super().__init__()
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+    def forward(self, input):
+        return F.leaky_relu(input, self.negative_slope, self.inplace)
+
+    def extra_repr(self):
+        return _shown(self, "negative_slope")
+
+
+class ELU(Module):
+    """x where positive, else alpha * (exp(x) - 1)."""
+
+    def __init__(self, alpha=1.0, inplace=False):
+        super().__init__()
+        self.alpha, self.inplace = alpha, inplace
+
+    def forward(self, input):
+        return F.elu(input, self.alpha, self.inplace)
+
+    def extra_repr(self):
+        return _shown(self, "alpha")
+
+
+class CELU(ELU):
+    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+
+    def forward(self, input):
+        return F.celu(input, self.alpha, self.inplace)
+
+
+class PReLU(Module):
+    """x where positive, else weight * x; the weights, one or one a channel, are learnt."""
+
+    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
+        super().__init__()
+        check_device(device)
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(_core.full((num_parameters,), float(init), dtype=dtype or _core.float32))
+
+    def reset_parameters(self):
+        """Sets the weights to `init` again."""
+        init.constant_(self.weight, self.init)
+
+    def forward(self, input):
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self):
+        return _shown(self, "num_parameters")
+
+
+class GELU(Module):
+    """x times the normal distribution function at x; or its tanh approximation."""
+
+    def __init__(self, approximate="none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input):
+        return F.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self):
+        return f"approximate={self.approximate!r}"
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x passes threshold."""
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input):
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self):
+        return _shown(self, "beta", "threshold")
+
+
+class Hardtanh(Module):
+    """Elements brought into [min_val, max_val]."""
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
+        super().__init__()
+        if min_value is not None:
+            warn("keyword argument `min_value` is deprecated and rename to `min_val`", FutureWarning)
+            min_val = min_value
+        if max_value is not None:
+            warn("keyword argument `max_value` is deprecated and rename to `max_val`", FutureWarning)
+            max_val = max_value
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+        if not self.max_val > self.min_val:
+            raise AssertionError("max_val must be larger than min_val")
+
+    def forward(self, input):
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
+    def extra_repr(self):
+        return _shown(self, "min_val", "max_val")
+
+
+class Threshold(Module):
+    """x where it is above threshold, else value."""
+
+    def __init__(self, threshold, value, inplace=False):
+        super().__init__()
+        self.threshold, self.value, self.inplace = threshold, value, inplace
+
+    def forward(self, input):
+        return F.threshold(input, self.threshold, self.value, self.inplace)
+
+    def extra_repr(self):
+        return _shown(self, "threshold", "value")
+
+
+class Softshrink(Module):
+    """x brought nearer to 0 by lambd, and 0 where it is nearer than that."""
+
+    def __init__(self, lambd=0.5):
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, input):
+        return F.softshrink(input, self.lambd)
+
+    def extra_repr(self):
+        return str(self.lambd)
+
+
+class Hardshrink(Softshrink):
+    """x, and 0 where it is within lambd of 0."""
+
+    def forward(self, input):
+        return F.hardshrink(input, self.lambd)
+
+
+class Softsign(Module):
+    """x / (1 + |x|)."""
+
+    def forward(self, input):
+        return F.softsign(input)
+
+
+class Tanhshrink(Module):
+    """x - tanh(x)."""
+
+    def forward(self, input):
+        return F.tanhshrink(input)
+
+
+class LogSigmoid(Module):
+    """log(sigmoid(x)), safe for large |x|."""
+
+    def forward(self, input):
+        return F.logsigmoid(input)
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
+
+    def forward(self, input):
+        return F.tanh(input)
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input):
+        return F.sigmoid(input)
+
+
+class GLU(Module):
+    """The first half along dim times the sigmoid of the second."""
+
+    def __init__(self, dim=-1):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return F.glu(input, self.dim)
+
+    def extra_repr(self):
+        return _shown(self, "dim")
+
+
+class Softmax(Module):
+    """exp(x) / sum(exp(x)) along dim."""
+
+    _function = staticmethod(F.softmax)
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return self._function(input, self.dim)
+
+    def extra_repr(self):
+        return _shown(self, "dim")
+
+
+class Softmin(Softmax):
+    """softmax(-x) along dim."""
+
+    _function = staticmethod(F.softmin)
+
+
+class LogSoftmax(Softmax):
+    """log(softmax(x)) along dim."""
+
+    _function = staticmethod(F.log_softmax)
+
+
+class Softmax2d(Module):
+    """softmax over the channels of images."""
+
+    def forward(self, input):
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return F.softmax(input, -3)

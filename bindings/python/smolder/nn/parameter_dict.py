@@ -1,0 +1,147 @@
+"""Parameters by name."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+from smolder import _core
+from smolder.nn.module import Module
+from smolder.nn.parameter import Parameter
+
+
+class ParameterDict(Module):
+    """Parameters by name, in order; tensors put into it become parameters, other values stay what they are."""
+
+    def __init__(self, parameters=None):
+        super().__init__()
+        self._keys = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    @staticmethod
+    def _checked(key):
+        if not isinstance(key, str):
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string (type is "
+                f"'{type(key).__name__}')."
+            )
+        return key
+
+    def __getitem__(self, key):
+        return getattr(self, self._checked(key))
+
+    def __setitem__(self, key, value):
+        self._checked(key)
+        if isinstance(value, _core.Tensor) and not isinstance(value, Parameter):
+            value = Parameter(value)
+        self._keys[key] = None
+        setattr(self, key, value)
+
+    def __delitem__(self, key):
+        del self._keys[key]
+        delattr(self, key)
+
+    def __len__(self):
+        return len(self._keys)
+
+    def __iter__(self):
+        return iter(self._keys)
+
+    def __reversed__(self):
+        return reversed(self._keys)
+
+    def __contains__(self, key):
+        return key in self._keys
+
+    def __or__(self, other):
+        out = self.copy()
+        out.update(other)
+        return out
+
+    def __ror__(self, other):
+        out = other.copy()
+        out.update(self)
+        return out
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("ParameterDict should not be called.")
+
+    def copy(self):
+        """Another one with the same values."""
+        return ParameterDict(OrderedDict(self.items()))
+
+    def setdefault(self, key, default=None):
+        """The value of key, which is default if there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def get(self, key, default=None):
+        """The value of key, or default."""
+        return self[key] if key in self._keys else default
+
+    def pop(self, key):
+        """Takes a value out and returns it."""
+        out = self[key]
+        del self[key]
+        return out
+
+    def popitem(self):
+        """Takes the last value out and returns its name and it."""
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def clear(self):
+        """Takes every value out."""
+        for key in list(self._keys):
+            del self[key]
+
+    def fromkeys(self, keys, default=None):
+        """Another one with default for each of keys."""
+        return ParameterDict((key, default) for key in keys)
+
+    def keys(self):
+        """The names."""
+        return self._keys.keys()
+
+    def values(self):
+        """The values."""
+        return (self[key] for key in self._keys)
+
+    def items(self):
+        """Names and values."""
+        return ((key, self[key]) for key in self._keys)
+
+    def update(self, parameters):
+        """Adds values from a mapping (sorted, unless it has an order of its own) or from pairs."""
+        if not isinstance(parameters, Iterable):
+            raise TypeError(
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got "
+                + type(parameters).__name__
+            )
+        if isinstance(parameters, OrderedDict | ParameterDict):
+            parameters = parameters.items()
+        elif isinstance(parameters, Mapping):
+            parameters = sorted(parameters.items())
+        for i, pair in enumerate(parameters):
+            if not isinstance(pair, Iterable):
+                raise TypeError(
+                    f"ParameterDict update sequence element #{i} should be Iterable; is{type(pair).__name__}"
+                )
+            if len(pair) != 2:
+                raise ValueError(f"ParameterDict update sequence element #{i} has length {len(pair)}; 2 is required")
+            self[pair[0]] = pair[1]
+
+    def extra_repr(self):
+        lines = []
+        for key, p in self.items():
+            if isinstance(p, _core.Tensor):
+                size = "x".join(str(n) for n in p.shape)
+                kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
+                lines.append(f"  ({key}): {kind} containing: [{p.type()} of size {size}]")
+            else:
+                lines.append(f"  ({key}): Object of type: {type(p).__name__}")
+        return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""Adamax, NAdam and RAdam: Adam with another norm, with Nesterov's momentum, with its first steps rectified."""
+
+from smolder import _core
+from smolder.optim.optimizer import Optimizer, check_betas, check_options, implementation
+
+
+class Adamax(Optimizer):
+    """torch.optim.Adamax: means of gradients over the largest of late."""
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        check_options(lr=lr, eps=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        defaults |= {"capturable": capturable}
+        super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
+
+    def _options(self, group):
+        return self._numbers(group, "lr", "betas", "eps", "weight_decay")
+
+    def _update(self, parameter, grad, options):
+        state = self.state[parameter]
+        step = self._count(state)
+        self._assign(parameter, state, ["exp_avg", "exp_inf"], _core.adamax_step, grad, options | {"step": step})
+
+
+class NAdam(Optimizer):
+    """torch.optim.NAdam: Adam that looks a step ahead."""
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        momentum_decay=4e-3,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
+        check_options(lr=lr, eps=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay, momentum_decay=momentum_decay)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        defaults |= {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        defaults |= {"capturable": capturable}
+        super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
+
+    def _options(self, group):
+        numbers = self._numbers(group, "lr", "betas", "eps", "weight_decay")
+        return numbers | {"decoupled": group["decoupled_weight_decay"]}, group["momentum_decay"]
+
+    def _update(self, parameter, grad, options):
+        numbers, decay = options
+        state = self.state[parameter]
+        step = self._count(state)
+        mu, mu_next = (numbers["beta1"] * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
+        state["mu_product"] = product = state.get("mu_product", 1.0) * mu
+        momenta = {"step": step, "mu": mu, "mu_next": mu_next, "mu_product": product}
+        self._assign(parameter, state, ["exp_avg", "exp_avg_sq"], _core.nadam_step, grad, numbers | momenta)
+
+
+class RAdam(Optimizer):
+    """torch.optim.RAdam: Adam whose first steps are plain momentum, until the mean square can be trusted."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
+        check_options(lr=lr, eps=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        defaults |= {"decoupled_weight_decay": decoupled_weight_decay, "capturable": capturable}
+        super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
+
+    def _options(self, group):
+        numbers = self._numbers(group, "lr", "betas", "eps", "weight_decay")
+        return numbers | {"decoupled": group["decoupled_weight_decay"]}
+
+    def _update(self, parameter, grad, options):
+        state = self.state[parameter]
+        step = self._count(state)
+        self._assign(parameter, state, ["exp_avg", "exp_avg_sq"], _core.radam_step, grad, options | {"step": step})
