@@ -1,5 +1,6 @@
 """save and load: torch's files both ways, shared storage stays shared, and no file runs code or crashes."""
 
+import copy
 import io
 import itertools
 import os
@@ -514,6 +515,12 @@ def test_classes_are_made_when_they_were_called_safe():
     assert smolder.load(io.BytesIO(data), weights_only=False)["mine"].value.tolist() == [1, 1]
     with pytest.raises(TypeError, match="takes classes"):
         smolder.serialization.add_safe_globals([print])
+
+
+def test_functions_of_the_module_are_copied_and_pickled_by_name():
+    model = nn.TransformerEncoderLayer(4, 2, activation="gelu")  # which holds one
+    assert copy.deepcopy(model).activation is nn.functional.gelu
+    assert pickle.loads(pickle.dumps(smolder.gelu)) is smolder.gelu
 
 
 def test_whole_modules_come_back_from_files_that_are_trusted():

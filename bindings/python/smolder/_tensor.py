@@ -1,6 +1,7 @@
 """What Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
 
 import builtins
+import copyreg
 import weakref
 
 import numpy
@@ -607,6 +608,9 @@ def is_complex(self):
 
 
 # -- copying and pickling
+
+# Functions of the module are pickled by name, as Python's are, and so copied as themselves.
+copyreg.pickle(builtins.type(_core.gelu), lambda function: function.__name__)
 
 
 def _rebuild(kind, array, dtype, requires_grad):
