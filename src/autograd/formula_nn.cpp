@@ -119,6 +119,27 @@ std::array<Tensor, 3> layer_norm_grad(const Tensor& grad, const Tensor& self, co
           sum_to_size(out * normal, normalized_shape), sum_to_size(out, normalized_shape)};
 }
 
+std::array<Tensor, 3> batch_norm_grad(const Tensor& grad, const Tensor& self, const Tensor& weight, Scalar eps) {
+  const DType wide = compute_type(self.dtype());
+  const Dims axes = ir::channel_axes(self.dim());
+  const Tensor x = self.to(wide), out = grad.to(wide);
+  const Tensor centered = x - mean(x, axes, true);
+  const Tensor rstd = rsqrt(mean(centered * centered, axes, true) + eps);
+  const Tensor normal = centered * rstd;
+  Tensor scale = rstd;
+  if (weight.defined()) scale = scale * reshape(weight.to(wide), rstd.shape());
+  return {(out - mean(out, axes, true) - normal * mean(out * normal, axes, true)) * scale, sum(out * normal, axes),
+          sum(out, axes)};
+}
+
+Tensor max_pool_grad(const Tensor& grad, const Tensor& indices, const Dims& shape) {
+  const int64_t height = shape[shape.size() - 2], width = shape[shape.size() - 1],
+                places = grad.size(-1) * grad.size(-2);
+  const int64_t planes = grad.numel() / places;
+  const Tensor flat = zeros({planes, height * width}, grad.dtype());
+  return reshape(scatter_add(flat, 1, reshape(indices, {planes, places}), reshape(grad, {planes, places})), shape);
+}
+
 std::array<Tensor, 4> attention_grad(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
                                      const Tensor& mask, Scalar scale, bool is_causal) {
   constexpr double kMasked = -std::numeric_limits<double>::infinity();

@@ -133,6 +133,8 @@ Tensor bce_target_grad(const Tensor& grad, const Tensor& self, const Tensor& wei
                        std::string_view reduction);
 Tensor bce_logits_grad(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                        const Tensor& pos_weight, std::string_view reduction);
+/// Gradient of a max pool whose elements are at `indices` of the planes of `shape`.
+Tensor max_pool_grad(const Tensor& grad, const Tensor& indices, const Dims& shape);
 /// Gradient of nll_loss_backward with respect to its grad_output; `grad` has the shape of the input.
 Tensor nll_loss_grad(const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& total,
                      int64_t ignore_index, std::string_view reduction);
@@ -144,6 +146,7 @@ Tensor cross_entropy_grad(const Tensor& grad, const Tensor& self, const Tensor& 
                           double label_smoothing);
 std::array<Tensor, 3> layer_norm_grad(const Tensor& grad, const Tensor& self, const Tensor& weight,
                                       const Dims& normalized_shape, Scalar eps);
+std::array<Tensor, 3> batch_norm_grad(const Tensor& grad, const Tensor& self, const Tensor& weight, Scalar eps);
 std::array<Tensor, 4> attention_grad(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
                                      const Tensor& mask, Scalar scale, bool is_causal);
 

@@ -90,7 +90,43 @@ Value random_words(Builder& b, const SymDims& shape, Value seed, Value offset);
 
 void check_layer_norm(std::string_view op, const Meta& input, const Dims& normalized_shape, const Meta* weight,
                       const Meta* bias);
+/// Axes over which channels (dimension 1) are normalised, and the shape of one number a channel that broadcasts.
+Dims channel_axes(int rank);
+SymDims channel_shape(Value x);
+void check_channels(std::string_view op, const Meta& input, const Meta* weight, const Meta* bias);
 void check_attention(std::string_view op, const Meta& query, const Meta& key, const Meta& value, const Meta* mask);
+
+// -- convolutions of images [N, C, H, W] with weights [filters, C / groups, h, w]
+
+struct ConvSteps {
+  Dims stride, padding, dilation;  ///< two each
+  int64_t groups;
+};
+/// Windows of `kernel` elements, `dilation` apart, on n elements with `padding` on both sides.
+int64_t num_windows(int64_t n, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
+/// Shape of the convolution. Throws RuntimeError where there is none.
+Dims conv_shape(std::string_view op, const Meta& x, const Meta& weight, const ConvSteps& steps);
+Value convolve(Value x, Value weight, const ConvSteps& steps);
+/// Gradients of convolve, for an input of height and width `size` and for a weight of `kernel`.
+Value convolve_back(Value grad, Value weight, const SymDims& size, const ConvSteps& steps);
+Value convolve_weight(Value grad, Value x, const SymDims& kernel, const ConvSteps& steps);
+
+// -- pools over the last two dimensions: `size` windows, which may look beyond the input
+
+/// Throws RuntimeError unless every window begins within the input and what lies before it.
+void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                const Dims& dilation, const Dims& size);
+/// `shape` with the last two extents those of `size`.
+Dims pooled_shape(Dims shape, const Dims& size);
+/// Largest element of each window, nan counting as the largest, and its number within the plane.
+std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding,
+                                 const Dims& dilation, const SymDims& size);
+Value sum_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding, const SymDims& size);
+/// The gradient of sum_windows, for an input of height and width `size`.
+Value spread_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding, const SymDims& size);
+/// How many elements avg_pool divides the sum of each window by: a number, or something that broadcasts to `size`.
+Value window_sizes(Builder& b, const SymDims& input, const Dims& kernel, const Dims& stride, const Dims& padding,
+                   const SymDims& size, bool count_include_pad, DType dtype);
 
 // -- attention
 

@@ -55,6 +55,28 @@ void check_layer_norm(std::string_view op, const Meta& input, const Dims& normal
   }
 }
 
+Dims channel_axes(int rank) {
+  Dims axes{0};
+  for (int i = 2; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+SymDims channel_shape(Value x) {
+  SymDims shape(Dims::filled(x.rank(), 1));
+  shape[1] = x.shape()[1];
+  return shape;
+}
+
+void check_channels(std::string_view op, const Meta& input, const Meta* weight, const Meta* bias) {
+  SMOLDER_CHECK(input.shape.size() >= 2, RuntimeError, op, ": expected input of at least 2 dimensions, got ",
+                to_string(input));
+  for (const Meta* affine : {weight, bias}) {
+    SMOLDER_CHECK(!affine || (affine->shape.size() == 1 && affine->shape[0] == input.shape[1]), RuntimeError,
+                  affine == weight ? "weight" : "bias", " should contain ", input.shape[1], " elements not ",
+                  numel(affine->shape));
+  }
+}
+
 void check_attention(std::string_view op, const Meta& query, const Meta& key, const Meta& value, const Meta* mask) {
   const int rank = query.shape.size();
   check_same_dtype(op, "query", query, "key", key);

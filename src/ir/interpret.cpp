@@ -142,6 +142,44 @@ PlainTensor run_dot(const Step& s) {
   });
 }
 
+/// The three primitives of convolution: input, weight and output, one of which is summed up from the other two.
+PlainTensor run_conv(const Step& s) {
+  AttrReader words(s.attrs);
+  if (s.op != Op::kConvForward) words.sizes();
+  const Dims stride = words.integers(), padding = words.integers(), dilation = words.integers();
+  const int64_t groups = words.integer();
+  const PlainTensor &a = s.operand(0), &b = s.operand(1);
+  const Dims &result = s.out[0].shape,
+             &x = s.op == Op::kConvForward         ? a.shape
+                  : s.op == Op::kConvBackwardInput ? result
+                                                   : b.shape,
+             &w = s.op == Op::kConvBackwardWeight ? result : b.shape, &y = s.op == Op::kConvForward ? result : a.shape;
+  std::vector<double> sums(numel(result), 0.0);
+  const Dims all{y[0], y[1], y[2], y[3], w[1], w[2], w[3]};
+  for (int64_t i = 0; i < numel(all); ++i) {
+    Dims at;
+    int64_t rest = i;
+    for (int k = all.size(); k-- > 0; rest /= all[k]) at.insert(0, rest % all[k]);
+    const int64_t row = at[2] * stride[0] + at[5] * dilation[0] - padding[0];
+    const int64_t column = at[3] * stride[1] + at[6] * dilation[1] - padding[1];
+    if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
+    const int64_t channel = at[1] / (y[1] / groups) * w[1] + at[4];
+    const int64_t in = position({at[0], channel, row, column}, x), tap = position({at[1], at[4], at[5], at[6]}, w),
+                  out = position({at[0], at[1], at[2], at[3]}, y);
+    const auto product = [](const PlainTensor& f, int64_t j, const PlainTensor& g, int64_t k) {
+      return f.elements[j].to_double() * g.elements[k].to_double();
+    };
+    if (s.op == Op::kConvForward) {
+      sums[out] += product(a, in, b, tap);
+    } else if (s.op == Op::kConvBackwardInput) {
+      sums[in] += product(a, out, b, tap);
+    } else {
+      sums[tap] += product(a, out, b, in);
+    }
+  }
+  return make(s.out[0], [&](const Dims&, int64_t p) { return convert(sums[p], s.out[0].dtype); });
+}
+
 // -- movement
 
 PlainTensor run_reshape(const Step& s) {
@@ -462,6 +500,10 @@ PlainTensor run_primitive(const Step& s) {
       return run_reduce(s);
     case Op::kDot:
       return run_dot(s);
+    case Op::kConvForward:
+    case Op::kConvBackwardInput:
+    case Op::kConvBackwardWeight:
+      return run_conv(s);
     case Op::kReshape:
     case Op::kBarrier:
       return run_reshape(s);

@@ -40,6 +40,9 @@ bool is_library(Op op) {
 bool is_fallback(Op op) {
   switch (op) {
     case Op::kDot:
+    case Op::kConvForward:
+    case Op::kConvBackwardInput:
+    case Op::kConvBackwardWeight:
     case Op::kScan:
     case Op::kSorted:
       return false;

@@ -88,6 +88,47 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bo
 Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
                 std::string_view interpolation, bool skip_nan);
 
+// -- convolutions and pools over the last `dims` dimensions (op_conv.cpp)
+
+/// One number for each of `dims` dimensions, given so or as one for all.
+struct ConvArguments {
+  Dims stride, padding, dilation;
+  int64_t groups = 1;
+};
+Tensor convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const ConvArguments& arguments);
+/// The same with padding "same" or "valid".
+Tensor convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   std::string_view padding, const ConvArguments& arguments);
+Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight,
+                              const Tensor& bias, const Dims& output_padding, const ConvArguments& arguments);
+
+/// x with elements of itself around its last dimensions; mode is "reflect", "replicate" or "circular".
+Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode);
+
+struct PoolArguments {
+  Dims kernel, stride, padding, dilation;
+  bool ceil_mode = false;
+};
+/// Largest elements of windows, and their numbers within the plane.
+std::tuple<Tensor, Tensor> max_pool(std::string_view op, int dims, const Tensor& input, const PoolArguments& arguments);
+Tensor avg_pool(std::string_view op, int dims, const Tensor& input, const PoolArguments& arguments,
+                bool count_include_pad, std::optional<int64_t> divisor_override);
+Tensor adaptive_avg_pool(std::string_view op, int dims, const Tensor& input, const Dims& size);
+std::tuple<Tensor, Tensor> adaptive_max_pool(std::string_view op, int dims, const Tensor& input, const Dims& size);
+
+// -- normalisation (op_norm.cpp)
+
+/// Running statistics and what normalisation by them takes; running tensors may be undefined.
+struct NormArguments {
+  Tensor running_mean, running_var, weight, bias;
+  Scalar momentum, eps;
+};
+Tensor batch_norm(const Tensor& input, const NormArguments& arguments, bool training);
+Tensor instance_norm(const Tensor& input, const NormArguments& arguments, bool use_input_stats);
+Tensor group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, Scalar eps);
+Tensor rms_norm(const Tensor& input, const Dims& normalized_shape, const Tensor& weight, std::optional<double> eps);
+
 // -- draws (op_random.cpp)
 
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Generator* generator);

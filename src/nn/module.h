@@ -95,4 +95,11 @@ class ModuleHolder {
   std::shared_ptr<Impl> impl_;
 };
 
+/// The handle `Name` of the module `NameImpl`.
+#define SMOLDER_MODULE(Name)                     \
+  class Name : public ModuleHolder<Name##Impl> { \
+   public:                                       \
+    using ModuleHolder::ModuleHolder;            \
+  }
+
 }  // namespace smolder::nn

@@ -10,12 +10,6 @@
 
 namespace smolder::nn {
 
-#define SMOLDER_MODULE(Name)                     \
-  class Name : public ModuleHolder<Name##Impl> { \
-   public:                                       \
-    using ModuleHolder::ModuleHolder;            \
-  }
-
 /// y = x W^T + b; W is [out_features, in_features].
 class LinearImpl : public Module {
  public:
@@ -139,7 +133,5 @@ class MSELossImpl : public Module {
   std::string reduction_;
 };
 SMOLDER_MODULE(MSELoss);
-
-#undef SMOLDER_MODULE
 
 }  // namespace smolder::nn

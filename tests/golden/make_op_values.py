@@ -140,6 +140,42 @@ def layer_norm(a):
     return torch.native_layer_norm(a["self"], a["normalized_shape"], a["weight"], a["bias"], a["eps"])
 
 
+STEPS = ("stride", "padding", "dilation", "groups")
+
+
+def conv_backward_input(a):
+    grad, weight = a["grad_output"], a["weight"]
+    shape = (grad.shape[0], weight.shape[1] * a["groups"], *a["input_size"])
+    return torch.nn.grad.conv2d_input(shape, weight, grad, *(a[k] for k in STEPS))
+
+
+def conv_backward_weight(a):
+    grad, x = a["grad_output"], a["self"]
+    shape = (grad.shape[1], x.shape[1] // a["groups"], *a["kernel_size"])
+    return torch.nn.grad.conv2d_weight(x, shape, grad, *(a[k] for k in STEPS))
+
+
+def avg_pool(a, x):
+    given = a["kernel_size"], a["stride"], a["padding"], False, a["count_include_pad"], a["divisor_override"]
+    return F.avg_pool2d(x, *given)
+
+
+def avg_pool_backward(a):
+    grad = a["grad_output"]
+    x = torch.zeros(*grad.shape[:-2], *a["input_size"], dtype=grad.dtype, requires_grad=True)
+    return torch.autograd.grad(avg_pool(a, x), x, grad)[0]
+
+
+def batch_norm_train(a):
+    x = a["self"].float()
+    axes, shape = [i for i in range(x.dim()) if i != 1], [-1 if i == 1 else 1 for i in range(x.dim())]
+    mean, var = x.mean(axes), x.var(axes, correction=0)
+    y = (x - mean.view(shape)) * torch.rsqrt(var.view(shape) + a["eps"])
+    y = y if a["weight"] is None else y * a["weight"].float().view(shape)
+    y = y if a["bias"] is None else y + a["bias"].float().view(shape)
+    return y.to(a["self"].dtype), mean, var
+
+
 FOLDS = {"prod": "prod", "amax": "amax", "amin": "amin"}
 TORCH = {
     "trigamma": lambda a: torch.polygamma(1, a["self"]),
@@ -254,6 +290,15 @@ TORCH = {
     "any": lambda a: torch.any(a["self"], axes(a), keepdim=a["keepdim"]),
     "all": lambda a: torch.all(a["self"], axes(a), keepdim=a["keepdim"]),
     "layer_norm": layer_norm,
+    "conv_forward": lambda a: F.conv2d(a["self"], a["weight"], None, *(a[k] for k in STEPS)),
+    "conv_backward_input": conv_backward_input,
+    "conv_backward_weight": conv_backward_weight,
+    "max_pool": lambda a: F.max_pool2d(
+        a["self"], a["kernel_size"], a["stride"], a["padding"], a["dilation"], return_indices=True
+    ),
+    "avg_pool": lambda a: avg_pool(a, a["self"]),
+    "avg_pool_backward": avg_pool_backward,
+    "batch_norm_train": batch_norm_train,
     "attention": attention,
     "rmsprop_step": optimizer(
         torch.optim.RMSprop,
@@ -325,6 +370,10 @@ BACKWARD = {
     "layer_norm_backward": (
         "layer_norm",
         backward_of("layer_norm", ["self", "weight", "bias"], lambda a, o: {"mean": o[1], "rstd": o[2]}),
+    ),
+    "batch_norm_backward": (
+        "batch_norm_train",
+        backward_of("batch_norm_train", ["self", "weight", "bias"], lambda a, o: {"mean": o[1], "var": o[2]}),
     ),
     "attention_backward": (
         "attention",

@@ -11,6 +11,7 @@ CHECKED_BY = {"mm": "matmul", "bmm": "matmul", "mv": "matmul", "scaled_dot_produ
 CHECKED_BY |= {"div.rounding": "trunc_divide", "view": "reshape", "view_as": "reshape"}
 CHECKED_BY |= {"margin_ranking_loss": "(neg|sub)", "soft_margin_loss": "neg", "gaussian_nll_loss": "sub"}
 CHECKED_BY |= {"cosine_similarity": "norm", "pairwise_distance": "(sub|norm)", "triplet_margin_loss": "(sub|norm)"}
+CHECKED_BY |= {f"max_pool{n}d_with_indices": f"max_pool{n}d" for n in (1, 2)}
 
 
 def with_other_dtypes(row, arrays):

@@ -41,6 +41,9 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kScatterInto, cpu::run_scatter_into},
                          {Op::kSorted, cpu::run_sorted},
                          {Op::kDot, cpu::run_dot},
+                         {Op::kConvForward, cpu::run_conv_forward},
+                         {Op::kConvBackwardInput, cpu::run_conv_backward_input},
+                         {Op::kConvBackwardWeight, cpu::run_conv_backward_weight},
                          {Op::kIota, cpu::run_iota},
                          {Op::kRandomBits, cpu::run_random_bits}});
   return all;

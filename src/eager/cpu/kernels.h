@@ -17,24 +17,27 @@ std::span<const CpuKernel> cpu_kernels();
 
 namespace cpu {
 
-void run_elementwise(const KernelCall& call);   ///< every elementwise primitive
-void run_cast(const KernelCall& call);          ///< cast
-void run_reduce(const KernelCall& call);        ///< reduce, in the order of docs/design.md
-void run_view(const KernelCall& call);          ///< reshape, permute, expand, slice, flip, barrier: copies
-void run_pad(const KernelCall& call);           ///< pad
-void run_cat(const KernelCall& call);           ///< cat
-void run_take(const KernelCall& call);          ///< take
-void run_gather(const KernelCall& call);        ///< gather
-void run_index_add(const KernelCall& call);     ///< index_add
-void run_index_set(const KernelCall& call);     ///< index_set
-void run_slice_write(const KernelCall& call);   ///< slice_write
-void run_scan(const KernelCall& call);          ///< scan
-void run_scatter_into(const KernelCall& call);  ///< scatter_into
-void run_sorted(const KernelCall& call);        ///< sorted
-void run_scatter_add(const KernelCall& call);   ///< scatter_add
-void run_dot(const KernelCall& call);           ///< dot
-void run_iota(const KernelCall& call);          ///< iota
-void run_random_bits(const KernelCall& call);   ///< random_bits
+void run_elementwise(const KernelCall& call);           ///< every elementwise primitive
+void run_cast(const KernelCall& call);                  ///< cast
+void run_reduce(const KernelCall& call);                ///< reduce, in the order of docs/design.md
+void run_view(const KernelCall& call);                  ///< reshape, permute, expand, slice, flip, barrier: copies
+void run_pad(const KernelCall& call);                   ///< pad
+void run_cat(const KernelCall& call);                   ///< cat
+void run_take(const KernelCall& call);                  ///< take
+void run_gather(const KernelCall& call);                ///< gather
+void run_index_add(const KernelCall& call);             ///< index_add
+void run_index_set(const KernelCall& call);             ///< index_set
+void run_slice_write(const KernelCall& call);           ///< slice_write
+void run_scan(const KernelCall& call);                  ///< scan
+void run_scatter_into(const KernelCall& call);          ///< scatter_into
+void run_sorted(const KernelCall& call);                ///< sorted
+void run_scatter_add(const KernelCall& call);           ///< scatter_add
+void run_dot(const KernelCall& call);                   ///< dot
+void run_conv_forward(const KernelCall& call);          ///< conv_forward
+void run_conv_backward_input(const KernelCall& call);   ///< conv_backward_input
+void run_conv_backward_weight(const KernelCall& call);  ///< conv_backward_weight
+void run_iota(const KernelCall& call);                  ///< iota
+void run_random_bits(const KernelCall& call);           ///< random_bits
 
 }  // namespace cpu
 }  // namespace smolder::eager

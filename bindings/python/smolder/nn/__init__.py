@@ -31,6 +31,7 @@ from smolder.nn.activation import (
     Threshold,
 )
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
+from smolder.nn.conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from smolder.nn.layers import (
     Dropout,
     Embedding,
@@ -61,8 +62,28 @@ from smolder.nn.loss import (
     TripletMarginLoss,
 )
 from smolder.nn.module import Module
+from smolder.nn.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    RMSNorm,
+)
 from smolder.nn.parameter import Parameter
 from smolder.nn.parameter_dict import ParameterDict
+from smolder.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    Dropout1d,
+    Dropout2d,
+    MaxPool1d,
+    MaxPool2d,
+)
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer
 from smolder.nn.transformer_stack import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder
 
@@ -72,15 +93,30 @@ __all__ = [
     "GELU",
     "GLU",
     "SELU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
     "Embedding",
     "Flatten",
     "GaussianNLLLoss",
+    "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -88,6 +124,8 @@ __all__ = [
     "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
     "KLDivLoss",
     "L1Loss",
     "LayerNorm",
@@ -97,6 +135,8 @@ __all__ = [
     "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
+    "MaxPool1d",
+    "MaxPool2d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -109,6 +149,7 @@ __all__ = [
     "ParameterDict",
     "ParameterList",
     "PoissonNLLLoss",
+    "RMSNorm",
     "ReLU",
     "ReLU6",
     "Sequential",

@@ -5,10 +5,11 @@ from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, s
 from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
 from smolder._core import pad as _pad
-from smolder.nn import _activations, _losses
+from smolder.nn import _activations, _losses, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
 from smolder.nn._losses import *  # noqa: F403
+from smolder.nn._spatial import *  # noqa: F403
 
 __all__ = [
     "dropout",
@@ -24,7 +25,7 @@ __all__ = [
     "softplus",
     "tanh",
 ]
-__all__ += _activations.__all__ + _losses.__all__
+__all__ += _activations.__all__ + _losses.__all__ + _spatial.__all__
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -66,7 +67,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """Vectors along dim over their p-norms, which count as eps at least."""
     if out is not None:
         raise NotImplementedError("normalize: out is not supported")
-    return input / input.norm(p, dim, True).clamp_min(eps)
+    return _core.normalize(input, p, dim, eps)
 
 
 def one_hot(tensor, num_classes=-1):
@@ -75,7 +76,7 @@ def one_hot(tensor, num_classes=-1):
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Adds elements around the last dimensions: (left, right, top, bottom, ...)."""
-    if mode != "constant":
-        raise NotImplementedError(f"pad: mode {mode!r} is not supported; supported is 'constant'")
+    """Adds elements around the last dimensions: (left, right, top, bottom, ...); of a number, or of the input."""
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
     return _pad(input, tuple(pad), mode, 0.0 if value is None else value)

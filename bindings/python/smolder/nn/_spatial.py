@@ -1,0 +1,162 @@
+"""Functions over images and signals: convolutions, pools, normalisation, dropout of channels, unfold."""
+
+import warnings
+
+from smolder import _core
+from smolder._core import (
+    adaptive_avg_pool1d,
+    avg_pool1d,
+    avg_pool2d,
+    batch_norm,
+    conv1d,
+    conv2d,
+    conv_transpose1d,
+    conv_transpose2d,
+    group_norm,
+    instance_norm,
+)
+from smolder.nn._activations import written
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "batch_norm",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "dropout1d",
+    "dropout2d",
+    "group_norm",
+    "instance_norm",
+    "max_pool1d",
+    "max_pool2d",
+    "rms_norm",
+    "unfold",
+]
+
+
+def _numbers(value, dims):
+    """One number a dimension, out of one for all."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
+
+
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """Largest element of each window of signals; with return_indices also where it was."""
+    pool = _core.max_pool1d_with_indices if return_indices else _core.max_pool1d
+    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """Largest element of each window of images; with return_indices also its number in the plane."""
+    pool = _core.max_pool2d_with_indices if return_indices else _core.max_pool2d
+    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _adaptive_size(name, input, output_size, dims):
+    """Sizes out of one for all; None is that of the input."""
+    sizes = _numbers(output_size, dims)
+    if len(sizes) != dims:
+        raise RuntimeError(f"{name}: output_size must be {dims}")
+    if all(size is not None for size in sizes):
+        return tuple(sizes)
+    if input.dim() < dims:
+        raise ValueError(f"Input dimension should be at least {len(sizes) + 1}")
+    return tuple(input.size(i - dims) if size is None else size for i, size in enumerate(sizes))
+
+
+def adaptive_avg_pool2d(input, output_size):
+    """Means of so many windows that cover images evenly; None keeps a size."""
+    return _core.adaptive_avg_pool2d(input, _adaptive_size("adaptive_avg_pool2d", input, output_size, 2))
+
+
+def adaptive_max_pool1d(input, output_size, return_indices=False):
+    """Largest elements of so many windows that cover signals evenly; with return_indices also where they were."""
+    out, indices = _core.adaptive_max_pool1d(input, _adaptive_size("adaptive_max_pool1d", input, output_size, 1))
+    return (out, indices) if return_indices else out
+
+
+def adaptive_max_pool2d(input, output_size, return_indices=False):
+    """Largest elements of so many windows that cover images evenly; None keeps a size."""
+    out, indices = _core.adaptive_max_pool2d(input, _adaptive_size("adaptive_max_pool2d", input, output_size, 2))
+    return (out, indices) if return_indices else out
+
+
+def check_probability(p):
+    """Raises ValueError unless p is a probability."""
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Zeroes channels of signals [N, C, L] or [C, L] with probability p and scales the rest by 1 / (1 - p)."""
+    check_probability(p)
+    dims = input.dim()
+    if dims not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {dims}D input. "
+            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial "
+            "dimension, a channel dimension, and an optional batch dimension "
+            "(i.e. 2D or 3D inputs)."
+        )
+    batch = input if dims == 3 else input.unsqueeze(0)
+    out = _core.feature_dropout(batch, p, training)
+    if out is batch:
+        return input
+    return written(input, out if dims == 3 else out.squeeze(0), inplace)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Zeroes channels of images [N, C, H, W] with probability p and scales the rest by 1 / (1 - p)."""
+    check_probability(p)
+    dims = input.dim()
+    if dims not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {dims}-D input to dropout2d, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout2d "
+            "exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
+            "a channel dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
+            stacklevel=2,
+        )
+    if dims == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise "
+            "1D dropout behavior is desired - input is interpreted as shape (N, C, L), where C "
+            "is the channel dim. This behavior will change in a future release to interpret the "
+            "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
+            "channel-wise dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=2,
+        )
+    return written(input, _core.feature_dropout(input, p, training), inplace)
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The columns of a convolution of images: [N, C * h * w, positions] out of [N, C, H, W]."""
+    if input.dim() not in (3, 4):
+        raise RuntimeError(f"unfold: expected an input of 3 or 4 dimensions, got {tuple(input.shape)}")
+    kernel, dilation, padding, stride = (_numbers(v, 2) for v in (kernel_size, dilation, padding, stride))
+    spatial = tuple(input.shape[-2:])
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    places = [(n + 2 * p - r) // s + 1 for n, p, r, s in zip(spatial, padding, reach, stride, strict=True)]
+    if min(places) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {spatial}, kernel_size={kernel}, dilation={dilation}, padding={padding}, "
+            f"calculated shape of the array of sliding blocks as {tuple(places)}, but its components must be at least "
+            "one."
+        )
+    x = _core.pad(input, (padding[1], padding[1], padding[0], padding[0]))
+    for axis, (r, s, d) in enumerate(zip(reach, stride, dilation, strict=True)):
+        x = x.unfold(axis - 2 - axis, r, s)[..., ::d]  # [..., h places, w places, h taps, w taps] after both
+    lead = tuple(input.shape[:-3])
+    x = x.movedim((-2, -1), (-4, -3))
+    return x.reshape((*lead, input.shape[-3] * kernel[0] * kernel[1], places[0] * places[1]))
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """The last dimensions divided by the root of their mean square, then scaled."""
+    return _core.rms_norm(input, tuple(normalized_shape), weight, eps)

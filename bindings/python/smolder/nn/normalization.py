@@ -1,0 +1,242 @@
+"""Normalisation over batches, images, groups of channels, and by mean squares."""
+
+import numbers
+import warnings
+
+from smolder import _core
+from smolder._modes import no_grad
+from smolder._tensor import check_device
+from smolder.nn import functional as F
+from smolder.nn import init
+from smolder.nn.module import Module
+from smolder.nn.parameter import Parameter
+
+
+def _affine(module, shape, weight, bias, dtype):
+    dtype = dtype or _core.float32
+    module.register_parameter("weight", Parameter(_core.empty(shape, dtype=dtype)) if weight else None)
+    module.register_parameter("bias", Parameter(_core.empty(shape, dtype=dtype)) if weight and bias else None)
+
+
+class _NormBase(Module):
+    """Channels with parameters and running statistics."""
+
+    _version = 2  # since num_batches_tracked
+
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
+        super().__init__()
+        check_device(device)
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        _affine(self, (num_features,), affine, bias, dtype)
+        if track_running_stats:
+            dtype = dtype or _core.float32
+            self.register_buffer("running_mean", _core.zeros((num_features,), dtype=dtype))
+            self.register_buffer("running_var", _core.ones((num_features,), dtype=dtype))
+            self.register_buffer("num_batches_tracked", _core.zeros((), dtype=_core.int64))
+        else:
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                self.register_buffer(name, None)
+        self.reset_parameters()
+
+    def reset_running_stats(self):
+        """Mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self):
+        """Weight 1, bias 0, and no statistics."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    _ranks, _shown = (), ""  # of inputs
+
+    def _check_input_dim(self, input):
+        if input.dim() not in self._ranks:
+            raise ValueError(f"expected {self._shown} input (got {input.dim()}D input)")
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
+        version = local_metadata.get("version", None)
+        if (version is None or version < 2) and self.track_running_stats:
+            state_dict.setdefault(prefix + "num_batches_tracked", self.num_batches_tracked)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input):
+        self._check_input_dim(input)
+        counted = self.training and self.track_running_stats and self.num_batches_tracked is not None
+        if counted:
+            self.num_batches_tracked.add_(1)
+        if counted and self.momentum is None:
+            return self._cumulative(input)
+        training = self.training or (self.running_mean is None and self.running_var is None)
+        tracked = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if tracked else None,
+            self.running_var if tracked else None,
+            self.weight,
+            self.bias,
+            training,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+
+    def _cumulative(self, input):
+        """The mean over all batches so far. How many is a tensor, which is not read."""
+        mean, var = _core.zeros_like(self.running_mean), _core.zeros_like(self.running_var)
+        out = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
+        with no_grad():
+            share = 1.0 / self.num_batches_tracked.to(mean.dtype)
+            self.running_mean.add_((mean - self.running_mean) * share)
+            self.running_var.add_((var - self.running_var) * share)
+        return out
+
+
+class BatchNorm1d(_BatchNorm):
+    """Channels of [N, C] or [N, C, L] normalised over the batch; in evaluation by running statistics."""
+
+    _ranks, _shown = (2, 3), "2D or 3D"
+
+
+class BatchNorm2d(_BatchNorm):
+    """Channels of [N, C, H, W] normalised over the batch; in evaluation by running statistics."""
+
+    _ranks, _shown = (4,), "4D"
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=False,
+        track_running_stats=False,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def _apply_instance_norm(self, input):
+        return F.instance_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
+
+    def forward(self, input):
+        self._check_input_dim(input)
+        batched = input.dim() == max(self._ranks)
+        axis = 1 if batched else 0
+        if input.size(axis) != self.num_features:
+            if self.affine:
+                raise ValueError(
+                    f"expected input's size at dim={axis} to match num_features"
+                    f" ({self.num_features}), but got: {input.size(axis)}."
+                )
+            warnings.warn(
+                f"input's size at dim={axis} does not match num_features. "
+                "You can silence this warning by not passing in num_features, "
+                "which is not used because affine=False",
+                stacklevel=2,
+            )
+        if batched:
+            return self._apply_instance_norm(input)
+        return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Channels of each signal of [N, C, L] normalised by themselves."""
+
+    _ranks, _shown = (2, 3), "2D or 3D"
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Channels of each image of [N, C, H, W] normalised by themselves."""
+
+    _ranks, _shown = (3, 4), "3D or 4D"
+
+
+class GroupNorm(Module):
+    """Groups of channels normalised by themselves."""
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
+        super().__init__()
+        check_device(device)
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        _affine(self, (num_channels,), affine, bias, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input):
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{shown}, bias={self.bias is not None}"
+
+
+class RMSNorm(Module):
+    """The last dimensions divided by the root of their mean square."""
+
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
+        super().__init__()
+        check_device(device)
+        if isinstance(normalized_shape, numbers.Integral):
+            normalized_shape = (normalized_shape,)
+        self.normalized_shape, self.eps = tuple(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        dtype = dtype or _core.float32
+        weight = Parameter(_core.empty(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Weight 1."""
+        if self.elementwise_affine:
+            init.ones_(self.weight)
+
+    def forward(self, input):
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self):
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
