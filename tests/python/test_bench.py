@@ -30,6 +30,8 @@ ISSUE_ROWS = [
     "mlp_forward",
     "block_forward",
     "block_train",
+    "conv_forward",
+    "conv_train",
     "steps_10000",
 ]
 

@@ -7,6 +7,8 @@ nothing to wait for.
 import itertools
 
 MLP_WIDTHS = (784, 256, 128, 10)
+CONV_LAYERS = ((3, 32, 1), (32, 64, 2), (64, 128, 2))  # channels, filters, stride; kernels are 3x3
+CONV_CLASSES = 10
 
 
 def _finish(lib):
@@ -146,6 +148,19 @@ def block(lib, train, batch, length, width, heads, hidden):
     )
     x = lib.randn(batch, length, width)
     return _step(lib, model, x, lambda out: (out * out).mean(), train)
+
+
+def conv(lib, train, batch, size):
+    """A step of a small convolutional net on square images: forward, or training with AdamW."""
+    nn = lib.nn
+    layers = []
+    for channels, filters, stride in CONV_LAYERS:
+        layers += [nn.Conv2d(channels, filters, 3, stride, 1, bias=False), nn.BatchNorm2d(filters), nn.ReLU()]
+    head = nn.Linear(CONV_LAYERS[-1][1], CONV_CLASSES)
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
+    model.train(train)
+    x, y = lib.randn(batch, CONV_LAYERS[0][0], size, size), lib.randint(0, CONV_CLASSES, (batch,))
+    return _step(lib, model, x, lambda out: nn.functional.cross_entropy(out, y), train)
 
 
 def _step(lib, model, x, loss_of, train):

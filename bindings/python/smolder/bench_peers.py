@@ -52,6 +52,7 @@ def _sizes(quick):
         "sums": (64, 64) if quick else (8192, 4096),
         "adamw": (3, 1000) if quick else (30, 10**6),
         "block": tuple((small if quick else block).values()),
+        "conv": (2, 8) if quick else (32, 32),
     }
 
 
@@ -69,6 +70,8 @@ def _step_of(lib, row, quick):
         "mlp_forward": lambda: models.mlp(lib, False, 32),
         "block_train": lambda: models.block(lib, True, *s["block"]),
         "block_forward": lambda: models.block(lib, False, *s["block"]),
+        "conv_train": lambda: models.conv(lib, True, *s["conv"]),
+        "conv_forward": lambda: models.conv(lib, False, *s["conv"]),
     }
     return makers[row]()
 

@@ -388,6 +388,31 @@ def block_train(context):
     return _block(context, True)
 
 
+def _conv(context, train):
+    batch, size = context.pick((32, 32), (2, 8))
+    filters = bench_models.CONV_LAYERS[-1][1]
+    products, parameters, side = _linear(batch, filters, bench_models.CONV_CLASSES, train), 0, size
+    for i, (channels, filters, stride) in enumerate(bench_models.CONV_LAYERS):
+        side = (side + stride - 1) // stride
+        products += _linear(batch * side * side, 9 * channels, filters, train, i > 0)
+        parameters += 9 * channels * filters
+    state = context.stream("copy", _state_bytes(parameters, batch * 3 * size * size, train))
+    step = bench_models.conv(smolder, train, batch, size)
+    return _beside("us", context, step, context.products(products), state)
+
+
+@_row("us", 0.5, "share", peers=True)
+def conv_forward(context):
+    """three 3x3 convolutions with batch norm, 32 images of 32x32; limit: plain products of those sizes and its memory floor"""
+    return _conv(context, False)
+
+
+@_row("us", 0.5, "share", peers=True)
+def conv_train(context):
+    """a training step of that net with AdamW; limit: as conv_forward"""
+    return _conv(context, True)
+
+
 _STEPS = """
 import json, smolder
 from smolder import bench_models
