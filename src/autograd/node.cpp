@@ -147,9 +147,39 @@ Node::~Node() {
   t_doomed = nullptr;
 }
 
+namespace {
+
+/// Ops that go by another name than torch's node for them.
+struct OtherName {
+  std::string_view op, node;
+};
+constexpr OtherName kOtherNames[] = {
+    {"add_scaled", "AddBackward0"},
+    {"clamp", "ClampBackward1"},
+    {"clamp_max", "ClampBackward1"},
+    {"clamp_min", "ClampBackward1"},
+    {"layer_norm", "NativeLayerNormBackward0"},
+    {"log1p", "Log1PBackward0"},
+    {"logsigmoid", "LogSigmoidBackward0"},
+    {"max_dim", "MaxBackward0"},
+    {"min_dim", "MinBackward0"},
+    {"norm", "LinalgVectorNormBackward0"},
+    {"pad", "ConstantPadNdBackward0"},
+    {"relu6", "HardtanhBackward0"},
+    {"reshape", "ViewBackward0"},
+    {"squeeze", "SqueezeBackward1"},
+    {"sub_scaled", "SubBackward0"},
+    {"to", "ToCopyBackward0"},
+};
+
+}  // namespace
+
 std::string Node::name() const {
   if (leaf.defined()) return "AccumulateGrad";
   if (custom()) return custom()->name();
+  for (const OtherName& other : kOtherNames) {
+    if (other.op == ir::name(op)) return std::string(other.node);
+  }
   std::string out;
   bool upper = true;
   for (char c : ir::name(op)) {

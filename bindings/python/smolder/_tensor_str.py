@@ -51,21 +51,18 @@ class _Formatter:
         if not self.floating:
             self.width = max([1, *(len(str(v)) for v in array.ravel().tolist())])
             return
-        # torch compares the halves in float32 as well
-        values = array.ravel().astype(numpy.float64 if array.dtype == numpy.float64 else numpy.float32)
+        values = array.ravel().astype(numpy.float64)
         values = values[numpy.isfinite(values) & (values != 0)]
         if values.size:
             self._choose(values)
-        if OPTIONS.sci_mode is not None:
-            self.scientific = OPTIONS.sci_mode
 
     def _choose(self, values):
         magnitude = numpy.abs(values)
         low, high = magnitude.min(), magnitude.max()
         self.integral = bool((values == numpy.ceil(values)).all())
         with numpy.errstate(over="ignore"):
-            wide = high / low > 1000.0 or high > 1.0e8
-        self.scientific = bool(wide or (not self.integral and low < 1.0e-4))
+            wide = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
+        self.scientific = bool(wide if OPTIONS.sci_mode is None else OPTIONS.sci_mode)
         spell = f"{{:.{OPTIONS.precision}{'e' if self.scientific else 'f'}}}"
         if self.integral and not self.scientific:
             self.width = max(len(f"{v:.0f}") + 1 for v in values.tolist())
@@ -140,8 +137,9 @@ def _join(text, suffixes, indent):
     return text + ")"
 
 
-def to_string(tensor, prefix="tensor("):
+def to_string(tensor):
     """What repr(tensor) is. Reads the value, so it ends the step."""
+    prefix = "tensor(" if type(tensor).__name__ in ("Tensor", "Parameter") else type(tensor).__name__ + "("
     indent, suffixes = len(prefix), []
     if tensor.numel() == 0:
         text = "[]"
