@@ -1,5 +1,7 @@
 // Convolutions, and pools as slices that are combined: the elements that a window sees at one place are a slice with
 // the window's step, so a pool is elementwise in as many slices as the window is long, one axis after the other.
+#include <algorithm>
+
 #include "smolder/ir/decompose.h"
 
 namespace smolder::ir {
@@ -189,6 +191,18 @@ std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride
   return {x, at};
 }
 
+namespace {
+
+/// Zeros before and after the elements of an axis.
+Value padded(Value x, int axis, Dim before, Dim after) {
+  SymDims low = SymDims(Dims::filled(x.rank(), 0)), high = low;
+  low[axis] = before;
+  high[axis] = after;
+  return before == Dim(0) && after == Dim(0) ? x : x.b->pad(x, low, high, 0.0);
+}
+
+}  // namespace
+
 Value sum_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding, const SymDims& size) {
   for (int i = 1; i >= 0; --i) {
     const Windows w = windows_at(x, i, kernel, stride, padding, {1, 1}, size);
@@ -204,24 +218,26 @@ Value spread_windows(Value x, const Dims& kernel, const Dims& stride, const Dims
   Builder& b = *x.b;
   SymTable& sym = b.sym();
   for (int i = 0; i < 2; ++i) {
-    const Windows w = windows_at(x, i, kernel, stride, padding, {1, 1}, SymDims{x.size(-2), x.size(-1)});
-    const Dim reach = w.reach(sym), end = sym.add(size[i], w.padding);
+    // Element q * stride + r of the padded input is seen by windows q, q - 1, ...: by the j-th at place r + j * stride.
+    const int axis = x.rank() - 2 + i;
+    const int64_t step = stride[i], seen = (kernel[i] + step - 1) / step;
     Value sum;
-    if (w.kernel == w.stride) {  // side by side: each element is repeated
-      SymDims runs = x.shape(), shape = runs;
-      runs.insert(w.axis + 1, w.kernel);
-      shape[w.axis] = sym.mul(shape[w.axis], w.kernel);
-      sum = b.reshape(b.expand(b.unsqueeze(x, w.axis + 1), runs), shape);
-    } else {
-      sum = unslice(x, w.axis, reach, 0, w.stride);
-      for (int64_t tap = 1; tap < w.kernel; ++tap) sum = sum + unslice(x, w.axis, reach, tap, w.stride);
+    for (int64_t j = 0; j < seen; ++j) {
+      Value part = padded(x, axis, j, seen - 1 - j);
+      if (step > 1) {
+        const int64_t places = std::min(step, kernel[i] - j * step);
+        SymDims shape = part.shape();
+        shape.insert(axis + 1, places);
+        part = padded(b.expand(b.unsqueeze(part, axis + 1), shape), axis + 1, 0, step - places);
+      }
+      sum = sum.defined() ? sum + part : part;
     }
-    if (!sym.less_equal(end, reach)) {
-      SymDims low = SymDims(Dims::filled(x.rank(), 0)), high = low;
-      high[w.axis] = sym.sub(end, reach);
-      sum = b.pad(sum, low, high, 0.0);
-    }
-    x = b.slice(sum, w.axis, w.padding, end);
+    SymDims shape = x.shape();
+    shape[axis] = sym.mul(sym.add(shape[axis], seen - 1), step);
+    if (step > 1) sum = b.reshape(sum, shape);
+    const Dim end = sym.add(size[i], padding[i]);
+    if (!sym.less_equal(end, shape[axis])) sum = padded(sum, axis, 0, sym.sub(end, shape[axis]));
+    x = b.slice(sum, axis, padding[i], end);
   }
   return x;
 }

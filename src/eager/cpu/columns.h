@@ -46,7 +46,8 @@ class ConvTiling {
   ConvTiling(const ConvShape& s, int64_t target) : images_(s.images), positions_(s.positions()) {
     if (positions_ >= target) {
       per_image_ = (positions_ + target - 1) / target;
-      tile_ = (positions_ + per_image_ - 1) / per_image_;
+      constexpr int64_t kVector = 16;  // columns that no vector is cut for
+      tile_ = ((positions_ + per_image_ - 1) / per_image_ + kVector - 1) / kVector * kVector;
       per_image_ = (positions_ + tile_ - 1) / tile_;
       count_ = images_ * per_image_;
     } else {
@@ -149,5 +150,9 @@ void add_columns(const ConvShape& s, int64_t channels, const ConvTile& tile, con
     }
   }
 }
+
+/// One output plane of a filter that sees one plane of the input, at x.data: each row adds its taps in order, fused.
+template <class T>
+void sum_taps(const ConvShape& s, const Images<const T>& x, const T* taps, T* out);
 
 }  // namespace smolder::eager::cpu

@@ -1,7 +1,6 @@
-// The primitives of convolution, as matrix products over tiles of columns (columns.h). A tile's columns stay in a
-// thread's second-level cache, so working memory does not grow with the images; only the bits of the weight gradient
-// depend on tiles, which follow from sizes alone.
-#include <cmath>
+// The primitives of convolution, as matrix products over tiles of columns (columns.h). Each thread has the columns of
+// one tile at a time, so working memory does not grow with the images; only the bits of the weight gradient depend on
+// tiles, which follow from sizes alone.
 #include <cstring>
 #include <vector>
 
@@ -15,10 +14,13 @@
 namespace smolder::eager::cpu {
 namespace {
 
-/// Bytes of a tile's columns: they and the filters that meet them should stay in the second-level cache.
-constexpr int64_t kTileBytes = 512 << 10;
-/// Fewest and most positions of a tile: a product of few columns reads the filters too often.
-constexpr int64_t kFewestPositions = 64, kMostPositions = 1024;
+/// Bytes of a tile's columns. They need not stay in the second-level cache: a product of many columns reads them in
+/// blocks, and one of few reads the filters too often.
+constexpr int64_t kTileBytes = 4 << 20;
+/// Fewest and most positions of a tile.
+constexpr int64_t kFewestPositions = 128, kMostPositions = 1024;
+/// Filters of a single channel below which no product is worth its columns.
+constexpr int64_t kFewFilters = 4;
 /// Positions summed at once, rows of the columns that one task sums, tasks aimed at, and bytes of sums that tasks may
 /// keep apart, in the gradient of the weight.
 constexpr int64_t kSumPositions = 512, kSumRows = 256, kSumTasks = 64, kSumBytes = 16 << 20;
@@ -124,34 +126,18 @@ void run_pointwise(const ConvShape& s, const TensorView& x, const char* w, char*
   }
 }
 
-/// One channel a filter: too little for a product. Each row of the output adds its taps in order.
+/// One channel a filter: too little for a product.
 template <class T>
 void run_depthwise(const ConvShape& s, const Images<const T>& x, const T* w, T* y) {
-  const int64_t step = s.stride_w * x.column;
-  parallel_for(s.images * s.filters, std::max<int64_t>(1, kGrain / (s.positions() * s.taps() + 1)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t plane = begin; plane < end; ++plane) {
-                   const int64_t f = plane % s.filters;
-                   const T* const from = x.data + plane / s.filters * x.image + f / s.group_filters() * x.channel;
-                   T* out = y + plane * s.positions();
-                   std::fill(out, out + s.positions(), T(0));
-                   for (int64_t row = 0; row < s.out_h; ++row, out += s.out_w) {
-                     for (int64_t tap = 0; tap < s.taps(); ++tap) {
-                       const int64_t at = row * s.stride_h + tap / s.kernel_w * s.dilation_h - s.pad_h;
-                       if (at < 0 || at >= s.height) continue;
-                       const ConvSpan span(s, tap % s.kernel_w);
-                       const T factor = w[f * s.taps() + tap];
-                       const T* seen = from + at * x.row + span.shift * x.column;
-                       if (step == 1) {
-                         for (int64_t k = span.first; k < span.end; ++k) out[k] = std::fma(factor, seen[k], out[k]);
-                       } else {
-                         for (int64_t k = span.first; k < span.end; ++k)
-                           out[k] = std::fma(factor, seen[k * step], out[k]);
-                       }
-                     }
-                   }
-                 }
-               });
+  const int64_t grain = std::max<int64_t>(1, kGrain / (s.positions() * s.taps() + 1));
+  parallel_for(s.images * s.filters, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      const int64_t f = plane % s.filters;
+      Images<const T> seen = x;
+      seen.data += plane / s.filters * x.image + f / s.group_filters() * x.channel;
+      sum_taps(s, seen, w + f * s.taps(), y + plane * s.positions());
+    }
+  });
 }
 
 /// Columns by columns: y and w are row-major.
@@ -161,7 +147,7 @@ void run_tiled(const ConvShape& s, DType dtype, const Images<const E>& x, const 
   const int64_t fits =
       std::clamp<int64_t>(kTileBytes / (depth * static_cast<int64_t>(sizeof(E)) + 1), kFewestPositions, kMostPositions);
   const int64_t share = ceil_div(s.images * positions * s.groups, 2 * num_threads());
-  const ConvTiling tiles(s, std::max(kFewestPositions, std::min(fits, share)));
+  const ConvTiling tiles(s, std::clamp(share, kFewestPositions, fits));
   // Several images at once are written to working memory and handed out; else the product writes the result.
   const bool together = tiles[0].images > 1;
   const Products products(tiles.widest(), tiles.last(), 0, 0, [&](int64_t count, int64_t) {
@@ -196,8 +182,9 @@ void convolve(const ConvShape& s, const TensorView& x, const TensorView& w, cons
   const auto depthwise = [&]<class T>(T) {
     run_depthwise(s, images_of<const T>(x), static_cast<const T*>(w.data), static_cast<T*>(y.data));
   };
-  if (s.group_channels() == 1 && x.dtype == DType::kFloat32) return depthwise(float{});
-  if (s.group_channels() == 1 && x.dtype == DType::kFloat64) return depthwise(double{});
+  const bool few = s.group_channels() == 1 && s.group_filters() <= kFewFilters;
+  if (few && x.dtype == DType::kFloat32) return depthwise(float{});
+  if (few && x.dtype == DType::kFloat64) return depthwise(double{});
   with_bits(x.dtype, [&]<class E>(E) {
     run_tiled(s, x.dtype, images_of<const E>(x), static_cast<const E*>(w.data), static_cast<E*>(y.data));
   });
