@@ -2,6 +2,9 @@
 
 import argparse
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -86,3 +89,12 @@ def test_a_row_that_fails_says_so_and_has_no_number(monkeypatch, tmp_path, capsy
 def test_an_unknown_row_is_refused(capsys):
     assert bench_with("no_such_row") == 2
     assert "no_such_row" in capsys.readouterr().err
+
+
+def test_the_script_of_peers_runs_alone():
+    """It lies beside modules named as Python's own are, and must not import those."""
+    script = pathlib.Path(bench.__file__).with_name("bench_peers.py")
+    done = subprocess.run([sys.executable, script, "chain", "1", "quick"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert set(out["seconds"]) | set(out["errors"]) == {"torch", "compile", "jax"}

@@ -5,16 +5,18 @@
 Prints one line of JSON: seconds by peer, and why a peer has none. Does not import smolder.
 """
 
+# ruff: noqa: E402
+import sys
+
+sys.path[0] = ""  # the package's folder has modules named as others' are: as random, which statistics imports
+sys.path = [p for p in sys.path if p]
+
 import itertools
 import json
 import math
 import os
 import statistics
-import sys
 import time
-
-sys.path[0] = ""  # the package's folder has modules named as others' are
-sys.path = [p for p in sys.path if p]
 
 
 def _models():
