@@ -118,6 +118,8 @@ void write_columns(const ConvShape& s, const Images<const E>& x, int64_t channel
           out += from - at;
           if (step == 1) {
             std::copy(seen + from, seen + to, out);
+          } else if (step == 2) {  // a constant, so that it is done by vectors
+            for (int64_t k = from; k < to; ++k) out[k - from] = seen[2 * k];
           } else {
             for (int64_t k = from; k < to; ++k) out[k - from] = seen[k * step];
           }
