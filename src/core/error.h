@@ -14,13 +14,16 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
   /// Name of the Python builtin this becomes.
   virtual const char* python_type() const noexcept { return "RuntimeError"; }
+  /// Throws the same class with another text.
+  [[noreturn]] virtual void raise_with(const std::string& text) const { throw Error(text); }
 };
 
-#define SMOLDER_DECLARE_ERROR(Name, python)                              \
-  class Name : public Error {                                            \
-   public:                                                               \
-    using Error::Error;                                                  \
-    const char* python_type() const noexcept override { return python; } \
+#define SMOLDER_DECLARE_ERROR(Name, python)                                                    \
+  class Name : public Error {                                                                  \
+   public:                                                                                     \
+    using Error::Error;                                                                        \
+    const char* python_type() const noexcept override { return python; }                       \
+    [[noreturn]] void raise_with(const std::string& text) const override { throw Name(text); } \
   };
 
 SMOLDER_DECLARE_ERROR(RuntimeError, "RuntimeError")

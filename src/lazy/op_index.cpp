@@ -113,10 +113,10 @@ Tensor index_put_at(const Tensor& x, int64_t dim, const Tensor& values, bool acc
 
 Tensor take_along_dim(const Tensor& x, const Tensor& indices, int64_t dim) {
   SMOLDER_CHECK(x.dim() == indices.dim(), RuntimeError,
-                "torch.take_along_dim(): input and indices should have the same number of dimensions, but got ",
-                x.dim(), " dimensions for input, and ", indices.dim(), " dimensions for indices");
+                "take_along_dim(): input and indices should have the same number of dimensions, but got ", x.dim(),
+                " dimensions for input, and ", indices.dim(), " dimensions for indices");
   SMOLDER_CHECK(indices.dtype() == DType::kInt64, RuntimeError,
-                "torch.take_along_dim(): dtype of indices should be Long but got ", name(indices.dtype()));
+                "take_along_dim(): dtype of indices should be Long but got ", name(indices.dtype()));
   const int axis = ir::check_axis("take_along_dim", dim, x.dim());
   Dims without = x.shape(), index_without = indices.shape();
   if (x.dim() > 0) without[axis] = index_without[axis] = 1;
@@ -149,7 +149,8 @@ Scalar identity_of(std::string_view reduce, DType t) {
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
                       bool include_self) {
-  SMOLDER_CHECK(x.dtype() == src.dtype(), RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype");
+  SMOLDER_CHECK(x.dtype() == src.dtype(), RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got ",
+                name(x.dtype()), " and ", name(src.dtype()));
   const auto filled = [&](const Tensor& t, Scalar v) { return scatter(t, dim, index, v); };
   const Tensor start = include_self ? x : filled(x, identity_of(reduce, x.dtype()));
   if (reduce == "sum") return scatter_add(start, dim, index, src);
@@ -164,7 +165,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
 // -- masks
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
-  check_mask("masked_scatter_", mask);
+  check_mask("masked_scatter", mask);
   SMOLDER_CHECK(x.dtype() == source.dtype(), RuntimeError,
                 "masked_scatter: expected self and source to have same dtypes ", "but got ", name(x.dtype()), " and ",
                 name(source.dtype()));
@@ -217,7 +218,7 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, int64_t dim, const Tensor
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  SMOLDER_CHECK(mask.dtype() == DType::kBool, RuntimeError, "masked_select: expected BoolTensor for mask");
+  check_mask("masked_select", mask);
   const Dims shape = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
   const Tensor at = positions(reshape(expand(mask, shape), {-1}), "masked_select");
   return index_select(reshape(expand(x, shape), {-1}), 0, at);
@@ -398,8 +399,10 @@ Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::opti
                 std::string_view interpolation, bool skip_nan) {
   SMOLDER_CHECK(x.numel() > 0, RuntimeError, op, "() input tensor must be non-empty");
   SMOLDER_CHECK(q.dim() <= 1, RuntimeError, op, "() q must be a scalar or 1D tensor");
-  SMOLDER_CHECK(is_floating(x.dtype()), RuntimeError, op, "() input tensor must be either float or double dtype");
-  SMOLDER_CHECK(q.dtype() == x.dtype(), RuntimeError, op, "() q tensor must be same dtype as the input tensor");
+  SMOLDER_CHECK(is_floating(x.dtype()), RuntimeError, op, "() input tensor must be either float or double dtype, got ",
+                name(x.dtype()));
+  SMOLDER_CHECK(q.dtype() == x.dtype(), RuntimeError, op, "() q tensor must be same dtype as the input tensor, got ",
+                name(q.dtype()), " and ", name(x.dtype()));
   if (is_half(x.dtype())) {
     const auto wide = [](const Tensor& t) { return t.to(DType::kFloat32); };
     return quantile(op, wide(x), wide(q), dim, keepdim, interpolation, skip_nan).to(x.dtype());

@@ -1,5 +1,8 @@
 #include "smolder/lazy/op_support.h"
 
+#include <absl/strings/ascii.h>
+
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -91,6 +94,16 @@ void check_fits(Scalar value, DType dtype) {
       return;
   }
   SMOLDER_CHECK(fits, RuntimeError, "value cannot be converted to type ", type, " without overflow");
+}
+
+void raise_as(std::string_view op, const Error& e) {
+  const std::string_view text = e.what();
+  const auto is_word = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const size_t end = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_word) - text.begin());
+  const std::string_view name = text.substr(0, end), rest = text.substr(end);
+  const bool names_op = !name.empty() && (rest.starts_with(':') || rest.starts_with(" :") || rest.starts_with("()"));
+  if (!names_op || name == op || name == std::string(op).append("_")) throw;  // what is being handled
+  e.raise_with(std::string(op).append(rest));
 }
 
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x) {

@@ -40,6 +40,13 @@ bool in_external(const eager::Array& result, std::span<const Operand> operands) 
   });
 }
 
+/// The number that is the only element.
+Scalar number_in(const eager::Array& a) {
+  if (a.dtype == DType::kBool) return *static_cast<const bool*>(a.data);
+  return a.dtype == DType::kInt64 ? Scalar(*static_cast<const int64_t*>(a.data))
+                                  : Scalar(*static_cast<const double*>(a.data));
+}
+
 /// Runs the op now. Operands that are pending are computed first.
 void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
                  std::span<ValueRef> outputs, SourceToken source) {
@@ -54,8 +61,10 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   for (const Operand& o : operands) {
     if (o.kind() == Operand::kTensor) {
       const Value& v = *o.impl()->value;
-      inputs.push_back(v.external ? window(Tensor(o.impl()))
-                                  : eager::Array::wrap(v.buffer, v.meta->shape, v.meta->dtype));
+      eager::Array input =
+          v.external ? window(Tensor(o.impl())) : eager::Array::wrap(v.buffer, v.meta->shape, v.meta->dtype);
+      if (v.meta->weak) input = eager::Array::from_number(number_in(input));
+      inputs.push_back(std::move(input));
     } else {
       inputs.push_back(o.kind() == Operand::kNumber ? eager::Array::from_number(o.number()) : eager::Array());
     }
@@ -173,6 +182,12 @@ bool any_external(std::span<const Operand> operands) {
 }  // namespace
 
 eager::Array owned(const eager::Array& a) {
+  if (a.weak) {  // an op of numbers alone
+    eager::Array number = eager::Array::empty({}, a.dtype);
+    std::memcpy(number.data, &a.number, itemsize(a.dtype));
+    number.weak = true;
+    return number;
+  }
   if (!a.is_contiguous()) return eager::contiguous(a);
   if (a.buffer && a.data == a.buffer->data()) return a;
   eager::Array copy = eager::Array::empty(a.shape, a.dtype);

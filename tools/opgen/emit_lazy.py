@@ -154,6 +154,10 @@ def definition(row):
     spelled = ", ".join(f"{p.type.cpp} {p.name}{'_arg' if p.name in renamed else ''}" for p in params)
     body = composite_check(row) + row.body.strip() if row.is_composite else record_body(row)
     text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(body)}\n}}\n"
+    if row.is_composite:
+        name = (row.python_names or [row.api_name])[0]
+        text = text.replace(") {\n", ") try {\n", 1).removesuffix("\n")
+        text += f' catch (const Error& e) {{\n  lazy::raise_as("{name}", e);\n}}\n'
     return text if row.has_function else f"namespace {{\n{text}}}  // namespace\n"
 
 
