@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "smolder/core/hash.h"
+
 namespace smolder::ir {
 namespace {
 
@@ -70,14 +72,27 @@ int SymTable::compare(Dim a, Dim b) const {
   return first != 0 ? first : compare(x.b, y.b);
 }
 
-void SymTable::guard(GuardKind kind, Dim a, Dim b) {
-  for (const Guard& g : guards_) {
-    if (g.kind == kind && g.a == a && g.b == b) return;
+size_t SymTable::GuardHash::operator()(const Guard& g) const {
+  Hash128 h{static_cast<uint64_t>(g.kind), 0};
+  for (const Dim& d : {g.a, g.b}) {
+    mix(h, d.value);
+    mix(h, d.expr);
   }
+  return h.lo;
+}
+
+void SymTable::guard(GuardKind kind, Dim a, Dim b) {
+  if (!known_guards_.insert({kind, a, b}).second) return;
   guards_.push_back({kind, a, b});
   if (kind != GuardKind::kEqual || a.is_constant() || b.is_constant()) return;
   while (same_.size() < exprs_.size()) same_.push_back(static_cast<ExprId>(same_.size()));
-  same_[representative(a.expr)] = representative(b.expr);
+  const ExprId to = representative(b.expr);
+  for (ExprId e = a.expr; e != to;) {  // the way gets short for whoever comes next
+    const ExprId up = same_[e];
+    same_[e] = to;
+    if (up == e) break;
+    e = up;
+  }
 }
 
 ExprId SymTable::representative(ExprId e) const {

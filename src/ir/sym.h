@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "smolder/core/dims.h"
@@ -91,6 +92,7 @@ enum class GuardKind : uint8_t { kEqual, kNotEqual, kLessEqual, kGreater };
 struct Guard {
   GuardKind kind;
   Dim a, b;
+  friend bool operator==(const Guard&, const Guard&) = default;
 };
 
 /// Expressions and guards of one graph. Expressions are hash-consed and topologically ordered, so
@@ -150,7 +152,11 @@ class SymTable {
 
   int num_symbols_ = 0;
   std::vector<SymExpr> exprs_;
+  struct GuardHash {
+    size_t operator()(const Guard& g) const;
+  };
   std::vector<Guard> guards_;
+  std::unordered_set<Guard, GuardHash> known_guards_;
   std::vector<ExprId> same_;  ///< by expression, for some: another one that a guard says is equal, or itself
   using Key = std::tuple<SymOp, int64_t, ExprId, int64_t, ExprId>;
   std::map<Key, ExprId> interned_;

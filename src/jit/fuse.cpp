@@ -10,6 +10,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/cost.h"
 #include "smolder/jit/fuse_clusters.h"
 
 namespace smolder::jit {
@@ -29,6 +30,7 @@ Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(g
     if (!f_.live[i] || !f_.computes[i]) continue;
     Cluster& c = clusters_[i];
     c.members = {i};
+    c.work = op_cost(p_.graph.nodes[i].op);
     c.first = c.last = i;
     c.rank = static_cast<int>(i);
     order_[i] = i;
@@ -226,6 +228,7 @@ void Clusters::join(NodeId a, NodeId b, const Combined& how) {
   order_[A.rank] = a;
   A.members.insert(A.members.end(), B.members.begin(), B.members.end());
   B.members.clear();
+  A.work += B.work;
   A.first = std::min(A.first, B.first);
   A.last = std::max(A.last, B.last);
   A.needs_extents = A.needs_extents || B.needs_extents;
@@ -250,6 +253,11 @@ const char* Clusters::parallelism_lost(NodeId a, NodeId b, const Space& s) const
   return ranges < 8 && elements > kSmall ? "too few chunks of rows to share among threads" : nullptr;
 }
 
+bool Clusters::is_large_enough(NodeId a, NodeId b) const {
+  const Cluster &A = clusters_[a], &B = clusters_[b];
+  return A.members.size() + B.members.size() > kMaxMembers || A.work + B.work > kMaxWork;
+}
+
 const char* Clusters::try_merge(const Edge& e) {
   if (e.kind == EdgeKind::kHard) return "it must be in memory";
   if (e.kind == EdgeKind::kMoved) return "its elements are moved";
@@ -257,7 +265,7 @@ const char* Clusters::try_merge(const Edge& e) {
   if (a == b) return nullptr;
   if (clusters_[a].sealed || clusters_[b].sealed) return "a library call";
   if (is_kept_apart(e.value)) return "it is kept apart";
-  if (clusters_[a].members.size() + clusters_[b].members.size() > kMaxMembers) return "the kernel is large enough";
+  if (is_large_enough(a, b)) return "the kernel is large enough";
   Combined how;
   if (const char* why = combine(e, how)) return why;
   if (const char* why = blocked_between(a, b)) return why;
@@ -272,7 +280,7 @@ const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (a == b) return nullptr;
   const Cluster &A = clusters_[a], &B = clusters_[b];
   if (A.sealed || B.sealed) return "a library call";
-  if (A.members.size() + B.members.size() > kMaxMembers) return "the kernel is large enough";
+  if (is_large_enough(a, b)) return "the kernel is large enough";
   auto u = unify(p_.graph.sym, A.space, B.space, false);
   if (!u) return "the loops do not fit";
   if (u->joined_columns && (A.needs_extents || B.needs_extents))

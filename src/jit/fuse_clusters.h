@@ -21,11 +21,15 @@ class Clusters {
 
  private:
   static constexpr size_t kMaxMembers = 256;
+  /// Cost of an element beyond which nothing more joins a kernel: a body of hundreds of sines takes a minute to
+  /// compile.
+  static constexpr double kMaxWork = 32;
   static constexpr int kSearchLimit = 512;
   static constexpr ir::NodeId kNear = 64;
 
   struct Cluster {
     std::vector<ir::NodeId> members;
+    double work = 0;  ///< cost of an element of all members
     Space space;
     ir::NodeId first = 0, last = 0;  ///< in program order
     int rank = 0;                    ///< place in `order_`
@@ -47,6 +51,7 @@ class Clusters {
 
   ir::NodeId find(ir::NodeId i) const;
   bool result_is_row(ir::NodeId i) const;
+  bool is_large_enough(ir::NodeId a, ir::NodeId b) const;
   const char* try_merge(const Edge& e);
   const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
   const char* combine(const Edge& e, Combined& out);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "smolder/core/buffer.h"
 
@@ -116,16 +118,21 @@ namespace {
 /// Donors listed for an output: the first is alive where a program keeps gradients, say.
 constexpr size_t kMostDonors = 4;
 
-/// How many elementwise steps lie between a value and an operand: an update is nearest to what it updates.
-int distance(const ir::Graph& g, ir::ValueId from, ir::ValueId to, int limit) {
-  if (from == to) return 0;
-  if (limit == 0) return 1000;
-  int best = 1000;
-  for (const ir::ValueId x : g.producer(from).inputs) {
-    if (x == ir::kNone || g.info(x).weak) continue;
-    best = std::min(best, 1 + distance(g, x, to, limit - 1));
+/// What an output is nearest to, as an update is to what it updates: the values that `from` is computed from in at most
+/// four ops, and in how many.
+std::unordered_map<ir::ValueId, int> near_values(const ir::Graph& g, ir::ValueId from) {
+  std::unordered_map<ir::ValueId, int> out{{from, 0}};
+  std::vector<ir::ValueId> layer{from};
+  for (int depth = 1; depth <= 4; ++depth) {
+    std::vector<ir::ValueId> next;
+    for (const ir::ValueId v : layer) {
+      for (const ir::ValueId x : g.producer(v).inputs) {
+        if (x != ir::kNone && !g.info(x).weak && out.try_emplace(x, depth).second) next.push_back(x);
+      }
+    }
+    layer = std::move(next);
   }
-  return best;
+  return out;
 }
 
 }  // namespace
@@ -138,41 +145,53 @@ void find_donors(Program& p, std::span<const int> launch_of) {
     for (const BufferId b : p.steps[s].writes)
       writer[b] = writer[b] < 0 ? static_cast<int>(s) : writer[b];  // the first
   }
+  std::unordered_set<int> passed_on;  // numbers of leaves that are outputs as they are
+  for (const OutputInfo& o : p.outputs) passed_on.insert(o.same_as_leaf);
   for (size_t b = 0; b < n; ++b) {
-    for (const OutputInfo& o : p.outputs)
-      kept[b] = kept[b] || (p.buffers[b].kind == BufferInfo::kLeaf && o.same_as_leaf == p.buffers[b].number);
+    kept[b] = p.buffers[b].kind == BufferInfo::kLeaf && passed_on.contains(p.buffers[b].number);
   }
   struct Candidate {
     int distance, leaf, output;
     auto operator<=>(const Candidate&) const = default;
   };
   std::vector<Candidate> candidates;
+  std::vector<BufferId> leaves;
+  for (size_t b = 0; b < n; ++b) {
+    const BufferInfo& leaf = p.buffers[b];
+    if (leaf.kind == BufferInfo::kLeaf && !kept[b] && leaf.contiguous && leaf.offset == ir::Dim(0)) {
+      leaves.push_back(b);
+    }
+  }
   for (size_t o = 0; o < p.outputs.size(); ++o) {
     const BufferId out = p.output_buffers[o];
     if (out < 0 || writer[out] < 0) continue;
     const BufferInfo& info = p.buffers[out];
     const Step& step = p.steps[writer[out]];
     const int launch = launch_of[writer[out]];
-    for (size_t b = 0; b < n; ++b) {
+    const auto near = near_values(p.graph, info.value);
+    size_t far = 0;  // leaves that it has little to do with: more of them than are listed are not looked at
+    for (const BufferId b : leaves) {
       const BufferInfo& leaf = p.buffers[b];
-      if (leaf.kind != BufferInfo::kLeaf || kept[b] || !leaf.contiguous || leaf.offset != ir::Dim(0)) continue;
       if (leaf.dtype != info.dtype || last_read[b] > launch) continue;
+      const auto found = near.find(leaf.value);
+      if (found == near.end() && far == kMostDonors) continue;
       if (last_read[b] == launch) {
         bool in_place = false;
         for (size_t s = 0; s < p.steps.size(); ++s) {
           if (launch_of[s] != launch || &p.steps[s] == &step) continue;
           const auto& r = p.steps[s].reads;
-          if (std::find(r.begin(), r.end(), static_cast<BufferId>(b)) != r.end()) goto next_leaf;
+          if (std::find(r.begin(), r.end(), b) != r.end()) goto next_leaf;
         }
         for (const InPlace& pair : step.in_place()) {
-          in_place = in_place || (pair.read == static_cast<BufferId>(b) && pair.written == out);
+          in_place = in_place || (pair.read == b && pair.written == out);
         }
         // The step walks both as one, so that they are of one size is known, if perhaps under two names.
         if (!in_place || !p.graph.sym.equal(leaf.elements, info.elements)) continue;
       } else if (leaf.elements != info.elements) {
         continue;
       }
-      candidates.push_back({distance(p.graph, info.value, leaf.value, 4), static_cast<int>(b), static_cast<int>(o)});
+      far += found == near.end();
+      candidates.push_back({found == near.end() ? 1000 : found->second, static_cast<int>(b), static_cast<int>(o)});
     next_leaf:;
     }
   }

@@ -39,7 +39,9 @@ Dims expanded(const Dims& from, Dims strides, const Dims& to) {
   return strides;
 }
 
-Layout after(const ViewStep& step, Layout l, const Dims& to) {
+}  // namespace
+
+Layout layout_after(const ViewStep& step, Layout l, const Dims& to) {
   const Dims& from = step.input->shape;
   const auto axis = [&](int i) { return normalize_axis(step.attrs[i], from.size()); };
   Dims& strides = l.strides;
@@ -80,13 +82,17 @@ Layout after(const ViewStep& step, Layout l, const Dims& to) {
   return l;
 }
 
+namespace {
+
 Layout layout_of(const TensorImpl* impl) {
   const Dims& shape = impl->value->meta->shape;
   if (!impl->base) return {impl->external ? impl->external->strides : contiguous_strides(shape)};
-  Layout out = layout_of(impl->base);
-  const std::vector<ViewStep>& steps = *impl->steps;
+  const TensorImpl* const base = impl->base;
+  if (!base->base && !base->external) return impl->steps ? impl->steps->layout : Layout{contiguous_strides(shape)};
+  Layout out = layout_of(base);
+  const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
   for (size_t i = 0; i < steps.size(); ++i) {
-    out = after(steps[i], out, i + 1 < steps.size() ? steps[i + 1].input->shape : shape);
+    out = layout_after(*steps[i], out, i + 1 < steps.size() ? steps[i + 1]->input->shape : shape);
   }
   return out;
 }
@@ -94,7 +100,7 @@ Layout layout_of(const TensorImpl* impl) {
 /// Whether the elements may lie otherwise than in row-major order.
 bool is_window(const Tensor& t) {
   const TensorImpl* const impl = t.impl();
-  return impl->value->external || (impl->base && !(impl->steps->empty() && !impl->base->base));
+  return impl->value->external || (impl->base && !(!impl->steps && !impl->base->base));
 }
 
 }  // namespace

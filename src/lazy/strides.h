@@ -8,14 +8,10 @@
 
 namespace smolder::lazy {
 
-/// Where elements are, in elements from the start of the storage.
-struct Layout {
-  Dims strides;
-  int64_t offset = 0;
-};
-
-/// That of a tensor, as if views were windows on their base.
+/// Where the elements of a tensor are, as if views were windows on their base.
 Layout layout(const Tensor& t);
+/// That of what `step` makes of its input, which has a layout, in shape `to`.
+Layout layout_after(const ViewStep& step, Layout input, const Dims& to);
 inline Dims strides(const Tensor& t) { return layout(t).strides; }
 bool is_contiguous(const Tensor& t);
 /// Whether `shape`, of as many elements, is a view of `t`: no dimension of it spans a gap.

@@ -212,7 +212,9 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
                     "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
     }
   }
-  SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_) && operands.size() < 65536);
+  SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_));
+  SMOLDER_CHECK(operands.size() < 65536, NotImplementedError, row.name, " of ", operands.size(),
+                " operands is not supported: at most 65535");
   std::fill_n(inferred_, row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_);
   if (options_.strict) check_lowering(op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});

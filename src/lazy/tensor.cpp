@@ -52,6 +52,11 @@ void TensorImpl::operator delete(void* p) noexcept {
   t_pool.head = new (p) HandlePool::Free{t_pool.head};
 }
 
+ViewStep::~ViewStep() {
+  std::shared_ptr<const ViewStep> rest = std::move(before);
+  while (rest && rest.use_count() == 1) rest = std::exchange(rest->before, nullptr);
+}
+
 TensorImpl::~TensorImpl() {
   if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
 }

@@ -23,11 +23,23 @@ class TensorList;
 
 namespace lazy {
 
-/// One view step from a base: the movement op that was recorded, with its attribute words.
+/// Where elements are, in elements from the start of the storage.
+struct Layout {
+  Dims strides;
+  int64_t offset = 0;
+};
+
+/// The last of the steps from a base to a view: the movement op that was recorded, with its attribute words. Immutable,
+/// so that views of views share the steps that they have in common.
 struct ViewStep {
   ir::Op op;
   std::vector<int64_t> attrs;
   const ir::Meta* input;  ///< metadata of what the step was applied to
+  Layout layout;          ///< of its result, where the base is in row-major order
+  mutable std::shared_ptr<const ViewStep> before;
+
+  /// Lets go of the steps before one by one: there may be more of them than a stack holds.
+  ~ViewStep();
 };
 
 /// What autograd keeps for a tensor; defined by the layer above.
@@ -60,7 +72,7 @@ class TensorImpl {
   uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   ValueRef value;
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor
-  std::shared_ptr<const std::vector<ViewStep>> steps;  ///< from the base to here
+  std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none
   std::unique_ptr<AutogradMeta> autograd;
   std::unique_ptr<External> external;  ///< of who holds the storage
 

@@ -1,10 +1,12 @@
 #include "smolder/lazy/view.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
+#include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
@@ -52,11 +54,11 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
 
 /// What `impl` is computed from by each of its steps, and what undoing them makes of a new value of it.
 Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
-  const std::vector<ViewStep>& steps = *impl->steps;
+  const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
   std::vector<Tensor> inputs{handle(impl->base)};
-  for (size_t i = 0; i + 1 < steps.size(); ++i) inputs.push_back(apply(steps[i], inputs.back()));
+  for (size_t i = 0; i + 1 < steps.size(); ++i) inputs.push_back(apply(*steps[i], inputs.back()));
   Tensor now = source;
-  for (size_t i = steps.size(); i-- > 0;) now = undo(steps[i], inputs[i], now);
+  for (size_t i = steps.size(); i-- > 0;) now = undo(*steps[i], inputs[i], now);
   return now;
 }
 
@@ -110,16 +112,28 @@ void write(TensorImpl* impl, const Tensor& source) {
   if (g_rebase) g_rebase(impl, source.impl());
 }
 
+/// The steps of a view, of shape `to`, that was made by one more of `input`.
+std::shared_ptr<const ViewStep> one_more(std::shared_ptr<const ViewStep> before, ir::Op op, std::vector<int64_t> attrs,
+                                         const ir::Meta* input, const Dims& to) {
+  auto step = std::make_shared<ViewStep>(op, std::move(attrs), input);
+  step->layout = layout_after(*step, before ? before->layout : Layout{contiguous_strides(input->shape)}, to);
+  step->before = std::move(before);
+  return step;
+}
+
 /// Where the storage of `t` is, and the way to `t` from there.
-std::pair<TensorImpl*, std::shared_ptr<const std::vector<ViewStep>>> storage_of(const Tensor& t) {
+std::pair<TensorImpl*, std::shared_ptr<const ViewStep>> storage_of(const Tensor& t) {
   TensorImpl* const impl = t.impl();
-  static const auto none = std::make_shared<const std::vector<ViewStep>>();
-  if (!impl->base) return {impl, none};
+  if (!impl->base) return {impl, nullptr};
   TensorImpl* const root = impl->base;
   if (!root->base) return {root, impl->steps};
-  auto steps = std::make_shared<std::vector<ViewStep>>(*root->steps);
-  steps->insert(steps->end(), impl->steps->begin(), impl->steps->end());
-  return {root->base, steps};
+  std::shared_ptr<const ViewStep> all = root->steps;
+  const std::vector<const ViewStep*> more = steps_in_order(impl->steps.get());
+  for (size_t i = 0; i < more.size(); ++i) {
+    const Dims& to = i + 1 < more.size() ? more[i + 1]->input->shape : t.shape();
+    all = one_more(std::move(all), more[i]->op, more[i]->attrs, more[i]->input, to);
+  }
+  return {root->base, all};
 }
 
 /// Makes `impl` a detached tensor on the storage of `t`.
@@ -139,23 +153,28 @@ void share(TensorImpl* impl, const Tensor& t) {
 void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
 void set_write_hooks(WriteHooks hooks) { g_write = hooks; }
 
+std::vector<const ViewStep*> steps_in_order(const ViewStep* last) {
+  std::vector<const ViewStep*> out;
+  for (; last; last = last->before.get()) out.push_back(last);
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs) {
   const bool again = input->base && !input->detached;  // a view of a view
   TensorImpl* const base = again ? input->base : input;
-  auto steps =
-      again ? std::make_shared<std::vector<ViewStep>>(*input->steps) : std::make_shared<std::vector<ViewStep>>();
-  steps->push_back({op, {attrs.begin(), attrs.end()}, input->value->meta});
   base->refs.fetch_add(1, std::memory_order_relaxed);
   view->base = base;
   view->inference = input->inference;
   view->seen_version = base->version;
-  view->steps = std::move(steps);
+  view->steps = one_more(again ? input->steps : nullptr, op, {attrs.begin(), attrs.end()}, input->value->meta,
+                         view->value->meta->shape);
 }
 
 void read_again(TensorImpl* impl) {
   const GradMode mode(grad_enabled() && !impl->detached);
   Tensor now = handle(impl->base);
-  for (const ViewStep& step : *impl->steps) now = apply(step, now);
+  for (const ViewStep* step : steps_in_order(impl->steps.get())) now = apply(*step, now);
   impl->value = now.impl()->value;
   impl->seen_version = impl->base->version;
   if (impl->detached) {

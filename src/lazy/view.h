@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "smolder/lazy/tensor.h"
 
@@ -11,6 +12,9 @@ namespace smolder::lazy {
 
 /// Makes `view`, the result of `op` on `input`, share storage with it.
 void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const int64_t> attrs);
+
+/// The steps that lead to `last`, and it; none when that is null.
+std::vector<const ViewStep*> steps_in_order(const ViewStep* last);
 
 /// Reads a view again from its base, which was written since.
 void read_again(TensorImpl* impl);
