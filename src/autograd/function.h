@@ -60,16 +60,18 @@ class FunctionContext {
 /// Derive from Function<Self> and write
 ///   static Tensor forward(FunctionContext&, args...)         or a vector of tensors
 ///   static std::vector<Tensor> backward(FunctionContext&, std::vector<Tensor> grads)
-/// where backward returns one gradient for each argument of forward, undefined for those that are no tensors or need
-/// none. Then Self::apply(args...) calls forward, and its result has the gradient. backward may itself be
-/// differentiated when it is made of ops.
+/// where backward returns one gradient for each argument of forward (for each tensor of a vector of them), undefined
+/// for those that are no tensors or need none. Then Self::apply(args...) calls forward, and its result has the
+/// gradient. backward may itself be differentiated when it is made of ops.
 template <class Self>
 class Function {
  public:
   template <class... Args>
   static auto apply(const Args&... args) {
     const auto self = std::make_shared<Call>();
-    self->context.begin({tensor_in(args)...});
+    std::vector<Tensor> inputs;
+    (add_tensors(inputs, args), ...);
+    self->context.begin(std::move(inputs));
     const auto result = [&] {
       const lazy::GradMode none(false);
       return Self::forward(self->context, args...);
@@ -94,10 +96,15 @@ class Function {
     }
     void release() override { context.release(); }
   };
-  static Tensor tensor_in(const Tensor& t) { return t; }
   template <class T>
-  static Tensor tensor_in(const T&) {
-    return {};
+  static void add_tensors(std::vector<Tensor>& inputs, const T& argument) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      inputs.push_back(argument);
+    } else if constexpr (std::is_same_v<T, std::vector<Tensor>>) {
+      inputs.insert(inputs.end(), argument.begin(), argument.end());
+    } else {
+      inputs.emplace_back();
+    }
   }
   static std::string name();
 };
