@@ -37,8 +37,14 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& g) {
   if (g.defined()) {
-    SMOLDER_CHECK(g.shape() == shape() && g.dtype() == dtype(), RuntimeError, "assigned grad has shape ", g.shape(),
-                  " and type ", name(g.dtype()), ", the tensor has shape ", shape(), " and type ", name(dtype()));
+    SMOLDER_CHECK(g.impl() != impl_, RuntimeError, "can't assign Variable as its own grad");
+    SMOLDER_CHECK(g.dtype() == dtype(), RuntimeError, "attempting to assign a gradient with dtype '", name(g.dtype()),
+                  "' to a tensor with dtype '", name(dtype()),
+                  "'. Please ensure that the gradient and the tensor have the "
+                  "same dtype");
+    SMOLDER_CHECK(g.shape() == shape(), RuntimeError, "attempting to assign a gradient of size '", g.shape(),
+                  "' to a tensor of size '", shape(),
+                  "'. Please ensure that the gradient and the tensor are the same size");
   }
   if (!impl_->autograd) impl_->autograd = std::make_unique<autograd::TensorMeta>();
   autograd::TensorMeta* const m = find(*this);

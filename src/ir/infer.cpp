@@ -166,6 +166,13 @@ Dims reduced_shape(std::string_view op, const Dims& shape, const Dims& axes, boo
 }
 
 void check_nonempty(std::string_view op, const Dims& shape, const Dims& axes) {
+  if (axes.empty() && numel(shape) == 0) {
+    SMOLDER_CHECK(!op.starts_with("arg"), IndexError, op,
+                  "(): Expected reduction dim to be specified for input.numel() == 0.");
+    raise<RuntimeError>(op,
+                        "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                        "with the 'dim' argument.");
+  }
   for (int64_t a : reduction_axes(op, axes, shape.size())) {
     SMOLDER_CHECK(shape[static_cast<int>(a)] != 0, IndexError, op, "(): Expected reduction dim ", a,
                   " to have non-zero size; the input has shape ", shape);

@@ -58,6 +58,11 @@ def _expand(tensor, index):
     ellipses = builtins.sum(item is Ellipsis for item in items)
     if ellipses > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
+    if used > tensor.dim() == 0 and builtins.all(_is_integer(item) for item in items):
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
     if used > tensor.dim():
         raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
     if ellipses:

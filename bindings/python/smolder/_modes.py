@@ -125,7 +125,11 @@ class set_grad_enabled(_Mode):
     """Turns gradients on or off: at once as a function, until exit as a context manager."""
 
     def __init__(self, mode):
-        super().__init__(bool(mode))
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            )
+        super().__init__(mode)
         self.previous.append(_core.is_grad_enabled())
         _core.set_grad_enabled(self.on)
 

@@ -270,14 +270,20 @@ def __bool__(self):
     return builtins.bool(_item(self))
 
 
+def _only(self):
+    if self.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return _item(self)
+
+
 @_method
 def __float__(self):
-    return builtins.float(_item(self))
+    return builtins.float(_only(self))
 
 
 @_method
 def __int__(self):
-    return builtins.int(_item(self))
+    return builtins.int(_only(self))
 
 
 @_method

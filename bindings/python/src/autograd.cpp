@@ -318,7 +318,13 @@ nb::object grad_of(nb::handle self) {
 void bind_tensor_members(nb::class_<Tensor>& tensor) {
   tensor.def_prop_ro("grad_fn", &grad_fn)
       .def_prop_rw(
-          "grad", &grad_of, [](Tensor& t, const std::optional<Tensor>& g) { t.set_grad(g.value_or(Tensor())); },
+          "grad", &grad_of,
+          [](Tensor& t, nb::handle grad) {
+            Tensor* g = nullptr;
+            SMOLDER_CHECK(grad.is_none() || (nb::try_cast<Tensor*>(grad, g) && g), TypeError,
+                          "assigned grad expected to be a Tensor or None but got grad of type ", python_type(grad));
+            t.set_grad(g ? *g : Tensor());
+          },
           nb::arg("grad").none())
       .def(
           "backward",

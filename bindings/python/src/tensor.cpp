@@ -63,7 +63,10 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
             lazy::refresh(t.impl());
             return t.requires_grad();
           },
-          [](Tensor& t, bool on) { t.requires_grad_(on); })
+          [](Tensor& t, nb::handle on) {
+            SMOLDER_CHECK(PyBool_Check(on.ptr()), RuntimeError, "requires_grad must be a bool");
+            t.requires_grad_(on.ptr() == Py_True);
+          })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
       // What t_() and its like do: the object is another view of the same storage from then on.
       .def("_become", [](Tensor& self, const Tensor& other) { self = other; })

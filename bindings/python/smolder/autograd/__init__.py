@@ -62,7 +62,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     inputs = () if inputs is None else _tuple(inputs) or _no_inputs()
     tensors = _tuple(tensors)
     if not tensors:
-        raise RuntimeError("backward() called with an empty list of tensors")
+        return
     if create_graph:
         warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
@@ -107,7 +107,10 @@ def grad(
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
     if not inputs:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    for x in inputs:
+        if not isinstance(x, _core.Tensor):
+            raise RuntimeError(f"all inputs have to be Tensors, but got {type(x).__name__}")
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     retain = create_graph if retain_graph is None else retain_graph
     seeds = _gradients(grad_outputs, outputs, "gradients")

@@ -105,11 +105,6 @@ class Function:
             _core.set_grad_enabled(before)
         if isinstance(result, tuple | list):
             return tuple(ctx._finish(cls.__name__, list(result)))
-        if not isinstance(result, _core.Tensor):
-            raise TypeError(
-                f"expected Tensor or tuple of Tensors as the result of {cls.__name__}.forward, got "
-                f"{type(result).__name__}"
-            )
         return ctx._finish(cls.__name__, [result])[0]
 
 
