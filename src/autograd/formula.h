@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "smolder/ir/op.h"
 #include "smolder/lazy/tensor.h"
@@ -75,7 +78,7 @@ struct GradInfo {
   std::span<const Saves> saves;  ///< per operand: what its gradient needs
   /// Sets the gradient of every input that needs one. Runs ops, which are recorded and are themselves
   /// differentiable when grad mode is on.
-  void (*formula)(FormulaContext&);
+  ir::RowFunction<void(FormulaContext&)> formula;
 
   /// What the gradients of the operands in `needed` need together.
   Saves saves_for(uint32_t needed) const {
@@ -91,5 +94,16 @@ struct GradInfo {
 
 /// Null for ops that have no gradient.
 const GradInfo* grad_info(ir::Op op);
+
+/// How an op that a user registered is differentiated. `saves` names the operands and the numbers of the results that
+/// `formula` reads; of others it has the metadata. Throws RuntimeError when the op has a gradient already.
+struct UserGradient {
+  std::vector<std::string> saves;
+  std::vector<int> saves_results;
+  std::function<void(FormulaContext&)> formula;
+};
+void register_gradient(ir::Op op, UserGradient gradient);
+/// One that raises, saying that there is none, where none is registered.
+const GradInfo* user_grad_info(ir::Op op);
 
 }  // namespace smolder::autograd

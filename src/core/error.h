@@ -36,6 +36,15 @@ SMOLDER_DECLARE_ERROR(OutOfMemoryError, "MemoryError")
 SMOLDER_DECLARE_ERROR(InternalError, "SystemError")
 #undef SMOLDER_DECLARE_ERROR
 
+/// What somebody else's code threw that runs within ours, as a Python exception in a kernel: it reaches the user as it
+/// was.
+class ForeignError : public Error {
+ public:
+  using Error::Error;
+  /// Throws it again, noting where it was met.
+  [[noreturn]] virtual void rethrow(const std::string& note) const = 0;
+};
+
 /// Throws `E` with the parts streamed together.
 template <class E, class... Parts>
 [[noreturn]] void raise(const Parts&... parts) {

@@ -1,6 +1,8 @@
 #include "smolder/eager/dispatcher.h"
 
 #include <array>
+#include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -8,11 +10,12 @@
 
 #include "smolder/core/error.h"
 #include "smolder/eager/cpu/kernels.h"
+#include "smolder/ir/user_op.h"
 
 namespace smolder::eager {
 namespace {
 
-/// The table. Reading takes no lock: a place is one pointer, and kernels are never freed, because a call may
+/// The table. Reading takes no lock: a place is two words, and kernels are never freed, because a call may
 /// be running the one being replaced. Never destroyed: kernels may be called from static destructors.
 class Table {
  public:
@@ -21,11 +24,17 @@ class Table {
     return *table;
   }
 
+  std::atomic<uint64_t> generation{0};
+
   const Kernel* find(DispatchKey key, ir::Op op) const {
-    const auto column = static_cast<size_t>(key), row = static_cast<size_t>(op);
-    SMOLDER_CHECK(column < kMaxDispatchKeys && row < num_ops_, ValueError, "no place for op ", row,
-                  " and dispatch key ", column, " in the dispatch table");
-    return places_[column * num_ops_ + row].load(std::memory_order_acquire);
+    const Place* const p = place(key, op);
+    return p ? p->kernel.load(std::memory_order_acquire) : nullptr;
+  }
+
+  ir::Op resolve(DispatchKey key, ir::Op op) const {
+    const Place* const p = place(key, op);
+    const uint16_t other = p ? p->stand_in.load(std::memory_order_acquire) : 0;
+    return other ? static_cast<ir::Op>(other) : op;
   }
 
   /// Stores `kernel` (null when empty) where `may_replace` or nothing was there; returns what was.
@@ -38,8 +47,24 @@ class Table {
     }
     const Kernel* now = nullptr;
     if (kernel) now = kernels_.emplace_back(std::make_unique<Kernel>(std::move(kernel))).get();
-    places_[static_cast<size_t>(key) * num_ops_ + static_cast<size_t>(op)].store(now, std::memory_order_release);
+    writable(key, op).kernel.store(now, std::memory_order_release);
+    if (before || !ir::is_user_op(op)) ++generation;
     return before;
+  }
+
+  ir::Op add_override(DispatchKey key, ir::Op op, Kernel kernel) {
+    const ir::Op stand_in = ir::register_stand_in(op);
+    put(key, stand_in, std::move(kernel), false);
+    std::lock_guard hold(lock_);
+    overrides_[{key, op}].push_back(stand_in);
+    settle(key, op);
+    return stand_in;
+  }
+
+  void remove_override(DispatchKey key, ir::Op op, ir::Op stand_in) {
+    std::lock_guard hold(lock_);
+    std::erase(overrides_[{key, op}], stand_in);
+    settle(key, op);
   }
 
   std::string name(DispatchKey key) {
@@ -67,11 +92,36 @@ class Table {
   }
 
  private:
-  Table() : num_ops_(ir::op_table().size()), places_(kMaxDispatchKeys * num_ops_) {
+  struct Place {
+    std::atomic<const Kernel*> kernel{nullptr};
+    std::atomic<uint16_t> stand_in{0};  ///< the op that overrides; 0, which is a primitive, for none
+  };
+  static constexpr size_t kNumPlaces = ir::kNumOps + ir::kMaxUserOps;
+
+  Table() {
     for (CpuKernel k : cpu_kernels()) {
       kernels_.push_back(std::make_unique<Kernel>(k.run));
-      places_[static_cast<size_t>(DispatchKey::kCPU) * num_ops_ + static_cast<size_t>(k.op)] = kernels_.back().get();
+      writable(DispatchKey::kCPU, k.op).kernel = kernels_.back().get();
     }
+  }
+
+  /// Null where nothing was ever put for `key`.
+  const Place* place(DispatchKey key, ir::Op op) const {
+    const auto column = static_cast<size_t>(key), row = static_cast<size_t>(op);
+    SMOLDER_CHECK(column < kMaxDispatchKeys && row < kNumPlaces, ValueError, "no place for op ", row,
+                  " and dispatch key ", column, " in the dispatch table");
+    const Place* const places = columns_[column].load(std::memory_order_acquire);
+    return places ? places + row : nullptr;
+  }
+  Place& writable(DispatchKey key, ir::Op op) {
+    if (!place(key, op)) columns_[static_cast<size_t>(key)].store(new Place[kNumPlaces], std::memory_order_release);
+    return const_cast<Place&>(*place(key, op));
+  }
+  /// Puts the latest override that is left in its place. Called under the lock.
+  void settle(DispatchKey key, ir::Op op) {
+    const std::vector<ir::Op>& list = overrides_[{key, op}];
+    writable(key, op).stand_in.store(list.empty() ? 0 : static_cast<uint16_t>(list.back()), std::memory_order_release);
+    ++generation;
   }
 
   std::string name_of(DispatchKey key) const {
@@ -85,11 +135,11 @@ class Table {
     return -1;
   }
 
-  std::mutex lock_;  ///< guards `kernels_`, `names_` and writes to `places_`
+  std::mutex lock_;  ///< guards `kernels_`, `names_`, `overrides_` and writes to places
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<std::string> names_{"CPU", "CUDA"};
-  const size_t num_ops_;
-  std::vector<std::atomic<const Kernel*>> places_;
+  std::map<std::pair<DispatchKey, ir::Op>, std::vector<ir::Op>> overrides_;
+  std::array<std::atomic<Place*>, kMaxDispatchKeys> columns_{};
 };
 
 void append_operand(std::string& out, const TensorView& v) {
@@ -116,6 +166,15 @@ Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel) {
   const Kernel* before = Table::get().put(key, op, std::move(kernel), true);
   return before ? *before : Kernel();
 }
+
+ir::Op add_override(DispatchKey key, ir::Op op, Kernel kernel) {
+  SMOLDER_CHECK(kernel, ValueError, "the kernel for ", ir::name(op), " is empty");
+  return Table::get().add_override(key, op, std::move(kernel));
+}
+
+void remove_override(DispatchKey key, ir::Op op, ir::Op stand_in) { Table::get().remove_override(key, op, stand_in); }
+ir::Op resolve(DispatchKey key, ir::Op op) { return Table::get().resolve(key, op); }
+uint64_t dispatch_generation() { return Table::get().generation.load(std::memory_order_acquire); }
 
 const Kernel* find_kernel(DispatchKey key, ir::Op op) { return Table::get().find(key, op); }
 

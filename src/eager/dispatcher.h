@@ -51,10 +51,21 @@ using Kernel = std::function<void(const KernelCall&)>;
 /// Makes `kernel` run `op` for `key`. Throws ValueError when the place is taken (see override_kernel) or the
 /// kernel is empty. Thread-safe, as everything here.
 void register_kernel(DispatchKey key, ir::Op op, Kernel kernel);
-/// Replaces whatever runs `op`; an empty kernel leaves the place empty. Returns what was there, which may be
-/// empty. Calls that have begun finish with the old one. An override of an op that is not a primitive takes
-/// it whole: it is no longer decomposed.
+/// Replaces whatever runs `op` wherever it is run, in decompositions of other ops too; an empty kernel leaves the place
+/// empty. Returns what was there, which may be empty. Calls that have begun finish with the old one. An override of an
+/// op that is not a primitive takes it whole: it is no longer decomposed.
 Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel);
+
+/// From now on calls of `op` as users write them run `kernel`, with operands as they were given: nothing is promoted,
+/// broadcast or decomposed before. Other ops made of it do not. Returns an op of its own that stands for it, which
+/// `remove_override` takes back; the latest that is left counts.
+ir::Op add_override(DispatchKey key, ir::Op op, Kernel kernel);
+void remove_override(DispatchKey key, ir::Op op, ir::Op stand_in);
+/// What stands for `op`, or `op` itself.
+ir::Op resolve(DispatchKey key, ir::Op op);
+/// Changes whenever what runs an op may have changed: plans made before do not hold.
+uint64_t dispatch_generation();
+
 /// The kernel, or null. Valid for the life of the process, also when it is replaced.
 const Kernel* find_kernel(DispatchKey key, ir::Op op);
 /// Runs the kernel of `call.op`. Throws NotImplementedError naming op, key and dtypes when there is none.

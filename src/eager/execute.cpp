@@ -99,6 +99,7 @@ struct HashWords {
 struct Program::Step {
   enum Kind : uint8_t { kLeaf, kParameter, kConstant, kView, kKernel, kOp } kind;
   Op op;
+  bool recorded = false;  ///< as a user called it, not within a decomposition
   uint32_t source = 0;
   std::vector<ValueId> inputs;  ///< kNone where absent
   std::vector<int64_t> attrs;
@@ -125,7 +126,7 @@ class Program::Compiler {
 
  private:
   Step step(const ir::Node& n) {
-    Step s{kind(n), n.op, n.origin.source, n.inputs, {}, n.first_output, {}, {}, {}, {}};
+    Step s{kind(n), n.op, !normalized_, n.origin.source, n.inputs, {}, n.first_output, {}, {}, {}, {}};
     for (const ir::Dim& d : n.attrs) s.attrs.push_back(sizes_(d));
     for (int i = 0; i < n.num_outputs; ++i) s.outputs.push_back(sizes_.meta(g_.values[n.first_output + i]));
     if (s.kind == Step::kConstant) s.constant = constant(s);
@@ -223,7 +224,7 @@ class Program::Runner {
         out = s.constant;
         return;
       case Step::kView:
-        if (view(s, out)) return;
+        if (!(s.recorded && resolve(key_, s.op) != s.op) && view(s, out)) return;
         break;
       case Step::kKernel:
       case Step::kOp:
@@ -232,7 +233,9 @@ class Program::Runner {
     std::vector<Array> inputs;
     inputs.reserve(s.inputs.size());
     for (ValueId v : s.inputs) inputs.push_back(v == kNone ? Array() : values_[v]);
-    std::vector<Array> outputs = s.kind == Step::kOp && !taken_whole(s.op) ? decomposed(s, inputs) : kernel(s, inputs);
+    const Op op = s.recorded ? resolve(key_, s.op) : s.op;
+    const bool whole = op != s.op || s.kind != Step::kOp || taken_whole(op);
+    std::vector<Array> outputs = whole ? kernel(op, s, inputs) : decomposed(s, inputs);
     std::move(outputs.begin(), outputs.end(), values_.begin() + s.first_output);
   }
 
@@ -263,9 +266,9 @@ class Program::Runner {
   /// An op that is no primitive has a kernel only where a user registered one.
   bool taken_whole(Op op) const { return !ir::info(op).flags.primitive && find_kernel(key_, op); }
 
-  std::vector<Array> kernel(const Step& s, std::span<const Array> inputs) {
+  std::vector<Array> kernel(Op op, const Step& s, std::span<const Array> inputs) {
     bool bad_index = false;
-    std::vector<Array> out = run_kernel(s.op, inputs, s.attrs, s.outputs, key_, bad_index);
+    std::vector<Array> out = run_kernel(op, inputs, s.attrs, s.outputs, key_, bad_index);
     if (bad_index) bad_indices_.push_back({s.source, std::string(ir::name(s.op))});
     return out;
   }
@@ -370,11 +373,12 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
     bad_indices->push_back({0, std::string(ir::name(op))});
   };
   const ir::OpInfo& row = ir::info(op);
-  if (!row.flags.primitive && find_kernel(key, op)) {
+  const Op runs = resolve(key, op);
+  if (runs != op || (!row.flags.primitive && find_kernel(key, op))) {
     std::vector<Meta> outputs(row.num_outputs);
     row.infer({pointers, attrs}, outputs.data());
     bool bad_index = false;
-    std::vector<Array> out = run_kernel(op, inputs, attrs, outputs, key, bad_index);
+    std::vector<Array> out = run_kernel(runs, inputs, attrs, outputs, key, bad_index);
     report(bad_index);
     return out;
   }

@@ -1,9 +1,11 @@
 #include "smolder/ir/op.h"
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "smolder/core/error.h"
+#include "smolder/ir/user_op.h"
 
 namespace smolder::ir {
 
@@ -13,9 +15,10 @@ Op find_op(std::string_view name) {
     for (int i = 0; i < kNumOps; ++i) map->emplace(op_table()[i].name, static_cast<Op>(i));
     return map;
   }();
-  const auto it = kByName->find(name);
-  SMOLDER_CHECK(it != kByName->end(), ValueError, "there is no op called '", name, "'");
-  return it->second;
+  if (const auto it = kByName->find(name); it != kByName->end()) return it->second;
+  const std::optional<Op> registered = find_user_op(name);
+  SMOLDER_CHECK(registered, ValueError, "there is no op called '", name, "'");
+  return *registered;
 }
 
 void raise_index_error(Op op, const std::string& text, const std::string& after) {

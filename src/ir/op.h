@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "smolder/core/dims.h"
 #include "smolder/core/dtype.h"
@@ -77,6 +80,33 @@ struct OpFlags {
   bool effect = false;       ///< ordered and never dropped
 };
 
+template <class F>
+class RowFunction;
+
+/// A rule of a row: a plain function where the row is written in ops/*.toml, anything callable where a user
+/// registered it.
+template <class R, class... A>
+class RowFunction<R(A...)> {
+ public:
+  using Plain = R (*)(A...);
+  using Own = std::function<R(A...)>;
+  constexpr RowFunction(std::nullptr_t = nullptr) {}
+  constexpr RowFunction(Plain plain) : plain_(plain) {}
+  /// `own` outlives this.
+  explicit RowFunction(const Own* own) : own_(own && *own ? own : nullptr) {}
+  explicit operator bool() const { return plain_ || own_; }
+  R operator()(A... args) const {
+    return plain_ ? plain_(std::forward<A>(args)...) : (*own_)(std::forward<A>(args)...);
+  }
+
+ private:
+  Plain plain_ = nullptr;
+  const Own* own_ = nullptr;
+};
+
+using InferFunction = void(const Call& call, Meta* outputs);
+using DecomposeFunction = void(Builder& b, const Node& node, std::span<const ValueInfo> results, ValueId* outputs);
+
 /// What an index out of range raises in an op.
 struct IndexErrorInfo {
   bool runtime_error;     ///< a RuntimeError, where torch raises one; else an IndexError
@@ -94,12 +124,12 @@ struct OpInfo {
   DTypeRule dtype_rule;
   /// Writes the metadata of the outputs, or throws what the user should see. Null for leaf, parameter
   /// and constant, whose metadata is given.
-  void (*infer)(const Call& call, Meta* outputs);
+  RowFunction<InferFunction> infer;
   /// Rewrites `node` into primitives, one value per output. `results` holds the recorded dtype (and
   /// sample shape) of each output. A primitive that users can record casts and broadcasts its operands
   /// and appends itself (what is normal already comes out unchanged); null for the other primitives.
   /// Inputs of `node` are kNone where an optional operand is absent.
-  void (*decompose)(Builder& b, const Node& node, std::span<const ValueInfo> results, ValueId* outputs);
+  RowFunction<DecomposeFunction> decompose;
   IndexErrorInfo index_error;
   std::string_view doc;
 };
@@ -113,7 +143,8 @@ Op find_op(std::string_view name);
 /// Index of `value` among the choices of string attribute number `attr`. Throws, as torch, ValueError for
 /// a reduction and RuntimeError listing them for others.
 int64_t choice_index(Op op, int attr, std::string_view value);
-/// All rows, indexed by Op.
+/// All rows of ops/*.toml, indexed by Op. Ops that users register are numbered from there on (user_op.h).
 std::span<const OpInfo> op_table();
+constexpr bool is_user_op(Op op) { return static_cast<int>(op) >= kNumOps; }
 
 }  // namespace smolder::ir

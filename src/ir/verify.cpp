@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "smolder/ir/graph.h"
+#include "smolder/ir/user_op.h"
 
 namespace smolder::ir {
 namespace {
@@ -75,7 +76,7 @@ class Verifier {
     throw InternalError(what.str());
   }
 
-  static bool known(Op op) { return static_cast<size_t>(op) < op_table().size(); }
+  static bool known(Op op) { return static_cast<int>(op) < kNumOps || is_registered(op); }
 
   void dim(const Dim& d) const {
     if (d.is_constant()) return;

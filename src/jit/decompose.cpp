@@ -51,6 +51,18 @@ bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
   return a.offset != ir::Dim(0) || !is_contiguous(g.sym, {v, g.shape(v), a.strides, 0});
 }
 
+/// Makes the plan one for these sizes of the node's operands and attributes alone: its shape rule speaks of numbers.
+void fix_sizes(ir::Graph& g, const ir::Node& n) {
+  const auto fix = [&](const ir::Dim& d) {
+    if (!d.is_constant()) g.sym.equal(d, d.value);
+  };
+  for (const ir::ValueId x : n.inputs) {
+    if (x == ir::kNone) continue;
+    for (const ir::Dim& d : g.shape(x)) fix(d);
+  }
+  for (const ir::Dim& d : n.attrs) fix(d);
+}
+
 }  // namespace
 
 void decompose(Program& program) {
@@ -69,15 +81,18 @@ void decompose(Program& program) {
     const std::span<const ir::ValueInfo> results(from.values.data() + n.first_output, n.num_outputs);
     const ir::OpInfo& row = ir::info(n.op);
     const ir::Origin origin{n.origin.source, n.op};
-    // Somebody's own kernel for an op takes it whole.
-    const bool whole = !row.flags.primitive && eager::find_kernel(eager::DispatchKey::kCPU, n.op);
+    // Somebody's own kernel for one of our ops takes it whole. One of theirs is decomposed, if it says how.
+    node.op = eager::resolve(eager::DispatchKey::kCPU, n.op);
+    const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
+                                           eager::find_kernel(eager::DispatchKey::kCPU, n.op));
+    if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
     if (row.decompose && !whole) {
       builder.set_origin(origin);
       row.decompose(builder, node, results, now.data() + n.first_output);
     } else {
       SMOLDER_CHECK(row.flags.primitive || whole, NotImplementedError, "op '", row.name,
                     "' has neither a decomposition nor a kernel");
-      const ir::ValueId first = to.append(n.op, std::move(node.inputs), std::move(node.attrs), results, origin);
+      const ir::ValueId first = to.append(node.op, std::move(node.inputs), std::move(node.attrs), results, origin);
       for (int i = 0; i < n.num_outputs; ++i) now[n.first_output + i] = first + i;
     }
     for (int i = 0; i < n.num_outputs; ++i) {

@@ -47,7 +47,7 @@ bool is_fallback(Op op) {
     case Op::kSorted:
       return false;
     default:
-      return is_library(op) && !updates_operand(op);
+      return is_library(op) && !updates_operand(op) && !is_users(op);
   }
 }
 
@@ -63,6 +63,8 @@ bool updates_operand(Op op) {
       return false;
   }
 }
+
+bool is_users(Op op) { return ir::is_user_op(op) || !ir::info(op).flags.primitive; }
 
 namespace {
 

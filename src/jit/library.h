@@ -40,9 +40,11 @@ std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> i
 /// memory as the result's: it then copies nothing.
 bool updates_operand(ir::Op op);
 
-/// Does loop IR not say this primitive? It then runs as a library call. Products, scatters,
-/// scans and sorts always do; others are fallbacks, and counted.
+/// Does loop IR not say this primitive? It then runs as a library call. Products, scatters, scans, sorts and what users
+/// have kernels for always do; others are fallbacks, and counted.
 bool is_library(ir::Op op);
 bool is_fallback(ir::Op op);
+/// Does a kernel that a user registered run it? It may throw.
+bool is_users(ir::Op op);
 
 }  // namespace smolder::jit

@@ -8,6 +8,7 @@
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/lowering.h"
+#include "smolder/jit/user_lowering.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {
@@ -71,6 +72,11 @@ class Lower {
           if (x.buffer >= 0) step.reads.push_back(x.buffer);
         }
         for (const auto& x : step.library->outputs) step.writes.push_back(x.buffer);
+        if (const LoopLowering* const written = find_lowering(step.library->op)) {
+          step.kernel = lower_call(p_, *step.library, *written);
+          step.kernel->kernel.name = step.library->site.op;
+          step.library.reset();
+        }
       }
       p_.steps.push_back(std::move(step));
     }

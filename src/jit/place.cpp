@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "smolder/core/buffer.h"
+#include "smolder/jit/library.h"
 
 namespace smolder::jit {
 
@@ -150,6 +151,13 @@ void find_donors(Program& p, std::span<const int> launch_of) {
   for (size_t b = 0; b < n; ++b) {
     kept[b] = p.buffers[b].kind == BufferInfo::kLeaf && passed_on.contains(p.buffers[b].number);
   }
+  // What a user's kernel throws ends the step, which then runs op by op from its leaves: none may be overwritten
+  // before.
+  int last_throwing = -1;
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    if (step.library && is_users(step.library->op)) last_throwing = std::max(last_throwing, launch_of[s]);
+  }
   struct Candidate {
     int distance, leaf, output;
     auto operator<=>(const Candidate&) const = default;
@@ -168,6 +176,7 @@ void find_donors(Program& p, std::span<const int> launch_of) {
     const BufferInfo& info = p.buffers[out];
     const Step& step = p.steps[writer[out]];
     const int launch = launch_of[writer[out]];
+    if (launch <= last_throwing) continue;
     const auto near = near_values(p.graph, info.value);
     size_t far = 0;  // leaves that it has little to do with: more of them than are listed are not looked at
     for (const BufferId b : leaves) {

@@ -90,6 +90,7 @@ std::span<const Rule* const> rules_of(Op op) {
     for (const Rule& r : all_rules()) (*lists)[static_cast<size_t>(r.before.op)].push_back(&r);
     return lists;
   }();
+  if (ir::is_user_op(op)) return {};
   return (*by_op)[static_cast<size_t>(op)];
 }
 

@@ -10,6 +10,9 @@
 
 namespace smolder::lazy {
 
+/// A number for a step that no other has.
+uint64_t next_epoch();
+
 /// Whether a value of an earlier step can be read; it can't when the step failed.
 inline bool has_memory(const Value& v) { return v.buffer || numel(v.meta->shape) == 0; }
 

@@ -13,6 +13,14 @@
 
 namespace smolder::lazy {
 
+/// What a thread that waits for a lock lets go of meanwhile (Python's GIL), so that who holds the lock may take it.
+/// `let_go` returns what `take_back` is to be given; null where there was nothing to let go of.
+struct WaitHooks {
+  void* (*let_go)();
+  void (*take_back)(void*);
+};
+void set_wait_hooks(WaitHooks hooks);
+
 /// A mutex whose free path is inline: one atomic exchange to take it, a plain store to release it. A
 /// std::mutex costs two calls and two exchanges, half of what recording an op may take. Whoever finds it
 /// taken spins a little, then sleeps in short naps (of at most 50 us: a sync holds it for longer).

@@ -8,6 +8,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
+#include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -61,6 +62,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   for (const Operand& o : operands) {
     if (o.kind() == Operand::kTensor) {
       const Value& v = *o.impl()->value;
+      if (!v.external && !has_memory(v)) tape.raise_no_value();
       eager::Array input =
           v.external ? window(Tensor(o.impl())) : eager::Array::wrap(v.buffer, v.meta->shape, v.meta->dtype);
       if (v.meta->weak) input = eager::Array::from_number(number_in(input));

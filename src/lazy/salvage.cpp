@@ -23,12 +23,18 @@ namespace {
                            to_string(*t.metas[e.first_output]) + (where.empty() ? "" : " at " + where);
   try {
     throw;
+  } catch (const ForeignError& error) {
+    error.rethrow(site.substr(2));
   } catch (const OutOfMemoryError& error) {
     throw OutOfMemoryError(error.what() + site);
   } catch (const IndexError& error) {
     throw IndexError(error.what() + site);
   } catch (const NotImplementedError& error) {
     throw NotImplementedError(error.what() + site);
+  } catch (const TypeError& error) {
+    throw TypeError(error.what() + site);
+  } catch (const ValueError& error) {
+    throw ValueError(error.what() + site);
   } catch (const std::exception& error) {
     throw RuntimeError(error.what() + site);
   }

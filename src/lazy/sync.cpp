@@ -4,6 +4,7 @@
 #include <string>
 
 #include "smolder/core/counters.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/lazy/known.h"
 
 namespace smolder::lazy {
@@ -133,9 +134,11 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   std::vector<jit::OpSite> reports = [&] {
     try {
       return entry.instance->run({leaves, parameters_, outputs});
-    } catch (...) {
-      // An op without a lowering ran out of memory after others had run: what they wrote over is gone.
-      for (size_t i = 0; i < infos.size(); ++i) {
+    } catch (const std::exception& e) {
+      // An op without a lowering ran out of memory after others had run: what they wrote over is gone. (What kernels of
+      // users throw, they throw before: see jit::find_donors.)
+      const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
+      for (size_t i = 0; memory && i < infos.size(); ++i) {
         for (const int donor : infos[i].donor_leaves) {
           if (leaves_[donor]->buffer == buffers[i]) leaves_[donor]->buffer.reset();
         }
@@ -153,7 +156,18 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   return reports;
 }
 
+/// Plans hold what ran their ops when they were made.
+void Tape::drop_stale_plans() {
+  const uint64_t now = eager::dispatch_generation();
+  if (now == generation_) return;
+  generation_ = now;
+  known_->plans.clear();
+  for (const auto& t : known_->traces) t->plans.clear();
+}
+
 void Tape::sync(std::string_view reason, SourceToken source) {
+  SMOLDER_CHECK(!never_runs_, RuntimeError, "a shape rule cannot read the values of tensors (", reason,
+                "): it is given shapes and dtypes only");
   drain();
   if (!has_pending()) {
     if (!leaves_.empty()) finish_step(nullptr);
@@ -167,6 +181,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   Trace* t = nullptr;
   std::vector<jit::OpSite> bad_indices;
   try {
+    drop_stale_plans();
     t = current_trace();
     bad_indices = run(*t, find_plan(*t));
   } catch (const std::exception& e) {
@@ -195,7 +210,7 @@ void Tape::abandon(std::string why) {
 }
 
 void Tape::finish_step(Trace* t) {
-  ++epoch_;
+  epoch_ = next_epoch();
   slots_.clear();
   for (const ValueRef& v : leaves_) v->tape_refs = 0;
   for (const Write& w : writes_) w.before->tape_refs = 0;

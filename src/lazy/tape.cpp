@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "smolder/core/counters.h"
 #include "smolder/lazy/known.h"
@@ -15,6 +16,9 @@ namespace {
 /// Values whose last reference went, waiting for the tape. A stack: pushed lock-free by any thread,
 /// taken whole under the tape's lock.
 std::atomic<Value*> g_dead{nullptr};
+
+/// What this thread's ops go to instead of the device's tape.
+SMOLDER_THREAD_LOCAL Tape* t_own = nullptr;
 
 /// What a live value adds to the digest of the live set.
 constexpr uint64_t live_word(uint32_t index) {
@@ -44,6 +48,11 @@ const ir::Meta* intern_near(const ir::Meta& m, std::span<const ir::Meta* const> 
 
 }  // namespace
 
+uint64_t next_epoch() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 void bury(Value* v) noexcept {
   Value* head = g_dead.load(std::memory_order_relaxed);
   do {
@@ -51,16 +60,35 @@ void bury(Value* v) noexcept {
   } while (!g_dead.compare_exchange_weak(head, v, std::memory_order_release, std::memory_order_relaxed));
 }
 
-Tape::Tape() : known_(std::make_unique<Known>()) {
-  // A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which
-  // waits for a sync in progress.
-  pthread_atfork([] { Tape::cpu().mutex_.lock(); }, [] { Tape::cpu().mutex_.unlock(); },
-                 [] { Tape::cpu().mutex_.unlock(); });
-}
+Tape::Tape() : epoch_(next_epoch()), known_(std::make_unique<Known>()) {}
 
 Tape& Tape::cpu() {
-  static Tape* const tape = new Tape;  // handles may outlive static destructors
+  if (t_own) [[unlikely]]
+    return *t_own;
+  static Tape* const tape = [] {
+    // A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which
+    // waits for a sync in progress.
+    pthread_atfork([] { Tape::cpu().mutex_.lock(); }, [] { Tape::cpu().mutex_.unlock(); },
+                   [] { Tape::cpu().mutex_.unlock(); });
+    return new Tape;  // handles may outlive static destructors
+  }();
   return *tape;
+}
+
+OwnTape::OwnTape(Kind kind)
+    : tape_(new Tape), outer_(std::exchange(t_own, tape_.get())), grad_(grad_enabled()), eager_(eager_enabled()) {
+  tape_->is_own_ = true;
+  tape_->never_runs_ = kind == kShapes;
+  set_grad_enabled(false);
+  set_eager_enabled(kind == kRun);
+}
+
+OwnTape::~OwnTape() {
+  t_own = outer_;
+  set_grad_enabled(grad_);
+  set_eager_enabled(eager_);
+  // Values that live on are read by others, which know nothing of this tape.
+  for (const ValueRef& v : tape_->leaves_) v->tape_refs = 0;
 }
 
 Value* Tape::allocate(const ir::Meta* meta) {
@@ -69,12 +97,14 @@ Value* Tape::allocate(const ir::Meta* meta) {
     free_values_ = v->next_free;
   } else {
     v = new Value;
+    v->pooled = !is_own_;  // nobody but the device's tape takes them from its pool
   }
   v->meta = meta;
   return v;
 }
 
 void Tape::drain() {
+  if (is_own_) return;  // the dead may be of the step that is being recorded, which this one knows nothing of
   Value* v = g_dead.exchange(nullptr, std::memory_order_acquire);
   while (v) {
     Value* const next = v->next_free;
@@ -86,8 +116,12 @@ void Tape::drain() {
     v->external = false;
     v->epoch = 0;
     v->buffer.reset();
-    v->next_free = free_values_;
-    free_values_ = v;
+    if (v->pooled) [[likely]] {
+      v->next_free = free_values_;
+      free_values_ = v;
+    } else {
+      delete v;
+    }
     v = next;
   }
 }
@@ -97,6 +131,15 @@ ValueRef Tape::adopt(BufferRef buffer, const ir::Meta* meta) {
   Value* const v = allocate(meta);
   v->buffer = std::move(buffer);
   return ValueRef::first(v);
+}
+
+ValueRef Tape::placeholder(const ir::Meta* meta) {
+  ValueRef v = ValueRef::first(allocate(meta));
+  v->pending = true;
+  add_leaf(v.get());
+  own_.metas.push_back(meta);
+  own_.is_leaf.push_back(true);
+  return v;
 }
 
 uint32_t Tape::add_leaf(Value* v) {
@@ -208,8 +251,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
     inputs[i] = o.meta();
     if (o.kind() == Operand::kTensor) {
       const Value& v = *o.impl()->value;
-      SMOLDER_CHECK(v.epoch == epoch_ || has_memory(v), RuntimeError,
-                    "this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
+      if (v.epoch != epoch_ && !has_memory(v)) raise_no_value();
     }
   }
   SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_));
@@ -293,6 +335,13 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
     writes_.push_back({t, impl->value});
   }
   rewrites_.push_back({impl, size(), now->pending ? now->index : ~0u, now->pending ? ValueRef() : now});
+}
+
+void Tape::raise_no_value() const {
+  SMOLDER_CHECK(!is_own_, RuntimeError,
+                "this tensor is part of the step that is being recorded or run, which a kernel or a shape rule cannot "
+                "read: give it to the op as an argument");
+  raise<RuntimeError>("this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
 }
 
 void Tape::forget_traces() {

@@ -32,10 +32,11 @@ struct TapeOptions {
 };
 
 /// The tape of one device. Every member is guarded by `mutex()`; a sync holds it throughout, so that
-/// other threads' ops wait for the step they depend on. The GIL is never taken while it is held.
+/// other threads' ops wait for the step they depend on. While it is held the GIL is taken by kernels and shape rules
+/// written in Python only; who waits for it lets go of the GIL.
 class Tape {
  public:
-  /// The CPU's tape.
+  /// The CPU's tape; within an `OwnTape`, that one.
   static Tape& cpu();
 
   Lock& mutex() { return mutex_; }
@@ -65,15 +66,19 @@ class Tape {
   bool has_pending() const { return size() != 0; }
   /// Instructions recorded and not yet run.
   size_t size() const { return followed_ ? position_ : own_.instrs.size(); }
-  /// Why the last step failed; what reading a value of it raises.
-  const std::string& failure() const { return failure_; }
+  /// Throws what reading a value raises that has none: why the last step failed.
+  [[noreturn]] void raise_no_value() const;
   /// The step that ran last; null before the first. For tools that look at its plan.
   const Trace* last_trace() const { return last_; }
+  /// A value without memory that ops may be recorded on, and that nothing may read.
+  ValueRef placeholder(const ir::Meta* meta);
   /// Drops all traces and plans (not kernels). Tests and `smolder.reset()`.
   void forget_traces();
 
  private:
+  friend class OwnTape;
   Tape();
+  void drop_stale_plans();
   Value* allocate(const ir::Meta* meta);
   void drain();
   uint32_t add_leaf(Value* v);
@@ -98,7 +103,7 @@ class Tape {
   TapeOptions options_;
 
   // The step being recorded.
-  uint64_t epoch_ = 1;
+  uint64_t epoch_;             ///< of no other step, of this tape or another
   Trace own_;                  ///< used while nothing is followed
   Trace* followed_ = nullptr;  ///< the known trace whose first position_ instructions equal this step
   size_t position_ = 0;
@@ -124,6 +129,9 @@ class Tape {
   std::vector<Write> writes_;
   std::vector<Rewrite> rewrites_;
   std::string failure_;
+  uint64_t generation_ = 0;            ///< eager::dispatch_generation() when the plans were made
+  bool is_own_ = false;                ///< one thread's for a while: see OwnTape
+  bool never_runs_ = false;            ///< of shapes only
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 
   // What is known from earlier steps.
@@ -137,6 +145,24 @@ class Tape {
   Value* free_values_ = nullptr;
   uint32_t until_drain_ = 0;  ///< ops to record until the dead are looked for again
   ir::Meta inferred_[8];      ///< room for a shape rule's results
+};
+
+/// While it lives, what this thread does with tensors has nothing to do with the step that is being recorded or run:
+/// what kernels and shape rules that are made of tensors run in, as they are called under the tape's lock. No gradient
+/// is recorded.
+class OwnTape {
+ public:
+  /// `kRun`: ops run at once. `kShapes`: they only say shapes and dtypes, and reading a value raises.
+  enum Kind : uint8_t { kRun, kShapes };
+  explicit OwnTape(Kind kind);
+  ~OwnTape();
+  OwnTape(const OwnTape&) = delete;
+  Tape& operator*() { return *tape_; }
+
+ private:
+  std::unique_ptr<Tape> tape_;
+  Tape* outer_;
+  bool grad_, eager_;
 };
 
 }  // namespace smolder::lazy

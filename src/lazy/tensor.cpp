@@ -92,8 +92,7 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   lazy::Tape& tape = lazy::Tape::cpu();
   std::lock_guard hold(tape.mutex());
   if (impl_->value->pending) tape.sync(reason, source);
-  SMOLDER_CHECK(impl_->value->buffer, RuntimeError,
-                "this tensor was computed by a step that failed and has no value; the failure was: ", tape.failure());
+  if (!impl_->value->buffer) tape.raise_no_value();
   return impl_->value->buffer;
 }
 

@@ -27,7 +27,8 @@ struct Value {
   const ir::Meta* meta = nullptr;
   BufferRef buffer;
   bool pending = false;
-  bool external = false;        ///< stands for memory that somebody else sees too: see storage.h
+  bool external = false;       ///< stands for memory that somebody else sees too: see storage.h
+  bool pooled = true;          ///< once dead it waits to be used again
   uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own
   Value* next_free = nullptr;  ///< in the stack of the dead, then in the free list
 

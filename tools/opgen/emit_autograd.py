@@ -128,7 +128,7 @@ namespace {{
 
 const GradInfo* grad_info(ir::Op op) {{
   switch (op) {{
-{cases}    default: return nullptr;
+{cases}    default: return ir::is_user_op(op) ? user_grad_info(op) : nullptr;
   }}
 }}
 

@@ -292,6 +292,7 @@ def op_table(table):
         entries.append(e)
     nl = "\n"
     return f"""{BANNER}#include "smolder/ir/graph.h"
+#include "smolder/ir/user_op.h"
 
 namespace smolder::ir {{
 namespace rows {{
@@ -306,7 +307,9 @@ constexpr OpInfo kTable[] = {{
 static_assert(std::size(kTable) == kNumOps);
 }}  // namespace
 
-const OpInfo& info(Op op) {{ return kTable[static_cast<int>(op)]; }}
+const OpInfo& info(Op op) {{
+  return is_user_op(op) ? user_op_info(op) : kTable[static_cast<int>(op)];
+}}
 std::span<const OpInfo> op_table() {{ return kTable; }}
 
 }}  // namespace smolder::ir

@@ -21,9 +21,10 @@ from smolder._functions import *
 from smolder._modes import *
 from smolder._random import *
 from smolder._types import *
+from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
-from smolder import safetensors as safetensors, serialization as serialization, utils as utils
+from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder.serialization import load as load, save as save
 # isort: on
 

@@ -198,6 +198,8 @@ Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
 
 }  // namespace
 
+void release_orphans() { Orphans::release(); }
+
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   tensor.def("_to_numpy", &to_numpy)
       .def("_numpy", [](const Tensor& t) { return with_usual_type(shared_array<nb::numpy>(t), t.dtype()); })

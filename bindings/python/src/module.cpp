@@ -7,6 +7,7 @@
 #include "smolder/lazy/tape.h"
 #include "src/slots.h"
 #include "src/tensor.h"
+#include "src/user_ops.h"
 #include "src/without_gil.h"
 
 namespace smolder::python {
@@ -141,6 +142,7 @@ NB_MODULE(_core, m) {
   bind_ops(m, tensor);
   install_warning_handler();
   bind_runtime(m);
+  bind_user_ops(m);
   bind_bench(m);
 }
 

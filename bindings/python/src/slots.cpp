@@ -6,6 +6,7 @@
 
 #include "smolder/lazy/ops.h"
 #include "src/tensor.h"
+#include "src/user_ops.h"
 
 namespace smolder::python {
 namespace {
@@ -197,6 +198,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 }  // namespace
 
 void set_python_error(const Error& e) {
+  if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return own->restore();
   PyObject* const type = PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
   const std::string where = resolve_source(capture_source());
   const std::string text = where.empty() ? e.what() : std::string(e.what()) + "\n  at " + where;

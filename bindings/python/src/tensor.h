@@ -11,6 +11,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m);
 void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Memory shared with NumPy, and with whatever speaks DLPack.
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Lets go of arrays that no tensor uses any more; it happens later otherwise. Needs the GIL.
+void release_orphans();
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);
 /// Everything else that is neither a tensor nor an op: metrics, options.

@@ -1,0 +1,120 @@
+"""Ops by name: smolder.ops.namespace.name(...)."""
+
+from smolder import _core
+
+__all__ = ["ops"]
+
+
+class OpOverload:
+    """An op that was registered, as a function. Those of smolder.library say what it is made of."""
+
+    def __init__(self, core):
+        self._core = core
+        self._namespace, self._name = core.name.split("::")
+        self._arguments = core.arguments  # (name, type, keyword only, has a default, default, written to)
+        self._names = [a[0] for a in self._arguments]
+        self._fake = self._kernel = self._composite = self._function = None
+        self._run = core.call  # what a call does, gradients left aside
+
+    @property
+    def default(self):
+        """Itself: there is one overload of each name."""
+        return self
+
+    @property
+    def _schema(self):
+        return self._core.signature
+
+    def name(self):
+        """Namespace and name."""
+        return self._core.name
+
+    def __repr__(self):
+        return f"<OpOverload(op='{self._namespace}.{self._name}', overload='default')>"
+
+    def __str__(self):
+        return f"{self._namespace}.{self._name}.default"
+
+    def __call__(self, *args, **kwargs):
+        args = self._bind(args, kwargs)
+        if self._function is not None and _core.is_grad_enabled() and any_requires_grad(args):
+            return self._function(args)
+        return self._run(args)
+
+    def _bind(self, args, kwargs):
+        """All arguments in the order of the signature."""
+        arguments = self._arguments
+        if len(args) == len(arguments) and not kwargs and not arguments[-1][2]:
+            return args
+        most = sum(not a[2] for a in arguments)
+        declared = f"Declaration: {self._schema}"
+        if len(args) > most:
+            raise RuntimeError(
+                f"{self.name()}() expected at most {most} argument(s) but received {len(args)} argument(s). {declared}"
+            )
+        out = list(args)
+        for name, _, _, has_default, default, _ in arguments[len(args) :]:
+            if name in kwargs:
+                out.append(kwargs.pop(name))
+            elif has_default:
+                out.append(default)
+            else:
+                raise RuntimeError(f"{self.name()}() is missing value for argument '{name}'. {declared}")
+        for name in kwargs:
+            raise RuntimeError(
+                f"Unknown keyword argument '{name}' for operator '{self.name()}'. Schema: {self._schema}"
+            )
+        return tuple(out)
+
+
+def any_requires_grad(args):
+    """Whether a tensor among them, or in lists of them, requires grad."""
+    for a in args:
+        if isinstance(a, _core.Tensor):
+            if a.requires_grad:
+                return True
+        elif isinstance(a, list | tuple) and any_requires_grad(a):
+            return True
+    return False
+
+
+class _OpNamespace:
+    """The ops of one namespace."""
+
+    def __init__(self, name):
+        self._of = name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._of == "aten":
+            import smolder
+
+            return getattr(smolder, name)
+        found = known.get(f"{self._of}::{name}")
+        if found is None:
+            try:
+                core = _core._find_op(f"{self._of}::{name}")  # one that C++ registered
+            except RuntimeError:
+                raise AttributeError(f"'_OpNamespace' '{self._of}' object has no attribute '{name}'") from None
+            found = OpOverload(core)
+        return found
+
+    def __repr__(self):
+        return f"<module 'smolder.ops.{self._of}'>"
+
+
+class _Ops:
+    """Namespaces of ops."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _OpNamespace(name)
+
+    def __repr__(self):
+        return "<module 'smolder.ops'>"
+
+
+known = {}  # by qualified name: those that Python registered
+ops = _Ops()

@@ -1,0 +1,548 @@
+"""Ops and kernels of your own, as torch.library has them. See docs/custom_ops.md."""
+
+import atexit
+import functools
+import weakref
+
+from smolder import _core, _ops
+from smolder._schema import infer_schema
+from smolder.autograd.function import Function
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "impl",
+    "infer_schema",
+    "opcheck",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+]
+
+# What a dispatch key stands for here; backends that were added are found by name.
+_KERNEL_KEYS = {"CPU": "CPU", "CUDA": "CUDA", "CompositeExplicitAutograd": "CPU"}
+_UNSUPPORTED_KEYS = {
+    "Autograd": "use register_autograd",
+    "AutogradCPU": "use register_autograd",
+    "AutogradCUDA": "use register_autograd",
+    "AutocastCPU": "there is no autocast of custom ops",
+    "AutocastCUDA": "there is no autocast of custom ops",
+    "ADInplaceOrView": "use mutates_args",
+    "BackendSelect": "ops run where their tensors are",
+    "FuncTorchBatched": "there is no vmap",
+    "Python": "there is no __torch_dispatch__",
+}
+_DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
+
+_defining = set()  # namespaces with a Library of kind DEF
+_libraries = weakref.WeakSet()
+
+
+class Library:
+    """Registers ops (`define`) and kernels (`impl`) of a namespace, and takes them back with `_destroy`."""
+
+    def __init__(self, ns, kind, dispatch_key=""):
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError("Unsupported kind: ", kind)
+        if kind == "DEF":
+            if ns in _defining or ns == "aten":
+                raise RuntimeError(
+                    f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please put all of your "
+                    "definitions in a single TORCH_LIBRARY block. If you were trying to specify implementations, "
+                    "consider using TORCH_LIBRARY_IMPL (which can be duplicated)."
+                )
+            _defining.add(ns)
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._undo = []
+        _libraries.add(self)
+
+    def __repr__(self):
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema, alias_analysis="", *, tags=()):
+        """Registers an op without kernels; returns its name."""
+        if alias_analysis not in ("", "CONSERVATIVE", "FROM_SCHEMA"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
+        if tags:
+            raise NotImplementedError(f"{schema}: tags are not supported")
+        if self.kind == "IMPL":
+            raise RuntimeError(f"{self}: a library of kind IMPL cannot define '{schema}'")
+        name = schema.split("(")[0].strip()
+        qualified = name if "::" in name else f"{self.ns}::{name}"
+        if qualified.split("::")[0] != self.ns:
+            raise RuntimeError(f"{self}: cannot define {qualified}, which is of another namespace")
+        op = _ops.OpOverload(_core._define_op(schema if "::" in name else f"{self.ns}::{schema}"))
+        op._run = functools.partial(_run, op)
+        _ops.known[qualified] = op
+        self._undo.append(lambda: (_ops.known.pop(qualified, None), op._core.remove(), _forget(op)))
+        return name
+
+    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+        """Makes `fn` run the op where `dispatch_key` says; it may be a built-in one of the namespace "aten"."""
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        if with_keyset:
+            raise NotImplementedError("with_keyset is not supported: there are no keysets")
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        name = op_name if isinstance(op_name, str) else op_name.name()
+        op = _find(name if "::" in name else f"{self.ns}::{name}")
+        self._undo.append(_implement(op, key, fn))
+
+    def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=False):
+        op = _find(op_name if "::" in op_name else f"{self.ns}::{op_name}")
+        _set_fake(op, fn)
+
+    def _destroy(self):
+        """Takes back what was registered. Calls recorded before go on to work."""
+        while self._undo:
+            self._undo.pop()()
+        if self.kind == "DEF":
+            _defining.discard(self.ns)
+            self.kind = "IMPL"
+
+
+@atexit.register
+def _destroy_all():
+    # The runtime keeps kernels for as long as the process lives: it must not call into an interpreter that is gone.
+    for op in list(_custom.values()):
+        op._destroy()
+    for library in list(_libraries):
+        library._destroy()
+
+
+def _find(name):
+    """The op called so, as smolder.ops has it; a built-in one is an OpOverload of nothing but its core."""
+    found = _ops.known.get(name)
+    if found is not None:
+        return found
+    core = _core._find_op(name)
+    return _Builtin(core) if not core.is_user_op else _ops.OpOverload(core)
+
+
+class _Builtin:
+    """An op of the op table, whose kernels may be overridden."""
+
+    def __init__(self, core):
+        self._core = core
+        self._kernel = self._composite = self._function = None
+
+    def name(self):
+        return f"aten::{self._core.name}"
+
+
+def _implement(op, key, fn):
+    """Registers a function for a key; returns what undoes it."""
+    builtin = isinstance(op, _Builtin)
+    if key in _UNSUPPORTED_KEYS:
+        raise NotImplementedError(f"{op.name()}: the dispatch key {key} is not supported: {_UNSUPPORTED_KEYS[key]}")
+    if key == "Meta":
+        _set_fake(op, fn)
+        return lambda: None
+    if key == "CompositeImplicitAutograd":
+        if builtin:
+            raise NotImplementedError(f"{op.name()}: a decomposition of a built-in op can't be replaced; override its "
+                                      "kernel for a device")  # fmt: skip
+        before, op._composite = op._composite, fn
+        return lambda: setattr(op, "_composite", before)
+    backend = _KERNEL_KEYS.get(key)
+    if backend is None:
+        try:
+            _core._find_backend(key)
+        except ValueError:
+            raise RuntimeError(f"could not parse dispatch key: {key}") from None
+        backend = key
+    if not builtin and not op._core.has_kernel(backend):
+        op._core.set_kernel(backend, fn)
+        if backend == "CPU":
+            op._kernel = fn
+
+        def clear():
+            op._core.clear_kernel(backend)
+            op._kernel = None if backend == "CPU" else op._kernel
+
+        return clear
+    before, op._kernel = op._kernel, fn if backend == "CPU" else op._kernel
+    override = op._core.override(backend, fn)
+
+    def undo():
+        override.remove()
+        op._kernel = before
+
+    return undo
+
+
+def _set_fake(op, fn):
+    if isinstance(op, _Builtin) or not hasattr(op._core, "set_fake"):
+        raise RuntimeError(f"register_fake: {op.name()} has a shape rule already")
+    if op._fake is not None:
+        raise RuntimeError(f"register_fake(...): the operator {op.name()} already has a fake impl registered")
+    op._core.set_fake(fn)
+    op._fake = fn
+
+
+def _forget(op):
+    op._fake = op._kernel = op._composite = op._function = None
+
+
+def _has_results(op):
+    return op._core.num_returns > 0
+
+
+def _run(op, args):
+    """A call of an op that Python defined, gradients left aside."""
+    if op._composite is not None:
+        op._core.check(args)
+        return _called(op, op._composite, args)
+    if op._fake is None and _has_results(op):
+        op._core.check(args)
+        return _run_now(op, args)
+    return op._core.call(args)
+
+
+def _called(op, fn, args):
+    """fn(*args), those that are keywords only by keyword."""
+    keywords = {a[0]: v for a, v in zip(op._arguments, args) if a[2]}
+    return fn(*(v for a, v in zip(op._arguments, args) if not a[2]), **keywords)
+
+
+def _run_now(op, args):
+    """Without a shape rule nothing can be recorded: the kernel runs on the tensors themselves."""
+    if op._kernel is None:
+        op._core.call(args)  # which raises
+        raise NotImplementedError(f"Could not run '{op.name()}' with arguments from the 'CPU' backend")
+    if op._function is None and _core.is_grad_enabled() and _ops.any_requires_grad(args):
+        return _differentiable(op, functools.partial(_no_gradient, op), None)(args)
+    if _core.is_strict():
+        raise NotImplementedError(
+            f"{op.name()} has no shape rule (register_fake) and would run eagerly, which strict mode forbids"
+        )
+    before = _core.is_grad_enabled()
+    _core.set_grad_enabled(False)
+    try:
+        result = _called(op, op._kernel, args)
+    finally:
+        _core.set_grad_enabled(before)
+    count = op._core.num_returns
+    several = isinstance(result, tuple | list)
+    if count != (len(result) if several else 1):
+        raise RuntimeError(f"{op.name()}: its kernel must return {count} tensor(s), got {result!r}")
+    out = [_as_result(op.name(), "kernel", r) for r in (result if several else [result])]
+    if any(r is a for r in out for a in args):
+        raise RuntimeError(
+            f"{op.name()}: the output of this operator must not also be an input to it, and may not alias any inputs. "
+            "Return a clone of it"
+        )
+    return tuple(out) if several else out[0]
+
+
+def _no_gradient(op, ctx, *grads):
+    raise RuntimeError(
+        f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one."
+    )
+
+
+def _as_result(name, who, value):
+    """A tensor of what a kernel or a shape rule returned."""
+    if isinstance(value, _core.Tensor):
+        return value
+    if hasattr(value, "__array_interface__"):
+        import numpy
+
+        array = numpy.asarray(value)
+        return _core._from_array(array if all(s >= 0 for s in array.strides) else array.copy())
+    raise TypeError(f"{name}: its {who} returned a {type(value).__name__}, expected a Tensor or a NumPy array")
+
+
+# -- gradients
+
+
+def _flatten(args):
+    """The arguments with lists of tensors spread out, and how long each was (-1: no list)."""
+    flat, lengths = [], []
+    for a in args:
+        if isinstance(a, list | tuple) and any(isinstance(x, _core.Tensor) for x in a):
+            flat.extend(a)
+            lengths.append(len(a))
+        else:
+            flat.append(a)
+            lengths.append(-1)
+    return flat, lengths
+
+
+def _unflatten(flat, lengths):
+    out, at = [], 0
+    for n in lengths:
+        out.append(flat[at] if n < 0 else list(flat[at : at + n]))
+        at += max(n, 1) if n < 0 else n
+    return tuple(out)
+
+
+def _differentiable(op, backward, setup_context):
+    """A function of all arguments whose results have the gradient that `backward` computes."""
+
+    class Generated(Function):
+        @staticmethod
+        def forward(lengths, *flat):
+            return op._run(_unflatten(flat, lengths))
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx._lengths = inputs[0]
+            if setup_context is None:
+                return
+            args = _unflatten(inputs[1:], inputs[0])
+            keywords = {a[0]: v for a, v in zip(op._arguments, args) if a[2]}
+            args = tuple(v for a, v in zip(op._arguments, args) if not a[2])
+            if keywords:
+                setup_context(ctx, inputs=args, keyword_only_inputs=keywords, output=output)
+            else:
+                setup_context(ctx, inputs=args, output=output)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            lengths = ctx._lengths
+            given = backward(ctx, *grads)
+            given = given if isinstance(given, tuple | list) else (given,)
+            given = list(given) + [None] * (len(lengths) - len(given))  # of keyword-only ones there are none
+            if len(given) != len(lengths):
+                raise RuntimeError(
+                    f"{op.name()}: its backward returned {len(given)} gradients, expected {len(lengths)}: one an "
+                    "argument, None for those that have none"
+                )
+            flat = [None]
+            for g, n in zip(given, lengths):
+                if n < 0:
+                    flat.append(g)
+                else:
+                    flat.extend([None] * n if g is None else g)
+            return tuple(flat)
+
+    name = f"GeneratedBackwardFor_{op._namespace}_{op._name}_default"
+    Generated.__name__ = Generated.__qualname__ = name
+    Generated._backward_cls.__name__ = name + "Backward"
+
+    def call(args):
+        flat, lengths = _flatten(args)
+        return Generated.apply(lengths, *flat)
+
+    return call
+
+
+def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+    """Registers how an op is differentiated: backward(ctx, *grads) returns one gradient an argument."""
+    found = _resolve(op)
+    if isinstance(found, _Builtin):
+        raise RuntimeError(f"register_autograd: the gradient of {found.name()} is built in and can't be replaced")
+    if any(a[5] for a in found._arguments) or not _has_results(found):
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {found} with schema {found._schema}. "
+            "Please create a functional operator and register an autograd formula for that."
+        )
+    found._function = _differentiable(found, backward, setup_context)
+
+
+# -- functions over names
+
+
+def _resolve(op):
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    if isinstance(op, _ops.OpOverload):
+        return op
+    if not isinstance(op, str):
+        raise ValueError(f"expected an op or its name, got {op!r}")
+    if "::" not in op:
+        raise ValueError(f"expected 'namespace::name', got '{op}'")
+    return _find(op)
+
+
+_kept = {}  # libraries behind functions that take no library, by namespace
+
+
+def _library_of(qualified):
+    ns = qualified.split("::")[0]
+    if ns not in _kept:
+        _kept[ns] = Library(ns, "FRAGMENT")
+    return _kept[ns]
+
+
+def define(qualname, schema=None, *, lib=None, tags=()):
+    """Registers an op: define("ns::name", "(Tensor x) -> Tensor")."""
+    if "::" not in qualname:
+        raise ValueError(f"torch.library.define: expected name to be of the form 'namespace::name', got '{qualname}'")
+    if schema is None:
+        raise ValueError(f"define({qualname!r}): the schema is missing")
+    (lib or _library_of(qualname)).define(qualname + schema, tags=tags)
+
+
+def _keys_of(device_types):
+    if device_types is None or device_types == "default":
+        return ["CompositeExplicitAutograd"]
+    names = [device_types] if isinstance(device_types, str) else list(device_types)
+    keys = []
+    for name in names:
+        if name not in _DEVICE_KEYS:
+            known = ", ".join(_DEVICE_KEYS)
+            raise RuntimeError(f"Expected one of {known} device type at start of device string: {name}")
+        keys.append(_DEVICE_KEYS[name])
+    return keys
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """Makes a function run an op on devices ("cpu"; None for all)."""
+    keys = _keys_of(device_types)
+    found = _resolve(op)
+
+    def register(fn):
+        for key in keys:
+            (lib or _library_of(found.name())).impl(found.name(), fn, key)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def impl(qualname, types, func=None, *, lib=None):
+    """The same, by name; a dispatch key may be given for the devices."""
+    found = _resolve(qualname)
+    known = types in _KERNEL_KEYS or types in _UNSUPPORTED_KEYS or types in ("Meta", "CompositeImplicitAutograd")
+    if not (isinstance(types, str) and known):
+        return register_kernel(qualname, types, func, lib=lib)
+
+    def register(fn):
+        (lib or _library_of(found.name())).impl(found.name(), fn, types)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """Registers an op's shape rule: given tensors without values, it returns such tensors."""
+    found = _resolve(op)
+
+    def register(fn):
+        _set_fake(found, fn)
+        return fn
+
+    return register if func is None else register(func)
+
+
+class CustomOpDef:
+    """An op made by `custom_op`."""
+
+    def __init__(self, namespace, name, schema, fn, device_types):
+        self._namespace, self._name, self._init_fn = namespace, name, fn
+        self._qualname = f"{namespace}::{name}"
+        before = _custom.pop(self._qualname, None)
+        if before is not None:  # defined again, as in a notebook
+            before._destroy()
+        self._lib = Library(namespace, "FRAGMENT")
+        self._lib.define(name + schema)
+        self._opoverload = _ops.known[self._qualname]
+        _custom[self._qualname] = self
+        self._kernels = {}
+        functools.update_wrapper(self, fn)
+        self.register_kernel(device_types, fn)
+
+    def _destroy(self):
+        for undo in self._kernels.values():
+            undo()
+        self._kernels.clear()
+        self._lib._destroy()
+
+    def __repr__(self):
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args, **kwargs):
+        return self._opoverload(*args, **kwargs)
+
+    def register_kernel(self, device_types, fn=None, /):
+        """Makes a function run the op on devices; the one that was decorated runs it on all others."""
+
+        def register(fn):
+            for key in _keys_of(device_types):
+                backend = _KERNEL_KEYS[key]
+                before = self._kernels.get(backend)
+                if before is not None:
+                    before()
+                self._kernels[backend] = _implement(self._opoverload, key, fn)
+            return fn
+
+        return register if fn is None else register(fn)
+
+    def register_fake(self, fn, /):
+        """Registers the op's shape rule."""
+        _set_fake(self._opoverload, fn)
+        return fn
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """Registers how the op is differentiated."""
+        register_autograd(self, backward, setup_context=setup_context)
+
+    def register_vmap(self, func=None, /):
+        """vmap is not supported."""
+        raise NotImplementedError(f"{self._qualname}: register_vmap is not supported")
+
+    def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
+        """__torch_dispatch__ is not supported."""
+        raise NotImplementedError(f"{self._qualname}: register_torch_dispatch is not supported")
+
+    def register_autocast(self, device_type, cast_inputs, /):
+        """Autocast of custom ops is not supported."""
+        raise NotImplementedError(f"{self._qualname}: register_autocast is not supported")
+
+
+_custom = {}  # by qualified name
+
+
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
+    """Makes a function an op: custom_op("ns::name", mutates_args=()), a decorator.
+
+    Without `schema` the function's annotations say what it takes and returns.
+    """
+    if tags:
+        raise NotImplementedError(f"{name}: tags are not supported")
+
+    def make(fn):
+        if name.count("::") != 1:
+            raise ValueError(f"custom_op: expected the name to be of the form 'namespace::name', got '{name}'")
+        namespace, own = name.split("::")
+        text = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
+        made = CustomOpDef(namespace, own, text, fn, device_types)
+        if schema is not None:
+            _check_mutates(made, mutates_args, schema)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def _check_mutates(made, mutates_args, schema):
+    written = {a[0] for a in made._opoverload._arguments if a[5]}
+    if mutates_args == "unknown" or set(mutates_args) != written:
+        made._destroy()
+        _custom.pop(made._qualname, None)
+        raise ValueError(
+            f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema "
+            f"suggests that the op mutates {written or 'set()'} which is different from what was provided to us in "
+            "`mutates_args`. Please make these consistent."
+        )
+
+
+# -- checks
+
+
+class OpCheckError(Exception):
+    """An op does not do what it says."""
+
+
+def opcheck(op, args, kwargs=None, *, test_utils=None, raise_exception=True, rtol=None, atol=None):
+    """Tests an op with sample arguments; returns what each test found.
+
+    test_schema: it writes to nothing but what its schema says. test_autograd_registration: it has a gradient, if an
+    argument requires one. test_faketensor: its shape rule says what its kernel does. test_aot_dispatch_dynamic: a
+    compiled step computes what eager execution does, gradients too.
+    """
+    from smolder import _opcheck
+
+    return _opcheck.run(_resolve(op), args, kwargs or {}, test_utils, raise_exception, rtol, atol, OpCheckError)
