@@ -1,15 +1,47 @@
 // The members of Tensor that concern gradients.
 #include "smolder/autograd/engine.h"
+#include "smolder/autograd/function.h"
 #include "smolder/autograd/node.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder {
+namespace autograd {
+namespace {
+
+/// A copy of `t` in the memory of another device.
+Tensor moved(const Tensor& t, Device where) {
+  BufferRef host = t.materialize("to");
+  if (where.type == DeviceType::kCPU) return Tensor::from_buffer(std::move(host), t.shape(), t.dtype());
+  const size_t bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
+  BufferRef there = allocate(bytes, where);
+  if (bytes) device_memory(where.type).from_host(there->data(), host->data(), bytes);
+  return Tensor::from_buffer(std::move(there), t.shape(), t.dtype());
+}
+
+/// Its gradient goes back to where the value came from.
+struct Move : Function<Move> {
+  static Tensor forward(FunctionContext& ctx, const Tensor& t, Device where) {
+    ctx.saved_data["from"] = t.device();
+    return moved(t, where);
+  }
+  static std::vector<Tensor> backward(FunctionContext& ctx, const std::vector<Tensor>& grads) {
+    return {grads[0].to(std::any_cast<Device>(ctx.saved_data["from"])), {}};
+  }
+};
+
+}  // namespace
+}  // namespace autograd
+
 namespace {
 
 autograd::TensorMeta* find(const Tensor& t) { return static_cast<autograd::TensorMeta*>(t.impl()->autograd.get()); }
 
 }  // namespace
+
+Tensor Tensor::to(Device where) const {
+  return device().type == where.type ? *this : autograd::Move::apply(*this, where);
+}
 
 Tensor& Tensor::requires_grad_(bool on) {
   SMOLDER_CHECK(!on || is_floating(dtype()), RuntimeError,

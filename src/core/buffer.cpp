@@ -295,7 +295,19 @@ bool must_fail() {
 
 }  // namespace
 
+namespace {
+
+BufferRef allocate_on(size_t bytes, Device device) {
+  const DeviceMemory& memory = device_memory(device.type);
+  void* const data = memory.allocate(bytes);
+  SMOLDER_CHECK(data, OutOfMemoryError, "out of memory: ", to_string(device), " has no ", bytes, " bytes");
+  return wrap_foreign(data, bytes, device, [&memory, data, bytes] { memory.release(data, bytes); });
+}
+
+}  // namespace
+
 BufferRef allocate(size_t bytes, Device device) {
+  if (device.type >= DeviceType::kFirstUser) return allocate_on(bytes, device);
   SMOLDER_CHECK(device.type == DeviceType::kCPU, NotImplementedError, "cannot allocate ", bytes, " bytes on ",
                 to_string(device), ": this build holds tensors on cpu only");
   if (must_fail()) raise<OutOfMemoryError>("out of memory: the test hook refused ", bytes, " bytes on cpu");

@@ -43,6 +43,7 @@ class ForeignError : public Error {
   using Error::Error;
   /// Throws it again, noting where it was met.
   [[noreturn]] virtual void rethrow(const std::string& note) const = 0;
+  [[noreturn]] void raise_with(const std::string& text) const override { rethrow(text); }
 };
 
 /// Throws `E` with the parts streamed together.

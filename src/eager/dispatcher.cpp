@@ -151,7 +151,29 @@ void append_operand(std::string& out, const TensorView& v) {
   }
 }
 
+/// Types of devices with memory of their own and their columns, by either.
+std::array<std::atomic<DispatchKey>, kMaxDeviceTypes> g_key_of{};
+std::array<std::atomic<DeviceType>, kMaxDispatchKeys> g_type_of{};
+
 }  // namespace
+
+DispatchKey dispatch_key(Device d) {
+  if (d.type == DeviceType::kCPU) return DispatchKey::kCPU;
+  return d.type == DeviceType::kCUDA ? DispatchKey::kCUDA : g_key_of[static_cast<size_t>(d.type)].load();
+}
+
+Device device_of(DispatchKey key) {
+  if (key == DispatchKey::kCUDA) return {DeviceType::kCUDA, 0};
+  return {g_type_of[static_cast<size_t>(key)].load(), 0};
+}
+
+DispatchKey add_device(std::string name, DeviceMemory memory) {
+  const DeviceType type = register_device_type(name, std::move(memory));
+  const DispatchKey key = add_dispatch_key(std::move(name));
+  g_key_of[static_cast<size_t>(type)] = key;
+  g_type_of[static_cast<size_t>(key)] = type;
+  return key;
+}
 
 std::string name(DispatchKey key) { return Table::get().name(key); }
 DispatchKey add_dispatch_key(std::string name) { return Table::get().add_key(std::move(name)); }

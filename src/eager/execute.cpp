@@ -22,9 +22,6 @@ using ir::ValueId;
 /// Programs kept for single ops. Beyond this many (a loop over ever new sizes) all are forgotten.
 constexpr size_t kRememberedPrograms = 8192;
 
-/// Where results for `key` live. Users' backends work on CPU memory.
-Device device_of(DispatchKey key) { return {key == DispatchKey::kCUDA ? DeviceType::kCUDA : DeviceType::kCPU, 0}; }
-
 /// Sizes of a graph at given symbols.
 class Sizes {
  public:
@@ -221,7 +218,7 @@ class Program::Runner {
         out = Array::from_number(Scalar::from_bits(parameters_[s.attrs[0]], static_cast<Category>(s.attrs[1])));
         return;
       case Step::kConstant:
-        out = s.constant;
+        out = s.constant.weak ? s.constant : on_device(s.constant);
         return;
       case Step::kView:
         if (!(s.recorded && resolve(key_, s.op) != s.op) && view(s, out)) return;
@@ -237,6 +234,15 @@ class Program::Runner {
     const bool whole = op != s.op || s.kind != Step::kOp || taken_whole(op);
     std::vector<Array> outputs = whole ? kernel(op, s, inputs) : decomposed(s, inputs);
     std::move(outputs.begin(), outputs.end(), values_.begin() + s.first_output);
+  }
+
+  /// A constant, which was made on the CPU.
+  Array on_device(const Array& a) const {
+    const Device where = device_of(key_);
+    if (where.type == DeviceType::kCPU) return a;
+    Array copy = Array::empty(a.shape, a.dtype, where);
+    device_memory(where.type).from_host(copy.data, a.data, a.bytes());
+    return copy;
   }
 
   Array leaf(const Step& s) const {

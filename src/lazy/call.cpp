@@ -1,19 +1,21 @@
 #include "smolder/lazy/call.h"
 
+#include <algorithm>
+
 #include "smolder/eager/dispatcher.h"
 
 namespace smolder {
 namespace lazy {
 namespace {
 
-void check_runnable(ir::Op op) {
-  using eager::DispatchKey;
-  if (ir::info(op).decompose || eager::find_kernel(DispatchKey::kCPU, op) ||
-      eager::resolve(DispatchKey::kCPU, op) != op)
-    return;
-  raise<NotImplementedError>("Could not run '", ir::name(op),
-                             "' with arguments from the 'CPU' backend: it has neither a "
-                             "kernel for it nor a decomposition");
+/// Throws where nothing would run the op when its step does.
+void check_runnable(ir::Op op, std::span<const Operand> operands) {
+  const auto tensor = std::ranges::find(operands, Operand::kTensor, &Operand::kind);
+  const DeviceType where = tensor == operands.end() ? creation_device() : tensor->impl()->value->device;
+  const eager::DispatchKey key = eager::dispatch_key({where, 0});
+  if (ir::info(op).decompose || eager::find_kernel(key, op) || eager::resolve(key, op) != op) return;
+  raise<NotImplementedError>("Could not run '", ir::name(op), "' with arguments from the '", eager::name(key),
+                             "' backend: it has neither a kernel for it nor a decomposition");
 }
 
 /// Appends an operand, or those of a list, as the op is given them.
@@ -37,12 +39,12 @@ void append(const ir::OpInfo& row, const ir::OperandInfo& info, const OperandVal
 }  // namespace
 
 std::vector<Tensor> call_op(ir::Op op, std::span<const OperandValue> operands, std::span<const int64_t> words) {
-  check_runnable(op);
   const ir::OpInfo& row = ir::info(op);
   SMOLDER_CHECK(operands.size() == row.operands.size(), TypeError, row.name, " takes ", row.operands.size(),
                 " tensors and numbers, got ", operands.size());
   std::vector<Operand> flat;
   for (size_t i = 0; i < operands.size(); ++i) append(row, row.operands[i], operands[i], flat);
+  check_runnable(op, flat);
   std::vector<Tensor> out(row.num_outputs);
   record(op, flat, words, out.data());
   if (!ir::is_user_op(op)) return out;

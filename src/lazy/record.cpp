@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
@@ -21,6 +22,7 @@ struct Modes {
   bool grad = true;
   bool eager = false;
   bool inference = false;
+  DeviceType device = DeviceType::kCPU;
 };
 SMOLDER_THREAD_LOCAL Modes t_modes;
 GradHook g_grad_hook = nullptr;
@@ -73,9 +75,10 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   }
   static Counter& ops = counter("ops.eager");
   ops.add();
-  const std::vector<eager::Array> results = eager::execute(op, inputs, attrs);
+  const Device device{tape.device(), 0};
+  const std::vector<eager::Array> results = eager::execute(op, inputs, attrs, eager::dispatch_key(device));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const eager::Array own = in_external(results[i], operands) ? copied(results[i]) : owned(results[i]);
+    const eager::Array own = in_external(results[i], operands) ? copied(results[i]) : owned(results[i], device);
     outputs[i] = tape.adopt(own.buffer, intern(own.meta()));
   }
 }
@@ -87,13 +90,27 @@ bool any_requires_grad(std::span<const Operand> operands) {
   return false;
 }
 
+/// Where the operands are, or where results go that have none.
+DeviceType common_device(ir::Op op, std::span<const Operand> operands) {
+  const Operand* first = nullptr;
+  for (const Operand& o : operands) {
+    if (o.kind() != Operand::kTensor) continue;
+    if (!first) first = &o;
+    SMOLDER_CHECK(o.impl()->value->device == first->impl()->value->device, RuntimeError, ir::name(op),
+                  ": Expected all tensors to be on the same device, but found at least two devices, ",
+                  to_string(Device{first->impl()->value->device, 0}), " and ",
+                  to_string(Device{o.impl()->value->device, 0}), "!");
+  }
+  return first ? first->impl()->value->device : t_modes.device;
+}
+
 /// Records or runs an op of at most kMost results and makes handles for them.
 template <size_t kMost>
 void record_values(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs,
                    size_t count) {
   ValueRef values[kMost];
   SMOLDER_INVARIANT(count <= kMost);
-  Tape& tape = Tape::cpu();
+  Tape& tape = Tape::on(common_device(op, operands));
   if (t_modes.eager) [[unlikely]] {
     const SourceToken source = capture_source();
     const std::lock_guard hold(tape.mutex());
@@ -183,17 +200,26 @@ bool any_external(std::span<const Operand> operands) {
 
 }  // namespace
 
-eager::Array owned(const eager::Array& a) {
+eager::Array owned(const eager::Array& a, Device device) {
   if (a.weak) {  // an op of numbers alone
+    SMOLDER_CHECK(device.type == DeviceType::kCPU, NotImplementedError, "an op of numbers alone is not supported on ",
+                  to_string(device));
     eager::Array number = eager::Array::empty({}, a.dtype);
     std::memcpy(number.data, &a.number, itemsize(a.dtype));
     number.weak = true;
     return number;
   }
-  if (!a.is_contiguous()) return eager::contiguous(a);
+  if (!a.is_contiguous()) return eager::contiguous(a, eager::dispatch_key(device));
   if (a.buffer && a.data == a.buffer->data()) return a;
-  eager::Array copy = eager::Array::empty(a.shape, a.dtype);
-  if (a.bytes()) std::memcpy(copy.data, a.data, a.bytes());
+  eager::Array copy = eager::Array::empty(a.shape, a.dtype, device);
+  if (!a.bytes()) return copy;
+  if (device.type == DeviceType::kCPU) {
+    std::memcpy(copy.data, a.data, a.bytes());
+  } else {
+    const BufferRef host = allocate(a.bytes());
+    device_memory(device.type).to_host(host->data(), a.data, a.bytes());
+    device_memory(device.type).from_host(copy.data, host->data(), a.bytes());
+  }
   return copy;
 }
 
@@ -209,6 +235,9 @@ const ir::Meta* intern(const ir::Meta& m) {
   return &*known->insert(m).first;
 }
 
+DeviceType creation_device() { return t_modes.device; }
+DeviceMode::DeviceMode(DeviceType type) : before_(std::exchange(t_modes.device, type)) {}
+DeviceMode::~DeviceMode() { t_modes.device = before_; }
 bool grad_enabled() { return t_modes.grad; }
 void set_grad_enabled(bool on) { t_modes.grad = on; }
 bool inference_mode_enabled() { return t_modes.inference; }
@@ -257,10 +286,13 @@ namespace smolder {
 
 void mark_step() {
   const SourceToken source = capture_source();
-  lazy::Tape& tape = lazy::Tape::cpu();
-  const std::lock_guard hold(tape.mutex());
-  tape.mark();
-  tape.sync("mark_step", source);
+  {
+    lazy::Tape& tape = lazy::Tape::cpu();
+    const std::lock_guard hold(tape.mutex());
+    tape.mark();
+    tape.sync("mark_step", source);
+  }
+  lazy::Tape::sync_devices("mark_step", source);
 }
 
 void step_boundary(std::string_view reason) {

@@ -15,7 +15,7 @@ struct Array;
 namespace smolder::lazy {
 
 /// `a` in memory of its own: a value is row-major and starts at its buffer, while eager results may be views.
-eager::Array owned(const eager::Array& a);
+eager::Array owned(const eager::Array& a, Device device = {});
 
 /// Metadata of a run-time number, by category.
 const ir::Meta* number_meta(Category c);
@@ -77,6 +77,18 @@ bool inference_mode_enabled();
 void set_inference_mode_enabled(bool on);
 bool eager_enabled();
 void set_eager_enabled(bool on);
+
+/// Where ops without tensor operands make their results: the CPU, but in a `DeviceMode`.
+DeviceType creation_device();
+class DeviceMode {
+ public:
+  explicit DeviceMode(DeviceType type);
+  ~DeviceMode();
+  DeviceMode(const DeviceMode&) = delete;
+
+ private:
+  DeviceType before_;
+};
 
 /// Sets a thread-local mode for a scope.
 class GradMode {

@@ -43,8 +43,13 @@ namespace {
 /// The values of a step while its ops run one by one.
 class OneByOne {
  public:
-  OneByOne(const Trace& t, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
-      : t_(t), leaves_(leaves), parameters_(parameters), values_(t.metas.size()), uses_(t.metas.size()) {
+  OneByOne(const Trace& t, DeviceType device, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
+      : t_(t),
+        device_{device, 0},
+        leaves_(leaves),
+        parameters_(parameters),
+        values_(t.metas.size()),
+        uses_(t.metas.size()) {
     for (const OperandWord w : t.operands) {
       if (w != kNoOperand && is_value(w)) ++uses_[w];
     }
@@ -68,9 +73,9 @@ class OneByOne {
         if (--uses_[w] == 0) values_[w] = {};
       }
     }
-    std::vector<eager::Array> results = eager::execute(e.op, inputs, t_.attrs_of(e));
+    std::vector<eager::Array> results = eager::execute(e.op, inputs, t_.attrs_of(e), eager::dispatch_key(device_));
     for (uint32_t k = 0; k < e.num_outputs; ++k) {
-      results[k] = owned(results[k]);
+      results[k] = owned(results[k], device_);
       if (uses_[e.first_output + k]) values_[e.first_output + k] = results[k];
     }
     return results;
@@ -78,6 +83,7 @@ class OneByOne {
 
  private:
   const Trace& t_;
+  const Device device_;
   std::span<const ValueRef> leaves_;
   std::span<const uint64_t> parameters_;
   std::vector<eager::Array> values_;
@@ -88,9 +94,26 @@ class OneByOne {
 }  // namespace
 
 void Tape::salvage(const Trace& t, const std::string& why) {
+  run_one_by_one(t);
+  static Counter& steps = counter("steps.op_by_op");
+  steps.add();
+  const std::string what = "a step could not run as a plan and ran op by op: " + why;
+  const std::string where = resolve_source(t.instrs.front().source);
+  record_event({"fallback", what, where});
+  warn("fallback", what, where);
+}
+
+void Tape::run_on_device() {
+  Trace* const t = current_trace();
+  run_one_by_one(*t);
+  ++t->runs;
+  finish_step(t);
+}
+
+void Tape::run_one_by_one(const Trace& t) {
   std::unordered_map<uint32_t, ValueRef> written;  // by value number
   for (const Rewrite& r : rewrites_) written.emplace(r.value, ValueRef());
-  OneByOne ops(t, leaves_, parameters_);
+  OneByOne ops(t, device_, leaves_, parameters_);
   size_t done = 0;
   try {
     for (; done < t.instrs.size(); ++done) {
@@ -116,12 +139,6 @@ void Tape::salvage(const Trace& t, const std::string& why) {
       throw;
     }
   }
-  static Counter& steps = counter("steps.op_by_op");
-  steps.add();
-  const std::string what = "a step could not run as a plan and ran op by op: " + why;
-  const std::string where = resolve_source(t.instrs.front().source);
-  record_event({"fallback", what, where});
-  warn("fallback", what, where);
 }
 
 /// Every tensor written in this step gets what it held when instruction `end` was about to be recorded.

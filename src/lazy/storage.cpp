@@ -121,6 +121,8 @@ eager::Array window(const Tensor& t) {
 }
 
 eager::Array export_memory(const Tensor& t) {
+  SMOLDER_CHECK(t.device().type == DeviceType::kCPU, TypeError, "can't convert ", to_string(t.device()),
+                " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
   refresh(t.impl());
   TensorImpl* const owner = owner_of(t.impl());
   if (!owner->external) make_exported(owner, t.impl());

@@ -178,6 +178,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   ops.add(static_cast<int64_t>(size()));
   if (followed_ && position_ == followed_->instrs.size()) hits.add();
   record_event({"sync", std::string(reason), resolve_source(source)});
+  if (device_ != DeviceType::kCPU) return run_on_device();
   Trace* t = nullptr;
   std::vector<jit::OpSite> bad_indices;
   try {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -14,8 +15,12 @@ namespace smolder::lazy {
 namespace {
 
 /// Values whose last reference went, waiting for the tape. A stack: pushed lock-free by any thread,
-/// taken whole under the tape's lock.
-std::atomic<Value*> g_dead{nullptr};
+/// taken whole under the tape's lock. One for each device's tape.
+std::array<std::atomic<Value*>, kMaxDeviceTypes> g_dead{};
+std::atomic<Value*>& dead_of(DeviceType type) { return g_dead[static_cast<size_t>(type)]; }
+
+/// Those of devices of users, made at their first op. (The CPU's place stays empty.)
+std::array<std::atomic<Tape*>, kMaxDeviceTypes> g_device_tapes{};
 
 /// What this thread's ops go to instead of the device's tape.
 SMOLDER_THREAD_LOCAL Tape* t_own = nullptr;
@@ -54,13 +59,14 @@ uint64_t next_epoch() {
 }
 
 void bury(Value* v) noexcept {
-  Value* head = g_dead.load(std::memory_order_relaxed);
+  std::atomic<Value*>& dead = dead_of(v->device);
+  Value* head = dead.load(std::memory_order_relaxed);
   do {
     v->next_free = head;
-  } while (!g_dead.compare_exchange_weak(head, v, std::memory_order_release, std::memory_order_relaxed));
+  } while (!dead.compare_exchange_weak(head, v, std::memory_order_release, std::memory_order_relaxed));
 }
 
-Tape::Tape() : epoch_(next_epoch()), known_(std::make_unique<Known>()) {}
+Tape::Tape(DeviceType device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {}
 
 Tape& Tape::cpu() {
   if (t_own) [[unlikely]]
@@ -73,6 +79,29 @@ Tape& Tape::cpu() {
     return new Tape;  // handles may outlive static destructors
   }();
   return *tape;
+}
+
+Tape& Tape::on(DeviceType type) {
+  if (type == DeviceType::kCPU) [[likely]]
+    return cpu();
+  SMOLDER_CHECK(!t_own, RuntimeError, "a kernel or a shape rule cannot use tensors on ", to_string(Device{type, 0}));
+  std::atomic<Tape*>& place = g_device_tapes[static_cast<size_t>(type)];
+  Tape* tape = place.load(std::memory_order_acquire);
+  if (!tape) {
+    Tape* const made = new Tape(type);
+    if (place.compare_exchange_strong(tape, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+  }
+  return *tape;
+}
+
+void Tape::sync_devices(std::string_view reason, SourceToken source) {
+  for (const auto& place : g_device_tapes) {
+    Tape* const tape = place.load(std::memory_order_acquire);
+    if (!tape) continue;
+    const std::lock_guard hold(tape->mutex_);
+    tape->sync(reason, source);
+  }
 }
 
 OwnTape::OwnTape(Kind kind)
@@ -100,12 +129,13 @@ Value* Tape::allocate(const ir::Meta* meta) {
     v->pooled = !is_own_;  // nobody but the device's tape takes them from its pool
   }
   v->meta = meta;
+  v->device = device_;
   return v;
 }
 
 void Tape::drain() {
   if (is_own_) return;  // the dead may be of the step that is being recorded, which this one knows nothing of
-  Value* v = g_dead.exchange(nullptr, std::memory_order_acquire);
+  Value* v = dead_of(device_).exchange(nullptr, std::memory_order_acquire);
   while (v) {
     Value* const next = v->next_free;
     if (v->pending && v->epoch == epoch_) {
@@ -127,7 +157,7 @@ void Tape::drain() {
 }
 
 ValueRef Tape::adopt(BufferRef buffer, const ir::Meta* meta) {
-  if (g_dead.load(std::memory_order_relaxed)) drain();  // eager results come this way: free memory early
+  if (dead_of(device_).load(std::memory_order_relaxed)) drain();  // eager results come this way: free memory early
   Value* const v = allocate(meta);
   v->buffer = std::move(buffer);
   return ValueRef::first(v);

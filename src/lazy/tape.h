@@ -38,6 +38,11 @@ class Tape {
  public:
   /// The CPU's tape; within an `OwnTape`, that one.
   static Tape& cpu();
+  /// That of a device. Of one that a user registered the steps run op by op, by the device's kernels.
+  static Tape& on(DeviceType type);
+  /// Runs everything pending on devices of users.
+  static void sync_devices(std::string_view reason, SourceToken source);
+  DeviceType device() const { return device_; }
 
   Lock& mutex() { return mutex_; }
   TapeOptions& options() { return options_; }
@@ -77,7 +82,9 @@ class Tape {
 
  private:
   friend class OwnTape;
-  Tape();
+  explicit Tape(DeviceType device = DeviceType::kCPU);
+  void run_on_device();
+  void run_one_by_one(const Trace& t);
   void drop_stale_plans();
   Value* allocate(const ir::Meta* meta);
   void drain();
@@ -100,6 +107,7 @@ class Tape {
   void finish_step(Trace* t);
 
   Lock mutex_;
+  const DeviceType device_;
   TapeOptions options_;
 
   // The step being recorded.

@@ -65,7 +65,7 @@ TensorImpl::~TensorImpl() {
 
 Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
   const ir::Meta* const meta = lazy::intern({shape, dtype, false});
-  lazy::Tape& tape = lazy::Tape::cpu();
+  lazy::Tape& tape = lazy::Tape::on(buffer->device().type);
   lazy::ValueRef value;
   {
     std::lock_guard hold(tape.mutex());
@@ -89,11 +89,15 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   lazy::refresh(impl_);
   if (impl_->value->external && lazy::is_external(*this)) return lazy::copied(lazy::window(*this)).buffer;
   const SourceToken source = capture_source();
-  lazy::Tape& tape = lazy::Tape::cpu();
+  lazy::Tape& tape = lazy::Tape::on(impl_->value->device);
   std::lock_guard hold(tape.mutex());
   if (impl_->value->pending) tape.sync(reason, source);
   if (!impl_->value->buffer) tape.raise_no_value();
-  return impl_->value->buffer;
+  if (tape.device() == DeviceType::kCPU) return impl_->value->buffer;
+  const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
+  BufferRef host = allocate(bytes);
+  if (bytes) device_memory(tape.device()).to_host(host->data(), impl_->value->buffer->data(), bytes);
+  return host;
 }
 
 namespace {

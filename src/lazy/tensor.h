@@ -131,9 +131,15 @@ class Tensor {
     SMOLDER_CHECK(impl_, RuntimeError, "expected a tensor, got an undefined one");
     return *impl_->value->meta;
   }
-  Device device() const { return {}; }
+  Device device() const {
+    meta();  // throws when undefined
+    return {impl_->value->device, 0};
+  }
+  /// This on another device: a copy, unless it is there. Its gradient comes back.
+  Tensor to(Device where) const;
 
-  /// Computes everything pending and returns the memory of this tensor, row-major.
+  /// Computes everything pending and returns the memory of this tensor, row-major; of one that is on a device, a copy
+  /// of that.
   BufferRef materialize(std::string_view reason = "read") const;
   /// The only element as a number; syncs. Throws RuntimeError unless numel() is 1.
   Scalar item() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/device.h"
 #include "smolder/ir/op.h"
 
 namespace smolder::lazy {
@@ -27,10 +28,11 @@ struct Value {
   const ir::Meta* meta = nullptr;
   BufferRef buffer;
   bool pending = false;
-  bool external = false;       ///< stands for memory that somebody else sees too: see storage.h
-  bool pooled = true;          ///< once dead it waits to be used again
-  uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own
-  Value* next_free = nullptr;  ///< in the stack of the dead, then in the free list
+  bool external = false;                 ///< stands for memory that somebody else sees too: see storage.h
+  bool pooled = true;                    ///< once dead it waits to be used again
+  DeviceType device = DeviceType::kCPU;  ///< where its memory is
+  uint32_t tape_refs = 0;                ///< how many of `refs` are the tape's own
+  Value* next_free = nullptr;            ///< in the stack of the dead, then in the free list
 
   void* data() const { return buffer ? buffer->data() : nullptr; }
 };

@@ -65,7 +65,7 @@ Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
 /// Puts `source`'s value into who holds the storage.
 void write_storage(TensorImpl* owner, const Tensor& source) {
   {
-    Tape& tape = Tape::cpu();
+    Tape& tape = Tape::on(source.impl()->value->device);
     std::lock_guard hold(tape.mutex());
     tape.note_write(handle(owner), source.impl()->value);
   }
@@ -197,7 +197,7 @@ void set_data(const Tensor& self, const Tensor& t) {
   refresh(t.impl());
   const ValueRef value = t.impl()->value;
   {
-    Tape& tape = Tape::cpu();
+    Tape& tape = Tape::on(value->device);
     std::lock_guard hold(tape.mutex());
     if (!impl->value->external) tape.note_write(self, value);
   }

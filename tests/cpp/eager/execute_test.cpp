@@ -231,6 +231,32 @@ TEST(Dispatch, OverridesTakeOpsWholeAndCanBeUndone) {
   EXPECT_EQ(first(), 1.5);
 }
 
+TEST(Dispatch, OverridesOfCallsLeaveDecompositionsAlone) {
+  const Array x = to_array({DType::kFloat32, {2}, {Scalar(1.0), Scalar(2.0)}, false});
+  const auto first = [&](Op op) { return to_plain(execute(op, {&x, 1}, {})[0]).elements[0].to_double(); };
+  const double plain = first(Op::kSilu);
+  const auto constant = [](float v) {
+    return [v](const KernelCall& call) { std::fill_n(static_cast<float*>(call.outputs[0].data), 2, v); };
+  };
+  const uint64_t before = dispatch_generation();
+  const Op one = add_override(DispatchKey::kCPU, Op::kSigmoid, constant(7));
+  EXPECT_GT(dispatch_generation(), before);
+  EXPECT_EQ(resolve(DispatchKey::kCPU, Op::kSigmoid), one);
+  EXPECT_EQ(first(Op::kSigmoid), 7);
+  EXPECT_EQ(first(Op::kSilu), plain);
+  ir::Graph g;  // as users record, in a graph too
+  ir::Builder b(g);
+  g.outputs = {b.append(Op::kSigmoid, {b.leaf(0, DType::kFloat32, {2})}, {}, DType::kFloat32, {2}).id};
+  EXPECT_EQ(to_plain(execute_graph(g, {&x, 1})[0]).elements[0].to_double(), 7);
+  const Op two = add_override(DispatchKey::kCPU, Op::kSigmoid, constant(8));
+  EXPECT_EQ(first(Op::kSigmoid), 8);
+  remove_override(DispatchKey::kCPU, Op::kSigmoid, one);  // in any order
+  EXPECT_EQ(first(Op::kSigmoid), 8);
+  remove_override(DispatchKey::kCPU, Op::kSigmoid, two);
+  EXPECT_NEAR(first(Op::kSigmoid), 0.731, 1e-3);
+  EXPECT_THROW(add_override(DispatchKey::kCPU, Op::kExp, Kernel()), ValueError);
+}
+
 // -- graphs
 
 TEST(ExecuteGraph, OpsPrimitivesAndNumbersAtOtherSizes) {
