@@ -43,7 +43,10 @@ class ForeignError : public Error {
   using Error::Error;
   /// Throws it again, noting where it was met.
   [[noreturn]] virtual void rethrow(const std::string& note) const = 0;
-  [[noreturn]] void raise_with(const std::string& text) const override { rethrow(text); }
+  [[noreturn]] void raise_with(const std::string& text) const override {
+    rethrow(text);
+    throw Error(text);  // not reached, which not every compiler sees
+  }
 };
 
 /// Throws `E` with the parts streamed together.
