@@ -85,14 +85,15 @@ def test_a_wide_graph():
     parts = [x * 1.0 for _ in range(N)]
     with pytest.raises(NotImplementedError, match="100000 operands is not supported: at most 65535"):
         smolder.stack(parts)
-    (smolder.stack(parts[: N // 2]) + smolder.stack(parts[N // 2 :])).sum().backward()
-    assert x.grad.tolist() == [N] * 4
+    del parts[N // 50 :]
+    smolder.stack(parts).sum().backward()
+    assert x.grad.tolist() == [N // 50] * 4
 
 
 def test_a_long_chain_is_differentiated_again():
     x = smolder.full((2,), 1.0, dtype=smolder.float64, requires_grad=True)
     y = x
-    for _ in range(N // 200):
+    for _ in range(N // 1000):
         y = y.sin()
     (g,) = autograd.grad(y.sum(), x, create_graph=True)
     (gg,) = autograd.grad(g.sum(), x)
