@@ -73,7 +73,8 @@ Value hypotenuse(Value x, Value y, DType dtype);
 Value erf_inverse(Value x);
 Value log_gamma(Value x);
 Value digamma_of(Value x);
-Value trigamma_of(Value x);
+/// The n-th derivative of digamma.
+Value polygamma_of(int64_t n, Value x);
 /// Largest finite number of a floating-point dtype.
 double largest(DType dtype);
 

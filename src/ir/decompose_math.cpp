@@ -1,5 +1,6 @@
 // Special functions, in float64: what their decompositions are written with.
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "smolder/ir/decompose.h"
@@ -84,6 +85,8 @@ Value digamma_of(Value x) {
   return where(x == 0.0, copysign(x.b->constant(kInfinity), neg(x)), out);
 }
 
+namespace {
+
 Value trigamma_of(Value x) {
   const Value reflect = x < 0.5;
   Value y = where(reflect, 1.0 - x, x), below = 1.0 / (y * y);
@@ -98,6 +101,37 @@ Value trigamma_of(Value x) {
   const Value direct = (1.0 + 0.5 / y + z * series) / y + below;
   const Value wave = kPi / sin(kPi * off_integer(x));
   return where(reflect, wave * wave - direct, direct);
+}
+
+/// Hurwitz's zeta, by Euler's and Maclaurin's formula after kShift terms of the sum; for s of 3 and more.
+Value zeta(double s, Value x) {
+  Value sum = pow(x, -s);
+  for (int i = 1; i < kShift; ++i) sum = sum + pow(x + static_cast<double>(i), -s);
+  const Value y = x + static_cast<double>(kShift);
+  Value power = pow(y, -s);
+  sum = sum + power * (y / (s - 1) + 0.5);
+  // Bernoulli's numbers B(2j) / (2j)!, times s (s + 1) ... (s + 2j - 2) / y^(s + 2j - 1).
+  constexpr std::array kTerms{
+      1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0, 1.0 / 74724249600.0};
+  double rising = s;
+  for (size_t j = 0; j < kTerms.size(); ++j) {
+    power = power / y;
+    sum = sum + power * (kTerms[j] * rising);
+    power = power / y;
+    const double next = s + 2.0 * static_cast<double>(j) + 1;
+    rising *= next * (next + 1);
+  }
+  const Value whole = x == trunc(x);
+  return where(x > 0.0, sum, where(whole, kInfinity, std::numeric_limits<double>::quiet_NaN()));
+}
+
+}  // namespace
+
+Value polygamma_of(int64_t n, Value x) {
+  if (n == 0) return digamma_of(x);
+  if (n == 1) return trigamma_of(x);
+  const double factorial = std::tgamma(static_cast<double>(n) + 1);
+  return zeta(static_cast<double>(n) + 1, x) * (n % 2 == 0 ? -factorial : factorial);
 }
 
 }  // namespace smolder::ir

@@ -178,7 +178,7 @@ def batch_norm_train(a):
 
 FOLDS = {"prod": "prod", "amax": "amax", "amin": "amin"}
 TORCH = {
-    "trigamma": lambda a: torch.polygamma(1, a["self"]),
+    "polygamma": lambda a: torch.polygamma(a["n"], a["self"]),
     "logit": lambda a: torch.logit(a["self"], a["eps"]),
     "nan_to_num": lambda a: torch.nan_to_num(a["self"], a["nan"], a["posinf"], a["neginf"]),
     "isclose": lambda a: torch.isclose(a["self"], a["other"], a["rtol"], a["atol"], a["equal_nan"]),

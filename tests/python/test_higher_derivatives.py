@@ -10,9 +10,6 @@ import smolder
 from smolder import autograd
 from smolder.autograd import functional
 
-# trigamma has no derivative, so digamma ends at the first one and lgamma at the second.
-ENDS = {"digamma": 1, "lgamma": 2}
-
 
 def derivative(total, leaves, directions):
     """The derivative of a scalar along the directions, as a scalar with history."""
@@ -41,7 +38,7 @@ def test_second_and_third_derivatives_agree_with_differences(row):
         _, leaves = f()
         rng = rng_of("third", row["key"])
         directions = [[smolder.tensor(rng.normal(size=tuple(t.shape))) for t in leaves] for _ in range(3)]
-        for order in range(2, ENDS.get(row["key"], 3) + 1):
+        for order in (2, 3):
             got = along(f, order, None, directions)
             moved = [[s * 1e-5 * d.numpy() for d in directions[order - 1]] for s in (1, -1)]
             up, down = (along(f, order - 1, m, directions) for m in moved)
