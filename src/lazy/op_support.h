@@ -30,8 +30,8 @@ void check_no_gradient(std::string_view op, std::string_view name, const Tensor&
 /// A loss, its mean or its sum.
 Tensor reduced(const Tensor& loss, std::string_view reduction);
 
-/// Called where `e`, of an op that `op` is made of, was caught: throws it again under the name that the user knows, where
-/// its text begins with the other ("addmm: expected ..." out of addmv).
+/// Called where `e`, of an op that `op` is made of, was caught: throws it again under the name that the user knows,
+/// where its text begins with the other ("addmm: expected ..." out of addmv).
 [[noreturn]] void raise_as(std::string_view op, const Error& e);
 
 /// `f` of each.

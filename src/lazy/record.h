@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "smolder/core/source_line.h"
@@ -109,6 +110,10 @@ class EagerMode {
  private:
   bool before_;
 };
+
+/// Counts what does not run as a part of a compiled step, and warns of it once a line: what it is, and what becomes of
+/// it.
+void tell_fallback(const std::string& what, std::string_view consequence, SourceToken source);
 
 }  // namespace smolder::lazy
 

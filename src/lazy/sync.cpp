@@ -1,5 +1,7 @@
 // Sync points: from the tape to a trace, from the trace to a plan, and the run.
+
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -23,21 +25,21 @@ void raise_bad_index(const std::vector<jit::OpSite>& reports) {
   ir::raise_index_error(ir::find_op(reports[0].op), text, "; the index was clamped and the step completed");
 }
 
-/// Counts what runs op by op inside a step, and says it once a line. Called under the tape's lock.
-void tell_fallbacks(std::span<const jit::OpSite> sites) {
-  static Counter& fallbacks = counter("fallbacks");
-  static auto* const told = new std::set<std::string>;
-  for (const jit::OpSite& site : sites) {
-    fallbacks.add();
-    const std::string where = resolve_source(site.source), what = site.op + " has no lowering";
-    record_event({"fallback", what, where});
-    if (told->insert(what + where).second) {
-      warn("fallback", what + ": its eager kernel runs inside the step, fused with nothing", where);
-    }
-  }
-}
-
 }  // namespace
+
+void tell_fallback(const std::string& what, std::string_view consequence, SourceToken source) {
+  static Counter& fallbacks = counter("fallbacks");
+  static std::mutex lock;
+  static auto* const told = new std::set<std::string>;
+  fallbacks.add();
+  const std::string where = resolve_source(source);
+  record_event({"fallback", what, where});
+  const bool first = [&] {
+    const std::lock_guard hold(lock);
+    return told->insert(what + where).second;
+  }();
+  if (first) warn("fallback", what + ": " + std::string(consequence), where);
+}
 
 Trace* Tape::current_trace() {
   if (followed_ && position_ == followed_->instrs.size()) return followed_;
@@ -130,7 +132,10 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
-  tell_fallbacks(entry.plan->fallbacks());
+  for (const jit::OpSite& site : entry.plan->fallbacks()) {
+    tell_fallback(site.op + " has no lowering", "its eager kernel runs inside the step, fused with nothing",
+                  site.source);
+  }
   std::vector<jit::OpSite> reports = [&] {
     try {
       return entry.instance->run({leaves, parameters_, outputs});

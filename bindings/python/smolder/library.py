@@ -218,6 +218,9 @@ def _run_now(op, args):
         raise NotImplementedError(
             f"{op.name()} has no shape rule (register_fake) and would run eagerly, which strict mode forbids"
         )
+    _core.tell_fallback(
+        f"{op.name()} has no shape rule (register_fake)", "its kernel runs at once, outside of the step"
+    )
     before = _core.is_grad_enabled()
     _core.set_grad_enabled(False)
     try:

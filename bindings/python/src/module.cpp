@@ -97,6 +97,12 @@ void bind_options(nb::module_& m) {
         tape.options().strict = on;
       },
       nb::arg("on"), "Whether an op that would run eagerly is refused.");
+  m.def(
+      "tell_fallback",
+      [](const std::string& what, const std::string& consequence) {
+        lazy::tell_fallback(what, consequence, capture_source());
+      },
+      nb::arg("what"), nb::arg("consequence"), "Counts a fallback, and warns of it once a line.");
   m.def("_build_kernels_anew", [](bool on) { jit::KernelCache::global().set_cold(on); });
   m.def("_leave_kernels_on_disk", [] {  // where there is a database; else they will be built again
     const WithoutGil nogil;

@@ -112,7 +112,7 @@ TEST(Ops, SplitsCoverTheWhole) {
 TEST(Ops, PadsAndCrops) {
   EXPECT_EQ(values(pad(counting({2, 2}), {1, 0}, "constant", 9)), (Doubles{9, 0, 1, 9, 2, 3}));
   EXPECT_EQ(values(pad(counting({4}), {-1, 2})), (Doubles{1, 2, 3, 0, 0}));
-  EXPECT_THROW(pad(counting({4}), {1, 1}, "reflect"), NotImplementedError);
+  EXPECT_EQ(values(pad(counting({1, 4}), {1, 2}, "reflect")), (Doubles{1, 0, 1, 2, 3, 2, 1}));
   EXPECT_THROW(pad(counting({4}), {1}), RuntimeError);
 }
 
