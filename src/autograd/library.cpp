@@ -10,7 +10,7 @@ namespace smolder {
 namespace {
 
 /// The results' metadata by the user's rule, and that of what the op writes to.
-std::function<ir::InferFunction> shape_rule(const ir::Schema& schema, std::function<ir::InferFunction> rule) {
+std::function<ir::InferFunction> shape_rule(const ir::Schema& schema, const std::function<ir::InferFunction>& rule) {
   std::vector<int> mutated;
   int first_tensor = -1;
   for (const ir::SchemaArgument& a : schema.arguments) {
@@ -39,7 +39,7 @@ std::function<ir::InferFunction> shape_rule(const ir::Schema& schema, std::funct
 }
 
 std::function<ir::DecomposeFunction> decomposition(
-    const std::string& name, std::function<std::vector<ir::Value>(ir::Builder&, const ir::Node&)> rule) {
+    const std::string& name, const std::function<std::vector<ir::Value>(ir::Builder&, const ir::Node&)>& rule) {
   if (!rule) return {};
   return [=](ir::Builder& b, const ir::Node& node, std::span<const ir::ValueInfo> results, ir::ValueId* outputs) {
     const std::vector<ir::Value> made = rule(b, node);
@@ -109,8 +109,7 @@ OpHandle Library::def(OpSpec spec) {
   ir::Schema schema = ir::parse_schema(text);
   SMOLDER_CHECK(schema.name.starts_with(ns_ + "::"), RuntimeError, "the library '", ns_, "' can't define ",
                 schema.name);
-  ir::UserOp definition{schema, text, shape_rule(schema, std::move(spec.shape)),
-                        decomposition(schema.name, std::move(spec.decompose))};
+  ir::UserOp definition{schema, text, shape_rule(schema, spec.shape), decomposition(schema.name, spec.decompose)};
   SMOLDER_CHECK(!definition.decompose || schema.num_mutated() == 0, NotImplementedError, schema.name,
                 ": a decomposition of an op that writes in place is not supported");
   const ir::Op op = ir::register_user_op(std::move(definition));

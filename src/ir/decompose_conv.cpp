@@ -127,7 +127,7 @@ struct Windows {
     return x.b->slice(x, axis, start, sym.add(sym.mul(sym.sub(size, 1), stride), start + 1), stride);
   }
   /// Where each window begins, of `shape`; before the input where negative.
-  Value begin(Builder& b, SymDims shape) const { return b.iota(std::move(shape), axis) * stride - padding; }
+  Value begin(Builder& b, const SymDims& shape) const { return b.iota(shape, axis) * stride - padding; }
   /// The first place of each that is within an input of n elements (or, where none is, the last element).
   Value first(Builder& b, const SymDims& shape, Dim n) const {
     const Value from = begin(b, shape);

@@ -10,9 +10,9 @@ namespace smolder::nn {
 
 // -- convolutions
 
-ConvBase::ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Dims& kernel_size, ConvOptions options,
-                   bool transposed)
-    : options_(std::move(options)) {
+ConvBase::ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Dims& kernel_size,
+                   const ConvOptions& options, bool transposed)
+    : options_(options) {
   const int64_t groups = options_.groups;
   SMOLDER_CHECK(groups > 0, ValueError, "groups must be a positive integer");
   SMOLDER_CHECK(in_channels % groups == 0, ValueError, "in_channels must be divisible by groups");

@@ -23,7 +23,7 @@ class ConvBase : public Module {
   Tensor weight, bias;
 
  protected:
-  ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Dims& kernel_size, ConvOptions options,
+  ConvBase(int dims, int64_t in_channels, int64_t out_channels, const Dims& kernel_size, const ConvOptions& options,
            bool transposed = false);
   ConvOptions options_;
 };
@@ -31,8 +31,8 @@ class ConvBase : public Module {
 /// Of signals [N, C, L]; weight is [out_channels, in_channels / groups, kernel].
 class Conv1dImpl : public ConvBase {
  public:
-  Conv1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, ConvOptions options = {})
-      : ConvBase(1, in_channels, out_channels, kernel_size, std::move(options)) {}
+  Conv1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
+      : ConvBase(1, in_channels, out_channels, kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(Conv1d);
@@ -40,8 +40,8 @@ SMOLDER_MODULE(Conv1d);
 /// Of images [N, C, H, W]; weight is [out_channels, in_channels / groups, h, w].
 class Conv2dImpl : public ConvBase {
  public:
-  Conv2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, ConvOptions options = {})
-      : ConvBase(2, in_channels, out_channels, kernel_size, std::move(options)) {}
+  Conv2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
+      : ConvBase(2, in_channels, out_channels, kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(Conv2d);
@@ -49,8 +49,9 @@ SMOLDER_MODULE(Conv2d);
 /// Weight is [in_channels, out_channels / groups, kernel].
 class ConvTranspose1dImpl : public ConvBase {
  public:
-  ConvTranspose1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, ConvOptions options = {})
-      : ConvBase(1, in_channels, out_channels, kernel_size, std::move(options), true) {}
+  ConvTranspose1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
+                      const ConvOptions& options = {})
+      : ConvBase(1, in_channels, out_channels, kernel_size, options, true) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(ConvTranspose1d);
@@ -58,8 +59,9 @@ SMOLDER_MODULE(ConvTranspose1d);
 /// Weight is [in_channels, out_channels / groups, h, w].
 class ConvTranspose2dImpl : public ConvBase {
  public:
-  ConvTranspose2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, ConvOptions options = {})
-      : ConvBase(2, in_channels, out_channels, kernel_size, std::move(options), true) {}
+  ConvTranspose2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
+                      const ConvOptions& options = {})
+      : ConvBase(2, in_channels, out_channels, kernel_size, options, true) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(ConvTranspose2d);
@@ -73,7 +75,7 @@ struct PoolOptions {
 
 class PoolBase : public Module {
  protected:
-  PoolBase(const Axes& kernel_size, PoolOptions options) : kernel_size_(kernel_size), options_(std::move(options)) {}
+  PoolBase(const Axes& kernel_size, const PoolOptions& options) : kernel_size_(kernel_size), options_(options) {}
   Axes kernel_size_;
   PoolOptions options_;
 };
@@ -81,16 +83,14 @@ class PoolBase : public Module {
 /// Largest element of each window.
 class MaxPool1dImpl : public PoolBase {
  public:
-  explicit MaxPool1dImpl(const Axes& kernel_size, PoolOptions options = {})
-      : PoolBase(kernel_size, std::move(options)) {}
+  explicit MaxPool1dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(MaxPool1d);
 
 class MaxPool2dImpl : public PoolBase {
  public:
-  explicit MaxPool2dImpl(const Axes& kernel_size, PoolOptions options = {})
-      : PoolBase(kernel_size, std::move(options)) {}
+  explicit MaxPool2dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(MaxPool2d);
@@ -98,16 +98,14 @@ SMOLDER_MODULE(MaxPool2d);
 /// Mean of each window; not dilated.
 class AvgPool1dImpl : public PoolBase {
  public:
-  explicit AvgPool1dImpl(const Axes& kernel_size, PoolOptions options = {})
-      : PoolBase(kernel_size, std::move(options)) {}
+  explicit AvgPool1dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(AvgPool1d);
 
 class AvgPool2dImpl : public PoolBase {
  public:
-  explicit AvgPool2dImpl(const Axes& kernel_size, PoolOptions options = {})
-      : PoolBase(kernel_size, std::move(options)) {}
+  explicit AvgPool2dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(AvgPool2d);

@@ -128,14 +128,14 @@ std::vector<Tensor> checked_all(nb::handle hook, const std::vector<Tensor>& befo
   return out;
 }
 
-autograd::HookHandle register_tensor_hook(const Tensor& t, nb::callable hook) {
+autograd::HookHandle register_tensor_hook(const Tensor& t, const nb::callable& hook) {
   return autograd::register_hook(t, [hook = SharedObject(hook)](const Tensor& grad) {
     const nb::gil_scoped_acquire gil;
     return checked(hook.get(), grad, hook.get()(object_of(grad)));
   });
 }
 
-autograd::HookHandle register_leaf_hook(const Tensor& t, nb::callable hook) {
+autograd::HookHandle register_leaf_hook(const Tensor& t, const nb::callable& hook) {
   return autograd::register_post_accumulate_grad_hook(t, [hook = SharedObject(hook)](const Tensor& leaf) {
     const nb::gil_scoped_acquire gil;
     const nb::object result = hook.get()(leaf);
@@ -143,7 +143,7 @@ autograd::HookHandle register_leaf_hook(const Tensor& t, nb::callable hook) {
   });
 }
 
-autograd::HookHandle register_node_hook(const PyNode& n, nb::callable hook) {
+autograd::HookHandle register_node_hook(const PyNode& n, const nb::callable& hook) {
   return autograd::register_hook(
       n.get(), [hook = SharedObject(hook)](const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
         const nb::gil_scoped_acquire gil;
@@ -151,7 +151,7 @@ autograd::HookHandle register_node_hook(const PyNode& n, nb::callable hook) {
       });
 }
 
-autograd::HookHandle register_node_prehook(const PyNode& n, nb::callable hook) {
+autograd::HookHandle register_node_prehook(const PyNode& n, const nb::callable& hook) {
   return autograd::register_prehook(n.get(), [hook = SharedObject(hook)](const std::vector<Tensor>& outputs) {
     const nb::gil_scoped_acquire gil;
     return checked_all(hook.get(), outputs, hook.get()(objects_of(outputs)));

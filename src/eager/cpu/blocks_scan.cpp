@@ -1,5 +1,6 @@
 // The loops of running reductions. Sums and products of floats are carried in float64, so that a long scan loses
 // nothing that its dtype could hold.
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -50,13 +51,22 @@ constexpr C identity() {
   return K == ScanKind::kSum ? C(0) : K == ScanKind::kProd ? C(1) : K == ScanKind::kMax ? kBottom : kTop;
 }
 
+template <class C>
+bool is_nan(C x) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return std::isnan(x);
+  } else {
+    return false;
+  }
+}
+
 /// Integers wrap, bools are or'ed and and'ed; extremes keep nan, and of equal elements the first.
 template <ScanKind K, class C>
 C step(C sum, C x) {
   if constexpr (K == ScanKind::kMax) {
-    return x > sum || x != x ? x : sum;
+    return x > sum || is_nan(x) ? x : sum;
   } else if constexpr (K == ScanKind::kMin) {
-    return x < sum || x != x ? x : sum;
+    return x < sum || is_nan(x) ? x : sum;
   } else if constexpr (std::is_same_v<C, bool>) {
     return K == ScanKind::kSum ? sum || x : sum && x;
   } else if constexpr (std::is_integral_v<C>) {

@@ -2,6 +2,7 @@
 // places that no other writes to, rows of the result or columns of it.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "smolder/core/thread_pool.h"
@@ -54,8 +55,10 @@ template <class T>
 bool is_nan(T x) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
     return to_float(x) != to_float(x);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return std::isnan(x);
   } else {
-    return x != x;
+    return false;
   }
 }
 /// nan wins, the one there first; of equal elements the one there stays.

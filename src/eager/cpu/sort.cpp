@@ -3,6 +3,7 @@
 // byte from the lowest, short ones by comparing. A single long row is shared by the threads.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -43,7 +44,7 @@ auto key_of(T x) {
     Bits bits;
     std::memcpy(&bits, &plain, sizeof(bits));
     const Bits ordered = bits ^ (bits & kSign ? ~Bits{0} : kSign);
-    return x == x ? ordered : ~Bits{0};
+    return std::isnan(x) ? ~Bits{0} : ordered;
   }
 }
 
