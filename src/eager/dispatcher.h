@@ -37,7 +37,7 @@ class ErrorReport {
 
 /// One call of an op. A kernel reads inputs of any strides and fills every element of the outputs, whose
 /// shapes and dtypes are decided and which overlap neither each other nor an input; but the result of an op that
-/// updates its first operand (jit::updates_operand) may be that operand.
+/// updates its first operand (ir::OpFlags::updates) may be that operand.
 struct KernelCall {
   ir::Op op;
   std::span<const TensorView> inputs;  ///< as the op's signature, lists flattened

@@ -34,10 +34,6 @@ struct Window {
 
 const Node& producer(Value x) { return x.b->graph().producer(x.id); }
 Value operand(Value x, int i) { return x.b->wrap(producer(x).inputs[i]); }
-bool is_update(Op op) {
-  return op == Op::kSliceWrite || op == Op::kIndexSet || op == Op::kIndexAdd || op == Op::kScatterAdd ||
-         op == Op::kScatterInto;
-}
 
 bool same(const SymDims& a, const SymDims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
@@ -46,7 +42,7 @@ bool is_rearrangement(Op op) { return op == Op::kReshape || op == Op::kPermute |
 /// Whether x is memory, or a view of it that can be written.
 bool is_memory(Value x) {
   while (is_rearrangement(producer(x).op)) x = operand(x, 0);
-  return producer(x).op == Op::kLeaf || is_update(producer(x).op);
+  return producer(x).op == Op::kLeaf || info(producer(x).op).flags.updates;
 }
 /// The value whose elements x has, perhaps in another order or repeated.
 Value root_of(Value x) {

@@ -78,6 +78,9 @@ struct OpFlags {
   bool random = false;       ///< reads (seed, offset) operands: never merged
   bool view = false;         ///< in torch's semantics the result may alias the first input
   bool effect = false;       ///< ordered and never dropped
+  /// The result is the first operand but for some elements. The kernel copies the rest, and copies nothing when it is
+  /// given the operand's memory as the result's.
+  bool updates = false;
 };
 
 template <class F>

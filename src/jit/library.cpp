@@ -47,20 +47,7 @@ bool is_fallback(Op op) {
     case Op::kSorted:
       return false;
     default:
-      return is_library(op) && !updates_operand(op) && !is_users(op);
-  }
-}
-
-bool updates_operand(Op op) {
-  switch (op) {
-    case Op::kSliceWrite:
-    case Op::kIndexAdd:
-    case Op::kIndexSet:
-    case Op::kScatterAdd:
-    case Op::kScatterInto:
-      return true;
-    default:
-      return false;
+      return is_library(op) && !ir::info(op).flags.updates && !is_users(op);
   }
 }
 

@@ -36,10 +36,6 @@ class BoundLibrary {
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs);
 
-/// Is the result the first operand but for some elements? Its kernel copies the rest, and may be given the operand's
-/// memory as the result's: it then copies nothing.
-bool updates_operand(ir::Op op);
-
 /// Does loop IR not say this primitive? It then runs as a library call. Products, scatters, scans, sorts and what users
 /// have kernels for always do; others are fallbacks, and counted.
 bool is_library(ir::Op op);

@@ -248,6 +248,7 @@ def table_row(row):
         "random": bool(row.random),
         "view": bool(row.view),
         "effect": bool(row.effect),
+        "updates": bool(row.updates),
     }
     flag_text = ", ".join(f".{k} = true" for k, v in flags.items() if v)
     if row.elementwise_primitive:

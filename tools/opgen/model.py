@@ -25,6 +25,7 @@ FIELDS = {
     "view": bool,
     "random": bool,
     "effect": bool,
+    "updates": bool,
     "returns": int,  # outputs the user sees; the rest are saved for gradients
     "shape": (str, list),
     "dtype": (str, list),
@@ -52,6 +53,7 @@ NOT_COMPOSITE = (
     "view",
     "random",
     "effect",
+    "updates",
     "returns",
     "shape",
     "dtype",
