@@ -37,7 +37,6 @@ from smolder.nn.layers import (
     Embedding,
     Flatten,
     Identity,
-    LayerNorm,
     Linear,
     Unflatten,
 )
@@ -68,6 +67,7 @@ from smolder.nn.normalization import (
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
+    LayerNorm,
     RMSNorm,
 )
 from smolder.nn.parameter import Parameter

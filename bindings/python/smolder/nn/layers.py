@@ -1,7 +1,6 @@
 """Layers."""
 
 import math
-import numbers
 
 from smolder import _core
 from smolder._modes import no_grad
@@ -131,36 +130,6 @@ class Embedding(Module):
     def extra_repr(self):
         tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{tail}"
-
-
-class LayerNorm(Module):
-    """Normalises over the last dimensions."""
-
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
-        super().__init__()
-        check_device(device)
-        if isinstance(normalized_shape, numbers.Integral):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape, self.eps = tuple(normalized_shape), eps
-        self.elementwise_affine = elementwise_affine
-        self.register_parameter("weight", _empty(*self.normalized_shape, dtype=dtype) if elementwise_affine else None)
-        has_bias = elementwise_affine and bias
-        self.register_parameter("bias", _empty(*self.normalized_shape, dtype=dtype) if has_bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self):
-        """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
-    def forward(self, input):
-        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
-
-    def extra_repr(self):
-        shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        return f"{shown}, bias={self.bias is not None}"
 
 
 class Dropout(Module):

@@ -1,4 +1,4 @@
-"""Normalisation over batches, images, groups of channels, and by mean squares."""
+"""Normalisation over batches, images, groups of channels and last dimensions."""
 
 import numbers
 import warnings
@@ -188,7 +188,18 @@ class InstanceNorm2d(_InstanceNorm):
     _ranks, _shown = (3, 4), "3D or 4D"
 
 
-class GroupNorm(Module):
+class _Affine(Module):
+    """Normalises without statistics; then scales and shifts by parameters, which may be absent."""
+
+    def reset_parameters(self):
+        """Weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class GroupNorm(_Affine):
     """Groups of channels normalised by themselves."""
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
@@ -200,18 +211,34 @@ class GroupNorm(Module):
         _affine(self, (num_channels,), affine, bias, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self):
-        """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
-
     def forward(self, input):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
         shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{shown}, bias={self.bias is not None}"
+
+
+def _trailing(normalized_shape):
+    return (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
+
+
+class LayerNorm(_Affine):
+    """Normalises over the last dimensions."""
+
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
+        super().__init__()
+        check_device(device)
+        self.normalized_shape, self.eps = _trailing(normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        _affine(self, self.normalized_shape, elementwise_affine, bias, dtype)
+        self.reset_parameters()
+
+    def forward(self, input):
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         return f"{shown}, bias={self.bias is not None}"
 
 
@@ -221,9 +248,7 @@ class RMSNorm(Module):
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
         super().__init__()
         check_device(device)
-        if isinstance(normalized_shape, numbers.Integral):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape, self.eps = tuple(normalized_shape), eps
+        self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
         dtype = dtype or _core.float32
         weight = Parameter(_core.empty(self.normalized_shape, dtype=dtype)) if elementwise_affine else None

@@ -8,8 +8,9 @@ from smolder._tensor import check_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.container import ModuleList
-from smolder.nn.layers import Dropout, LayerNorm, Linear
+from smolder.nn.layers import Dropout, Linear
 from smolder.nn.module import Module
+from smolder.nn.normalization import LayerNorm
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer, activation_called
 
 
