@@ -1,7 +1,7 @@
 """Adam and AdamW."""
 
 from smolder import _core
-from smolder.optim.optimizer import Optimizer, implementation
+from smolder.optim.optimizer import Optimizer, check_betas, check_options, implementation
 
 
 class Adam(Optimizer):
@@ -24,25 +24,16 @@ class Adam(Optimizer):
         decoupled_weight_decay=False,
     ):
         # capturable: a step reads nothing back, so there is nothing to change for it.
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps >= 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_options(lr=lr, eps=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay)
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         defaults |= {"amsgrad": amsgrad, "maximize": maximize, "capturable": capturable}
         defaults |= {"decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, defaults | implementation(foreach, fused, differentiable))
 
     def _options(self, group):
-        # Floats always: an int where a float was before would be another op to compile.
-        numbers = {k: float(group[k]) for k in ("lr", "eps", "weight_decay")}
-        beta1, beta2 = group["betas"]
-        options = numbers | {"beta1": float(beta1), "beta2": float(beta2), "maximize": group["maximize"]}
+        options = self._numbers(group, "lr", "betas", "eps", "weight_decay")
         step = _core.adamw_step if group["decoupled_weight_decay"] else _core.adam_step
         return options, group["amsgrad"], step
 

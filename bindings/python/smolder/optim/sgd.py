@@ -34,9 +34,8 @@ class SGD(Optimizer):
         super().__init__(params, defaults | implementation(foreach, fused, differentiable))
 
     def _options(self, group):
-        # Floats always: an int where a float was before would be another op to compile.
-        numbers = {k: float(group[k]) for k in ("lr", "momentum", "dampening", "weight_decay")}
-        return numbers | {k: group[k] for k in ("nesterov", "maximize")}
+        numbers = self._numbers(group, "lr", "momentum", "dampening", "weight_decay")
+        return numbers | {"nesterov": group["nesterov"]}
 
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
