@@ -9,11 +9,10 @@ import threading
 
 import numpy as np
 import pytest
+from torch_peer import needs_torch, run_torch
 
 import smolder
 from smolder import library
-
-PEER = pathlib.Path("/work/peers/venv/bin/python")
 
 
 def counters():
@@ -410,18 +409,16 @@ def test_mistakes(code):
         names["lib"]._destroy()
 
 
+@needs_torch
 def test_mistakes_are_those_of_torch():
-    if not PEER.exists():
-        pytest.skip(f"no PyTorch at {PEER}")
     program = (
-        "import torch as t, warnings\nwarnings.simplefilter('ignore')\n"
+        "import torch as t, warnings\nwarnings.simplefilter('ignore')\nout = []\n"
         + SETUP
         + f"for code in {[m[0] for m in MISTAKES]!r}:\n"
-        "    try:\n        eval(code)\n        print('nothing')\n"
-        "    except Exception as e:\n        print(type(e).__name__, '|', str(e).replace(chr(10), ' '))\n"
+        "    try:\n        eval(code)\n        out.append('nothing')\n"
+        "    except Exception as e:\n        out.append(f'{type(e).__name__} | {e}')\n"
     )
-    out = subprocess.run([PEER, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()
-    for (code, error, what), said in zip(MISTAKES, out, strict=True):
+    for (code, error, what), said in zip(MISTAKES, run_torch(program), strict=True):
         assert said.startswith(error.__name__ + " "), (code, said)
         assert what in said, (code, said)
 
