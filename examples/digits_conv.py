@@ -66,8 +66,7 @@ class Training:
             "schedule": self.schedule.state_dict(),
             "random": smolder.get_rng_state(),
         }
-        smolder.save(state, path + ".new")
-        os.replace(path + ".new", path)
+        smolder.save(state, path)
 
     def restore(self, path):
         """Goes on where save() stood."""

@@ -185,10 +185,10 @@ class eager(_Mode):
 
 
 class strict(_Mode):
-    """Within it, an op that the compiler has no lowering for raises NotImplementedError when recorded.
+    """Within it, an op that can be no part of a compiled step raises NotImplementedError when called.
 
-    Elsewhere such an op runs its eager kernel inside the step, is counted in `fallbacks`, and is warned of once
-    a line. The switch is one for all threads.
+    That is one without a lowering, or one of a user without a shape rule. Elsewhere its kernel runs eagerly; it is
+    counted in `fallbacks`, and warned of once a line. The switch is one for all threads.
     """
 
     def __init__(self):
