@@ -409,6 +409,26 @@ def test_mistakes(code):
         names["lib"]._destroy()
 
 
+def test_what_a_kernel_raises_passes_through_ops_made_of_others(lib):
+    lib.define("raises(Tensor x) -> Tensor")
+    lib.impl("raises", fail, "CPU")
+    library.register_fake("testlib::raises", smolder.empty_like)
+    x = smolder.ops.testlib.raises(smolder.ones(2))
+    with pytest.raises(LookupError, match="this: is what the kernel says"):
+        smolder.masked_select(smolder.ones(2), x > 0)  # reads how many, so the kernel runs
+    override = library.Library("aten", "IMPL")
+    override.impl("index_select", fail, "CPU")
+    try:
+        with smolder.eager(), pytest.raises(LookupError, match="this: is what the kernel says"):
+            smolder.masked_select(smolder.ones(2), smolder.ones(2) > 0)
+    finally:
+        override._destroy()
+
+
+def fail(*args):
+    raise LookupError("this: is what the kernel says")
+
+
 @needs_torch
 def test_mistakes_are_those_of_torch():
     program = (
