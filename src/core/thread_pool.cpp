@@ -81,7 +81,9 @@ int default_threads() {
   return static_cast<int>(n);
 }
 
-/// One job at a time, cut into equal pieces that threads claim with a counter.
+/// One job at a time, cut into equal pieces. Each thread has a share of them, neighbours, which it takes first; then
+/// it takes what is left of the others'. So a thread meets the same part of an array in job after job, where its cache
+/// has it, unless another thread is late.
 ///
 /// `state_` holds epoch (16 bits), open (1) and the number of workers inside (15). A worker joins by
 /// adding one while the job is open; the caller closes the job, then waits until nobody is inside. The
@@ -124,12 +126,13 @@ class Pool {
     job_.n = n;
     job_.piece = ((grains - 1) / pieces + 1) * grain;
     job_.pieces = (n - 1) / job_.piece + 1;
+    job_.shares = std::min(job_.pieces, threads);
     job_.failed.store(false, std::memory_order_relaxed);
-    next_.store(0, std::memory_order_relaxed);
+    for (int64_t i = 0; i < job_.shares; ++i) shares_[i].next.store(job_.first_of(i), std::memory_order_relaxed);
 
-    open(static_cast<int>(std::min<int64_t>(job_.pieces, threads) - 1));
+    open(static_cast<int>(job_.shares - 1));
     inside_region = true;
-    take_pieces();
+    take_pieces(0);
     inside_region = false;
     close();
     if (job_.failed.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(job_.error, nullptr));
@@ -141,9 +144,15 @@ class Pool {
   struct Job {
     RangeFn fn;
     void* context;
-    int64_t n, piece, pieces;
+    int64_t n, piece, pieces, shares;
     std::atomic<bool> failed{false};
     std::exception_ptr error;  ///< written by the thread that set `failed`
+
+    int64_t first_of(int64_t share) const { return pieces * share / shares; }
+  };
+  /// A line each: every thread writes its own, until it helps another.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};  ///< piece
   };
 
   /// Announces the job to at most `helpers` workers; no system call while they spin.
@@ -190,15 +199,21 @@ class Pool {
     }
   }
 
-  void take_pieces() {
-    for (;;) {
-      const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
-      if (i >= job_.pieces) return;
+  /// Of this thread's share and then of the others'.
+  void take_pieces(int64_t thread) {
+    for (int64_t i = 0; i < job_.shares; ++i) take_share((thread + i) % job_.shares);
+  }
+
+  void take_share(int64_t share) {
+    const int64_t last = job_.first_of(share + 1);
+    std::atomic<int64_t>& next = shares_[share].next;
+    while (next.load(std::memory_order_relaxed) < last && !job_.failed.load(std::memory_order_relaxed)) {
+      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= last) return;
       const int64_t begin = i * job_.piece;
       try {
         job_.fn(job_.context, begin, std::min(job_.n, begin + job_.piece));
       } catch (...) {
-        next_.store(job_.pieces, std::memory_order_relaxed);
         if (!job_.failed.exchange(true, std::memory_order_relaxed)) job_.error = std::current_exception();
       }
     }
@@ -226,13 +241,13 @@ class Pool {
     return state & ~(kEpoch - 1);
   }
 
-  void work(uint32_t seen, bool spin) {
+  void work(int64_t thread, uint32_t seen, bool spin) {
     inside_region = true;
     for (;;) {
       seen = wait_for_news(seen, spin);
       if (stop_.load(std::memory_order_acquire)) return;
       if (!join()) continue;
-      take_pieces();
+      take_pieces(thread);
       leave();
     }
   }
@@ -248,8 +263,12 @@ class Pool {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const uint32_t seen = state_.load() & ~(kEpoch - 1);
     const bool spin = static_cast<int>(wanted) < usable_cpus();  // else spinning takes a processor from a worker
+    if (shares_.size() <= wanted) shares_ = std::vector<Share>(wanted + 1);
     try {
-      while (workers_.size() < wanted) workers_.emplace_back([this, seen, spin] { work(seen, spin); });
+      while (workers_.size() < wanted) {
+        const auto thread = static_cast<int64_t>(workers_.size()) + 1;
+        workers_.emplace_back([this, thread, seen, spin] { work(thread, seen, spin); });
+      }
     } catch (const std::system_error& e) {
       record_event({"fallback", std::string("fewer worker threads: ") + e.what(), "", 0});
       threads_.store(static_cast<int>(workers_.size()) + 1);
@@ -276,7 +295,7 @@ class Pool {
   std::atomic<uint32_t> helpers_{0};        ///< most workers the open job can use
   std::atomic<uint32_t> parked_{0};         ///< workers asleep on `state_`, or about to be
   std::atomic<uint32_t> caller_sleeps_{0};  ///< 1 while the caller sleeps until the last worker leaves
-  alignas(64) std::atomic<int64_t> next_{0};
+  std::vector<Share> shares_;               ///< one a thread, the caller's first
 };
 
 /// Storage of the pool: never destroyed, as workers may outlive any static, and remade in place in a

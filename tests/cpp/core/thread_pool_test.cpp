@@ -97,6 +97,23 @@ TEST(ThreadPool, WorkersReallyTakePart) {
   EXPECT_EQ(arrived.load(), 2);
 }
 
+TEST(ThreadPool, EachThreadBeginsWithItsOwnShare) {
+  WithThreads with(2);
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int64_t> first_of_caller{-1}, first_of_worker{-1};
+    parallel_for(8, 1, [&](int64_t begin, int64_t) {
+      const bool mine = std::this_thread::get_id() == caller;
+      int64_t none = -1;
+      (mine ? first_of_caller : first_of_worker).compare_exchange_strong(none, begin);
+      // Nobody is done before both have begun, so neither takes from the other's share.
+      while ((mine ? first_of_worker : first_of_caller).load() < 0) std::this_thread::yield();
+    });
+    EXPECT_EQ(first_of_caller.load(), 0);
+    EXPECT_EQ(first_of_worker.load(), 4);
+  }
+}
+
 TEST(ThreadPool, NestedCallsRunInlineOnTheSameThread) {
   WithThreads with(4);
   std::atomic<int64_t> total{0};
