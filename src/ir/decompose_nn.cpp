@@ -198,7 +198,8 @@ AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Va
 
 Value adam_update(Value param, const AdamMoments& m, Value lr, Value beta1, Value beta2, Value eps, Value step) {
   const Value correction1 = 1.0 - pow(beta1, step), correction2 = 1.0 - pow(beta2, step);
-  const Value denominator = sqrt(m.largest) / sqrt(correction2) + eps;
+  // A number inverted once: a division an element is what would bound an update in cache.
+  const Value denominator = fma(sqrt(m.largest), 1.0 / sqrt(correction2), eps);
   return param + -(lr / correction1) * m.mean / denominator;
 }
 
