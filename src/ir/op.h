@@ -137,7 +137,15 @@ struct OpInfo {
   std::string_view doc;
 };
 
-const OpInfo& info(Op op);
+extern const OpInfo kOpTable[kNumOps];
+/// The row of an op that a user registered.
+const OpInfo& user_op_info(Op op);
+inline const OpInfo& info(Op op) {
+  const auto number = static_cast<size_t>(op);
+  if (number < kNumOps) [[likely]]
+    return kOpTable[number];
+  return user_op_info(op);
+}
 inline std::string_view name(Op op) { return info(op).name; }
 /// Looks a name up. Throws ValueError naming it when unknown.
 Op find_op(std::string_view name);

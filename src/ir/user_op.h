@@ -74,7 +74,6 @@ std::optional<Op> find_user_op(std::string_view name);
 /// Whether there is such an op. (An op that was removed counts.)
 bool is_registered(Op op);
 /// Valid for the life of the process.
-const OpInfo& user_op_info(Op op);
 const UserOp& user_op(Op op);
 
 }  // namespace smolder::ir

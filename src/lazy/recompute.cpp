@@ -1,17 +1,9 @@
 #include "smolder/lazy/recompute.h"
 
-#include "smolder/lazy/lock.h"
-
 namespace smolder::lazy {
-namespace {
 
-SMOLDER_THREAD_LOCAL Recomputation* t_current = nullptr;
-
-}  // namespace
-
-Recomputation::Recomputation() : outer_(t_current) { t_current = this; }
-Recomputation::~Recomputation() { t_current = outer_; }
-Recomputation* Recomputation::current() { return t_current; }
+Recomputation::Recomputation() : outer_(current_) { current_ = this; }
+Recomputation::~Recomputation() { current_ = outer_; }
 
 std::vector<Operand> Recomputation::fence(std::span<const Operand> operands) {
   std::vector<Operand> out(operands.begin(), operands.end());

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "smolder/lazy/lock.h"
 #include "smolder/lazy/record.h"
 
 namespace smolder::lazy {
@@ -20,7 +21,7 @@ class Recomputation {
   Recomputation(const Recomputation&) = delete;
 
   /// That of this thread; null outside.
-  static Recomputation* current();
+  static Recomputation* current() { return current_; }
 
   /// Operands of an op that is about to be recorded, as it is to see them.
   std::vector<Operand> fence(std::span<const Operand> operands);
@@ -28,6 +29,7 @@ class Recomputation {
   void note(std::span<const Tensor> results);
 
  private:
+  inline static SMOLDER_THREAD_LOCAL Recomputation* current_ = nullptr;
   Recomputation* outer_;
   struct Fence {
     ValueRef before;  ///< kept, so that its address stays its own

@@ -83,74 +83,88 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   }
 }
 
-bool any_requires_grad(std::span<const Operand> operands) {
-  for (const Operand& o : operands) {
-    if (o.kind() == Operand::kTensor && o.impl()->requires_grad) return true;
-  }
-  return false;
-}
+/// A call of an op: what is recorded, and where the results go.
+struct Call {
+  ir::Op op;
+  std::span<const Operand> operands;
+  std::span<const int64_t> attrs;
+  Tensor* outputs;
+  // Seen in one pass over the operands.
+  bool external = false;  ///< some may be in external memory
+  bool requires_grad = false;
+  DeviceType device = DeviceType::kCPU;
 
-/// Where the operands are, or where results go that have none.
-DeviceType common_device(ir::Op op, std::span<const Operand> operands) {
-  const Operand* first = nullptr;
-  for (const Operand& o : operands) {
-    if (o.kind() != Operand::kTensor) continue;
-    if (!first) first = &o;
-    SMOLDER_CHECK(o.impl()->value->device == first->impl()->value->device, RuntimeError, ir::name(op),
-                  ": Expected all tensors to be on the same device, but found at least two devices, ",
-                  to_string(Device{first->impl()->value->device, 0}), " and ",
-                  to_string(Device{o.impl()->value->device, 0}), "!");
+  void look_at_operands() {
+    const Value* first = nullptr;
+    for (const Operand& o : operands) {
+      if (o.kind() != Operand::kTensor) continue;
+      TensorImpl* const impl = o.impl();
+      refresh(impl);
+      const Value* const v = impl->value.get();
+      external |= v->external;
+      requires_grad |= impl->requires_grad;
+      if (!first) first = v;
+      if (v->device != first->device) [[unlikely]]
+        raise_devices(first->device, v->device);
+    }
+    device = first ? first->device : t_modes.device;
   }
-  return first ? first->impl()->value->device : t_modes.device;
-}
+  [[noreturn]] void raise_devices(DeviceType a, DeviceType b) const {
+    raise<RuntimeError>(ir::name(op),
+                        ": Expected all tensors to be on the same device, but found at least two devices, ",
+                        to_string(Device{a, 0}), " and ", to_string(Device{b, 0}), "!");
+  }
+};
 
 /// Records or runs an op of at most kMost results and makes handles for them.
 template <size_t kMost>
-void record_values(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs,
-                   size_t count) {
+inline void record_values(const Call& c, std::span<const Operand> operands, size_t count) {
   ValueRef values[kMost];
   SMOLDER_INVARIANT(count <= kMost);
-  Tape& tape = Tape::on(common_device(op, operands));
+  Tape& tape = Tape::on(c.device);
   if (t_modes.eager) [[unlikely]] {
     const SourceToken source = capture_source();
     const std::lock_guard hold(tape.mutex());
-    run_eagerly(tape, op, operands, attrs, {values, count}, source);
+    run_eagerly(tape, c.op, operands, c.attrs, {values, count}, source);
   } else {
     const auto attempt = [&](const SourceToken* source) {
       const std::lock_guard hold(tape.mutex());
-      return tape.record(op, operands, attrs, values, source);
+      return tape.record(c.op, operands, c.attrs, values, source);
     };
-    if (!attempt(nullptr)) {
+    if (!attempt(nullptr)) [[unlikely]] {
       const SourceToken source = capture_source();
       attempt(&source);
     }
   }
   for (size_t i = 0; i < count; ++i) {
-    outputs[i] = Tensor::first(new TensorImpl(std::move(values[i])));
-    outputs[i].impl()->inference = t_modes.inference;
+    c.outputs[i] = Tensor::first(new TensorImpl(std::move(values[i])));
+    c.outputs[i].impl()->inference = t_modes.inference;
   }
+}
+
+/// The same behind fences.
+void record_again(Recomputation& again, const Call& c, size_t count) {
+  record_values<8>(c, again.fence(c.operands), count);
+  again.note({c.outputs, count});
 }
 
 /// Records or runs an op whose operands the runtime may read later.
-void record_known(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  const size_t count = ir::info(op).num_outputs;
-  Recomputation* const again = t_modes.eager || op == ir::Op::kBarrier ? nullptr : Recomputation::current();
-  std::vector<Operand> fenced;
-  if (again) [[unlikely]]
-    operands = fenced = again->fence(operands);
-  if (count == 1) {
-    record_values<1>(op, operands, attrs, outputs, 1);
+inline void record_known(const Call& c) {
+  const size_t count = ir::info(c.op).num_outputs;
+  if (Recomputation* const again = Recomputation::current(); again && !t_modes.eager && c.op != ir::Op::kBarrier)
+      [[unlikely]] {
+    record_again(*again, c, count);
+  } else if (count == 1) {
+    record_values<1>(c, c.operands, 1);
   } else {
-    record_values<8>(op, operands, attrs, outputs, count);
+    record_values<8>(c, c.operands, count);
   }
-  if (again) [[unlikely]]
-    again->note({outputs, count});
 }
 
 /// What a call does beside computing: views are linked, history is recorded.
-void finish(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  if (ir::info(op).flags.view) link_view(outputs[0].impl(), operands[0].impl(), op, attrs);
-  if (t_modes.grad && g_grad_hook && any_requires_grad(operands)) g_grad_hook(op, operands, attrs, outputs);
+inline void finish(const Call& c) {
+  if (ir::info(c.op).flags.view) link_view(c.outputs[0].impl(), c.operands[0].impl(), c.op, c.attrs);
+  if (c.requires_grad && t_modes.grad && g_grad_hook) g_grad_hook(c.op, c.operands, c.attrs, c.outputs);
 }
 
 /// Bytes of external memory below which copying it is not worth a thought.
@@ -168,24 +182,24 @@ bool condenses(std::span<const Operand> operands, std::span<const ir::Meta> resu
 }
 
 /// The same where an operand's memory may change as soon as this returns.
-void record_external(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  const ir::OpInfo& row = ir::info(op);
+void record_external(const Call& c) {
+  const ir::OpInfo& row = ir::info(c.op);
   std::vector<const ir::Meta*> inputs;
-  for (const Operand& o : operands) inputs.push_back(o.meta());
+  for (const Operand& o : c.operands) inputs.push_back(o.meta());
   std::vector<ir::Meta> results(row.num_outputs);
-  row.infer({inputs, attrs}, results.data());
+  row.infer({inputs, c.attrs}, results.data());
   if (row.flags.view) {
-    outputs[0] = Tensor(new TensorImpl(stand_in(intern(results[0]))));
-    return finish(op, operands, attrs, outputs);
+    c.outputs[0] = Tensor(new TensorImpl(stand_in(intern(results[0]))));
+    return finish(c);
   }
-  const bool saves = t_modes.grad && any_requires_grad(operands);  // values, which no later write may reach
-  if (!saves && (t_modes.eager || condenses(operands, results))) {
+  const bool saves = t_modes.grad && c.requires_grad;  // values, which no later write may reach
+  if (!saves && (t_modes.eager || condenses(c.operands, results))) {
     const EagerMode now;
-    return record_known(op, operands, attrs, outputs);
+    return record_known(c);
   }
-  const Snapshots snapshots(operands);
-  record_known(op, operands, attrs, outputs);
-  finish(op, operands, attrs, outputs);
+  const Snapshots snapshots(c.operands);
+  record_known(c);
+  finish(c);
 }
 
 /// Whether an operand is in external memory.
@@ -247,16 +261,12 @@ void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  bool external = false;
-  for (const Operand& o : operands) {
-    if (o.kind() != Operand::kTensor) continue;
-    refresh(o.impl());
-    external |= o.impl()->value->external;
-  }
-  if (external && any_external(operands)) [[unlikely]]
-    return record_external(op, operands, attrs, outputs);
-  record_known(op, operands, attrs, outputs);
-  finish(op, operands, attrs, outputs);
+  Call c{op, operands, attrs, outputs};
+  c.look_at_operands();
+  if (c.external && any_external(operands)) [[unlikely]]
+    return record_external(c);
+  record_known(c);
+  finish(c);
 }
 
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self) {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "smolder/core/source_line.h"
 #include "smolder/ir/op.h"
@@ -21,35 +22,36 @@ eager::Array owned(const eager::Array& a, Device device = {});
 /// Metadata of a run-time number, by category.
 const ir::Meta* number_meta(Category c);
 
-/// One operand of a call: a tensor, a run-time number, or an absent optional.
+/// One operand of a call: a tensor, a run-time number, or an absent optional. Two words, which travel in registers:
+/// in memory they would be written in parts and read at once, which waits for the writes.
 class Operand {
  public:
-  enum Kind : uint8_t { kTensor, kNumber, kNone };
-  Operand(const Tensor& t) : impl_(t.impl()), kind_(kTensor) {
-    SMOLDER_CHECK(impl_, RuntimeError, "expected a tensor, got an undefined one");
+  enum Kind : uint32_t { kTensor, kNumber, kNone };
+  Operand(const Tensor& t) : word_(reinterpret_cast<uint64_t>(t.impl())), kind_(kTensor) {
+    SMOLDER_CHECK(word_, RuntimeError, "expected a tensor, got an undefined one");
   }
-  Operand(Scalar s) : bits_(s.bits()), kind_(kNumber), category_(s.category()) {}
+  Operand(Scalar s) : word_(s.bits()), kind_(kNumber), category_(static_cast<uint32_t>(s.category())) {}
   static Operand none() { return Operand(); }
   /// The tensor, or absent when it is undefined.
   static Operand optional(const Tensor& t) { return t.defined() ? Operand(t) : none(); }
 
   Kind kind() const { return kind_; }
-  TensorImpl* impl() const { return impl_; }
-  Scalar number() const { return Scalar::from_bits(bits_, category_); }
-  Category category() const { return category_; }
-  uint64_t bits() const { return bits_; }
+  TensorImpl* impl() const { return reinterpret_cast<TensorImpl*>(word_); }
+  Scalar number() const { return Scalar::from_bits(word_, category()); }
+  Category category() const { return static_cast<Category>(category_); }
+  uint64_t bits() const { return word_; }
   /// Null when absent.
   const ir::Meta* meta() const {
-    return kind_ == kTensor ? impl_->value->meta : kind_ == kNumber ? number_meta(category_) : nullptr;
+    return kind_ == kTensor ? impl()->value->meta : kind_ == kNumber ? number_meta(category()) : nullptr;
   }
 
  private:
-  Operand() : kind_(kNone) {}
-  TensorImpl* impl_ = nullptr;
-  uint64_t bits_ = 0;
+  Operand() : word_(0), kind_(kNone) {}
+  uint64_t word_;  ///< a TensorImpl's address, or a number's bits
   Kind kind_;
-  Category category_ = Category::kFloat;
+  uint32_t category_ = static_cast<uint32_t>(Category::kFloat);
 };
+static_assert(std::is_trivially_copyable_v<Operand> && sizeof(Operand) == 16);
 
 /// Records `op` on the tape and sets `outputs[0 .. num_outputs)`. Shape and dtype errors are thrown
 /// here, and leave the tape as it was. In eager mode the op runs instead.

@@ -9,21 +9,14 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
 
 namespace smolder::lazy {
 namespace {
 
-/// Values whose last reference went, waiting for the tape. A stack: pushed lock-free by any thread,
-/// taken whole under the tape's lock. One for each device's tape.
-std::array<std::atomic<Value*>, kMaxDeviceTypes> g_dead{};
-std::atomic<Value*>& dead_of(DeviceType type) { return g_dead[static_cast<size_t>(type)]; }
-
 /// Those of devices of users, made at their first op. (The CPU's place stays empty.)
 std::array<std::atomic<Tape*>, kMaxDeviceTypes> g_device_tapes{};
-
-/// What this thread's ops go to instead of the device's tape.
-SMOLDER_THREAD_LOCAL Tape* t_own = nullptr;
 
 /// What a live value adds to the digest of the live set.
 constexpr uint64_t live_word(uint32_t index) {
@@ -58,19 +51,9 @@ uint64_t next_epoch() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void bury(Value* v) noexcept {
-  std::atomic<Value*>& dead = dead_of(v->device);
-  Value* head = dead.load(std::memory_order_relaxed);
-  do {
-    v->next_free = head;
-  } while (!dead.compare_exchange_weak(head, v, std::memory_order_release, std::memory_order_relaxed));
-}
-
 Tape::Tape(DeviceType device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {}
 
-Tape& Tape::cpu() {
-  if (t_own) [[unlikely]]
-    return *t_own;
+Tape& Tape::first_cpu() {
   static Tape* const tape = [] {
     // A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which
     // waits for a sync in progress.
@@ -78,13 +61,12 @@ Tape& Tape::cpu() {
                    [] { Tape::cpu().mutex_.unlock(); });
     return new Tape;  // handles may outlive static destructors
   }();
-  return *tape;
+  return *(cpu_ = tape);
 }
 
-Tape& Tape::on(DeviceType type) {
-  if (type == DeviceType::kCPU) [[likely]]
-    return cpu();
-  SMOLDER_CHECK(!t_own, RuntimeError, "a kernel or a shape rule cannot use tensors on ", to_string(Device{type, 0}));
+Tape& Tape::on_device(DeviceType type) {
+  SMOLDER_CHECK(!cpu().is_own_, RuntimeError, "a kernel or a shape rule cannot use tensors on ",
+                to_string(Device{type, 0}));
   std::atomic<Tape*>& place = g_device_tapes[static_cast<size_t>(type)];
   Tape* tape = place.load(std::memory_order_acquire);
   if (!tape) {
@@ -105,7 +87,7 @@ void Tape::sync_devices(std::string_view reason, SourceToken source) {
 }
 
 OwnTape::OwnTape(Kind kind)
-    : tape_(new Tape), outer_(std::exchange(t_own, tape_.get())), grad_(grad_enabled()), eager_(eager_enabled()) {
+    : tape_(new Tape), outer_(std::exchange(Tape::cpu_, tape_.get())), grad_(grad_enabled()), eager_(eager_enabled()) {
   tape_->is_own_ = true;
   tape_->never_runs_ = kind == kShapes;
   set_grad_enabled(false);
@@ -113,7 +95,7 @@ OwnTape::OwnTape(Kind kind)
 }
 
 OwnTape::~OwnTape() {
-  t_own = outer_;
+  Tape::cpu_ = outer_;
   set_grad_enabled(grad_);
   set_eager_enabled(eager_);
   // Values that live on are read by others, which know nothing of this tape.
@@ -135,9 +117,7 @@ Value* Tape::allocate(const ir::Meta* meta) {
 
 void Tape::drain() {
   if (is_own_) return;  // the dead may be of the step that is being recorded, which this one knows nothing of
-  Value* v = dead_of(device_).exchange(nullptr, std::memory_order_acquire);
-  while (v) {
-    Value* const next = v->next_free;
+  DeadValues::of(device_).take([this](Value* v) {
     if (v->pending && v->epoch == epoch_) {
       slots_[v->index] = nullptr;
       live_digest_ ^= live_word(v->index);
@@ -152,12 +132,11 @@ void Tape::drain() {
     } else {
       delete v;
     }
-    v = next;
-  }
+  });
 }
 
 ValueRef Tape::adopt(BufferRef buffer, const ir::Meta* meta) {
-  if (dead_of(device_).load(std::memory_order_relaxed)) drain();  // eager results come this way: free memory early
+  if (!DeadValues::of(device_).empty()) drain();  // eager results come this way: free memory early
   Value* const v = allocate(meta);
   v->buffer = std::move(buffer);
   return ValueRef::first(v);
@@ -191,13 +170,48 @@ ValueRef Tape::add_output(const ir::Meta* meta) {
   return ValueRef::first(v);
 }
 
+bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs) {
+  const Trace& t = *followed_;
+  if (position_ == t.instrs.size()) return false;
+  const Instr& e = t.instrs[position_];
+  if (e.op != op || e.num_inputs != operands.size() || e.num_attrs != attrs.size() ||
+      (e.num_attrs && std::memcmp(&t.attrs[e.first_attr], attrs.data(), attrs.size_bytes()) != 0)) {
+    return false;
+  }
+  const size_t values = slots_.size(), parameters = parameters_.size();
+  const OperandWord* const words = t.operands.data() + e.first_input;
+  bool equal = true;
+  for (size_t i = 0; equal && i < operands.size(); ++i) {
+    const Operand& o = operands[i];
+    if (o.kind() == Operand::kNumber) {
+      equal = words[i] == number_word(o.category());
+      parameters_.push_back(o.bits());
+    } else if (o.kind() == Operand::kNone) {
+      equal = words[i] == kNoOperand;
+    } else if (Value* const v = o.impl()->value.get(); v->epoch == epoch_) {
+      equal = words[i] == v->index;
+    } else {
+      equal = words[i] == slots_.size() && words[i] < e.first_output && t.metas[words[i]] == v->meta && has_memory(*v);
+      if (equal) add_leaf(v);
+    }
+  }
+  if (!equal) [[unlikely]] {
+    forget_leaves(values);
+    parameters_.resize(parameters);
+    return false;
+  }
+  ++position_;
+  for (uint32_t i = 0; i < e.num_outputs; ++i) outputs[i] = add_output(t.metas[e.first_output + i]);
+  return true;
+}
+
 bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
                   const SourceToken* source) {
   if (until_drain_-- == 0) {
     until_drain_ = kOpsPerDrain;
     drain();
   }
-  if (size() >= options_.soft_bound) {
+  if (size() >= options_.soft_bound) [[unlikely]] {
     if (!source) return false;
     if (size() >= options_.hard_bound || loop_comes_round(op, attrs, *source)) {
       static Counter& cuts = counter("trace.cuts");
@@ -217,44 +231,13 @@ bool Tape::loop_comes_round(ir::Op op, std::span<const int64_t> attrs, SourceTok
   return first.op == op && std::ranges::equal(t.attrs_of(first), attrs) && first.source == source;
 }
 
-bool Tape::follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs) {
-  const Trace& t = *followed_;
-  if (position_ == t.instrs.size()) return false;
-  const Instr& e = t.instrs[position_];
-  if (e.op != op || e.num_inputs != operands.size() || e.num_attrs != attrs.size() ||
-      (e.num_attrs && std::memcmp(&t.attrs[e.first_attr], attrs.data(), attrs.size_bytes()) != 0)) {
-    return false;
+/// Takes back leaves that were added when there were `values` values: the ordinary path numbers them again.
+void Tape::forget_leaves(size_t values) {
+  for (; slots_.size() > values; slots_.pop_back()) {
+    slots_.back()->epoch = 0;
+    --slots_.back()->tape_refs;
+    leaves_.pop_back();
   }
-  const size_t values = slots_.size(), leaves = leaves_.size(), parameters = parameters_.size();
-  const OperandWord* const words = t.operands.data() + e.first_input;
-  bool equal = true;
-  for (size_t i = 0; equal && i < operands.size(); ++i) {
-    const Operand& o = operands[i];
-    if (o.kind() == Operand::kNumber) {
-      equal = words[i] == number_word(o.category());
-      parameters_.push_back(o.bits());
-    } else if (o.kind() == Operand::kNone) {
-      equal = words[i] == kNoOperand;
-    } else if (Value* const v = o.impl()->value.get(); v->epoch == epoch_) {
-      equal = words[i] == v->index;
-    } else {
-      equal = words[i] == slots_.size() && words[i] < e.first_output && t.metas[words[i]] == v->meta && has_memory(*v);
-      if (equal) add_leaf(v);
-    }
-  }
-  if (!equal) {  // as if nothing had happened: the ordinary path numbers the leaves again
-    for (size_t i = values; i < slots_.size(); ++i) {
-      slots_[i]->epoch = 0;
-      --slots_[i]->tape_refs;
-    }
-    slots_.resize(values);
-    leaves_.resize(leaves);
-    parameters_.resize(parameters);
-    return false;
-  }
-  ++position_;
-  for (uint32_t i = 0; i < e.num_outputs; ++i) outputs[i] = add_output(t.metas[e.first_output + i]);
-  return true;
 }
 
 void Tape::diverge() {

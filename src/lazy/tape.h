@@ -37,9 +37,13 @@ struct TapeOptions {
 class Tape {
  public:
   /// The CPU's tape; within an `OwnTape`, that one.
-  static Tape& cpu();
+  static Tape& cpu() {
+    if (Tape* const tape = cpu_) [[likely]]
+      return *tape;
+    return first_cpu();
+  }
   /// That of a device. Of one that a user registered the steps run op by op, by the device's kernels.
-  static Tape& on(DeviceType type);
+  static Tape& on(DeviceType type) { return type == DeviceType::kCPU ? cpu() : on_device(type); }
   /// Runs everything pending on devices of users.
   static void sync_devices(std::string_view reason, SourceToken source);
   DeviceType device() const { return device_; }
@@ -83,19 +87,22 @@ class Tape {
  private:
   friend class OwnTape;
   explicit Tape(DeviceType device = DeviceType::kCPU);
+  static Tape& first_cpu();
+  static Tape& on_device(DeviceType type);
   void run_on_device();
   void run_one_by_one(const Trace& t);
   void drop_stale_plans();
-  Value* allocate(const ir::Meta* meta);
+  inline Value* allocate(const ir::Meta* meta);
   void drain();
   uint32_t add_leaf(Value* v);
-  bool follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs);
+  inline bool follow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs);
   void append(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, ValueRef* outputs,
               SourceToken source);
+  void forget_leaves(size_t values);
   void diverge();
   void try_rejoin();
   bool loop_comes_round(ir::Op op, std::span<const int64_t> attrs, SourceToken source) const;
-  ValueRef add_output(const ir::Meta* meta);
+  inline ValueRef add_output(const ir::Meta* meta);
   Trace* current_trace();
   PlanEntry& find_plan(Trace& t);
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
@@ -105,6 +112,9 @@ class Tape {
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void abandon(std::string why);
   void finish_step(Trace* t);
+
+  /// What cpu() answers in this thread; null before it is asked.
+  inline static SMOLDER_THREAD_LOCAL Tape* cpu_ = nullptr;
 
   Lock mutex_;
   const DeviceType device_;

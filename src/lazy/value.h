@@ -32,7 +32,7 @@ struct Value {
   bool pooled = true;                    ///< once dead it waits to be used again
   DeviceType device = DeviceType::kCPU;  ///< where its memory is
   uint32_t tape_refs = 0;                ///< how many of `refs` are the tape's own
-  Value* next_free = nullptr;            ///< in the stack of the dead, then in the free list
+  Value* next_free = nullptr;            ///< in the free list, or among the dead that no ring had room for
 
   void* data() const { return buffer ? buffer->data() : nullptr; }
 };

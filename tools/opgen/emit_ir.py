@@ -302,16 +302,12 @@ namespace rows {{
 
 namespace {{
 {"".join(arrays)}
-constexpr OpInfo kTable[] = {{
-{nl.join(entries)}
-}};
-static_assert(std::size(kTable) == kNumOps);
 }}  // namespace
 
-const OpInfo& info(Op op) {{
-  return is_user_op(op) ? user_op_info(op) : kTable[static_cast<int>(op)];
-}}
-std::span<const OpInfo> op_table() {{ return kTable; }}
+constinit const OpInfo kOpTable[kNumOps] = {{
+{nl.join(entries)}
+}};
+std::span<const OpInfo> op_table() {{ return kOpTable; }}
 
 }}  // namespace smolder::ir
 """

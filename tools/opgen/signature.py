@@ -35,7 +35,7 @@ TYPES = {
         Type("Tensor?", "const Tensor&", operand="kOptionalTensor"),
         Type("Tensor[]", "TensorList", operand="kTensorList"),
         Type("Number", "Scalar", operand="kNumber"),
-        Type("Tensor|Number", "const lazy::Operand&", operand="kTensorOrNumber"),
+        Type("Tensor|Number", "lazy::Operand", operand="kTensorOrNumber"),
         Type("Number?", "std::optional<Scalar>"),  # composites only
         Type("str?", "std::optional<std::string_view>"),  # the same
         Type("text", "std::string_view"),  # any string; the same
