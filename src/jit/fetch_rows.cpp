@@ -20,9 +20,12 @@ bool varies(const Affine& map, VarId v) {
                      [&](const Affine::Term& t) { return t.var == v && t.stride != IntRef{}; });
 }
 
-/// Reads a row of memory that the loop over `row` walks: element after element, and nothing writes it.
-bool reads_row(const Kernel& k, const Stmt& loop, const Stmt& s, VarId row) {
-  if (s.kind != StmtKind::kLoad || k.buffers[s.address.buffer].write) return false;
+/// Reads a row of memory that the loop over `row` walks: element after element, and nothing writes it. Or, where
+/// `stores` says so, writes one.
+bool walks_row(const Kernel& k, const Stmt& loop, const Stmt& s, VarId row, bool stores) {
+  const bool reads = s.kind == StmtKind::kLoad && !k.buffers[s.address.buffer].write;
+  const bool writes = stores && s.kind == StmtKind::kStore && !s.streaming;
+  if (!reads && !writes) return false;
   if (!s.bounds.empty() || !s.address.indirect.empty() || !varies(s.address.map, row)) return false;
   return std::any_of(s.address.map.terms.begin(), s.address.map.terms.end(),
                      [&](const Affine::Term& t) { return t.var == loop.vars[0] && t.stride == IntRef{1, -1}; });
@@ -38,7 +41,8 @@ size_t costliest_but(const std::vector<const Stmt*>& loops, size_t one) {
 }
 
 /// `body` holds the loops over one row, which the loop over `row` walks; nothing to do for fewer than `least`.
-void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t least, std::vector<RowFetch>& out) {
+void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t least, bool stores,
+             std::vector<RowFetch>& out) {
   std::vector<const Stmt*> loops;
   for (const Stmt& s : body) {
     if (s.kind == StmtKind::kVector) loops.push_back(&s);
@@ -50,7 +54,7 @@ void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t l
     const Stmt &reads = *loops[first], &fetches = *loops[during];
     if (fetches.extents != reads.extents || fetches.clamp_var != reads.clamp_var) continue;
     for (const Stmt& s : reads.body) {
-      if (!reads_row(k, reads, s, row) || seen[s.address.buffer]) continue;
+      if (!walks_row(k, reads, s, row, stores) || seen[s.address.buffer]) continue;
       seen[s.address.buffer] = true;
       out.push_back({&fetches, &s, reads.vars[0], during < first ? -1 : row});
     }
@@ -62,10 +66,10 @@ void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t l
 std::vector<RowFetch> find_row_fetches(const Kernel& k) {
   std::vector<RowFetch> out;
   if (k.root.kind != StmtKind::kParallel) return out;
-  find_in(k, k.root.body, k.root.vars.back(), 2, out);
+  find_in(k, k.root.body, k.root.vars.back(), 2, false, out);
   for (const Stmt& s : k.root.body) {
     // A column sum walks a tile: where its part of a row ends, the processor's own prefetching does too.
-    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], 1, out);
+    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], 1, true, out);
   }
   return out;
 }

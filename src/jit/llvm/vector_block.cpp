@@ -223,27 +223,28 @@ bool VectorLoop::can_mask(DType t) const {
 void VectorLoop::prepare_fetches() {
   for (const RowFetch& f : e_.row_fetches_) {
     if (f.during != &loop_) continue;
-    const Address& a = f.load->address;
+    const Address& a = f.access->address;
     V element = e_.affine(a.map, f.column);
-    const auto size = static_cast<int64_t>(itemsize(f.load->dtype));
+    const auto size = static_cast<int64_t>(itemsize(f.access->dtype));
     if (f.row >= 0) {
       // A row that is long is pushed out of the caches before its turn: then this one is asked for, which is there.
       V step = e_.stride(a.map, f.row);
       V near = ir_.CreateICmpULE(step, e_.i64(kFarRow / size));
       element = e_.add(element, ir_.CreateSelect(near, step, e_.i64(0)));
     }
-    fetches_.push_back({e_.pointer(a.buffer, element), e_.element_type(a.buffer), kLanes * size});
+    fetches_.push_back(
+        {e_.pointer(a.buffer, element), e_.element_type(a.buffer), kLanes * size, f.access->kind == StmtKind::kStore});
   }
 }
 
 void VectorLoop::fetch_rows(const Block& block) {
-  constexpr int kRead = 0, kAllLevels = 3, kData = 1;
+  constexpr int kAllLevels = 3, kData = 1;
   for (const Fetch& f : fetches_) {
     V at = ir_.CreateGEP(f.element, f.base, block.first);
     for (int64_t offset = 0; offset < f.bytes; offset += kLine) {
       V line = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), at, offset);
       ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
-                          {line, ir_.getInt32(kRead), ir_.getInt32(kAllLevels), ir_.getInt32(kData)});
+                          {line, ir_.getInt32(f.write), ir_.getInt32(kAllLevels), ir_.getInt32(kData)});
     }
   }
 }

@@ -178,14 +178,7 @@ V VectorLoop::lane_offsets(V stride) { return e_.mul(iota(ir_.getInt64Ty()), spl
 
 // -- shapes
 
-/// What a masked store wrote, a load has to wait for until it is in the cache: a sum of rows that is kept in memory
-/// takes an unmasked loop, whose stores are forwarded.
-bool VectorLoop::wants_main(int instructions) const {
-  if (!e_.traits_.cheap_masks || instructions <= kShortBody) return true;
-  return std::any_of(loop_.body.begin(), loop_.body.end(), [&](const Stmt& s) {
-    return s.kind == StmtKind::kLoad && is_read_back(loop_.body, s.address.buffer);
-  });
-}
+bool VectorLoop::wants_main(int instructions) const { return !e_.traits_.cheap_masks || instructions <= kShortBody; }
 
 // One masked body when it costs what an unmasked one does; else, or when it is short, an unmasked loop before it.
 //   before -> [main <-> main] -> rest <-> rest -> after

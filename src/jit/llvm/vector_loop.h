@@ -145,6 +145,7 @@ class VectorLoop {
     V base;  ///< of the row
     llvm::Type* element;
     int64_t bytes;  ///< of a block
+    bool write;     ///< it will be written
   };
   std::vector<Fetch> fetches_;
   bool streams_ = false;

@@ -52,11 +52,11 @@ TEST(FetchRows, InTheCostliestLoop) {
   // that the kernel writes itself, nor the one that is the same for all.
   ASSERT_EQ(fetches.size(), 2u);
   EXPECT_EQ(fetches[0].during, exponentials);
-  EXPECT_EQ(fetches[0].load->address.buffer, 0);
+  EXPECT_EQ(fetches[0].access->address.buffer, 0);
   EXPECT_EQ(fetches[0].column, 1);
   EXPECT_EQ(fetches[0].row, 0);
   EXPECT_EQ(fetches[1].during, exponentials);
-  EXPECT_EQ(fetches[1].load, &quotients->body[0]);
+  EXPECT_EQ(fetches[1].access, &quotients->body[0]);
   EXPECT_EQ(fetches[1].column, 3);
   EXPECT_EQ(fetches[1].row, -1);
 }
@@ -79,8 +79,32 @@ TEST(FetchRows, TheNextRowOfAColumnSum) {
 )");
   const auto fetches = find_row_fetches(k);
   ASSERT_EQ(fetches.size(), 1u);
-  EXPECT_EQ(fetches[0].load->address.buffer, 1);
+  EXPECT_EQ(fetches[0].access->address.buffer, 1);
   EXPECT_EQ(fetches[0].row, 1);
+}
+
+TEST(FetchRows, TheNextRowThatAColumnSumWrites) {
+  const Kernel k = parse_loop(R"(kernel {
+  buffers b0:float32 rw, b1:float32 r, b2:float32 w
+  ints 3
+  parallel v0 < n0 {
+    loop v1 < n1 {
+      vector v2 < n2 {
+        %0 = load b1[v0*n2 + v1*n0 + v2]
+        %1 = load b0[v0*n2 + v2]
+        %2 = add float32 %1, %0
+        store b0[v0*n2 + v2], %2
+        store b2[v0*n2 + v1*n0 + v2], %0
+      }
+    }
+  }
+}
+)");
+  const auto fetches = find_row_fetches(k);
+  ASSERT_EQ(fetches.size(), 2u);
+  EXPECT_EQ(fetches[1].access->kind, StmtKind::kStore);
+  EXPECT_EQ(fetches[1].access->address.buffer, 2);
+  EXPECT_EQ(fetches[1].row, 1);
 }
 
 TEST(FetchRows, NothingWhereOneLoopIsAll) {
