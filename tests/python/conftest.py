@@ -15,6 +15,8 @@ if "SMOLDER_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["SMOLDER_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("SMOLDER_CACHE_BYTES", "1G")
 
+from op_results import pytest_addoption, pytest_configure, shows  # noqa: F401
+
 import smolder
 
 

@@ -18,7 +18,7 @@ import model  # noqa: E402
 
 TABLE = [emit_json.entry(r) for r in model.load(ROOT / "src/ir/ops", ROOT / "src/ir/scalar/primitives.def").rows]
 ROWS = [r for r in TABLE if not r["internal"] and (r["function"] or r["method"] or r["inplace"])]
-# Each call of these draws other numbers: test_random.py has tests of their own.
+# Each call of these draws other numbers, the same from a seed: test_random.py has tests of what they are.
 DRAWN = {
     "rand",
     "randn",
@@ -43,11 +43,10 @@ DRAWN = {
     "random.to",
     "random.range",
 }
-TESTED = [r for r in ROWS if r["key"] not in DRAWN]
-
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 TENSORS = ("Tensor", "Tensor?", "Tensor|Number")
+WITH_TENSORS = [r for r in ROWS if any(p["type"].startswith("Tensor") for p in r["params"])]
 # What an op may raise when it is recorded: what torch raises.
 ERRORS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
 
@@ -74,6 +73,7 @@ class Case:
     label: str
     given: dict
     size: Callable = same_size  # what became of each extent of the row's own case
+    edge: str = "ordinary"
 
     def __str__(self):
         return f"{self.label} {self.given}"
@@ -85,11 +85,14 @@ def elementwise_edges(row):
     words = {p["name"]: "trunc" for p in row["params"] if p["type"].startswith("str") and "default" not in p}
     shapes = {"odd": [(37,)] * 3, "broadcast": [(3, 1), (5,), (1, 5)], "0-d": [()] * 3, "empty": [(0, 3)] * 3}
     shapes |= {"one": [(1,)] * 3, "matrix": [(5, 33)] * 3, "mixed ranks": [(), (3,), (2, 1)]}
+    called = {"0-d": "zero-dim", "one": "size one", "matrix": "odd", "mixed ranks": "broadcast"}
     for label, choice in shapes.items():
-        yield Case(label, dict(zip(names, map(list, choice))) | dict.fromkeys(numbers) | words)
+        edge = called.get(label, label)
+        given = dict(zip(names, map(list, choice))) | dict.fromkeys(numbers) | words
+        yield Case(label, given, edge="ordinary" if edge == "broadcast" and len(names) < 2 else edge)
 
 
-def resized(row, case, label, size):
+def resized(row, case, label, edge, size):
     """The case with every extent n as size(n), in tensors and in sizes alike."""
     given = dict(case.given)
     for p in row["params"]:
@@ -100,7 +103,7 @@ def resized(row, case, label, size):
             given[p["name"]] = [[size(n) for n in shape] for shape in value]
         elif p["type"].startswith("size") and value is not None:
             given[p["name"]] = [size(n) for n in value] if isinstance(value, list) else size(value)
-    return Case(f"{label} {case.label}", given, size)
+    return Case(f"{label} {case.label}", given, size, edge)
 
 
 def without_dimensions(row, case):
@@ -114,7 +117,27 @@ def without_dimensions(row, case):
             given[p["name"]] = []
         elif p["type"] in ("int", "axes") and isinstance(value, int) and p["name"].startswith("dim"):
             given[p["name"]] = 0
-    return Case(f"0-d {case.label}", given)
+    return Case(f"0-d {case.label}", given, edge="zero-dim")
+
+
+def broadcasts(row, case):
+    """The case with one operand smaller: one element along a dimension, or a dimension fewer."""
+    operands = [p["name"] for p in row["params"] if p["type"].startswith("Tensor")]
+    operands = [name for name in operands if isinstance(case.given.get(name), list)]
+    permuted = {str(domain_of(row, name)).split()[2] for name in operands if "permutation" in domain_of(row, name)}
+    for name in operands:
+        if name in permuted:
+            continue  # there would be an index twice
+        shape = case.given[name]
+        listed = bool(shape) and isinstance(shape[0], list)
+        shape, rest = (shape[0], shape[1:]) if listed else (shape, [])
+        if len(operands) + len(rest) < 2:
+            continue
+        smaller = {f"one {i}": [*shape[:i], 1, *shape[i + 1 :]] for i, n in enumerate(shape) if n > 1}
+        smaller |= {"fewer": shape[1:]} if shape else {}
+        for label, other in smaller.items():
+            given = case.given | {name: [other, *rest] if listed else other}
+            yield Case(f"{name} {label} {case.label}", given, edge="broadcast")
 
 
 def first_extent(row, case):
@@ -135,14 +158,16 @@ def own_cases(row):
 
 
 def edges(row):
-    """The row's cases with other sizes: one everywhere, odd and longer than a vector, none at all, no dimensions."""
+    """The row's cases with other sizes: one everywhere, odd and longer than a vector, none at all, no dimensions,
+    operands that are broadcast."""
     for case in own_cases(row) if "cases" in row["test"] else []:
         first = first_extent(row, case)
-        yield resized(row, case, "ones", lambda n: 1 if n > 1 else n)
-        yield resized(row, case, "odd", lambda n: n + 15 + n % 2 if n > 1 else n)
+        yield resized(row, case, "ones", "size one", lambda n: 1 if n > 1 else n)
+        yield resized(row, case, "odd", "odd", lambda n: n + 15 + n % 2 if n > 1 else n)
         if first:
-            yield resized(row, case, "empty", lambda n, first=first: 0 if n == first else n)
+            yield resized(row, case, "empty", "empty", lambda n, first=first: 0 if n == first else n)
         yield without_dimensions(row, case)
+        yield from broadcasts(row, case)
 
 
 # -- inputs
@@ -164,12 +189,12 @@ def integers(row, name, shape, case, rng):
         extents = case.given[words[2]]
         axis = (0 if len(extents) == 1 else 1) if words[0] == "class" else words[4]
         axis = case.given.get(axis, axis)
-        bound = extents[int(axis)] if extents else 1
-    if words[0] == "permutation" and extents and bound > 0:  # no index twice
+        bound = extents[int(axis)] if int(axis) < len(extents) else 1  # refused if there is no such axis
+    if words[0] == "permutation" and shape and extents and bound > 0:  # no index twice
         along = int(case.given[words[4]]) % max(len(extents), 1)
         order = rng.random([bound if i == along else n for i, n in enumerate(shape)] if len(shape) > 1 else bound)
         along = along if len(shape) > 1 else 0
-        return np.argsort(order, along).take(range(shape[along]), along)
+        return np.argsort(order, along).take(range(shape[along]), along, mode="wrap")
     return rng.integers(0, max(bound, 1), shape)
 
 
@@ -293,6 +318,7 @@ class Refused:
 def outcome(row, arrays, words, layout="plain", inplace=False):
     """Arrays of the results, or Refused. Only an index out of range may be found out later than the call."""
     tensors = made(arrays, layout)
+    smolder.manual_seed(0)
     try:
         out = results(call(row, tensors, words, inplace))
     except ERRORS as e:

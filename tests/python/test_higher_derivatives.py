@@ -3,8 +3,9 @@ accumulation over steps, gradients that are retained."""
 
 import numpy as np
 import pytest
-from op_rows import ids, own_cases, rng_of
-from test_op_gradients import DIFFERENTIABLE, FLAT, Function
+from op_results import generated
+from op_rows import own_cases, rng_of
+from test_op_gradients import COMPOSITE, DIFFERENTIABLE, FLAT, Function
 
 import smolder
 from smolder import autograd
@@ -31,11 +32,11 @@ def along(f, order, steps, directions):
 
 
 # One case of each is enough: that other cases have gradients is tested in the first order.
-@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=ids(DIFFERENTIABLE))
-def test_second_and_third_derivatives_agree_with_differences(row):
+@generated(DIFFERENTIABLE + COMPOSITE)
+def test_second_and_third_derivatives_agree_with_differences(row, shows):
     with smolder.eager():
         f = Function(row, next(iter(own_cases(row))))
-        _, leaves = f()
+        total, leaves = f()
         rng = rng_of("third", row["key"])
         directions = [[smolder.tensor(rng.normal(size=tuple(t.shape))) for t in leaves] for _ in range(3)]
         for order in (2, 3):
@@ -44,6 +45,7 @@ def test_second_and_third_derivatives_agree_with_differences(row):
             up, down = (along(f, order - 1, m, directions) for m in moved)
             want = 0.0 if row["key"] in FLAT else (up - down) / 2e-5
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4, err_msg=f"{row['key']}, order {order}")
+            shows("second" if order == 2 else "third", "float64", total.requires_grad)
 
 
 # -- autograd.functional

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from conftest import assert_same_bits
-from op_rows import DTYPES, TENSORS, TESTED, Refused, arguments, both, domain_of, ids, own_cases
+from op_rows import DTYPES, ROWS, TENSORS, Refused, arguments, both, domain_of, ids, own_cases
 
 # What torch says of x[...], which has no name.
 SUBSCRIPTS = ("tensors used as indices must be long, int, byte or bool tensors", "Index put requires the source and")
@@ -47,7 +47,7 @@ def calls_of(row):
                 yield a, w, f"{row['key']}, {case}, {dtypes} {numbers}"
 
 
-@pytest.mark.parametrize("row", TESTED, ids=ids(TESTED))
+@pytest.mark.parametrize("row", ROWS, ids=ids(ROWS))
 def test_a_dtype_is_refused_when_recorded_or_works(row):
     for arrays, words, what in calls_of(row):
         lazy, eager = both(row, arrays, words)
@@ -66,10 +66,7 @@ def test_a_dtype_is_refused_when_recorded_or_works(row):
 
 def test_index_operands_are_among_the_cases():
     indexed = {
-        r["key"]
-        for r in TESTED
-        for p in r["params"]
-        if p["type"] in TENSORS and isinstance(domain_of(r, p["name"]), str)
+        r["key"] for r in ROWS for p in r["params"] if p["type"] in TENSORS and isinstance(domain_of(r, p["name"]), str)
     }
     assert {
         "gather",

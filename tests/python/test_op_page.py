@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from op_rows import DTYPES, ROOT, TESTED, Refused, arguments, ids, outcome, own_cases
+from op_rows import DTYPES, ROOT, WITH_TENSORS, Refused, arguments, ids, outcome, own_cases
 
 import smolder
 
@@ -25,9 +25,6 @@ def test_the_page_is_current(tmp_path):
     )
     message = "run tools/opgen/main.py as docs/ops.md says"
     assert (tmp_path / "ops.md").read_text() == (ROOT / "docs/ops.md").read_text(), message
-
-
-WITH_TENSORS = [r for r in TESTED if any(p["type"].startswith("Tensor") for p in r["params"])]
 
 
 @pytest.mark.parametrize("row", WITH_TENSORS, ids=ids(WITH_TENSORS))

@@ -3,24 +3,12 @@
 Recorded and eager must agree in every bit, errors included; where NumPy has the function, both must agree with it.
 """
 
+import itertools
+
 import numpy as np
-import pytest
 from conftest import assert_same_bits
-from op_rows import (
-    DRAWN,
-    DTYPES,
-    LAYOUTS,
-    ROWS,
-    TESTED,
-    Refused,
-    arguments,
-    both,
-    call,
-    edges,
-    ids,
-    made,
-    own_cases,
-)
+from op_results import generated
+from op_rows import DTYPES, LAYOUTS, ROWS, WITH_TENSORS, Refused, arguments, both, call, edges, made, own_cases
 
 import smolder
 
@@ -38,51 +26,48 @@ def assert_agree(row, case, dtype, layout="plain", special=False, inplace=False)
     return True
 
 
-def test_every_row_is_tested():
-    assert len(ROWS) > 200 and {r["key"] for r in ROWS} == {r["key"] for r in TESTED} | DRAWN
-
-
-@pytest.mark.parametrize("row", TESTED, ids=ids(TESTED))
-def test_recorded_and_eager_agree_on_every_dtype(row):
-    took = [assert_agree(row, case, dtype) for case in own_cases(row) for dtype in DTYPES]
+@generated(ROWS)
+def test_recorded_and_eager_agree_on_every_dtype(row, shows):
+    took = []
+    for case in own_cases(row):
+        for dtype in DTYPES:
+            took.append(assert_agree(row, case, dtype))
+            shows(case.edge, dtype, took[-1])
     assert any(took), "no dtype works"
 
 
-@pytest.mark.parametrize("row", TESTED, ids=ids(TESTED))
-def test_recorded_and_eager_agree_on_odd_and_empty_sizes(row):
+@generated(ROWS)
+def test_recorded_and_eager_agree_on_edges(row, shows):
     for case in edges(row):
-        for dtype in ("float32", "int64"):
-            assert_agree(row, case, dtype)
+        for dtype in DTYPES:
+            shows(case.edge, dtype, assert_agree(row, case, dtype))
 
 
-LAID_OUT = [r for r in TESTED if any(p["type"].startswith("Tensor") for p in r["params"])]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS[1:])
-@pytest.mark.parametrize("row", LAID_OUT, ids=ids(LAID_OUT))
-def test_recorded_and_eager_agree_on_views(row, layout):
+@generated(WITH_TENSORS)
+def test_recorded_and_eager_agree_on_views(row, shows):
     for case in own_cases(row):
-        for dtype in ("float32", "int64"):
-            assert_agree(row, case, dtype, layout)
+        for dtype, layout in itertools.product(DTYPES, LAYOUTS[1:]):
+            shows("strided", dtype, assert_agree(row, case, dtype, layout))
 
 
-@pytest.mark.parametrize("row", LAID_OUT, ids=ids(LAID_OUT))
-def test_recorded_and_eager_agree_on_nan_infinity_and_huge_values(row):
+@generated(WITH_TENSORS)
+def test_recorded_and_eager_agree_on_nan_infinity_and_huge_values(row, shows):
     for case in own_cases(row):
         for dtype in DTYPES[:-1]:
-            assert_agree(row, case, dtype, special=True)
+            shows("nan, inf", dtype, assert_agree(row, case, dtype, special=True))
 
 
-IN_PLACE = [r for r in TESTED if r["inplace"] and (r["function"] or r["method"])]
+IN_PLACE = [r for r in ROWS if r["inplace"] and (r["function"] or r["method"])]
 
 
-@pytest.mark.parametrize("row", IN_PLACE, ids=ids(IN_PLACE))
-def test_in_place_writes_what_the_function_returns(row):
+@generated(IN_PLACE)
+def test_in_place_writes_what_the_function_returns(row, shows):
     took = []
     for case in own_cases(row):
         for dtype in DTYPES:
             arrays, words = arguments(row, case, dtype)
             took.append(assert_agree(row, case, dtype, inplace=True))
+            shows("in place", dtype, took[-1])
             tensors = made(arrays)
             if took[-1]:
                 want = call(row, made(arrays), words)
@@ -143,7 +128,7 @@ NUMPY |= {"floor_div": "floor_divide", "asin": "arcsin", "acos": "arccos", "atan
 NUMPY |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "pow": "power", "eq": "equal", "ne": "not_equal"}
 NUMPY |= {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 NUMPY = {key: getattr(np, name or key) for key, name in NUMPY.items()}
-COMPARED = [r for r in TESTED if r["key"] in NUMPY]
+COMPARED = [r for r in ROWS if r["key"] in NUMPY]
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -151,8 +136,8 @@ def as_numpy(t):
     return t.double().numpy() if t.dtype.is_floating_point else t.numpy()
 
 
-@pytest.mark.parametrize("row", COMPARED, ids=ids(COMPARED))
-def test_values_agree_with_numpy(row):
+@generated(COMPARED)
+def test_values_agree_with_numpy(row, shows):
     compared = 0
     for case in own_cases(row):
         for dtype, eps in EPS.items():
@@ -167,6 +152,7 @@ def test_values_agree_with_numpy(row):
             what = f"{row['key']}, {case}, {dtype}"
             np.testing.assert_allclose(as_numpy(got), want, rtol=slack, atol=slack, err_msg=what)
             compared += 1
+            shows("NumPy", dtype, True)
     assert compared or row["key"].startswith("bitwise")
 
 
@@ -174,8 +160,8 @@ def test_values_agree_with_numpy(row):
 ORDINARY = [r for r in COMPARED if r["elementwise"] and r["key"] not in ("floor_div", "remainder", "sign")]
 
 
-@pytest.mark.parametrize("row", ORDINARY, ids=ids(ORDINARY))
-def test_nan_infinity_and_huge_values_agree_with_numpy(row):
+@generated(ORDINARY)
+def test_nan_infinity_and_huge_values_agree_with_numpy(row, shows):
     for dtype in ("float32", "float64"):
         arrays, words = arguments(row, own_cases(row)[0], dtype, special=True)
         tensors = made(arrays)
@@ -188,6 +174,7 @@ def test_nan_infinity_and_huge_values_agree_with_numpy(row):
             want = NUMPY[row["key"]](*(t.numpy() for t in tensors.values()), *words.values())
         slack = 16 * EPS[dtype]
         np.testing.assert_allclose(got.numpy(), want, rtol=slack, atol=slack, err_msg=f"{row['key']}, {dtype}")
+        shows("NumPy", dtype, True)
 
 
 def test_values_written_in_place_by_rows_without_a_function():

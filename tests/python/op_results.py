@@ -1,0 +1,168 @@
+"""docs/op_results.md: what the generated tests showed of every row, as they showed it.
+
+A test under `generated` says with `shows` what it compared, and its report carries that to where the page is made, from
+a worker too. A run of all of these tests fails if the page says anything else; `--write-op-results` writes it.
+"""
+
+import collections
+import importlib
+
+import pytest
+from op_rows import DTYPES, ROOT, ROWS, ids
+
+PAGE = ROOT / "docs/op_results.md"
+MODULES = ("test_ops_generated", "test_op_aliases", "test_op_gradients", "test_higher_derivatives")
+COLUMNS = ["ordinary", "zero-dim", "empty", "size one", "odd", "broadcast", "strided", "nan, inf", "aliased"]
+COLUMNS += ["in place", "NumPy", "first", "second", "third"]
+SHORT = dict(zip(DTYPES, ["f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"]))
+HEAD = """# What the tests showed of each op
+
+Written by `pytest tests/python/test_op*.py tests/python/test_higher_derivatives.py --write-op-results` from what its
+tests found, for the rows of `docs/ops.md`; a run of all of them fails if this page says anything else.
+
+A number is how many calls were compared, over the op's cases and the dtypes it takes, and agreed. Up to "aliased", that
+is recorded and compiled with eager, in every bit; inputs are those of the op's row, then
+
+- zero-dim, empty, of size one, odd: the same with other sizes, odd ones being longer than a vector register and no
+  multiple of one;
+- broadcast: one operand with one element along a dimension, or a dimension fewer;
+- strided: transposed, every second element, expanded with stride 0;
+- nan, inf: both infinities, both zeros, the largest, smallest and a subnormal number, or an integer type's limits;
+- aliased: operands that are one tensor or overlap in memory, compared with copies also, and operands written to after
+  the call; in place, other views of what is written.
+
+"In place" compares the method that writes with the function, "NumPy" with NumPy's function in float64. The last
+columns are derivatives of the first, second and third order against finite differences in float64, one a case; "none"
+is a result that has no gradient, and says so. "refused" means that each call raised an error, when it was recorded and
+eagerly the same: the op takes no such sizes, or not with the case's other arguments. An empty cell means that the
+column has nothing to say of the op: it has no operands, or no second one to broadcast, no form in place, no counterpart
+in NumPy.
+
+"""
+
+EXPECTED = set()
+
+
+def generated(rows):
+    """A test of each of these rows, whose part of the page is as the test's name says."""
+
+    def register(test):
+        EXPECTED.update((test.__name__, key) for key in ids(rows))
+        return pytest.mark.parametrize("row", rows, ids=ids(rows))(test)
+
+    return register
+
+
+@pytest.fixture
+def shows(request, record_property):
+    """A function of a column, a dtype, and whether the op took a call, which was compared then."""
+    counts, shown = {}, []
+    row = request.node.callspec.params["row"]["key"]
+    record_property("op_results", [request.module.__name__, request.function.__name__, row, shown])
+
+    def show(column, dtype, took):
+        assert column in COLUMNS
+        if (column, dtype) not in counts:
+            counts[column, dtype] = [column, dtype, 0, 0]
+            shown.append(counts[column, dtype])
+        counts[column, dtype][2 if took else 3] += 1
+
+    return show
+
+
+class Results:
+    """What the reports of a run carried."""
+
+    def __init__(self):
+        self.seen, self.failed = {}, False
+
+    def take(self, report):
+        for name, value in report.user_properties:
+            if name == "op_results":
+                self.failed |= not report.passed
+                self.seen[tuple(value[:3])] = value[3]
+
+    @property
+    def complete(self):
+        if self.failed or {module for module, *_ in self.seen} != set(MODULES):
+            return False
+        for module in MODULES:
+            importlib.import_module(module)  # which a process with workers has not done
+        return {(test, row) for _, test, row in self.seen} == EXPECTED
+
+    def counts(self):
+        """For each row, the calls taken and refused of each (column, dtype)."""
+        rows = {key: collections.defaultdict(lambda: [0, 0]) for key in ids(ROWS)}
+        for (_, _, key), shown in self.seen.items():
+            for column, dtype, *counts in shown:
+                total = rows[key][column, dtype]
+                total[:] = map(sum, zip(total, counts))
+        return rows
+
+    def page(self):
+        head = ["op", "dtypes", *COLUMNS]
+        lines = [head, ["---"] * len(head)]
+        for key, shown in self.counts().items():
+            taken = [d for d in DTYPES if any(shown[c, d][0] for c in COLUMNS[:-3])]
+            dtypes = "all" if taken == DTYPES else " ".join(SHORT[d] for d in taken)
+            lines.append([f"`{key}`", dtypes, *(cell(shown, column) for column in COLUMNS)])
+        return HEAD + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cell(shown, column):
+    took, refused = (sum(counts[i] for (c, _), counts in shown.items() if c == column) for i in (0, 1))
+    return str(took) if took else "" if not refused else "none" if column in COLUMNS[-3:] else "refused"
+
+
+# -- hooks, which conftest.py takes
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--write-op-results", action="store_true", help="write docs/op_results.md from what the tests show"
+    )
+
+
+def pytest_configure(config):
+    config.op_results = Results()
+    config.pluginmanager.register(Collector(config), "op_results")
+
+
+class Collector:
+    """Of the process that reports, where there are workers."""
+
+    def __init__(self, config):
+        self.config, self.results, self.said = config, config.op_results, ""
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call":
+            self.results.take(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        if hasattr(self.config, "workerinput"):
+            return
+        write = self.config.getoption("write_op_results")
+        if not self.results.complete:
+            self.said = "docs/op_results.md is not written: not all generated tests ran and passed" if write else ""
+        elif write:
+            PAGE.write_text(self.results.page())
+        else:
+            self.said = difference(self.results.page())
+        if self.said:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.said:
+            terminalreporter.section("results of ops", red=True)
+            terminalreporter.line(self.said)
+
+
+def difference(page):
+    """What the committed page says otherwise, in a few lines."""
+    committed = PAGE.read_text() if PAGE.exists() else ""
+    if committed == page:
+        return ""
+    old, new = committed.splitlines(), page.splitlines()
+    lines = [f"- {line}" for line in old if line not in new][:5] + [f"+ {line}" for line in new if line not in old][:5]
+    return "\n".join(["docs/op_results.md differs; write it with --write-op-results", *lines])
