@@ -8,12 +8,28 @@
 
 #include "smolder/jit/loop_ir.h"
 
+namespace smolder::cuda {
+class Stream;
+}
+
 namespace smolder::jit {
 
-/// A loaded kernel. Holding it keeps the code alive.
+/// A kernel on a device. Thread-safe.
+class DeviceKernel {
+ public:
+  virtual ~DeviceKernel() = default;
+  /// Queues a run of the whole root loop, whose extents' product is `positions`. Buffers are addresses on the device
+  /// and null for scratch rows; integers are read before this returns, scalars and error words, which lie on the
+  /// device, when the kernel runs.
+  virtual void launch(cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
+                      uint32_t* errors, int64_t positions) const = 0;
+};
+
+/// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.
 struct CompiledKernel {
   KernelFn fn = nullptr;
   std::shared_ptr<void> code;
+  std::shared_ptr<const DeviceKernel> device;
 };
 
 /// Object code as the disk cache keeps it.
@@ -29,7 +45,7 @@ class Backend {
   virtual ~Backend() = default;
   /// Processor, features, compiler version and flags: part of every cache key.
   virtual std::string target() const = 0;
-  /// Compiles kernels to relocatable objects, one each, several at a time.
+  /// Compiles kernels to objects, one each, several at a time.
   virtual std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) = 0;
   /// Links an object and finds its kernel; ~0.1 ms. Throws ValueError when the bytes are not loadable.
   virtual CompiledKernel load(const std::string& object) = 0;

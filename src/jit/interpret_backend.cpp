@@ -61,7 +61,7 @@ class InterpretBackend final : public Backend {
   CompiledKernel load(const std::string& object) override {
     auto kernel = std::make_shared<LoadedKernel>(from_bytes(object));
     const KernelFn fn = kFunctions[kernel->slot];
-    return {fn, std::move(kernel)};
+    return {fn, std::move(kernel), nullptr};
   }
 };
 

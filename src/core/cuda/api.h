@@ -1,0 +1,115 @@
+// The few types and functions of the CUDA driver and of NVRTC that we call, declared here so that a build needs no
+// CUDA headers. Their binary interface is versioned by name (`_v2`) and does not change.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace smolder::cuda {
+
+/// A driver's or NVRTC's status; 0 is success.
+using Status = int;
+using DriverDevice = int;
+using Address = unsigned long long;
+using DriverContext = struct OpaqueContext*;
+using DriverStream = struct OpaqueStream*;
+using DriverEvent = struct OpaqueEvent*;
+using DriverLibrary = struct OpaqueLibrary*;
+using DriverKernel = struct OpaqueKernel*;  ///< CUkernel; launches take it where they take a CUfunction
+using NvrtcProgram = struct OpaqueProgram*;
+
+inline constexpr Status kOutOfMemory = 2;
+inline constexpr Status kNotReady = 600;
+
+/// CUdevice_attribute
+enum class DeviceAttribute : int {
+  kSharedPerBlock = 8,
+  kMultiprocessors = 16,
+  kL2Bytes = 38,
+  kThreadsPerMultiprocessor = 39,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+  kSharedPerBlockOptIn = 97,
+};
+/// CUfunction_attribute
+enum class KernelAttribute : int { kLocalBytes = 3, kRegisters = 4, kMaxDynamicShared = 8 };
+
+/// CUlaunchAttribute
+struct LaunchAttribute {
+  static constexpr int kProgrammaticSerialization = 6;  ///< programmatic dependent launch
+  int id;
+  int padding;
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+/// CUlaunchConfig
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  DriverStream stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
+/// The driver's functions: FUNCTION(member, name in the library, parameters).
+#define SMOLDER_CUDA_DRIVER(FUNCTION)                                                                      \
+  FUNCTION(init, cuInit, (unsigned))                                                                       \
+  FUNCTION(driver_version, cuDriverGetVersion, (int*))                                                     \
+  FUNCTION(error_name, cuGetErrorName, (Status, const char**))                                             \
+  FUNCTION(error_string, cuGetErrorString, (Status, const char**))                                         \
+  FUNCTION(device_count, cuDeviceGetCount, (int*))                                                         \
+  FUNCTION(device_get, cuDeviceGet, (DriverDevice*, int))                                                  \
+  FUNCTION(device_name, cuDeviceGetName, (char*, int, DriverDevice))                                       \
+  FUNCTION(device_attribute, cuDeviceGetAttribute, (int*, DeviceAttribute, DriverDevice))                  \
+  FUNCTION(device_total_memory, cuDeviceTotalMem_v2, (size_t*, DriverDevice))                              \
+  FUNCTION(context_retain, cuDevicePrimaryCtxRetain, (DriverContext*, DriverDevice))                       \
+  FUNCTION(context_set, cuCtxSetCurrent, (DriverContext))                                                  \
+  FUNCTION(context_synchronize, cuCtxSynchronize, ())                                                      \
+  FUNCTION(stream_create, cuStreamCreate, (DriverStream*, unsigned))                                       \
+  FUNCTION(stream_destroy, cuStreamDestroy_v2, (DriverStream))                                             \
+  FUNCTION(stream_synchronize, cuStreamSynchronize, (DriverStream))                                        \
+  FUNCTION(stream_query, cuStreamQuery, (DriverStream))                                                    \
+  FUNCTION(stream_wait, cuStreamWaitEvent, (DriverStream, DriverEvent, unsigned))                          \
+  FUNCTION(event_create, cuEventCreate, (DriverEvent*, unsigned))                                          \
+  FUNCTION(event_destroy, cuEventDestroy_v2, (DriverEvent))                                                \
+  FUNCTION(event_record, cuEventRecord, (DriverEvent, DriverStream))                                       \
+  FUNCTION(event_synchronize, cuEventSynchronize, (DriverEvent))                                           \
+  FUNCTION(event_query, cuEventQuery, (DriverEvent))                                                       \
+  FUNCTION(event_elapsed, cuEventElapsedTime, (float*, DriverEvent, DriverEvent))                          \
+  FUNCTION(library_load, cuLibraryLoadData,                                                                \
+           (DriverLibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned))                  \
+  FUNCTION(library_unload, cuLibraryUnload, (DriverLibrary))                                               \
+  FUNCTION(library_kernel, cuLibraryGetKernel, (DriverKernel*, DriverLibrary, const char*))                \
+  FUNCTION(kernel_attribute, cuKernelGetAttribute, (int*, KernelAttribute, DriverKernel, DriverDevice))    \
+  FUNCTION(kernel_set_attribute, cuKernelSetAttribute, (KernelAttribute, int, DriverKernel, DriverDevice)) \
+  FUNCTION(launch, cuLaunchKernelEx, (const LaunchConfig*, DriverKernel, void**, void**))                  \
+  FUNCTION(memory_info, cuMemGetInfo_v2, (size_t*, size_t*))                                               \
+  FUNCTION(allocate, cuMemAlloc_v2, (Address*, size_t))                                                    \
+  FUNCTION(release, cuMemFree_v2, (Address))                                                               \
+  FUNCTION(allocate_async, cuMemAllocAsync, (Address*, size_t, DriverStream))                              \
+  FUNCTION(release_async, cuMemFreeAsync, (Address, DriverStream))                                         \
+  FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
+  FUNCTION(release_host, cuMemFreeHost, (void*))                                                           \
+  FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))             \
+  FUNCTION(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, DriverStream))                     \
+  FUNCTION(copy_on_device, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, DriverStream))                 \
+  FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))
+
+#define SMOLDER_CUDA_NVRTC(FUNCTION)                                                               \
+  FUNCTION(version, nvrtcVersion, (int*, int*))                                                    \
+  FUNCTION(create, nvrtcCreateProgram,                                                             \
+           (NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  FUNCTION(destroy, nvrtcDestroyProgram, (NvrtcProgram*))                                          \
+  FUNCTION(compile, nvrtcCompileProgram, (NvrtcProgram, int, const char* const*))                  \
+  FUNCTION(log_size, nvrtcGetProgramLogSize, (NvrtcProgram, size_t*))                              \
+  FUNCTION(log, nvrtcGetProgramLog, (NvrtcProgram, char*))                                         \
+  FUNCTION(cubin_size, nvrtcGetCUBINSize, (NvrtcProgram, size_t*))                                 \
+  FUNCTION(cubin, nvrtcGetCUBIN, (NvrtcProgram, char*))
+
+}  // namespace smolder::cuda

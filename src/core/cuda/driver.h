@@ -1,0 +1,159 @@
+// The CUDA driver, opened when first asked for. Every call that fails throws and names itself; OutOfMemoryError where
+// memory ran out, RuntimeError else. Thread-safe: each call makes its device's context current on its thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "smolder/core/cuda/api.h"
+
+namespace smolder::cuda {
+
+/// Whether there is a driver and a device. Never throws.
+bool is_available() noexcept;
+/// Why not; empty when there is.
+std::string unavailable_reason();
+/// 0 without a driver.
+int device_count() noexcept;
+/// The driver's CUDA version, 1000 * major + 10 * minor.
+int driver_version();
+
+/// The driver's entry points. Throws RuntimeError with the reason when there is no driver.
+struct Driver {
+#define SMOLDER_DECLARE(member, name, parameters) Status(*member) parameters = nullptr;
+  SMOLDER_CUDA_DRIVER(SMOLDER_DECLARE)
+#undef SMOLDER_DECLARE
+};
+const Driver& driver();
+/// Throws unless `status` is success: "cuMemAlloc_v2: CUDA_ERROR_... (text)".
+void check(Status status, const char* call);
+#define SMOLDER_CUDA(call_member, ...) \
+  ::smolder::cuda::check(::smolder::cuda::driver().call_member(__VA_ARGS__), #call_member)
+
+/// What a device is.
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;  ///< compute capability
+  int multiprocessors = 0;
+  int threads_per_multiprocessor = 0;
+  int shared_bytes = 0;  ///< that a block may have at most, asked for at launch
+  int l2_bytes = 0;
+  size_t memory_bytes = 0;
+};
+/// Throws RuntimeError when there is no such device.
+const DeviceInfo& device_info(int device);
+/// Makes the device's primary context current on this thread.
+void make_current(int device);
+/// Waits for all that the device was given.
+void synchronize(int device);
+
+/// A queue of work, in order. Not blocked by the default stream.
+class Stream {
+ public:
+  explicit Stream(int device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void synchronize();
+  /// Whether all work is done.
+  bool idle();
+  void wait(const class Event& event);
+  int device() const { return device_; }
+  DriverStream handle() const { return handle_; }
+
+ private:
+  int device_;
+  DriverStream handle_ = nullptr;
+};
+
+/// A point in a stream.
+class Event {
+ public:
+  /// `timed`: for `milliseconds_since`; others are cheaper.
+  explicit Event(int device, bool timed = false);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(Stream& stream);
+  void synchronize();
+  bool done();
+  /// Both timed and done.
+  double milliseconds_since(const Event& earlier) const;
+  DriverEvent handle() const { return handle_; }
+
+ private:
+  int device_;
+  DriverEvent handle_ = nullptr;
+};
+
+/// Memory of a device.
+class DeviceMemory {
+ public:
+  DeviceMemory(int device, size_t bytes);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  Address address() const { return address_; }
+  void* data() const { return reinterpret_cast<void*>(address_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  int device_;
+  size_t bytes_;
+  Address address_ = 0;
+};
+/// Memory in the order of a stream, from the driver's pool.
+Address allocate_async(Stream& stream, size_t bytes);
+void release_async(Stream& stream, Address address);
+/// Free and total bytes.
+std::pair<size_t, size_t> memory_info(int device);
+
+/// Memory of the host that a device copies from and to while the host goes on.
+class PinnedMemory {
+ public:
+  PinnedMemory(int device, size_t bytes);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+// In the order of the stream. From memory of the host that is not pinned the host's part is done on return.
+void copy_to_device(Stream& stream, void* to, const void* from, size_t bytes);
+void copy_to_host(Stream& stream, void* to, const void* from, size_t bytes);
+void copy_on_device(Stream& stream, void* to, const void* from, size_t bytes);
+void fill(Stream& stream, void* to, unsigned char value, size_t bytes);
+
+/// Code of a program, on all devices that it was made for.
+class Module {
+ public:
+  /// Throws ValueError when the driver cannot load the image.
+  explicit Module(const std::string& cubin);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  /// Throws ValueError when there is none of that name.
+  DriverKernel kernel(const char* name) const;
+
+ private:
+  DriverLibrary handle_ = nullptr;
+};
+int kernel_attribute(DriverKernel kernel, KernelAttribute attribute, int device);
+
+/// How a kernel is launched.
+struct LaunchShape {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  /// May start while the kernel before it ends: it must wait (griddepcontrol.wait) before it reads what that wrote.
+  bool dependent = false;
+};
+/// `parameters`: the address of each parameter.
+void launch(DriverKernel kernel, Stream& stream, const LaunchShape& shape, void** parameters);
+
+}  // namespace smolder::cuda

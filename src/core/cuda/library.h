@@ -1,0 +1,28 @@
+// Where the libraries of CUDA are found: already loaded in the process, then in the `nvidia-*` Python wheels, then in
+// CUDA_HOME, then where the system looks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "smolder/core/dynamic_library.h"
+
+namespace smolder::cuda {
+
+/// Adds a `site-packages` folder to search for wheels; Python hands over its own. Folders named in
+/// SMOLDER_SITE_PACKAGES (separated by colons) and that of the active virtual environment (VIRTUAL_ENV) are searched
+/// after these. Thread-safe.
+void add_site_packages(std::string folder);
+
+/// A library that is looked for.
+struct LibraryName {
+  const char* stem;                   ///< "libnvrtc.so"
+  std::vector<const char*> versions;  ///< what may follow it, best first: ".13", ".12", ""
+  const char* package;                ///< what to install: "nvidia-cuda-nvrtc"
+};
+
+/// Opens the library, or says in `reason` where it was looked for and what to install.
+std::optional<DynamicLibrary> find_library(const LibraryName& name, std::string* reason);
+
+}  // namespace smolder::cuda

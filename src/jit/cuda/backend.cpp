@@ -1,0 +1,117 @@
+#include "smolder/jit/cuda/backend.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/error.h"
+#include "smolder/core/hash.h"
+#include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/launch.h"
+#include "smolder/jit/kernel_bytes.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+using smolder::cuda::Module;
+using smolder::cuda::Stream;
+
+/// The modules in use, by their code: kernels of one program share theirs.
+std::shared_ptr<const Module> module_of(const std::string& cubin) {
+  static std::mutex mutex;
+  static auto* modules = new std::map<Hash128, std::weak_ptr<const Module>>;
+  const Hash128 hash = hash_bytes(cubin.data(), cubin.size());
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<const Module>& known = (*modules)[hash];
+  if (auto module = known.lock()) return module;
+  auto module = std::make_shared<const Module>(cubin);
+  known = module;
+  std::erase_if(*modules, [](const auto& entry) { return entry.second.expired(); });
+  return module;
+}
+
+class CudaKernel final : public DeviceKernel {
+ public:
+  CudaKernel(Object object)
+      : kernel_(from_bytes(object.kernel)),
+        shape_(shape_of(kernel_)),
+        module_(module_of(object.cubin)),
+        function_(module_->kernel(object.entry.c_str())) {}
+
+  void launch(Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
+              int64_t positions) const override {
+    const bool flat = kernel_.root.kind == StmtKind::kParallelVector;
+    const std::span<const int64_t> integers(ints, static_cast<size_t>(kernel_.num_ints));
+    const LaunchPlan plan =
+        plan_launch(shape_, flat, integers, positions, smolder::cuda::device_info(stream.device()).shared_bytes);
+    if (plan.shape.grid[0] == 0) return;
+    std::vector<int64_t> words;
+    for (size_t i = 0; i < kernel_.buffers.size(); ++i) words.push_back(reinterpret_cast<int64_t>(buffers[i]));
+    words.insert(words.end(), integers.begin(), integers.end());
+    words.push_back(reinterpret_cast<int64_t>(scalars));
+    words.push_back(reinterpret_cast<int64_t>(errors));
+    words.push_back(positions);
+    words.push_back(plan.tiles);
+    std::vector<smolder::cuda::Address> taken;
+    for (size_t i = 0; i < shape_.scratch.size(); ++i) {
+      int64_t& base = words[static_cast<size_t>(shape_.scratch[i].buffer)];
+      const LaunchPlan::Row& row = plan.scratch[i];
+      if (base != 0) {
+        words.push_back(0);  // memory of the caller, one row for all: there is one position
+      } else if (plan.scratch_in_memory) {
+        taken.push_back(smolder::cuda::allocate_async(stream, static_cast<size_t>(row.bytes * positions)));
+        base = static_cast<int64_t>(taken.back());
+        words.push_back(row.bytes);
+      } else {
+        base = row.offset;
+        words.push_back(-row.bytes);
+      }
+    }
+    void* parameters[] = {words.data()};
+    smolder::cuda::launch(function_, stream, plan.shape, parameters);
+    for (const smolder::cuda::Address address : taken) smolder::cuda::release_async(stream, address);
+  }
+
+ private:
+  const Kernel kernel_;
+  const KernelShape shape_;
+  const std::shared_ptr<const Module> module_;
+  const smolder::cuda::DriverKernel function_;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(std::string arch) : arch_(std::move(arch)), target_(target_of(arch_)) {}
+
+  std::string target() const override { return target_; }
+  std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) override {
+    return cuda::compile(kernels, arch_);
+  }
+  CompiledKernel load(const std::string& object) override {
+    return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object))};
+  }
+
+ private:
+  const std::string arch_, target_;
+};
+
+}  // namespace
+
+Backend& cuda_backend_for(const std::string& arch) {
+  static std::mutex mutex;
+  static auto* backends = new std::map<std::string, std::unique_ptr<Backend>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Backend>& backend = (*backends)[arch];
+  if (!backend) backend = std::make_unique<CudaBackend>(arch);
+  return *backend;
+}
+
+Backend& cuda_backend(int device) {
+  const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
+  return cuda_backend_for("sm_" + std::to_string(info.major) + std::to_string(info.minor));
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,102 @@
+#include "smolder/jit/cuda/compiler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/error.h"
+#include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/prelude.h"
+#include "smolder/jit/kernel_bytes.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+/// Each operation rounds as IEEE says, and nothing is contracted.
+constexpr const char* kFlags[] = {"--fmad=false",     "--ftz=false", "--prec-div=true",
+                                  "--prec-sqrt=true", "--std=c++17", "--disable-warnings"};
+/// Changes with the form of objects.
+constexpr std::string_view kMagic = "smolder-cuda-1";
+
+void append(std::string& bytes, std::string_view part) {
+  const uint64_t size = part.size();
+  bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes += part;
+}
+
+std::string take(std::string_view& rest) {
+  uint64_t size = 0;
+  SMOLDER_CHECK(rest.size() >= sizeof size, ValueError, "a kernel for CUDA is cut short");
+  std::memcpy(&size, rest.data(), sizeof size);
+  rest.remove_prefix(sizeof size);
+  SMOLDER_CHECK(rest.size() >= size, ValueError, "a kernel for CUDA is cut short");
+  std::string part(rest.substr(0, size));
+  rest.remove_prefix(size);
+  return part;
+}
+
+void compile_program(std::span<const Kernel* const> kernels, const std::string& arch, std::vector<ObjectCode>& out) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Kernel* k : kernels) verify(*k);
+  ProgramText program = program_text(kernels);
+  if (debug_level() >= 6) debug(6, "cuda", "\n" + program.text);
+  const std::string cubin = smolder::cuda::nvrtc_compile(program.text, arch, kFlags);
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    ObjectCode code;
+    code.bytes = to_bytes(Object{"k" + std::to_string(i), jit::to_bytes(*kernels[i]), cubin});
+    code.source = std::move(program.kernels[i]);
+    code.milliseconds = ms / static_cast<double>(kernels.size());
+    out.push_back(std::move(code));
+  }
+}
+
+}  // namespace
+
+ProgramText program_text(std::span<const Kernel* const> kernels) {
+  Functions functions;
+  ProgramText program;
+  for (const Kernel* k : kernels) {
+    const std::string entry = "k" + std::to_string(program.kernels.size());
+    program.kernels.push_back(KernelEmitter(*k, entry, functions).run());
+  }
+  program.text = kPrelude + functions.text();
+  for (const std::string& k : program.kernels) program.text += k;
+  return program;
+}
+
+std::string to_bytes(const Object& object) {
+  std::string bytes(kMagic);
+  for (const std::string* part : {&object.entry, &object.kernel, &object.cubin}) append(bytes, *part);
+  return bytes;
+}
+
+Object object_from_bytes(const std::string& bytes) {
+  std::string_view rest = bytes;
+  SMOLDER_CHECK(rest.starts_with(kMagic), ValueError, "these bytes are no kernel for CUDA");
+  rest.remove_prefix(kMagic.size());
+  Object object;
+  for (std::string* part : {&object.entry, &object.kernel, &object.cubin}) *part = take(rest);
+  SMOLDER_CHECK(rest.empty(), ValueError, "a kernel for CUDA has bytes left over");
+  return object;
+}
+
+std::string target_of(const std::string& arch) {
+  std::string target = std::string(kMagic) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
+  for (const char* flag : kFlags) target += std::string(" ") + flag;
+  return target;
+}
+
+std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {
+  std::vector<ObjectCode> objects;
+  for (size_t i = 0; i < kernels.size(); i += kProgramKernels) {
+    compile_program(kernels.subspan(i, std::min(kProgramKernels, kernels.size() - i)), arch, objects);
+  }
+  return objects;
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,36 @@
+// Kernels to code for one architecture of NVIDIA's devices: loop IR to CUDA C++ to NVRTC. Needs no device.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "smolder/jit/backend.h"
+
+namespace smolder::jit::cuda {
+
+/// A program and the parts of it that are one kernel each; their functions are k0, k1, ...
+struct ProgramText {
+  std::string text;
+  std::vector<std::string> kernels;
+};
+/// The kernels must be valid.
+ProgramText program_text(std::span<const Kernel* const> kernels);
+
+/// Kernels that one program holds at most: they share what a program costs, and one thread compiles them.
+inline constexpr size_t kProgramKernels = 8;
+
+/// What a compiled kernel is stored as.
+struct Object {
+  std::string entry, kernel, cubin;  ///< name of the function, `to_bytes` of the kernel, the program's code
+};
+std::string to_bytes(const Object& object);
+/// Throws ValueError when the bytes are none.
+Object object_from_bytes(const std::string& bytes);
+
+/// Everything that what is compiled depends on but the kernel: architecture, compiler and flags.
+std::string target_of(const std::string& arch);
+/// Verifies the kernels, then compiles each `kProgramKernels` as a program.
+std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch);
+
+}  // namespace smolder::jit::cuda

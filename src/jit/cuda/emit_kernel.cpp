@@ -1,0 +1,361 @@
+#include <algorithm>
+#include <utility>
+
+#include "smolder/core/error.h"
+#include "smolder/ir/scalar/primitive.h"
+#include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/text_builder.h"
+
+namespace smolder::jit::cuda {
+
+KernelEmitter::KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions)
+    : k_(kernel),
+      entry_(std::move(entry)),
+      functions_(functions),
+      shape_(shape_of(kernel)),
+      locals_(kernel.num_locals),
+      accs_(kernel.num_accs) {
+  for (int v = 0; v < kernel.num_vars; ++v) vars_.push_back("v" + std::to_string(v));
+  for_each_statement(kernel.root, [&](const Stmt& s, const Stmt* vector) {
+    if (s.kind != StmtKind::kLoad) return;
+    if (!vector || stride_of(s.address.map, vector->vars[0]) == IntRef{}) loads_uniform_ = true;
+  });
+}
+
+void KernelEmitter::line(const std::string& text) {
+  if (text.front() == '}') --depth_;
+  out_.append(static_cast<size_t>(depth_) * 2, ' ');
+  out_ += text;
+  out_ += '\n';
+  if (text.back() == '{') ++depth_;
+}
+
+std::string KernelEmitter::run() {
+  if (!k_.name.empty()) line("// " + k_.name);
+  out_ += arguments();
+  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  const int threads = columns_mode ? kColumnThreads : kMostRowThreads;
+  line("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " + entry_ +
+       "(const __grid_constant__ " + entry_ + "_arguments a) {");
+  columns_mode ? columns() : rows();
+  line("}");
+  return std::move(out_);
+}
+
+// Words of eight bytes, in the order that a launch writes them.
+std::string KernelEmitter::arguments() const {
+  std::string text = "struct " + entry_ + "_arguments {\n";
+  for (size_t b = 0; b < k_.buffers.size(); ++b) {
+    text +=
+        std::string("  ") + type_name(storage_lane(k_.buffers[b].dtype)) + "* " + buffer(static_cast<int>(b)) + ";\n";
+  }
+  for (int i = 0; i < k_.num_ints; ++i) text += "  i64 n" + std::to_string(i) + ";\n";
+  text += "  const u64* scalars;\n  u32* errors;\n  i64 positions, tiles;\n";
+  for (const auto& row : shape_.scratch) text += "  i64 step" + std::to_string(row.buffer) + ";\n";
+  return text + "};\n";
+}
+
+// -- structure
+
+/// Variables of the root loop from a position.
+void KernelEmitter::position(const std::string& name) {
+  const std::vector<VarId>& vars = k_.root.vars;
+  if (vars.size() == 1) return line("const i64 " + vars_[vars[0]] + " = " + name + ";");
+  line("u64 rest = static_cast<u64>(" + name + ");");
+  for (size_t i = vars.size(); i-- > 1;) {
+    line("const i64 " + vars_[vars[i]] + " = take_digit(rest, static_cast<u64>(" + integer(k_.root.extents[i]) + "));");
+  }
+  line("const i64 " + vars_[vars[0]] + " = static_cast<i64>(rest);");
+}
+
+void KernelEmitter::columns() {
+  const bool flat = k_.root.kind == StmtKind::kParallelVector;
+  line("constexpr int V = " + std::to_string(shape_.vector) + ";");
+  for (size_t b = 0; b < k_.buffers.size(); ++b) {
+    const std::string name = buffer(static_cast<int>(b));
+    line(std::string(type_name(storage_lane(k_.buffers[b].dtype))) + "* const " + name + " = a." + name + ";");
+  }
+  const Stmt* loop = nullptr;
+  for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
+    if (!loop && (s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector)) loop = &s;
+  });
+  if (flat) {
+    line("const i64 i = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) * V;");
+  } else {
+    line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles;");
+    line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
+    line("if (position >= a.positions) return;");
+    position("position");
+    line("const i64 i = (static_cast<i64>(blockIdx.x - row * tiles) * blockDim.x + threadIdx.x) * V;");
+  }
+  line("const i64 n = " + extent(*loop) + ";");
+  line("if (i >= n) return;");
+  line("const int left = static_cast<int>(smaller(n - i, V));");
+  line("const bool whole = left == V && " + aligned() + ";");
+  flat ? vector_columns(k_.root) : body(k_.root.body);
+}
+
+/// Whether every access to neighbouring elements is aligned for the widest loads, whatever the loops' variables.
+std::string KernelEmitter::aligned() const {
+  std::vector<std::string> terms;
+  const auto add = [&](std::string term) {
+    if (std::ranges::find(terms, term) == terms.end()) terms.push_back(std::move(term));
+  };
+  for_each_statement(k_.root, [&](const Stmt& s, const Stmt* vector) {
+    if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !vector) return;
+    if (stride_of(s.address.map, vector->vars[0]) != IntRef{1} || !s.address.indirect.empty()) return;
+    const auto size = static_cast<int>(itemsize(k_.buffers[s.address.buffer].dtype));
+    const int bytes = std::min(16, size * shape_.vector);
+    if (bytes == size) return;
+    const auto misaligned = [&](const std::string& x) { add("(" + x + " & " + std::to_string(bytes - 1) + ")"); };
+    const auto scaled = [&](IntRef r) {
+      if (r.is_constant() && r.constant * size % bytes == 0) return;
+      misaligned(integer(r) + " * " + std::to_string(size));
+    };
+    misaligned("from_address(" + buffer(s.address.buffer) + ")");
+    scaled(s.address.map.offset);
+    for (const auto& t : s.address.map.terms) {
+      if (t.var != vector->vars[0]) scaled(t.stride);
+    }
+  });
+  std::string all;
+  for (const std::string& t : terms) all += (all.empty() ? "" : " | ") + t;
+  return all.empty() ? "true" : "(" + all + ") == 0";
+}
+
+void KernelEmitter::rows() {
+  line("constexpr int V = 4;");
+  line("const int t = threadIdx.x;");
+  line("const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;");
+  line("if (position >= a.positions) return;");
+  position("position");
+  scratch_rows();
+  body(k_.root.body);
+}
+
+/// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.
+void KernelEmitter::scratch_rows() {
+  for (size_t i = 0; i < k_.buffers.size(); ++i) {
+    const int b = static_cast<int>(i);
+    const std::string type = type_name(storage_lane(k_.buffers[i].dtype)), name = buffer(b);
+    const bool scratch = std::ranges::any_of(shape_.scratch, [&](const auto& row) { return row.buffer == b; });
+    if (!scratch) {
+      line(type + "* const " + name + " = a." + name + ";");
+      continue;
+    }
+    const std::string step = "a.step" + std::to_string(b);
+    line(type + "* const " + name + " = reinterpret_cast<" + type + "*>(" + step + " < 0 ? from_address(shared) + " +
+         "from_address(a." + name + ") - " + step + " * threadIdx.y : from_address(a." + name + ") + " + step +
+         " * position);");
+  }
+}
+
+std::string KernelEmitter::extent(const Stmt& s) const {
+  const std::string n = integer(s.extents[0]);
+  if (s.clamp_var < 0) return n;
+  return "smaller(" + n + ", " + integer(s.clamp_total) + " - " + vars_[s.clamp_var] + " * " + n + ")";
+}
+
+void KernelEmitter::body(const std::vector<Stmt>& statements) {
+  for (const Stmt& s : statements) {
+    if (s.kind == StmtKind::kLoop) {
+      sequential(s);
+    } else if (s.kind == StmtKind::kVector) {
+      shape_.mode == KernelShape::kColumns ? vector_columns(s) : vector_rows(s);
+    } else {
+      statement(s);
+    }
+  }
+}
+
+void KernelEmitter::sequential(const Stmt& s) {
+  const std::vector<Kept> kept = shape_.mode == KernelShape::kColumns ? find_kept(s) : std::vector<Kept>{};
+  for (const Kept& x : kept) transfer_kept(x, true);
+  const size_t before = kept_.size();
+  kept_.insert(kept_.end(), kept.begin(), kept.end());
+  const std::string v = vars_[s.vars[0]];
+  line("for (i64 " + v + " = 0, end_" + v + " = " + extent(s) + "; " + v + " < end_" + v + "; ++" + v + ") {");
+  body(s.body);
+  line("}");
+  kept_.resize(before);
+  for (const Kept& x : kept) transfer_kept(x, false);
+}
+
+/// Elements that the loop both reads and writes, in one place whatever its variable.
+std::vector<KernelEmitter::Kept> KernelEmitter::find_kept(const Stmt& loop) const {
+  struct Uses {
+    int loads = 0, stores = 0;
+    bool same = true;
+    Kept kept;
+  };
+  std::vector<Uses> uses(k_.buffers.size());
+  std::vector<VarId> inner;
+  for_each_statement(loop, [&](const Stmt& s, const Stmt*) {
+    if (s.kind == StmtKind::kLoop) inner.push_back(s.vars[0]);
+  });
+  for_each_statement(loop, [&](const Stmt& s, const Stmt* vector) {
+    if (s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) return;
+    Uses& u = uses[s.address.buffer];
+    ++(s.kind == StmtKind::kLoad ? u.loads : u.stores);
+    if (!vector || !s.bounds.empty() || !s.address.indirect.empty()) {
+      u.same = false;
+      return;
+    }
+    const VarId v = vector->vars[0];
+    for (const VarId outer : inner) u.same = u.same && stride_of(s.address.map, outer) == IntRef{};
+    u.same = u.same && stride_of(s.address.map, v) != IntRef{};
+    if (u.kept.var < 0) {
+      u.kept = {s.address.buffer, "kept" + std::to_string(s.address.buffer) + "_" + std::to_string(loop.vars[0]),
+                s.address, v};
+    }
+    u.same = u.same && same_column(u.kept.address, u.kept.var, s.address, v);
+  });
+  std::vector<Kept> kept;
+  for (const Uses& u : uses) {
+    if (u.loads > 0 && u.stores > 0 && u.same && !kept_of(u.kept.buffer)) kept.push_back(u.kept);
+  }
+  return kept;
+}
+
+// -- statements that are the same for all lanes
+
+KernelEmitter::Local& KernelEmitter::define(const Stmt& s, bool varies) {
+  Local& l = locals_[s.result];
+  l = {"x" + std::to_string(s.result), result_dtype(s), varies};
+  return l;
+}
+
+void KernelEmitter::statement(const Stmt& s) {
+  switch (s.kind) {
+    case StmtKind::kStore:
+      return store(s);
+    case StmtKind::kAcc: {
+      Accumulator& acc = accs_[s.acc];
+      acc = {"a" + std::to_string(s.acc), compute_type(s.dtype), reduce_step(s.reduce)};
+      const LaneType lane = register_lane(acc.dtype);
+      return line(std::string(type_name(lane)) + " " + acc.name + " = " +
+                  literal(lane, register_bits(reduce_identity(s.reduce, acc.dtype), acc.dtype)) + ";");
+    }
+    case StmtKind::kCheckIndex: {
+      const std::string index = value(s.args[0]), limit = integer(s.limit);
+      line("if (" + index + " >= static_cast<u64>(" + limit + ")) a.errors[" + std::to_string(s.slot) + "] = 1;");
+      break;
+    }
+    default:
+      break;
+  }
+  const std::string x = expression(s);
+  const Local& l = define(s, false);
+  line(std::string("const ") + type_name(register_lane(l.dtype)) + " " + l.name + " = " + x + ";");
+}
+
+// One thread of the group, when all have read what it may overwrite.
+void KernelEmitter::store(const Stmt& s) {
+  if (loads_uniform_ || shape_.synchronizes) line("group_sync();");
+  line("if (t == 0) " + buffer(s.address.buffer) + "[" + element(s.address) +
+       "] = " + stored(s.dtype, value(s.args[0])) + ";");
+  if (shape_.synchronizes) line("group_sync();");
+}
+
+// -- expressions
+
+std::string KernelEmitter::value(LocalId v) const { return locals_[v].name + (locals_[v].varies ? "[k]" : ""); }
+
+std::string KernelEmitter::expression(const Stmt& s) {
+  switch (s.kind) {
+    case StmtKind::kLoad: {
+      const std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
+      if (s.bounds.empty()) return x;
+      return bounds(s) + " ? " + x + " : " + literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
+    }
+    case StmtKind::kPrimitive: {
+      if (s.op == ir::Op::kCast) return cast(locals_[s.args[0]].dtype, s.dtype, value(s.args[0]));
+      std::string args;
+      for (const LocalId a : s.args) args += (args.empty() ? "" : ", ") + value(a);
+      if (s.op == ir::Op::kRandomBits) return functions_.random_bits() + "(" + args + ")";
+      std::string x = functions_.primitive(s.op, s.dtype) + "(" + args + ")";
+      const auto& info = ir::scalar::info(static_cast<ir::scalar::Primitive>(s.op));
+      return info.rounding == ir::scalar::PrimitiveInfo::kRounded ? rounded(s.dtype, std::move(x)) : x;
+    }
+    case StmtKind::kConstant:
+      return literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
+    case StmtKind::kScalar: {
+      const bool is_float = k_.scalars[s.slot] == Category::kFloat;
+      const std::string word = "a.scalars[" + std::to_string(s.slot) + "]";
+      return is_float ? cast(DType::kFloat64, s.dtype, "__longlong_as_double(static_cast<i64>(" + word + "))")
+                      : cast(DType::kInt64, s.dtype, word);
+    }
+    case StmtKind::kIndex:
+      return "static_cast<u64>(" + affine(s.map) + ")";
+    case StmtKind::kCheckIndex:
+      return "clamp_index(" + value(s.args[0]) + ", " + integer(s.limit) + ")";
+    case StmtKind::kResult: {
+      const Accumulator& acc = accs_[s.acc];
+      const std::string type = type_name(register_lane(acc.dtype));
+      return rounded(s.dtype, "combine(" + acc.name + ", [](" + type + " x, " + type + " y) { return " +
+                                  functions_.primitive(acc.step, acc.dtype) + "(x, y); })");
+    }
+    default:
+      raise<InternalError>("internal error: a statement without a value");
+  }
+}
+
+std::string KernelEmitter::loaded(DType t, const std::string& raw) const {
+  if (t == DType::kBool) return raw + " != 0";
+  if (t == DType::kFloat16) return "f16_to_f32(" + raw + ")";
+  if (t == DType::kBFloat16) return "bf16_to_f32(" + raw + ")";
+  return raw;
+}
+std::string KernelEmitter::stored(DType t, const std::string& x) const {
+  if (t == DType::kFloat16) return "f32_to_f16(" + x + ")";
+  if (t == DType::kBFloat16) return "f32_to_bf16(" + x + ")";
+  return x;
+}
+std::string KernelEmitter::rounded(DType t, std::string x) const {
+  if (t == DType::kFloat16) return "round_f16(" + x + ")";
+  if (t == DType::kBFloat16) return "round_bf16(" + x + ")";
+  return x;
+}
+
+std::string KernelEmitter::cast(DType from, DType to, const std::string& x) {
+  if (from == to) return x;
+  const DType arithmetic = compute_type(from), result = compute_type(to);
+  return rounded(to, arithmetic == result ? x : functions_.cast(arithmetic, result) + "(" + x + ")");
+}
+
+std::string KernelEmitter::integer(IntRef r) const {
+  if (!r.is_constant()) return "a.n" + std::to_string(r.slot);
+  if (r.constant == INT64_MIN) return "(-9223372036854775807ll - 1)";
+  return r.constant < 0 ? "(" + std::to_string(r.constant) + "ll)" : std::to_string(r.constant) + "ll";
+}
+
+std::string KernelEmitter::affine(const Affine& a, VarId skipped) const {
+  std::string sum;
+  const auto add = [&](const std::string& term) { sum += (sum.empty() ? "" : " + ") + term; };
+  if (a.offset != IntRef{}) add(integer(a.offset));
+  for (const auto& t : a.terms) {
+    if (t.var == skipped || t.stride == IntRef{}) continue;
+    add(t.stride == IntRef{1} ? vars_[t.var] : vars_[t.var] + " * " + integer(t.stride));
+  }
+  return sum.empty() ? "0ll" : sum;
+}
+
+std::string KernelEmitter::element(const Address& a, VarId skipped) const {
+  std::string sum = affine(a.map, skipped);
+  for (const auto& i : a.indirect) {
+    sum += " + static_cast<i64>(" + value(i.index) + ")";
+    if (i.stride != IntRef{1}) sum += " * " + integer(i.stride);
+  }
+  return sum;
+}
+
+std::string KernelEmitter::bounds(const Stmt& s) const {
+  std::string all;
+  for (const Bound& b : s.bounds) {
+    const std::string x = affine(b.map);
+    all += (all.empty() ? "" : " && ") + integer(b.lo) + " <= " + x + " && " + x + " < " + integer(b.hi);
+  }
+  return "(" + all + ")";
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,175 @@
+// What is in a vector loop. Each statement is done for all lanes that a thread has before the next is, as the CPU's
+// vectors do it.
+#include <algorithm>
+
+#include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/text_builder.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+bool is_fixed(const Affine& a, VarId v) { return stride_of(a, v) == IntRef{}; }
+
+}  // namespace
+
+/// The thread's own lanes, which are neighbours: the loop is around the whole body.
+void KernelEmitter::vector_columns(const Stmt& s) {
+  loop_ = &s;
+  vars_[s.vars[0]] = "(i + k)";
+  line("{");
+  for (const Stmt& inner : s.body) is_uniform(inner) ? statement(inner) : varying(inner);
+  line("}");
+  loop_ = nullptr;
+}
+
+/// Lanes are dealt out to the threads of the group in turn: element j to thread j mod `lanes`.
+void KernelEmitter::vector_rows(const Stmt& s) {
+  const std::string v = std::to_string(s.vars[0]);
+  if (shape_.synchronizes) line("group_sync();");
+  line("if (const i64 n = " + extent(s) + "; n > 0) {");
+  loop_ = &s;
+  vars_[s.vars[0]] = "(j + k * lanes)";
+  line("const int lanes = lanes_of(" + integer(s.extents[0]) + ");");
+  for (const Stmt& inner : s.body) {
+    if (is_uniform(inner)) statement(inner);
+    if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
+  }
+  line("for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {");
+  for (const Stmt& inner : s.body) {
+    if (!is_uniform(inner)) varying(inner);
+  }
+  line("}");
+  line("}");
+  loop_ = nullptr;
+  if (shape_.synchronizes) line("group_sync();");
+}
+
+bool KernelEmitter::is_uniform(const Stmt& s) const {
+  const VarId v = loop_->vars[0];
+  const auto varies = [&](LocalId l) { return locals_[l].varies; };
+  switch (s.kind) {
+    case StmtKind::kStore:
+    case StmtKind::kUpdate:
+      return false;
+    case StmtKind::kLoad:
+      return is_fixed(s.address.map, v) &&
+             std::ranges::none_of(loop_->body,
+                                  [&](const Stmt& other) {
+                                    return other.kind == StmtKind::kStore && other.address.buffer == s.address.buffer;
+                                  }) &&
+             std::ranges::all_of(s.bounds, [&](const Bound& b) { return is_fixed(b.map, v); }) &&
+             std::ranges::none_of(s.address.indirect, [&](const auto& i) { return varies(i.index); });
+    case StmtKind::kIndex:
+      return is_fixed(s.map, v);
+    default:
+      return std::ranges::none_of(s.args, varies);
+  }
+}
+
+std::string KernelEmitter::declare_lanes(const Stmt& s) {
+  const Local& l = define(s, true);
+  line(std::string(type_name(register_lane(l.dtype))) + " " + l.name + "[V];");
+  return l.name + "[k]";
+}
+
+void KernelEmitter::varying(const Stmt& s) {
+  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
+  switch (s.kind) {
+    case StmtKind::kLoad:
+      return varying_load(s);
+    case StmtKind::kStore:
+      return varying_store(s);
+    case StmtKind::kUpdate: {
+      const Accumulator& acc = accs_[s.acc];
+      return lanes("if (" + active + ") " + acc.name + " = " + functions_.primitive(acc.step, acc.dtype) + "(" +
+                   acc.name + ", " + value(s.args[0]) + ");");
+    }
+    case StmtKind::kCheckIndex:
+      lanes("if (" + active + " && " + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
+            std::to_string(s.slot) + "] = 1;");
+      break;
+    default:
+      break;
+  }
+  const std::string x = expression(s), name = declare_lanes(s);
+  lanes(name + " = " + x + ";");
+}
+
+bool KernelEmitter::is_contiguous(const Address& a) const {
+  return shape_.mode == KernelShape::kColumns && shape_.vector > 1 && a.indirect.empty() &&
+         stride_of(a.map, loop_->vars[0]) == IntRef{1};
+}
+
+const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
+  const auto it = std::ranges::find(kept_, buffer, &Kept::buffer);
+  return it == kept_.end() ? nullptr : &*it;
+}
+
+void KernelEmitter::varying_load(const Stmt& s) {
+  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
+  const LaneType lane = register_lane(s.dtype);
+  if (const Kept* kept = kept_of(s.address.buffer)) {
+    const std::string name = declare_lanes(s);
+    return lanes(name + " = " + loaded(s.dtype, kept->name + "[k]") + ";");
+  }
+  const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
+  const std::string fill = literal(lane, s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype));
+  std::string inside = active;
+  if (!s.bounds.empty()) inside += " && " + bounds(s);
+  const std::string masked =
+      name + " = " + inside + " ? " + loaded(s.dtype, b + "[" + element(s.address) + "]") + " : " + fill + ";";
+  if (!is_contiguous(s.address) || !s.bounds.empty()) return lanes(masked);
+  line("if (whole) {");
+  line(std::string(type_name(storage_lane(s.dtype))) + " raw[V];");
+  line("load_whole(raw, " + b + " + (" + affine(s.address.map, loop_->vars[0]) + ") + i);");
+  lanes(name + " = " + loaded(s.dtype, "raw[k]") + ";");
+  line("} else {");
+  lanes(masked);
+  line("}");
+}
+
+void KernelEmitter::varying_store(const Stmt& s) {
+  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
+  const std::string x = stored(s.dtype, value(s.args[0]));
+  if (const Kept* kept = kept_of(s.address.buffer)) return lanes(kept->name + "[k] = " + x + ";");
+  const std::string b = buffer(s.address.buffer);
+  const VarId v = loop_->vars[0];
+  // All elements go to one place: the last stays.
+  const bool one_place = is_fixed(s.address.map, v) && std::ranges::none_of(s.address.indirect, [&](const auto& i) {
+                           return locals_[i.index].varies;
+                         });
+  if (one_place) active = vars_[v] + " == n - 1";
+  const std::string masked = "if (" + active + ") " + b + "[" + element(s.address) + "] = " + x + ";";
+  if (!is_contiguous(s.address)) return lanes(masked);
+  line("if (whole) {");
+  line(std::string(type_name(storage_lane(s.dtype))) + " raw[V];");
+  lanes("raw[k] = " + x + ";");
+  line("store_whole(" + b + " + (" + affine(s.address.map, v) + ") + i, raw);");
+  line("} else {");
+  lanes(masked);
+  line("}");
+}
+
+/// Takes the elements of a loop to registers before it, and back after.
+void KernelEmitter::transfer_kept(const Kept& kept, bool load) {
+  const std::string type = type_name(storage_lane(k_.buffers[kept.buffer].dtype)), b = buffer(kept.buffer);
+  vars_[kept.var] = "(i + k)";
+  const bool contiguous = shape_.vector > 1 && stride_of(kept.address.map, kept.var) == IntRef{1};
+  const std::string at = b + " + (" + affine(kept.address.map, kept.var) + ") + i";
+  const std::string one = b + "[" + element(kept.address) + "]";
+  if (load) line(type + " " + kept.name + "[V];");
+  const std::string masked = load ? kept.name + "[k] = k < left ? " + one + " : static_cast<" + type + ">(0);"
+                                  : "if (k < left) " + one + " = " + kept.name + "[k];";
+  if (!contiguous) return lanes(masked);
+  line("if (whole) {");
+  line(load ? "load_whole(" + kept.name + ", " + at + ");" : "store_whole(" + at + ", " + kept.name + ");");
+  line("} else {");
+  lanes(masked);
+  line("}");
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,88 @@
+#define SMOLDER_INLINE inline  // formulas are only recorded here
+#include "smolder/jit/cuda/functions.h"
+
+#include <array>
+#include <span>
+
+#include "smolder/ir/scalar/emit.h"
+#include "smolder/ir/scalar/evaluate.h"
+#include "smolder/ir/scalar/random.h"
+#include "smolder/jit/cuda/text_builder.h"
+
+namespace smolder::jit::cuda {
+
+namespace scalar = ir::scalar;
+
+namespace {
+
+/// Statements beyond which a function is called and not expanded where it is used: code grows with each use, and the
+/// compiler's time with it.
+constexpr int kLargest = 100;
+
+/// "f32" of float32 and the halves.
+const char* arithmetic_name(DType t) {
+  switch (compute_type(t)) {
+    case DType::kUInt8:
+      return "u8";
+    case DType::kInt32:
+      return "i32";
+    case DType::kInt64:
+      return "i64";
+    default:
+      return type_name(scalar::register_lane(t));
+  }
+}
+
+}  // namespace
+
+template <class Emit>
+std::string Functions::define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit) {
+  if (!defined_.emplace(name, true).second) return name;
+  TextBuilder b;
+  std::array<Text, 3> args;
+  std::string parameters;
+  for (int i = 0; i < arity; ++i) {
+    args[i] = {scalar::register_lane(operands[i]), std::string(1, static_cast<char>('x' + i))};
+    parameters += (i > 0 ? ", " : "") + std::string(type_name(args[i].type)) + " " + args[i].name;
+  }
+  const Text r = emit(b, std::span<const Text>(args.data(), arity));
+  text_ += b.statements > kLargest ? "static __device__ __noinline__ " : "DEVICE ";
+  text_ += std::string(type_name(scalar::register_lane(result))) + " " + name + "(" + parameters + ") {\n" + b.text +
+           "  return " + r.name + ";\n}\n";
+  return name;
+}
+
+std::string Functions::primitive(ir::Op op, DType t) {
+  const auto p = static_cast<scalar::Primitive>(op);
+  const auto& info = scalar::info(p);
+  const DType c = compute_type(t);
+  DType operands[3] = {c, c, c};
+  if (p == scalar::Primitive::kWhere) operands[0] = DType::kBool;
+  return define(std::string(info.name) + "_" + arithmetic_name(t), info.result_dtype(c), info.arity, operands,
+                [&](TextBuilder& b, std::span<const Text> args) { return scalar::emit_primitive(b, p, c, args); });
+}
+
+std::string Functions::cast(DType from, DType to) {
+  return define(std::string(arithmetic_name(from)) + "_to_" + arithmetic_name(to), to, 1, &from,
+                [&](TextBuilder& b, std::span<const Text> args) { return scalar::emit_cast(b, from, to, args[0]); });
+}
+
+std::string Functions::random_bits() {
+  const DType operands[3] = {DType::kInt64, DType::kInt64, DType::kInt64};
+  return define("random_bits", DType::kInt64, 3, operands, [&](TextBuilder& b, std::span<const Text> args) {
+    using I64 = scalar::I64<TextBuilder>;
+    const auto word = [&](int i) { return I64{&b, args[i]}; };
+    return b.zext<LaneType::kI64>(scalar::random_bits(word(0), word(1), word(2)).v);
+  });
+}
+
+LaneType register_lane(DType t) { return scalar::register_lane(t); }
+LaneType storage_lane(DType t) { return scalar::storage_lane(t); }
+
+uint64_t register_bits(Scalar v, DType t) {
+  scalar::HostBuilder b;
+  const DType from = v.category() == Category::kFloat ? DType::kFloat64 : DType::kInt64;
+  return scalar::emit_cast(b, from, t, scalar::HostBuilder::V{v.bits()}).bits;
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,41 @@
+// The elementwise primitives as functions of CUDA C++: ir/scalar, instantiated for text. A program holds those that its
+// kernels call, each once.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "smolder/core/dtype.h"
+#include "smolder/core/scalar.h"
+#include "smolder/ir/op.h"
+#include "smolder/ir/scalar/builder.h"
+
+namespace smolder::jit::cuda {
+
+class Functions {
+ public:
+  /// Name of the function of a primitive in the arithmetic of dtype `t`; a half is not rounded yet.
+  std::string primitive(ir::Op op, DType t);
+  /// Of a cast between dtypes that are not halves.
+  std::string cast(DType from, DType to);
+  /// Of `random_bits`.
+  std::string random_bits();
+
+  /// All that were asked for.
+  const std::string& text() const { return text_; }
+
+ private:
+  template <class Emit>
+  std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit);
+
+  std::map<std::string, bool> defined_;
+  std::string text_;
+};
+
+/// How a value of dtype `t` lies in a register and in memory.
+ir::scalar::LaneType register_lane(DType t);
+ir::scalar::LaneType storage_lane(DType t);
+/// A number as a register of `t` holds it: its bits.
+uint64_t register_bits(Scalar v, DType t);
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,102 @@
+// Writes one kernel: emit_kernel.cpp what surrounds vector loops, emit_vector.cpp what is in them. Values that vary
+// within a vector loop are arrays, an element for each of the lanes that a thread takes at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "smolder/jit/cuda/functions.h"
+#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/loop_ir.h"
+
+namespace smolder::jit::cuda {
+
+class KernelEmitter {
+ public:
+  /// The kernel must be valid. `entry` is the name of its function.
+  KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions);
+  /// The struct of its arguments and the function.
+  std::string run();
+
+ private:
+  /// A value: an array of lanes, or one for all.
+  struct Local {
+    std::string name;
+    DType dtype = DType::kFloat32;
+    bool varies = false;
+  };
+  struct Accumulator {
+    std::string name;
+    DType dtype = DType::kFloat32;  ///< of the arithmetic
+    ir::Op step{};
+  };
+  /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (kColumns).
+  struct Kept {
+    int buffer = -1;
+    std::string name;
+    Address address;
+    VarId var = -1;  ///< of the vector loop in `address`
+  };
+
+  // -- structure (emit_kernel.cpp)
+  std::string arguments() const;
+  void columns();
+  void rows();
+  void position(const std::string& name);
+  void scratch_rows();
+  std::string aligned() const;
+  void body(const std::vector<Stmt>& statements);
+  void sequential(const Stmt& s);
+  std::vector<Kept> find_kept(const Stmt& loop) const;
+  std::string extent(const Stmt& s) const;
+
+  // -- statements that are the same for all lanes (emit_kernel.cpp)
+  void statement(const Stmt& s);
+  void store(const Stmt& s);
+
+  // -- vector loops (emit_vector.cpp)
+  void vector_columns(const Stmt& s);
+  void vector_rows(const Stmt& s);
+  bool is_uniform(const Stmt& s) const;
+  void varying(const Stmt& s);
+  void varying_load(const Stmt& s);
+  void varying_store(const Stmt& s);
+  void transfer_kept(const Kept& kept, bool load);
+  const Kept* kept_of(int buffer) const;
+  bool is_contiguous(const Address& a) const;
+  void lanes(const std::string& statement) { line("FOR_LANES " + statement); }
+  /// A new array of lanes for what a statement defines.
+  std::string declare_lanes(const Stmt& s);
+
+  // -- expressions
+  std::string value(LocalId v) const;
+  /// What a statement defines, from its operands.
+  std::string expression(const Stmt& s);
+  std::string loaded(DType t, const std::string& raw) const;
+  std::string stored(DType t, const std::string& x) const;
+  std::string rounded(DType t, std::string x) const;
+  std::string cast(DType from, DType to, const std::string& x);
+  std::string integer(IntRef r) const;
+  std::string affine(const Affine& a, VarId skipped = -1) const;
+  std::string element(const Address& a, VarId skipped = -1) const;
+  std::string bounds(const Stmt& s) const;
+  std::string buffer(int b) const { return "b" + std::to_string(b); }
+
+  void line(const std::string& text);
+  Local& define(const Stmt& s, bool varies);
+
+  const Kernel& k_;
+  const std::string entry_;
+  Functions& functions_;
+  const KernelShape shape_;
+  std::string out_;
+  int depth_ = 0;
+  std::vector<Local> locals_;
+  std::vector<Accumulator> accs_;
+  std::vector<std::string> vars_;  ///< by VarId: its value
+  std::vector<Kept> kept_;
+  const Stmt* loop_ = nullptr;  ///< the vector loop whose lanes are being written
+  bool loads_uniform_ = false;  ///< somewhere a value is loaded for all threads of a group
+};
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,68 @@
+#include "smolder/jit/cuda/launch.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "smolder/core/error.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are warps or less
+constexpr int64_t kSharedAlignment = 16;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+void set_grid(LaunchPlan& plan, int64_t blocks) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  SMOLDER_CHECK(blocks <= kMost, RuntimeError, "a kernel of ", blocks, " blocks is more than a launch can have (",
+                kMost, ")");
+  plan.shape.grid[0] = static_cast<unsigned>(blocks);
+}
+
+void set_block(LaunchPlan& plan, int64_t group, int64_t groups) {
+  plan.shape.block[0] = static_cast<unsigned>(group);
+  plan.shape.block[1] = static_cast<unsigned>(groups);
+}
+
+}  // namespace
+
+LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
+                       int64_t shared_limit) {
+  LaunchPlan plan;
+  if (shape.mode == KernelShape::kColumns) {
+    const int64_t rows = flat ? 1 : positions;
+    const int64_t threads = ceil_div(flat ? positions : value_of(shape.extent, ints), shape.vector);
+    if (rows <= 0 || threads <= 0) {
+      set_grid(plan, 0);
+      return plan;
+    }
+    plan.tiles = ceil_div(threads, kColumnThreads);
+    const int64_t share = ceil_div(threads, plan.tiles);
+    const int64_t group =
+        share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);
+    const int64_t groups = std::min<int64_t>(kColumnThreads / group, rows);
+    set_block(plan, group, groups);
+    set_grid(plan, ceil_div(rows, groups) * plan.tiles);
+    return plan;
+  }
+  int64_t group = 1;
+  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(value_of(n, ints)));
+  const int64_t groups = group <= kWarp ? kRowBlock / group : 1;
+  set_block(plan, group, groups);
+  set_grid(plan, ceil_div(std::max<int64_t>(positions, 0), groups));
+  int64_t shared = group > kWarp ? group * static_cast<int64_t>(sizeof(uint64_t)) : 0;
+  const int64_t lanes = shared;
+  for (const auto& row : shape.scratch) {
+    const int64_t bytes = round_up(value_of(row.extent, ints) * row.itemsize, kSharedAlignment);
+    plan.scratch.push_back({shared, bytes});
+    shared += bytes * groups;
+  }
+  plan.scratch_in_memory = shared > shared_limit;
+  plan.shape.shared_bytes = static_cast<unsigned>(plan.scratch_in_memory ? lanes : shared);
+  return plan;
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,57 @@
+// How the loops of a kernel are dealt out to threads: decided from the kernel alone, so that the generator, which
+// writes the code, and the launch, which knows the sizes, agree. docs/design.md, "CUDA kernels", has the reasons.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "smolder/jit/loop_ir.h"
+
+namespace smolder::jit::cuda {
+
+struct KernelShape {
+  enum Mode : uint8_t {
+    /// No reduction along vector loops, which are all of one extent: each thread takes a few neighbouring elements of
+    /// it through the whole body.
+    kColumns,
+    /// A group of threads takes a position, and shares out the elements of each vector loop.
+    kRows,
+  };
+  Mode mode = kColumns;
+  int vector = 1;               ///< kColumns: elements a thread
+  IntRef extent;                ///< kColumns: of the vector loops
+  std::vector<IntRef> extents;  ///< kRows: of each vector loop
+  bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
+  /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.
+  struct ScratchRow {
+    int buffer;
+    IntRef extent;
+    int64_t itemsize;
+  };
+  std::vector<ScratchRow> scratch;
+};
+
+KernelShape shape_of(const Kernel& kernel);
+
+inline constexpr int kWarp = 32;
+inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
+/// Lanes that the elements of a loop of this extent are dealt out to, where there are reductions.
+constexpr int lanes_of(int64_t extent) { return extent <= 1024 ? kWarp : extent <= 8192 ? 256 : kMostRowThreads; }
+
+inline int64_t value_of(IntRef r, std::span<const int64_t> ints) { return r.is_constant() ? r.constant : ints[r.slot]; }
+
+/// Calls `visit` for each statement, in order, loops before their bodies, with the vector loop it is in (or null).
+template <class Visit>
+void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = nullptr) {
+  visit(s, vector);
+  const bool is_vector = s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector;
+  for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector ? &s : vector);
+}
+
+/// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.
+IntRef stride_of(const Affine& map, VarId v);
+/// Whether two addresses in (or before) vector loops are the same but for the name of the loop's variable.
+bool same_column(const Address& a, VarId va, const Address& b, VarId vb);
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,30 @@
+// Kernels with arguments, for comparing code generators: what the compiler makes of calls of ops.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "smolder/ir/graph.h"
+#include "smolder/jit/loop_ir.h"
+
+namespace smolder::jit::test {
+
+/// A kernel and the numbers of one launch.
+struct KernelSample {
+  Kernel kernel;
+  std::vector<int64_t> sizes;  ///< elements of each buffer
+  std::vector<bool> scratch;   ///< buffers that are a row of the running thread
+  std::vector<int64_t> ints;
+  std::vector<uint64_t> scalars;
+  int64_t positions = 1;
+};
+
+/// The kernels of a graph for these sizes and numbers. Steps that libraries run are left out.
+std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int64_t> symbols,
+                                     std::span<const uint64_t> parameters);
+
+/// Kernels of every call in tests/golden/op_values.json, no two of them equal.
+const std::vector<KernelSample>& op_kernels();
+
+}  // namespace smolder::jit::test

@@ -1,0 +1,40 @@
+struct k0_arguments {
+  u64* b0;
+  u16* b1;
+  u16* b2;
+  i64 n0;
+  i64 n1;
+  i64 n2;
+  const u64* scalars;
+  u32* errors;
+  i64 positions, tiles;
+};
+extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
+  constexpr int V = 8;
+  u64* const b0 = a.b0;
+  u16* const b1 = a.b1;
+  u16* const b2 = a.b2;
+  const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles;
+  const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;
+  if (position >= a.positions) return;
+  const i64 v0 = position;
+  const i64 i = (static_cast<i64>(blockIdx.x - row * tiles) * blockDim.x + threadIdx.x) * V;
+  const i64 n = a.n2;
+  if (i >= n) return;
+  const int left = static_cast<int>(smaller(n - i, V));
+  const bool whole = left == V && ((from_address(b2) & 15) | (a.n2 * 2 & 15)) == 0;
+  const u64 x0 = b0[v0];
+  if (x0 >= static_cast<u64>(a.n1)) a.errors[0] = 1;
+  const u64 x1 = clamp_index(x0, a.n1);
+  {
+    f32 x2[V];
+    FOR_LANES x2[k] = k < left ? f16_to_f32(b1[(i + k) + static_cast<i64>(x1) * a.n2]) : 0.0f;
+    if (whole) {
+      u16 raw[V];
+      FOR_LANES raw[k] = f32_to_f16(x2[k]);
+      store_whole(b2 + (v0 * a.n2) + i, raw);
+    } else {
+      FOR_LANES if (k < left) b2[v0 * a.n2 + (i + k)] = f32_to_f16(x2[k]);
+    }
+  }
+}
