@@ -1,5 +1,5 @@
 // What the rows of convolution.toml and pooling.toml are made of: torch's arguments checked and brought to the ops of
-// images. A signal is an image one row high.
+// images. A signal is an image one row high; volumes are in op_volume.cpp.
 #include <algorithm>
 
 #include "smolder/ir/decompose.h"
@@ -38,8 +38,8 @@ bool not_positive(int64_t v) { return v <= 0; }
 
 /// Checks all that does not depend on how the arrays are used, and gives each dimension its numbers.
 ConvArguments conv_arguments(std::string_view op, int dims, const Tensor& input, const Tensor& weight,
-                             const ConvArguments& given) {
-  ir::check_dtype(op, "input", input.meta(), "float");
+                             std::string_view dtypes, const ConvArguments& given) {
+  ir::check_dtype(op, "input", input.meta(), dtypes);
   ir::check_same_dtype(op, "input", input.meta(), "weight", weight.meta());
   SMOLDER_CHECK(input.dim() == dims + 1 || input.dim() == dims + 2, RuntimeError, "Expected ", dims + 1,
                 "D (unbatched) or ", dims + 2, "D (batched) input to ", op, ", but got input of size: ", input.shape());
@@ -85,9 +85,23 @@ std::string by(const Dims& sizes) {
 
 }  // namespace
 
+Tensor convolve_images(const Tensor& x, const Tensor& weight, const ConvArguments& a) {
+  if (is_floating(x.dtype())) return conv_forward(x, weight, a.stride, a.padding, a.dilation, a.groups);
+  // A product of the filters with the columns, which is exact.
+  const auto places = [&](int i) {
+    return (x.size(2 + i) + 2 * a.padding[i] - a.dilation[i] * (weight.size(2 + i) - 1) - 1) / a.stride[i] + 1;
+  };
+  const int64_t n = x.size(0), filters = weight.size(0), seen = weight.size(1) * weight.size(2) * weight.size(3);
+  const int64_t h = places(0), w = places(1);
+  const Tensor columns = im2col(x, {weight.size(2), weight.size(3)}, a.dilation, a.padding, a.stride);
+  const Tensor y =
+      matmul(reshape(weight, {a.groups, filters / a.groups, seen}), reshape(columns, {n, a.groups, seen, h * w}));
+  return reshape(y, {n, filters, h, w});
+}
+
 Tensor convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const ConvArguments& given) {
-  const ConvArguments a = conv_arguments(op, dims, input, weight, given);
+  const ConvArguments a = conv_arguments(op, dims, input, weight, "number", given);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0);
   SMOLDER_CHECK(channels == weight.size(1) * a.groups, RuntimeError, "Given groups=", a.groups, ", weight of size ",
@@ -104,8 +118,9 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
                   by(padded), "). Kernel size: (", by(kernel),
                   "). Kernel size can't be greater than actual input size");
   }
-  const Tensor y = conv_forward(as_images(input, dims, batched), as_images(weight, dims, true), in_two(a.stride, 1),
-                                in_two(a.padding, 0), in_two(a.dilation, 1), a.groups);
+  const Tensor x = as_images(input, dims, batched), w = as_images(weight, dims, true);
+  const ConvArguments of_images{in_two(a.stride, 1), in_two(a.padding, 0), in_two(a.dilation, 1), a.groups};
+  const Tensor y = dims == 3 ? conv_volumes(x, w, a) : convolve_images(x, w, of_images);
   return add_bias(from_images(y, dims, batched), bias, dims);
 }
 
@@ -114,7 +129,7 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
   SMOLDER_CHECK(padding == "same" || padding == "valid", RuntimeError, "Invalid padding string: '", padding, "'");
   ConvArguments a{given.stride, {0}, given.dilation, given.groups};
   if (padding == "valid") return convolution(op, dims, input, weight, bias, a);
-  a = conv_arguments(op, dims, input, weight, a);
+  a = conv_arguments(op, dims, input, weight, "number", a);
   Dims low = Dims::filled(input.dim(), 0), high = low;
   for (int i = 0; i < dims; ++i) {
     SMOLDER_CHECK(a.stride[i] == 1, RuntimeError, "padding='same' is not supported for strided convolutions");
@@ -128,7 +143,7 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
 
 Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight,
                               const Tensor& bias, const Dims& output_padding, const ConvArguments& given) {
-  const ConvArguments a = conv_arguments(op, dims, input, weight, given);
+  const ConvArguments a = conv_arguments(op, dims, input, weight, "float", given);
   const Dims more = conv_numbers("output_padding", output_padding, dims);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0), filters = weight.size(1) * a.groups;
@@ -151,10 +166,12 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
                   input.shape(), " and weight ", weight.shape());
   }
   const auto transpose = [&](const Dims& to, const Dims& padding) {
-    return from_images(
-        conv_backward_input(as_images(input, dims, batched), as_images(weight, dims, true), in_two(to, 1),
-                            in_two(a.stride, 1), in_two(padding, 0), in_two(a.dilation, 1), a.groups),
-        dims, batched);
+    const Tensor x = as_images(input, dims, batched), w = as_images(weight, dims, true);
+    if (dims == 3)
+      return from_images(conv_volumes_back(x, w, to, {a.stride, padding, a.dilation, a.groups}), dims, batched);
+    return from_images(conv_backward_input(x, w, in_two(to, 1), in_two(a.stride, 1), in_two(padding, 0),
+                                           in_two(a.dilation, 1), a.groups),
+                       dims, batched);
   };
   if (!beyond) return add_bias(transpose(size, a.padding), bias, dims);
   Tensor y = transpose(whole, Dims::filled(dims, 0));
@@ -166,6 +183,13 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
     y = slice(high[axis] ? constant_pad(y, low, high) : y, axis, a.padding[i], end);
   }
   return add_bias(y, bias, dims);
+}
+
+Tensor at_places(const Tensor& x, int axis, const Tensor& places) {
+  Dims shape = x.shape();
+  shape[axis] = places.size(0);
+  shape.insert(axis + 1, places.size(1));
+  return reshape(index_select(x, axis, reshape(places, {-1})), shape);
 }
 
 Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
@@ -200,18 +224,30 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
 
 namespace {
 
+constexpr const char* kTuples[] = {"a single int, or a tuple of one int", "a single int, or a tuple of two ints",
+                                   "a single int, or a tuple of three ints"};
+
 /// One number for each dimension out of what was given, of which nothing means `otherwise`.
 Dims pool_numbers(std::string_view op, std::string_view what, const Dims& given, int dims, const Dims& otherwise = {}) {
   if (given.empty() && !otherwise.empty()) return otherwise;
   SMOLDER_CHECK(given.size() == 1 || given.size() == dims, RuntimeError, op, ": ", what, " must either be ",
-                otherwise.empty() ? "" : "omitted, ",
-                dims == 1 ? "a single int, or a tuple of one int" : "a single int, or a tuple of two ints");
+                otherwise.empty() ? "" : "omitted, ", kTuples[dims - 1]);
   return given.size() == dims ? given : Dims::filled(dims, given[0]);
 }
 
 struct Pool {
-  Dims kernel, stride, padding, dilation, size;  ///< two each
+  Dims kernel, stride, padding, dilation, size;  ///< two each, or three of volumes
   bool batched;
+
+  /// What is done to the planes of volumes.
+  Pool planes() const {
+    return {{kernel[1], kernel[2]},     {stride[1], stride[2]}, {padding[1], padding[2]},
+            {dilation[1], dilation[2]}, {size[1], size[2]},     true};
+  }
+  /// What is done along their depth, a plane of theirs being a row.
+  Pool depth() const {
+    return {{kernel[0], 1}, {stride[0], 1}, {padding[0], 0}, {dilation[0], 1}, {size[0], size[1] * size[2]}, true};
+  }
 };
 
 Pool pool(std::string_view op, int dims, const Tensor& x, std::string_view dtypes, const PoolArguments& given) {
@@ -261,8 +297,11 @@ Pool pool(std::string_view op, int dims, const Tensor& x, std::string_view dtype
 
 std::tuple<Tensor, Tensor> max_pool(std::string_view op, int dims, const Tensor& x, const PoolArguments& given) {
   const Pool p = pool(op, dims, x, "number", given);
-  const auto [y, at] =
-      smolder::max_pool(as_images(x, dims, p.batched), p.kernel, p.stride, p.padding, p.dilation, p.size);
+  const auto by = [](const Pool& q) {
+    return [q](const Tensor& t) { return smolder::max_pool(t, q.kernel, q.stride, q.padding, q.dilation, q.size); };
+  };
+  const Tensor images = as_images(x, dims, p.batched);
+  const auto [y, at] = dims == 3 ? max_pool_volumes(images, by(p.planes()), by(p.depth())) : by(p)(images);
   return {from_images(y, dims, p.batched), from_images(at, dims, p.batched)};
 }
 
@@ -270,9 +309,16 @@ Tensor avg_pool(std::string_view op, int dims, const Tensor& x, const PoolArgume
                 std::optional<int64_t> divisor_override) {
   SMOLDER_CHECK(divisor_override != 0, RuntimeError, "divisor must be not zero");
   const Pool p = pool(op, dims, x, "float", given);
-  return from_images(smolder::avg_pool(as_images(x, dims, p.batched), p.kernel, p.stride, p.padding, p.size,
-                                       count_include_pad, divisor_override),
-                     dims, p.batched);
+  const auto by = [&](const Pool& q, std::optional<int64_t> divisor) {
+    return [&, q, divisor](const Tensor& t) {
+      return smolder::avg_pool(t, q.kernel, q.stride, q.padding, q.size, count_include_pad, divisor);
+    };
+  };
+  const Tensor images = as_images(x, dims, p.batched);
+  if (dims != 3) return from_images(by(p, divisor_override)(images), dims, p.batched);
+  // A divisor given is of sums: the planes are summed then, not averaged.
+  const std::optional<int64_t> of_planes = divisor_override ? std::optional<int64_t>(1) : std::nullopt;
+  return from_images(pool_volumes(images, by(p.planes(), of_planes), by(p.depth(), divisor_override)), dims, p.batched);
 }
 
 namespace {
@@ -303,14 +349,6 @@ struct Spans {
   /// Places of each window, [size, longest]; those beyond its end may be of another.
   Tensor places() const { return begin + arange(longest); }
 };
-
-/// Elements of `axis` at `places`, [size, longest], which take the place of the axis.
-Tensor at_places(const Tensor& x, int axis, const Tensor& places) {
-  Dims shape = x.shape();
-  shape[axis] = places.size(0);
-  shape.insert(axis + 1, places.size(1));
-  return reshape(index_select(x, axis, reshape(places, {-1})), shape);
-}
 
 bool is_even(const Tensor& x, const Dims& size) {
   for (int i = 0; i < size.size(); ++i) {
@@ -367,6 +405,11 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(std::string_view op, int dims, cons
   if (numel(shape) == 0) return {zeros(shape, x.dtype()), zeros(shape, DType::kInt64)};
   const bool batched = x.dim() == dims + 2;
   const Tensor images = as_images(x, dims, batched);
+  if (dims == 3) {
+    const auto to = [&](const Dims& n) { return [=](const Tensor& t) { return adaptive_max_pool(op, 2, t, n); }; };
+    const auto [y, at] = max_pool_volumes(images, to({size[1], size[2]}), to({size[0], size[1] * size[2]}));
+    return {from_images(y, dims, batched), from_images(at, dims, batched)};
+  }
   const int64_t width = images.size(3);
   const Dims two = in_two(size, 1);
   const Spans rows(images.size(2), two[0]), columns(width, two[1]);

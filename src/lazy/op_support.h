@@ -1,6 +1,8 @@
 // What user functions of the op table are written with, beside other ops.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -106,6 +108,10 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
                    std::string_view padding, const ConvArguments& arguments);
 Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight,
                               const Tensor& bias, const Dims& output_padding, const ConvArguments& arguments);
+/// conv_forward, and the same of integers.
+Tensor convolve_images(const Tensor& x, const Tensor& weight, const ConvArguments& arguments);
+/// Elements of `axis` at `places`, [size, longest], which take the place of the axis.
+Tensor at_places(const Tensor& x, int axis, const Tensor& places);
 
 /// x with elements of itself around its last dimensions; mode is "reflect", "replicate" or "circular".
 Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode);
@@ -120,6 +126,47 @@ Tensor avg_pool(std::string_view op, int dims, const Tensor& input, const PoolAr
                 bool count_include_pad, std::optional<int64_t> divisor_override);
 Tensor adaptive_avg_pool(std::string_view op, int dims, const Tensor& input, const Dims& size);
 std::tuple<Tensor, Tensor> adaptive_max_pool(std::string_view op, int dims, const Tensor& input, const Dims& size);
+
+// -- the same of volumes [N, C, D, H, W], with three numbers each (op_volume.cpp)
+
+Tensor conv_volumes(const Tensor& x, const Tensor& weight, const ConvArguments& arguments);
+/// Gradient of conv_volumes with respect to its input, of `size`.
+Tensor conv_volumes_back(const Tensor& y, const Tensor& weight, const Dims& size, const ConvArguments& arguments);
+/// Pools images [N, C, H, W].
+using PoolPart = std::function<Tensor(const Tensor&)>;
+using MaxPoolPart = std::function<std::tuple<Tensor, Tensor>(const Tensor&)>;
+/// A pool of volumes: `planes` over height and width, then `depth` over the height of images whose rows are planes.
+Tensor pool_volumes(const Tensor& x, const PoolPart& planes, const PoolPart& depth);
+std::tuple<Tensor, Tensor> max_pool_volumes(const Tensor& x, const MaxPoolPart& planes, const MaxPoolPart& depth);
+
+// -- images between their pixels, and windows as columns (op_resample.cpp)
+
+struct WindowArguments {
+  Dims kernel, dilation, padding, stride;
+};
+Tensor to_columns(const Tensor& x, const WindowArguments& arguments);
+/// Sums of columns where to_columns took them from.
+Tensor from_columns(const Tensor& x, const Dims& output_size, const WindowArguments& arguments);
+/// x in another size; `scales` are of depth, height and width.
+Tensor interpolate(const Tensor& x, const Dims& size, std::string_view mode, bool align_corners, bool antialias,
+                   const std::array<std::optional<double>, 3>& scales);
+Tensor sample(const Tensor& x, const Tensor& grid, std::string_view mode, std::string_view padding, bool align_corners);
+Tensor affine_grid(const Tensor& theta, const std::vector<int64_t>& size, bool align_corners);
+
+// -- recurrent layers (op_recurrent.cpp)
+
+/// Of a direction of a layer; biases and the projection of an LSTM's h may be undefined.
+struct RecurrentWeights {
+  Tensor ih, hh, bias_ih, bias_hh, hr;
+};
+std::tuple<Tensor, Tensor> rnn_layer(const Tensor& input, const Tensor& hx, const RecurrentWeights& weights,
+                                     const std::vector<int64_t>& batch_sizes, std::string_view nonlinearity,
+                                     bool reverse);
+std::tuple<Tensor, Tensor, Tensor> lstm_layer(const Tensor& input, const Tensor& hx, const Tensor& cx,
+                                              const RecurrentWeights& weights, const std::vector<int64_t>& batch_sizes,
+                                              bool reverse);
+std::tuple<Tensor, Tensor> gru_layer(const Tensor& input, const Tensor& hx, const RecurrentWeights& weights,
+                                     const std::vector<int64_t>& batch_sizes, bool reverse);
 
 // -- normalisation (op_norm.cpp)
 

@@ -2,11 +2,13 @@
 
 from smolder import _core
 from smolder._core import glu, hardshrink, logsigmoid, prelu, softshrink, softsign, tanhshrink
+from smolder._warn import warn
 
 __all__ = [
     "celu",
     "elu",
     "glu",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -18,6 +20,7 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "rrelu",
     "selu",
     "silu",
     "softmax",
@@ -51,6 +54,23 @@ def relu(input, inplace=False):
 def relu6(input, inplace=False):
     """Elements brought into [0, 6]."""
     return written(input, _core.relu6(input), inplace)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """x where positive, else x times a slope drawn from [lower, upper); in evaluation their mean is the slope."""
+    return written(input, _core.rrelu(input, lower, upper, training), inplace)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """softmax((logits + Gumbel noise) / tau); with hard 1 at the largest, 0 elsewhere, with the gradient of the soft one."""
+    if eps != 1e-10:
+        warn("`eps` parameter is deprecated and has no effect.")
+    noise = -_core.zeros_like(logits.detach()).exponential_().log()
+    soft = _core.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    largest = _core.zeros_like(soft.detach()).scatter(dim, soft.argmax(dim, keepdim=True), 1.0)
+    return largest - soft.detach() + soft
 
 
 def silu(input, inplace=False):

@@ -1,4 +1,4 @@
-"""Functions over images and signals: convolutions, pools, normalisation, dropout of channels, unfold."""
+"""Functions over images and signals: convolutions, pools, normalisation, dropout of channels."""
 
 import warnings
 
@@ -7,11 +7,14 @@ from smolder._core import (
     adaptive_avg_pool1d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
     batch_norm,
     conv1d,
     conv2d,
+    conv3d,
     conv_transpose1d,
     conv_transpose2d,
+    conv_transpose3d,
     group_norm,
     instance_norm,
 )
@@ -20,23 +23,29 @@ from smolder.nn._activations import written
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "conv1d",
     "conv2d",
+    "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "dropout1d",
     "dropout2d",
+    "dropout3d",
     "group_norm",
     "instance_norm",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "rms_norm",
-    "unfold",
 ]
 
 
@@ -57,6 +66,12 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """Largest element of each window of volumes; with return_indices also its number in the volume."""
+    pool = _core.max_pool3d_with_indices if return_indices else _core.max_pool3d
+    return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
 def _adaptive_size(name, input, output_size, dims):
     """Sizes out of one for all; None is that of the input."""
     sizes = _numbers(output_size, dims)
@@ -74,6 +89,11 @@ def adaptive_avg_pool2d(input, output_size):
     return _core.adaptive_avg_pool2d(input, _adaptive_size("adaptive_avg_pool2d", input, output_size, 2))
 
 
+def adaptive_avg_pool3d(input, output_size):
+    """Means of so many windows that cover volumes evenly; None keeps a size."""
+    return _core.adaptive_avg_pool3d(input, _adaptive_size("adaptive_avg_pool3d", input, output_size, 3))
+
+
 def adaptive_max_pool1d(input, output_size, return_indices=False):
     """Largest elements of so many windows that cover signals evenly; with return_indices also where they were."""
     out, indices = _core.adaptive_max_pool1d(input, _adaptive_size("adaptive_max_pool1d", input, output_size, 1))
@@ -83,6 +103,12 @@ def adaptive_max_pool1d(input, output_size, return_indices=False):
 def adaptive_max_pool2d(input, output_size, return_indices=False):
     """Largest elements of so many windows that cover images evenly; None keeps a size."""
     out, indices = _core.adaptive_max_pool2d(input, _adaptive_size("adaptive_max_pool2d", input, output_size, 2))
+    return (out, indices) if return_indices else out
+
+
+def adaptive_max_pool3d(input, output_size, return_indices=False):
+    """Largest elements of so many windows that cover volumes evenly; None keeps a size."""
+    out, indices = _core.adaptive_max_pool3d(input, _adaptive_size("adaptive_max_pool3d", input, output_size, 3))
     return (out, indices) if return_indices else out
 
 
@@ -135,26 +161,24 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     return written(input, _core.feature_dropout(input, p, training), inplace)
 
 
-def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """The columns of a convolution of images: [N, C * h * w, positions] out of [N, C, H, W]."""
-    if input.dim() not in (3, 4):
-        raise RuntimeError(f"unfold: expected an input of 3 or 4 dimensions, got {tuple(input.shape)}")
-    kernel, dilation, padding, stride = (_numbers(v, 2) for v in (kernel_size, dilation, padding, stride))
-    spatial = tuple(input.shape[-2:])
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    places = [(n + 2 * p - r) // s + 1 for n, p, r, s in zip(spatial, padding, reach, stride, strict=True)]
-    if min(places) < 1:
-        raise RuntimeError(
-            f"Given input with spatial size {spatial}, kernel_size={kernel}, dilation={dilation}, padding={padding}, "
-            f"calculated shape of the array of sliding blocks as {tuple(places)}, but its components must be at least "
-            "one."
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Zeroes channels of volumes [N, C, D, H, W] or [C, D, H, W] with probability p and scales the rest by 1 / (1 - p)."""
+    check_probability(p)
+    dims = input.dim()
+    if dims not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {dims}-D input to dropout3d, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout3d "
+            "exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
+            "a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
+            stacklevel=2,
         )
-    x = _core.pad(input, (padding[1], padding[1], padding[0], padding[0]))
-    for axis, (r, s, d) in enumerate(zip(reach, stride, dilation, strict=True)):
-        x = x.unfold(axis - 2 - axis, r, s)[..., ::d]  # [..., h places, w places, h taps, w taps] after both
-    lead = tuple(input.shape[:-3])
-    x = x.movedim((-2, -1), (-4, -3))
-    return x.reshape((*lead, input.shape[-3] * kernel[0] * kernel[1], places[0] * places[1]))
+    batch = input.unsqueeze(0) if dims == 4 else input
+    out = _core.feature_dropout(batch, p, training)
+    if out is batch:
+        return input
+    return written(input, out.squeeze(0) if dims == 4 else out, inplace)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):

@@ -83,6 +83,20 @@ class Hardsigmoid(Module):
         return F.hardsigmoid(input, self.inplace)
 
 
+class RReLU(Module):
+    """x where positive, else x times a slope drawn from [lower, upper); in evaluation their mean is the slope."""
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+        super().__init__()
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+
+    def forward(self, input):
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self):
+        return _shown(self, "lower", "upper")
+
+
 class LeakyReLU(Module):
     """x where positive, else negative_slope * x."""
 

@@ -161,6 +161,15 @@ class Conv2d(_Conv):
         return self._convolve(F.conv2d, input)
 
 
+class Conv3d(_Conv):
+    """Convolution of volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w]."""
+
+    _dims = 3
+
+    def forward(self, input):
+        return self._convolve(F.conv3d, input)
+
+
 class _ConvTranspose(_ConvNd):
     _dims = 0
 
@@ -255,3 +264,12 @@ class ConvTranspose2d(_ConvTranspose):
 
     def forward(self, input, output_size=None):
         return self._transpose(F.conv_transpose2d, input, output_size)
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution of volumes [N, C, D, H, W]; weight is [in_channels, out_channels / groups, d, h, w]."""
+
+    _dims = 3
+
+    def forward(self, input, output_size=None):
+        return self._transpose(F.conv_transpose3d, input, output_size)

@@ -5,10 +5,11 @@ from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, s
 from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
 from smolder._core import pad as _pad
-from smolder.nn import _activations, _losses, _spatial
+from smolder.nn import _activations, _losses, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
 from smolder.nn._losses import *  # noqa: F403
+from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
     "softplus",
     "tanh",
 ]
-__all__ += _activations.__all__ + _losses.__all__ + _spatial.__all__
+__all__ += _activations.__all__ + _losses.__all__ + _resample.__all__ + _spatial.__all__
 
 
 def dropout(input, p=0.5, training=True, inplace=False):

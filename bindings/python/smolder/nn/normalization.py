@@ -128,6 +128,12 @@ class BatchNorm2d(_BatchNorm):
     _ranks, _shown = (4,), "4D"
 
 
+class BatchNorm3d(_BatchNorm):
+    """Channels of [N, C, D, H, W] normalised over the batch; in evaluation by running statistics."""
+
+    _ranks, _shown = (5,), "5D"
+
+
 class _InstanceNorm(_NormBase):
     def __init__(
         self,
@@ -186,6 +192,12 @@ class InstanceNorm2d(_InstanceNorm):
     """Channels of each image of [N, C, H, W] normalised by themselves."""
 
     _ranks, _shown = (3, 4), "3D or 4D"
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Channels of each volume of [N, C, D, H, W] normalised by themselves."""
+
+    _ranks, _shown = (4, 5), "4D or 5D"
 
 
 class _Affine(Module):

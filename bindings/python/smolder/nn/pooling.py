@@ -49,6 +49,13 @@ class MaxPool2d(_MaxPool):
         return self._pool(F.max_pool2d, input)
 
 
+class MaxPool3d(_MaxPool):
+    """Largest element of each window of volumes."""
+
+    def forward(self, input):
+        return self._pool(F.max_pool3d, input)
+
+
 class AvgPool1d(Module):
     """Mean of each window of signals."""
 
@@ -66,9 +73,7 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool2d(Module):
-    """Mean of each window of images."""
-
+class _AvgPool(Module):
     def __init__(
         self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
@@ -78,8 +83,8 @@ class AvgPool2d(Module):
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input):
-        return F.avg_pool2d(
+    def _pool(self, pool, input):
+        return pool(
             input,
             self.kernel_size,
             self.stride,
@@ -91,6 +96,20 @@ class AvgPool2d(Module):
 
     def extra_repr(self):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(_AvgPool):
+    """Mean of each window of images."""
+
+    def forward(self, input):
+        return self._pool(F.avg_pool2d, input)
+
+
+class AvgPool3d(_AvgPool):
+    """Mean of each window of volumes."""
+
+    def forward(self, input):
+        return self._pool(F.avg_pool3d, input)
 
 
 class _AdaptivePool(Module):
@@ -116,6 +135,13 @@ class AdaptiveAvgPool2d(_AdaptivePool):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
+class AdaptiveAvgPool3d(_AdaptivePool):
+    """Means of so many windows that cover volumes evenly; None keeps a size."""
+
+    def forward(self, input):
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
 class _AdaptiveMaxPool(_AdaptivePool):
     def __init__(self, output_size, return_indices=False):
         super().__init__(output_size)
@@ -136,6 +162,13 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Largest elements of so many windows that cover volumes evenly; None keeps a size."""
+
+    def forward(self, input):
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
 class Dropout1d(Dropout):
     """Zeroes channels of signals with probability p in training."""
 
@@ -148,3 +181,10 @@ class Dropout2d(Dropout):
 
     def forward(self, input):
         return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(Dropout):
+    """Zeroes channels of volumes with probability p in training."""
+
+    def forward(self, input):
+        return F.dropout3d(input, self.p, self.training, self.inplace)

@@ -1,5 +1,5 @@
-"""Helpers around training: hooks, checkpoints."""
+"""Helpers around training: hooks, checkpoints, data sets and their loaders."""
 
-from smolder.utils import checkpoint, hooks
+from smolder.utils import checkpoint, data, hooks
 
-__all__ = ["checkpoint", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

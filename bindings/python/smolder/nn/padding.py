@@ -1,0 +1,133 @@
+"""Modules that add elements around signals, images and volumes."""
+
+from smolder.nn import functional as F
+from smolder.nn.module import Module
+
+
+class _Pad(Module):
+    """Pairs of sizes from the last dimension on, or one for all."""
+
+    _dims, _mode = 0, "constant"
+
+    def __init__(self, padding):
+        super().__init__()
+        pairs = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * (2 * self._dims)
+        if len(pairs) != 2 * self._dims:
+            raise ValueError(f"{type(self).__name__}: expected {2 * self._dims} sizes, got {padding}")
+        self.padding = pairs
+
+    def forward(self, input):
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self):
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding, value):
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input):
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self):
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """A number around signals."""
+
+    _dims = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """A number around images."""
+
+    _dims = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """A number around volumes."""
+
+    _dims = 3
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self):
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad):
+    """Zeros around signals."""
+
+    _dims = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Zeros around images."""
+
+    _dims = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Zeros around volumes."""
+
+    _dims = 3
+
+
+class ReflectionPad1d(_Pad):
+    """Signals seen in mirrors at their ends."""
+
+    _dims, _mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Images seen in mirrors at their edges."""
+
+    _dims, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Volumes seen in mirrors at their faces."""
+
+    _dims, _mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """The ends of signals repeated."""
+
+    _dims, _mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """The edges of images repeated."""
+
+    _dims, _mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """The faces of volumes repeated."""
+
+    _dims, _mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """Signals continued from their other end."""
+
+    _dims, _mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """Images continued from their other edge."""
+
+    _dims, _mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """Volumes continued from their other face."""
+
+    _dims, _mode = 3, "circular"

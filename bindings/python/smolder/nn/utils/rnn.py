@@ -1,0 +1,183 @@
+"""Sequences of different lengths in one tensor: padded, or packed time by time, the longest first."""
+
+import itertools
+from collections import namedtuple
+
+from smolder import _core
+from smolder._creation import as_tensor, tensor
+
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
+_Fields = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
+
+
+class PackedSequence(_Fields):
+    """Rows of sequences time by time: batch_sizes[t] of them at time t, in the order that sorted_indices says."""
+
+    __slots__ = ()
+
+    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+        if batch_sizes is None:
+            data, batch_sizes = data
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    @property
+    def is_cuda(self):
+        """False: the data is on the CPU."""
+        return self.data.is_cuda
+
+    def to(self, *args, **kwargs):
+        """The data with another dtype, as Tensor.to."""
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else self._replace(data=data)
+
+    def float(self):
+        """The data in float32."""
+        return self.to(_core.float32)
+
+    def double(self):
+        """The data in float64."""
+        return self.to(_core.float64)
+
+    def half(self):
+        """The data in float16."""
+        return self.to(_core.float16)
+
+    def cpu(self):
+        """The sequences themselves: they are on the CPU."""
+        return self
+
+
+def invert_permutation(permutation):
+    """Where each number of a permutation is; None of None."""
+    if permutation is None:
+        return None
+    return _core.zeros_like(permutation).scatter(0, permutation, _core.arange(permutation.numel()))
+
+
+def _lengths(lengths):
+    return [int(n) for n in (lengths.tolist() if isinstance(lengths, _core.Tensor) else lengths)]
+
+
+def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
+    """Packs sequences [T, B, ...] (or [B, T, ...]) of lengths; without enforce_sorted it sorts them, the longest first."""
+    if not isinstance(lengths, _core.Tensor):
+        lengths = tensor(list(lengths), dtype=_core.int64)
+    if lengths.dim() != 1:
+        raise RuntimeError(f"lengths should be 1D, but got {lengths.dim()}D tensor")
+    given = _lengths(lengths)
+    order = None
+    if not enforce_sorted:
+        ranks = sorted(range(len(given)), key=lambda i: -given[i])
+        order = tensor(ranks, dtype=_core.int64)
+        input = input.index_select(0 if batch_first else 1, order)
+        given = [given[i] for i in ranks]
+    batch = input.size(0 if batch_first else 1)
+    if len(given) != batch:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {len(given)} (batch_size={batch})"
+        )
+    if not given:
+        raise RuntimeError("Cannot pack empty tensors.")
+    if given[-1] <= 0:
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
+    if any(a < b for a, b in itertools.pairwise(given)):
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
+            "not need ONNX exportability."
+        )
+    times = input.transpose(0, 1) if batch_first else input
+    if given[0] > times.size(0):
+        raise RuntimeError(
+            f"Expected sequences of length {given[0]} at least, but got an input of {times.size(0)} steps"
+        )
+    sizes = [sum(n > t for n in given) for t in range(given[0])]
+    rows = times.reshape((-1, *times.shape[2:]))
+    at = tensor([t * batch + b for t, n in enumerate(sizes) for b in range(n)], dtype=_core.int64)
+    return PackedSequence(rows.index_select(0, at), tensor(sizes, dtype=_core.int64), order)
+
+
+def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
+    """The inverse: sequences [T, B, ...] (or [B, T, ...]) with padding_value beyond their ends, and their lengths."""
+    sizes = _lengths(sequence.batch_sizes)
+    steps, batch, data = len(sizes), sizes[0], sequence.data
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(
+                "Expected total_length to be at least the length "
+                "of the longest sequence in input, but got "
+                f"total_length={total_length} and max sequence length being {steps}"
+            )
+        steps = total_length
+    padding = _core.full((1, *data.shape[1:]), padding_value, dtype=data.dtype)
+    nothing, at, begin = data.size(0), [], 0
+    for t in range(steps):
+        n = sizes[t] if t < len(sizes) else 0
+        at += [*range(begin, begin + n), *[nothing] * (batch - n)]
+        begin += n
+    rows = _core.cat([data, padding], 0).index_select(0, tensor(at, dtype=_core.int64))
+    out = rows.reshape((steps, batch, *data.shape[1:]))
+    out = out.transpose(0, 1) if batch_first else out
+    lengths = tensor([sum(n > b for n in sizes) for b in range(batch)], dtype=_core.int64)
+    if sequence.unsorted_indices is not None:
+        out = out.index_select(0 if batch_first else 1, sequence.unsorted_indices)
+        lengths = lengths[sequence.unsorted_indices]
+    return out, lengths
+
+
+def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
+    """Sequences [T_i, ...] stacked, with padding_value at the end of shorter ones, or at their beginning."""
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(f"padding_side should be one of 'left', 'right', but got {padding_side!r}")
+    if not isinstance(sequences, _core.Tensor) and not hasattr(sequences, "__iter__"):
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
+    parts = list(sequences)
+    if not parts:
+        raise RuntimeError("received an empty list of sequences")
+    longest = max(p.size(0) for p in parts)
+    padded = []
+    for p in parts:
+        if p.shape[1:] != parts[0].shape[1:]:
+            raise RuntimeError(
+                f"pad_sequence: expected sequences that differ in their first dimension alone, got shapes "
+                f"{tuple(parts[0].shape)} and {tuple(p.shape)}"
+            )
+        missing = longest - p.size(0)
+        low, high = [0] * p.dim(), [0] * p.dim()
+        (low if padding_side == "left" else high)[0] = missing
+        padded.append(_core.constant_pad(p, low, high, padding_value) if missing else p)
+    return _core.stack(padded, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences, lengths, batch_first=False):
+    """The sequences that pad_sequence stacked."""
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [row[:n] for row, n in zip(rows.unbind(0), _lengths(as_tensor(lengths)), strict=True)]
+
+
+def pack_sequence(sequences, enforce_sorted=True):
+    """Packs sequences [T_i, ...]."""
+    lengths = [v.size(0) for v in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences):
+    """The sequences that pack_sequence packed."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

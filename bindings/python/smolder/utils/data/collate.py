@@ -1,0 +1,83 @@
+"""Batches out of samples."""
+
+import collections.abc
+import copy
+
+import numpy
+
+from smolder import _core
+from smolder._creation import as_tensor, tensor
+
+_NO_BATCH = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+
+
+def _rebuilt(like, items):
+    """A container of the kind of `like`, or a plain one where that can't be made."""
+    kind = type(like)
+    try:
+        if isinstance(like, collections.abc.Mapping):
+            if isinstance(like, collections.abc.MutableMapping):
+                out = copy.copy(like)
+                out.update(items)
+                return out
+            return kind(items)
+        if isinstance(like, tuple) and hasattr(like, "_fields"):
+            return kind(*items)
+        if isinstance(like, collections.abc.MutableSequence):
+            out = copy.copy(like)
+            for i, item in enumerate(items):
+                out[i] = item
+            return out
+        return kind(items)
+    except TypeError:  # a kind with a constructor of its own
+        return dict(items) if isinstance(like, collections.abc.Mapping) else list(items)
+
+
+def _array(array):
+    if array.dtype.kind in "SUO":
+        raise TypeError(_NO_BATCH.format(array.dtype))
+    return as_tensor(array)
+
+
+def default_convert(data):
+    """NumPy arrays in data, however nested in lists, tuples and dictionaries, as tensors; all else as it is."""
+    if isinstance(data, _core.Tensor):
+        return data
+    if isinstance(data, numpy.ndarray | numpy.generic):
+        return data if data.dtype.kind in "SUO" else as_tensor(data)
+    if isinstance(data, collections.abc.Mapping):
+        return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(item) for item in data))
+    if isinstance(data, tuple):
+        return [default_convert(item) for item in data]
+    if isinstance(data, collections.abc.Sequence) and not isinstance(data, str | bytes):
+        return _rebuilt(data, [default_convert(item) for item in data])
+    return data
+
+
+def default_collate(batch):
+    """Samples as a batch: tensors, arrays and numbers stacked, within lists, tuples and dictionaries of one form."""
+    first = batch[0]
+    if isinstance(first, _core.Tensor):
+        return _core.stack(list(batch), 0)
+    if isinstance(first, numpy.ndarray):
+        return _core.stack([_array(a) for a in batch], 0)
+    if isinstance(first, numpy.bool_ | numpy.number):
+        return as_tensor(numpy.array(batch))
+    if isinstance(first, float):
+        return tensor(batch, dtype=_core.float64)
+    if isinstance(first, int):
+        return tensor(batch)
+    if isinstance(first, str | bytes):
+        return batch
+    if isinstance(first, collections.abc.Mapping):
+        return _rebuilt(first, {key: default_collate([d[key] for d in batch]) for key in first})
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(default_collate(column) for column in zip(*batch, strict=True)))
+    if isinstance(first, collections.abc.Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [default_collate(column) for column in zip(*batch, strict=True)]
+        return columns if isinstance(first, tuple) else _rebuilt(first, columns)
+    raise TypeError(_NO_BATCH.format(type(first)))
