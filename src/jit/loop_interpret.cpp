@@ -46,7 +46,8 @@ V evaluate(scalar::Primitive p, DType t, std::span<const V> args) {
 
 class Interpreter {
  public:
-  Interpreter(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors)
+  Interpreter(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
+              ReduceLanes lanes)
       : k_(k),
         buffers_(buffers),
         ints_(ints),
@@ -54,7 +55,8 @@ class Interpreter {
         errors_(errors),
         vars_(k.num_vars),
         locals_(k.num_locals),
-        accs_(k.num_accs) {
+        accs_(k.num_accs),
+        lanes_(lanes) {
     note_dtypes(k.root);
   }
 
@@ -77,7 +79,7 @@ class Interpreter {
     DType dtype = DType::kFloat32;
   };
   struct Accumulator {
-    std::array<V, kReduceLanes> lanes;
+    std::vector<V> lanes;
     const Stmt* declared = nullptr;
   };
 
@@ -104,10 +106,11 @@ class Interpreter {
 
   void loop(const Stmt& s) {
     int64_t extent = integer(s.extents[0]);
+    const int lanes = lanes_ ? lanes_(extent) : kReduceLanes;
     if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
     for (int64_t i = 0; i < extent; ++i) {
       vars_[s.vars[0]] = i;
-      lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i % kReduceLanes) : 0;
+      lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i % lanes) : 0;
       body(s);
     }
   }
@@ -133,7 +136,9 @@ class Interpreter {
       case StmtKind::kIndex:
         return set(s, V{static_cast<uint64_t>(at(s.map))});
       case StmtKind::kAcc:
-        accs_[s.acc].lanes.fill(number(reduce_identity(s.reduce, s.dtype), s.dtype));
+        // A loop of fewer lanes than there may be leaves the others at the identity, which changes no bit.
+        accs_[s.acc].lanes.assign(lanes_ ? kMostReduceLanes : kReduceLanes,
+                                  number(reduce_identity(s.reduce, s.dtype), s.dtype));
         accs_[s.acc].declared = &s;
         return;
       case StmtKind::kUpdate: {
@@ -179,8 +184,8 @@ class Interpreter {
   }
 
   V combined(Accumulator& acc) const {
-    for (int half = kReduceLanes / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) acc.lanes[i] = step(*acc.declared, acc.lanes[i], acc.lanes[i + half]);
+    for (size_t half = acc.lanes.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) acc.lanes[i] = step(*acc.declared, acc.lanes[i], acc.lanes[i + half]);
     }
     HostBuilder b;
     const DType t = acc.declared->dtype;
@@ -202,6 +207,7 @@ class Interpreter {
   std::vector<int64_t> vars_;
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
+  const ReduceLanes lanes_;
   int lane_ = 0;
 };
 
@@ -222,8 +228,8 @@ Scalar evaluate(Op op, DType t, std::span<const Scalar> operands) {
 }
 
 void interpret(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-               int64_t begin, int64_t end) {
-  Interpreter(k, buffers, ints, scalars, errors).run(begin, end);
+               int64_t begin, int64_t end, ReduceLanes lanes) {
+  Interpreter(k, buffers, ints, scalars, errors, lanes).run(begin, end);
 }
 
 }  // namespace smolder::jit

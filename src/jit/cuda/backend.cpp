@@ -43,36 +43,17 @@ class CudaKernel final : public DeviceKernel {
 
   void launch(Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
               int64_t positions) const override {
-    const bool flat = kernel_.root.kind == StmtKind::kParallelVector;
-    const std::span<const int64_t> integers(ints, static_cast<size_t>(kernel_.num_ints));
-    const LaunchPlan plan =
-        plan_launch(shape_, flat, integers, positions, smolder::cuda::device_info(stream.device()).shared_bytes);
-    if (plan.shape.grid[0] == 0) return;
-    std::vector<int64_t> words;
-    for (size_t i = 0; i < kernel_.buffers.size(); ++i) words.push_back(reinterpret_cast<int64_t>(buffers[i]));
-    words.insert(words.end(), integers.begin(), integers.end());
-    words.push_back(reinterpret_cast<int64_t>(scalars));
-    words.push_back(reinterpret_cast<int64_t>(errors));
-    words.push_back(positions);
-    words.push_back(plan.tiles);
-    std::vector<smolder::cuda::Address> taken;
-    for (size_t i = 0; i < shape_.scratch.size(); ++i) {
-      int64_t& base = words[static_cast<size_t>(shape_.scratch[i].buffer)];
-      const LaunchPlan::Row& row = plan.scratch[i];
-      if (base != 0) {
-        words.push_back(0);  // memory of the caller, one row for all: there is one position
-      } else if (plan.scratch_in_memory) {
-        taken.push_back(smolder::cuda::allocate_async(stream, static_cast<size_t>(row.bytes * positions)));
-        base = static_cast<int64_t>(taken.back());
-        words.push_back(row.bytes);
-      } else {
-        base = row.offset;
-        words.push_back(-row.bytes);
-      }
+    Launch launch(kernel_, shape_, buffers, ints, scalars, errors, positions,
+                  smolder::cuda::device_info(stream.device()).shared_bytes);
+    if (launch.empty()) return;
+    smolder::cuda::Address scratch = 0;
+    if (launch.scratch_bytes() > 0) {
+      scratch = smolder::cuda::allocate_async(stream, static_cast<size_t>(launch.scratch_bytes()));
+      launch.place_scratch(static_cast<int64_t>(scratch));
     }
-    void* parameters[] = {words.data()};
-    smolder::cuda::launch(function_, stream, plan.shape, parameters);
-    for (const smolder::cuda::Address address : taken) smolder::cuda::release_async(stream, address);
+    void* parameters[] = {launch.words().data()};
+    smolder::cuda::launch(function_, stream, launch.plan().shape, parameters);
+    if (scratch != 0) smolder::cuda::release_async(stream, scratch);
   }
 
  private:

@@ -65,4 +65,35 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   return plan;
 }
 
+Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buffers, const int64_t* ints,
+               const uint64_t* scalars, uint32_t* errors, int64_t positions, int64_t shared_limit) {
+  const std::span<const int64_t> integers(ints, static_cast<size_t>(kernel.num_ints));
+  plan_ = plan_launch(shape, kernel.root.kind == StmtKind::kParallelVector, integers, positions, shared_limit);
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) words_.push_back(reinterpret_cast<int64_t>(buffers[i]));
+  words_.insert(words_.end(), integers.begin(), integers.end());
+  words_.push_back(reinterpret_cast<int64_t>(scalars));
+  words_.push_back(reinterpret_cast<int64_t>(errors));
+  words_.push_back(positions);
+  words_.push_back(plan_.tiles);
+  // By scratch row, bytes from one group's to the next's: negative in shared memory.
+  for (size_t i = 0; i < shape.scratch.size(); ++i) {
+    const auto word = static_cast<size_t>(shape.scratch[i].buffer);
+    const LaunchPlan::Row& row = plan_.scratch[i];
+    if (words_[word] != 0) {
+      words_.push_back(0);  // the caller's memory: there is one position
+    } else if (plan_.scratch_in_memory) {
+      words_.push_back(row.bytes);
+      placed_.push_back({word, scratch_bytes_});
+      scratch_bytes_ += row.bytes * positions;
+    } else {
+      words_[word] = row.offset;
+      words_.push_back(-row.bytes);
+    }
+  }
+}
+
+void Launch::place_scratch(int64_t address) {
+  for (const Placed& p : placed_) words_[p.word] = address + p.offset;
+}
+
 }  // namespace smolder::jit::cuda

@@ -26,4 +26,29 @@ struct LaunchPlan {
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
                        int64_t shared_limit);
 
+/// A plan and the words of the arguments' struct, in the order that the generator declares them.
+class Launch {
+ public:
+  /// `shape` is the kernel's. Buffers may be null where they are scratch rows.
+  Launch(const Kernel& kernel, const KernelShape& shape, void* const* buffers, const int64_t* ints,
+         const uint64_t* scalars, uint32_t* errors, int64_t positions, int64_t shared_limit);
+
+  const LaunchPlan& plan() const { return plan_; }
+  bool empty() const { return plan_.shape.grid[0] == 0; }
+  std::vector<int64_t>& words() { return words_; }
+  /// Memory of the device that scratch rows need, in bytes; 0 where shared memory holds them. Then `place_scratch`.
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+  void place_scratch(int64_t address);
+
+ private:
+  LaunchPlan plan_;
+  std::vector<int64_t> words_;
+  int64_t scratch_bytes_ = 0;
+  struct Placed {
+    size_t word;     ///< of the buffer
+    int64_t offset;  ///< into the scratch memory
+  };
+  std::vector<Placed> placed_;
+};
+
 }  // namespace smolder::jit::cuda

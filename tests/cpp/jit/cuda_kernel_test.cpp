@@ -1,12 +1,16 @@
 // The code generator for CUDA, without a device: its text, its launches, and that NVRTC takes what it writes.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
 
+#include "jit/cuda_emulator.h"
 #include "jit/kernel_samples.h"
+#include "jit/kernel_test_util.h"
 #include "jit/random_kernel.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/nvrtc.h"
@@ -15,6 +19,7 @@
 #include "smolder/jit/cuda/backend.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
+#include "smolder/jit/loop_interpret.h"
 
 namespace smolder::jit::test {
 namespace {
@@ -94,6 +99,86 @@ TEST(CudaDriver, AbsenceIsNoError) {
   EXPECT_FALSE(smolder::cuda::unavailable_reason().empty());
   EXPECT_THROW(smolder::cuda::device_info(0), RuntimeError);
   EXPECT_THROW(cuda::cuda_backend(0), RuntimeError);
+}
+
+// -- what the text means, without a device
+
+/// The host's compiler, if it makes libraries.
+const char* host_compiler() { return SMOLDER_HOST_CXX; }
+
+/// Runs each kernel emulated and interpreted, and expects equal bits.
+void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
+  std::vector<const Kernel*> kernels;
+  for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
+  const CudaEmulator emulator(kernels, host_compiler());
+  std::mt19937_64 random(5);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const KernelSample& s = samples[i];
+    SCOPED_TRACE(std::to_string(i) + "\n" + print(s.kernel));
+    std::vector<Array> got, want;
+    std::vector<void*> on_device, on_host;
+    for (size_t b = 0; b < s.sizes.size(); ++b) {
+      Array a(s.kernel.buffers[b].dtype, s.sizes[b]);
+      const int64_t limit = index_limits.empty() ? -1 : index_limits[i][b];
+      if (limit < 0) a.fill_special(random);
+      for (int64_t k = 0; limit >= 0 && k < a.size(); ++k) {
+        a.set_bits(k, random() % static_cast<uint64_t>(limit + 3) - 1);
+      }
+      want.push_back(a.clone());
+      got.push_back(std::move(a));
+      on_device.push_back(!s.scratch.empty() && s.scratch[b] ? nullptr : got[b].data());
+      on_host.push_back(want[b].data());
+    }
+    std::vector<uint32_t> got_errors(static_cast<size_t>(s.kernel.num_errors)), want_errors(got_errors.size());
+    emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
+    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
+              cuda::lanes_of);
+    for (size_t b = 0; b < got.size(); ++b) {
+      if (on_device[b]) EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
+    }
+    EXPECT_EQ(got_errors, want_errors);
+  }
+}
+
+TEST(CudaEmulated, GoldenKernels) {
+  std::vector<KernelSample> samples;
+  const auto add = [&](const char* name, std::vector<int64_t> sizes, std::vector<int64_t> ints,
+                       std::vector<uint64_t> scalars, int64_t positions) {
+    samples.push_back({golden(name), std::move(sizes), {}, std::move(ints), std::move(scalars), positions});
+  };
+  for (const int64_t n : {0, 1, 7, 1029}) add("gelu", {n, n}, {n}, {}, n);
+  for (const int64_t n : {1, 31, 1024, 1025, 9000}) {
+    add("softmax", {3 * n, 3 * n}, {3, n}, {}, 3);
+    add("layer_norm", {5 * n, n, n, 5 * n}, {5, n}, {std::bit_cast<uint64_t>(1e-5), static_cast<uint64_t>(n)}, 5);
+  }
+  for (const int64_t columns : {5, 1000, 2100}) {
+    const int64_t rows = 300, row_chunks = 3, column_chunks = (columns + 1023) / 1024;
+    add("column_sum", {row_chunks * columns, rows * columns}, {row_chunks, column_chunks, columns, rows, 128 * columns},
+        {}, row_chunks * column_chunks);
+  }
+  add("pad_and_cat", {18, 24, 200}, {5, 40, -8, 6, 3, 4}, {}, 5);
+  add("dropout", {1, 1000, 1000, 1000}, {1000}, {3, std::bit_cast<uint64_t>(2147483648.0)}, 1000);
+  expect_same(samples, {});
+}
+
+TEST(CudaEmulated, RandomKernels) {
+  std::vector<KernelSample> samples;
+  std::vector<std::vector<int64_t>> limits;
+  const char* more = std::getenv("SMOLDER_CUDA_SEEDS");
+  for (uint64_t seed = 0; seed < (more ? std::stoull(more) : 40); ++seed) {
+    RandomKernel r = random_kernel(seed);
+    samples.push_back(
+        {std::move(r.kernel), std::move(r.sizes), {}, std::move(r.ints), std::move(r.scalars), r.positions});
+    limits.push_back(std::move(r.index_limit));
+  }
+  expect_same(samples, limits);
+}
+
+TEST(CudaEmulated, KernelsOfOps) {
+  const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
+  std::vector<KernelSample> samples;
+  for (size_t i = 0; i < op_kernels().size(); i += all ? 1 : 16) samples.push_back(op_kernels()[i]);
+  expect_same(samples, {});
 }
 
 // -- compiling

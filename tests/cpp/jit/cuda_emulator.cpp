@@ -1,0 +1,193 @@
+#include "jit/cuda_emulator.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/error.h"
+#include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/launch.h"
+
+namespace smolder::jit::test {
+namespace {
+
+/// The machine: what the language has beyond C++, intrinsics, and a scheduler of fibers.
+constexpr const char* kMachine = R"machine(
+#include <ucontext.h>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct Index { unsigned x = 1, y = 1, z = 1; };
+static Index blockIdx, threadIdx, blockDim, gridDim;
+#define __device__
+#define __global__
+#define __shared__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(n)
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+alignas(16) unsigned char shared[256 << 10];
+
+template <class To, class From> static To bits_as(From x) { To to; std::memcpy(&to, &x, sizeof to); return to; }
+static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
+static unsigned __float_as_uint(float x) { return bits_as<unsigned>(x); }
+static double __longlong_as_double(long long x) { return bits_as<double>(x); }
+static long long __double_as_longlong(double x) { return bits_as<long long>(x); }
+static float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+static double __fma_rn(double x, double y, double z) { return std::fma(x, y, z); }
+static float __fsqrt_rn(float x) { return std::sqrt(x); }
+static double __dsqrt_rn(double x) { return std::sqrt(x); }
+static float __double2float_rn(double x) { return static_cast<float>(x); }
+static unsigned __umulhi(unsigned x, unsigned y) { return static_cast<unsigned long long>(x) * y >> 32; }
+template <class I, class F> static I to_int(F x, double limit) {
+  if (!(x == x)) return 0;
+  if (x >= limit) return static_cast<I>((1ull << (8 * sizeof(I) - 1)) - 1);
+  if (x < -limit) return static_cast<I>(1ull << (8 * sizeof(I) - 1));
+  return static_cast<I>(x);
+}
+static int __float2int_rz(float x) { return to_int<int>(x, 0x1p31); }
+static int __double2int_rz(double x) { return to_int<int>(x, 0x1p31); }
+static long long __float2ll_rz(float x) { return to_int<long long>(x, 0x1p63); }
+static long long __double2ll_rz(double x) { return to_int<long long>(x, 0x1p63); }
+static float host_f16_to_f32(unsigned short h) { return static_cast<float>(bits_as<_Float16>(h)); }
+static unsigned short host_f32_to_f16(float f) { return bits_as<unsigned short>(static_cast<_Float16>(f)); }
+static unsigned short host_f32_to_bf16(float f) {
+  const unsigned b = bits_as<unsigned>(f);
+  return f != f ? 0x7fff : static_cast<unsigned short>((b + ((b >> 16 & 1) + 0x7fff)) >> 16);
+}
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Index index;
+  bool done = false;
+  unsigned long warp = 0, block = 0;
+  unsigned long long slot = 0;
+};
+static std::vector<Fiber> fibers;
+static size_t running;
+static ucontext_t scheduler;
+static void yield() { swapcontext(&fibers[running].context, &scheduler); }
+template <class Count> static void wait(size_t begin, size_t end, Count Fiber::* count) {
+  const unsigned long mine = ++(fibers[running].*count);
+  for (;;) {
+    bool all = true;
+    for (size_t i = begin; i < end; ++i) all = all && (fibers[i].done || fibers[i].*count >= mine);
+    if (all) return;
+    yield();
+  }
+}
+static void __syncthreads() { wait(0, fibers.size(), &Fiber::block); }
+static void __syncwarp() {
+  const size_t first = running / 32 * 32;
+  wait(first, first + 32 < fibers.size() ? first + 32 : fibers.size(), &Fiber::warp);
+}
+template <class T> static T __shfl_sync(unsigned, T x, int from) {
+  std::memcpy(&fibers[running].slot, &x, sizeof x);
+  __syncwarp();
+  T y;
+  std::memcpy(&y, &fibers[running / 32 * 32 + from].slot, sizeof y);
+  __syncwarp();
+  return y;
+}
+static void (*kernel_to_run)(const void*);
+static const void* arguments_to_run;
+static void enter() {
+  kernel_to_run(arguments_to_run);
+  fibers[running].done = true;
+}
+extern "C" void emulate(void (*kernel)(const void*), const void* arguments, const unsigned* grid, const unsigned* block) {
+  constexpr size_t kStack = 64 << 10;
+  kernel_to_run = kernel;
+  arguments_to_run = arguments;
+  blockDim = {block[0], block[1], 1};
+  gridDim = {grid[0], 1, 1};
+  fibers.resize(block[0] * block[1]);
+  for (unsigned b = 0; b < grid[0]; ++b) {
+    blockIdx = {b, 0, 0};
+    for (size_t i = 0; i < fibers.size(); ++i) {
+      Fiber& f = fibers[i];
+      if (!f.stack) f.stack.reset(new char[kStack]);
+      f.index = {static_cast<unsigned>(i % block[0]), static_cast<unsigned>(i / block[0]), 0};
+      f.done = false;
+      f.warp = f.block = 0;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.get();
+      f.context.uc_stack.ss_size = kStack;
+      f.context.uc_link = &scheduler;
+      makecontext(&f.context, enter, 0);
+    }
+    for (size_t left = fibers.size(); left > 0;) {
+      left = 0;
+      for (running = 0; running < fibers.size(); ++running) {
+        if (fibers[running].done) continue;
+        ++left;
+        threadIdx = fibers[running].index;
+        swapcontext(&scheduler, &fibers[running].context);
+      }
+    }
+  }
+}
+)machine";
+
+/// Each fiber finds its own index when it goes on: a barrier restores it.
+std::string host_text(std::string text) {
+  const auto replace = [&](const std::string& what, const std::string& with) {
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) {
+      text.replace(at, what.size(), with);
+    }
+  };
+  replace(R"(asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));)", "f = host_f16_to_f32(h);");
+  replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");
+  replace(R"(asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_bf16(f);");
+  return text;
+}
+
+}  // namespace
+
+CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler) : kernels_(kernels) {
+  char folder[] = "/tmp/smolder_emulate_XXXXXX";
+  SMOLDER_CHECK(mkdtemp(folder), RuntimeError, "cannot make a folder in /tmp");
+  folder_ = folder;
+  std::string text = kMachine + host_text(cuda::program_text(kernels).text);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const std::string k = "k" + std::to_string(i);
+    text +=
+        "extern \"C\" void run_" + k + "(const void* a) { " + k + "(*static_cast<const " + k + "_arguments*>(a)); }\n";
+  }
+  std::ofstream(folder_ + "/kernels.cpp") << text;
+  const std::string command = compiler + " -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -mfma -mf16c" +
+                              " -fPIC -shared -o " + folder_ + "/kernels.so " + folder_ + "/kernels.cpp";
+  SMOLDER_CHECK(std::system(command.c_str()) == 0, RuntimeError, "the host's compiler refuses ", folder_,
+                "/kernels.cpp");
+  library_ = dlopen((folder_ + "/kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  SMOLDER_CHECK(library_, RuntimeError, dlerror());
+}
+
+CudaEmulator::~CudaEmulator() {
+  if (library_) dlclose(library_);
+  std::filesystem::remove_all(folder_);
+}
+
+void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
+                          uint32_t* errors, int64_t positions) const {
+  const Kernel& k = *kernels_[kernel];
+  cuda::Launch launch(k, cuda::shape_of(k), buffers, ints, scalars, errors, positions, 227 << 10);
+  if (launch.empty()) return;
+  SMOLDER_CHECK(launch.scratch_bytes() == 0, RuntimeError, "scratch rows beyond shared memory are not emulated");
+  const auto run = reinterpret_cast<void (*)(const void*)>(dlsym(library_, ("run_k" + std::to_string(kernel)).c_str()));
+  const auto emulate = reinterpret_cast<void (*)(void (*)(const void*), const void*, const unsigned*, const unsigned*)>(
+      dlsym(library_, "emulate"));
+  emulate(run, launch.words().data(), launch.plan().shape.grid, launch.plan().shape.block);
+}
+
+}  // namespace smolder::jit::test
