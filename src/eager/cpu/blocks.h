@@ -38,14 +38,24 @@ struct ReduceFns {
 };
 const ReduceFns& reduce_fns(ir::ReduceKind kind, DType t);
 
-/// Elements of a row that a running sum of floats adds up at a time (docs/design.md, "Scans").
+/// Elements of a row that a running sum of floats adds up at a time (docs/design.md, "Scans and sorts").
 inline constexpr int64_t kScanGroup = 4;
 /// The loops of one kind of running reduction. A carry is eight bytes or fewer.
 struct ScanFns {
   void (*row)(const void* in, int64_t n, void* out);
   void (*reset)(void* carry, int64_t n);  ///< to the identity
   void (*column)(const void* in, void* carry, void* out, int64_t n);
+  /// Sums of a long row in three steps, of which only carry_groups needs what came before; null where that has no use.
+  /// What each group adds up to:
+  void (*totals)(const void* in, int64_t groups, double* totals);
+  /// The sums, from those before each group; past the caches if `stream` and where `out` allows. What `next` points to,
+  /// as much again, is fetched on the way.
+  void (*spread)(const void* in, int64_t groups, const double* before, void* out, const void* next, bool stream);
+  /// A row that `carry` comes before.
+  void (*rest)(const void* in, int64_t n, double carry, void* out);
 };
+/// Turns what each group adds up to into the sum before it, `carry` being the first; returns the sum of all.
+double carry_groups(double carry, int64_t groups, double* totals);
 const ScanFns& scan_fns(ir::ScanKind kind, DType t);
 
 /// The 32 random bits (ir/scalar/random.h) of elements first, ..., first + n - 1.

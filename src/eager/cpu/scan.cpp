@@ -1,6 +1,9 @@
 // Running reductions along an axis. A row is one chain of additions; columns run side by side, in stretches that a
-// thread keeps in its first-level cache.
+// thread keeps in its first-level cache. Threads share a long row of sums: the chain goes from one to the next, and
+// what is not of the chain each does for itself.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/blocks.h"
@@ -25,6 +28,36 @@ void scan_columns(const ScanFns& loops, const Rows& r, size_t item, const char* 
   });
 }
 
+/// Groups that a thread takes at a time: their sums stay in its second-level cache.
+constexpr int64_t kStretch = 4096;
+/// A row shorter than this many stretches is not worth sharing; from this many bytes on no cache holds the result.
+constexpr int64_t kLeastStretches = 8, kStreamedBytes = 16 << 20;
+
+/// Stretches are taken in order, so whoever has the one before is at work on it or done.
+void scan_long_row(const ScanFns& loops, int64_t n, int64_t item, const char* from, char* to) {
+  constexpr int kPatience = 1000;
+  const int64_t length = kStretch * kScanGroup, bytes = length * item, stretches = n / length;
+  const int threads = num_threads();
+  alignas(64) std::atomic<int64_t> next{0};
+  alignas(64) std::atomic<int64_t> carried{0};  ///< stretches that `carry` holds the sum of
+  double carry = 0;
+  parallel_for(threads, 1, [&](int64_t, int64_t) {
+    double* const sums = scratch<double, 20>(kStretch);
+    for (int64_t i = next.fetch_add(1); i < stretches; i = next.fetch_add(1)) {
+      const char* const in = from + i * bytes;
+      loops.totals(in, kStretch, sums);
+      for (int tries = 0; carried.load(std::memory_order_acquire) != i; ++tries) {
+        if (tries > kPatience) std::this_thread::yield();
+      }
+      carry = carry_groups(carry, kStretch, sums);
+      carried.store(i + 1, std::memory_order_release);
+      const char* const ahead = from + std::min(i + threads, stretches - 1) * bytes;
+      loops.spread(in, kStretch, sums, to + i * bytes, ahead, n * item >= kStreamedBytes);
+    }
+  });
+  loops.rest(from + stretches * bytes, n - stretches * length, carry, to + stretches * bytes);
+}
+
 }  // namespace
 
 void run_scan(const KernelCall& call) {
@@ -38,7 +71,12 @@ void run_scan(const KernelCall& call) {
     const char* from = static_cast<const char*>(x.data);
     char* to = static_cast<char*>(out.data);
     if (r.inner > 1) return scan_columns(loops, r, itemsize(x.dtype), from, to);
-    const int64_t bytes = r.n * static_cast<int64_t>(itemsize(x.dtype));
+    const auto item = static_cast<int64_t>(itemsize(x.dtype));
+    const int64_t bytes = r.n * item;
+    if (loops.totals && r.outer < num_threads() && r.n >= kLeastStretches * kStretch * kScanGroup) {
+      for (int64_t i = 0; i < r.outer; ++i) scan_long_row(loops, r.n, item, from + i * bytes, to + i * bytes);
+      return;
+    }
     parallel_for(r.outer, columns_grain(r.n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) loops.row(from + i * bytes, r.n, to + i * bytes);
     });

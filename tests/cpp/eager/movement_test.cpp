@@ -198,6 +198,28 @@ TEST(Scan, EveryDTypeAndLayout) {
   }
 }
 
+TEST(Scan, ALongRowOfSumsIsTheSameOnAnyNumberOfThreads) {
+  std::mt19937 random(11);
+  const int threads = num_threads();
+  for (const DType t : {DType::kFloat32, DType::kFloat64}) {
+    for (const Dims& shape :
+         {Dims{131072}, Dims{140003}, Dims{2, 150001}, Dims{4200001}}) {  // the last past the caches
+      if (shape[0] > 1'000'000 && t == DType::kFloat64) continue;
+      const PlainTensor x = random_tensor(random, shape, t, {-8, 8, false});
+      const int axis = shape.size() - 1;
+      const PlainTensor expected = expected_of(Op::kScan, {x}, {0, axis});
+      for (const int n : {1, 2, 3}) {
+        if (shape[axis] > 1'000'000 && n != 2) continue;
+        SCOPED_TRACE(to_string(shape) + " on " + std::to_string(n) + " threads");
+        set_num_threads(n);
+        const std::vector<Array> got = execute(Op::kScan, std::array{to_array(x, Layout::kContiguous)}, Words{0, axis});
+        EXPECT_TRUE(same(to_plain(got[0]), expected));
+      }
+    }
+  }
+  set_num_threads(threads);
+}
+
 TEST(Sort, EveryDTypeLayoutAndLength) {
   std::mt19937 random(9);
   for (int t = 0; t < kNumDTypes; ++t) {
