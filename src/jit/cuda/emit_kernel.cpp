@@ -52,6 +52,10 @@ std::string KernelEmitter::arguments() const {
   for (int i = 0; i < k_.num_ints; ++i) text += "  i64 n" + std::to_string(i) + ";\n";
   text += "  const u64* scalars;\n  u32* errors;\n  i64 positions, tiles;\n";
   for (const auto& row : shape_.scratch) text += "  i64 step" + std::to_string(row.buffer) + ";\n";
+  for (const auto& row : shape_.kept) {
+    const std::string b = std::to_string(row.buffer);
+    text += "  i64 row" + b + ", row_bytes" + b + ";\n";
+  }
   return text + "};\n";
 }
 
@@ -130,6 +134,7 @@ void KernelEmitter::rows() {
   line("if (position >= a.positions) return;");
   position("position");
   scratch_rows();
+  kept_rows();
   body(k_.root.body);
 }
 
@@ -147,6 +152,15 @@ void KernelEmitter::scratch_rows() {
     line(type + "* const " + name + " = reinterpret_cast<" + type + "*>(" + step + " < 0 ? from_address(shared) + " +
          "from_address(a." + name + ") - " + step + " * threadIdx.y : from_address(a." + name + ") + " + step +
          " * position);");
+  }
+}
+
+/// Rows that several loops use, in shared memory; null where there is no room.
+void KernelEmitter::kept_rows() {
+  for (const auto& row : shape_.kept) {
+    const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
+    line(type + "* const row" + b + " = a.row" + b + " < 0 ? nullptr : reinterpret_cast<" + type + "*>(shared + a.row" +
+         b + " + a.row_bytes" + b + " * threadIdx.y);");
   }
 }
 
@@ -262,6 +276,19 @@ void KernelEmitter::store(const Stmt& s) {
 std::string KernelEmitter::value(LocalId v) const { return locals_[v].name + (locals_[v].varies ? "[k]" : ""); }
 
 std::string KernelEmitter::expression(const Stmt& s) {
+  return rounds(s) ? rounded(s.dtype, unrounded(s)) : unrounded(s);
+}
+
+bool KernelEmitter::rounds(const Stmt& s) const {
+  if (!is_half(s.dtype)) return false;
+  if (s.kind == StmtKind::kResult || s.kind == StmtKind::kScalar) return true;
+  if (s.kind != StmtKind::kPrimitive) return false;
+  if (s.op == ir::Op::kCast) return locals_[s.args[0]].dtype != s.dtype;
+  const auto& info = ir::scalar::info(static_cast<ir::scalar::Primitive>(s.op));
+  return info.rounding == ir::scalar::PrimitiveInfo::kRounded;
+}
+
+std::string KernelEmitter::unrounded(const Stmt& s) {
   switch (s.kind) {
     case StmtKind::kLoad: {
       const std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
@@ -273,9 +300,7 @@ std::string KernelEmitter::expression(const Stmt& s) {
       std::string args;
       for (const LocalId a : s.args) args += (args.empty() ? "" : ", ") + value(a);
       if (s.op == ir::Op::kRandomBits) return functions_.random_bits() + "(" + args + ")";
-      std::string x = functions_.primitive(s.op, s.dtype) + "(" + args + ")";
-      const auto& info = ir::scalar::info(static_cast<ir::scalar::Primitive>(s.op));
-      return info.rounding == ir::scalar::PrimitiveInfo::kRounded ? rounded(s.dtype, std::move(x)) : x;
+      return functions_.primitive(s.op, s.dtype) + "(" + args + ")";
     }
     case StmtKind::kConstant:
       return literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
@@ -292,8 +317,8 @@ std::string KernelEmitter::expression(const Stmt& s) {
     case StmtKind::kResult: {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
-      return rounded(s.dtype, "combine(" + acc.name + ", [](" + type + " x, " + type + " y) { return " +
-                                  functions_.primitive(acc.step, acc.dtype) + "(x, y); })");
+      return "combine(" + acc.name + ", [](" + type + " x, " + type + " y) { return " +
+             functions_.primitive(acc.step, acc.dtype) + "(x, y); })";
     }
     default:
       raise<InternalError>("internal error: a statement without a value");
@@ -308,7 +333,7 @@ std::string KernelEmitter::loaded(DType t, const std::string& raw) const {
 }
 std::string KernelEmitter::stored(DType t, const std::string& x) const {
   if (t == DType::kFloat16) return "f32_to_f16(" + x + ")";
-  if (t == DType::kBFloat16) return "f32_to_bf16(" + x + ")";
+  if (t == DType::kBFloat16) return "bf16_bits(" + x + ")";
   return x;
 }
 std::string KernelEmitter::rounded(DType t, std::string x) const {
@@ -318,9 +343,9 @@ std::string KernelEmitter::rounded(DType t, std::string x) const {
 }
 
 std::string KernelEmitter::cast(DType from, DType to, const std::string& x) {
-  if (from == to) return x;
-  const DType arithmetic = compute_type(from), result = compute_type(to);
-  return rounded(to, arithmetic == result ? x : functions_.cast(arithmetic, result) + "(" + x + ")");
+  from = compute_type(from);
+  to = compute_type(to);
+  return from == to ? x : functions_.cast(from, to) + "(" + x + ")";
 }
 
 std::string KernelEmitter::integer(IntRef r) const {

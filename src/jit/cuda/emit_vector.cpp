@@ -35,6 +35,7 @@ void KernelEmitter::vector_rows(const Stmt& s) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
   }
+  find_rows();
   line("for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {");
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
@@ -93,8 +94,11 @@ void KernelEmitter::varying(const Stmt& s) {
     default:
       break;
   }
-  const std::string x = expression(s), name = declare_lanes(s);
+  const std::string x = unrounded(s), name = declare_lanes(s);
   lanes(name + " = " + x + ";");
+  if (rounds(s)) {
+    line(std::string("round_lanes_") + (s.dtype == DType::kFloat16 ? "f16(" : "bf16(") + locals_[s.result].name + ");");
+  }
 }
 
 bool KernelEmitter::is_contiguous(const Address& a) const {
@@ -107,6 +111,26 @@ const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
   return it == kept_.end() ? nullptr : &*it;
 }
 
+const KernelShape::KeptRow* KernelEmitter::kept_row(int buffer) const {
+  if (shape_.mode != KernelShape::kRows) return nullptr;
+  const auto it = std::ranges::find(shape_.kept, buffer, &KernelShape::KeptRow::buffer);
+  return it == shape_.kept.end() ? nullptr : &*it;
+}
+
+/// Where this loop finds the rows that stay: in shared memory, or where they are for want of room.
+void KernelEmitter::find_rows() {
+  std::vector<int> found;
+  for (const Stmt& s : loop_->body) {
+    if (s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) continue;
+    const int b = s.address.buffer;
+    if (!kept_row(b) || std::ranges::find(found, b) != found.end()) continue;
+    found.push_back(b);
+    const std::string n = std::to_string(b), type = type_name(storage_lane(k_.buffers[b].dtype));
+    line(type + "* const found" + n + " = row" + n + " ? row" + n + " : b" + n + " + (" +
+         affine(s.address.map, loop_->vars[0]) + ");");
+  }
+}
+
 void KernelEmitter::varying_load(const Stmt& s) {
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
@@ -117,6 +141,20 @@ void KernelEmitter::varying_load(const Stmt& s) {
   }
   const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
   const std::string fill = literal(lane, s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype));
+  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer)) {
+    const std::string n = std::to_string(s.address.buffer), at = "[" + vars_[loop_->vars[0]] + "]";
+    if (row->last_store || row->first != loop_) {
+      return lanes(name + " = " + active + " ? " + loaded(s.dtype, "found" + n + at) + " : " + fill + ";");
+    }
+    line(std::string(type_name(storage_lane(s.dtype))) + " raw" + std::to_string(s.result) + "[V];");
+    const std::string raw = "raw" + std::to_string(s.result) + "[k]";
+    lanes(raw + " = " + active + " ? " + b + "[" + element(s.address) + "] : static_cast<" +
+          type_name(storage_lane(s.dtype)) + ">(0);");
+    line("if (row" + n + ") {");
+    lanes("if (" + active + ") row" + n + at + " = " + raw + ";");
+    line("}");
+    return lanes(name + " = " + loaded(s.dtype, raw) + ";");
+  }
   std::string inside = active;
   if (!s.bounds.empty()) inside += " && " + bounds(s);
   const std::string masked =
@@ -142,6 +180,9 @@ void KernelEmitter::varying_store(const Stmt& s) {
   const bool one_place = is_fixed(s.address.map, v) && std::ranges::none_of(s.address.indirect, [&](const auto& i) {
                            return locals_[i.index].varies;
                          });
+  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer); row && row->last_store != &s) {
+    return lanes("if (" + active + ") found" + std::to_string(s.address.buffer) + "[" + vars_[v] + "] = " + x + ";");
+  }
   if (one_place) active = vars_[v] + " == n - 1";
   const std::string masked = "if (" + active + ") " + b + "[" + element(s.address) + "] = " + x + ";";
   if (!is_contiguous(s.address)) return lanes(masked);

@@ -44,6 +44,7 @@ class KernelEmitter {
   void rows();
   void position(const std::string& name);
   void scratch_rows();
+  void kept_rows();
   std::string aligned() const;
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
@@ -63,6 +64,8 @@ class KernelEmitter {
   void varying_store(const Stmt& s);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
+  const KernelShape::KeptRow* kept_row(int buffer) const;
+  void find_rows();
   bool is_contiguous(const Address& a) const;
   void lanes(const std::string& statement) { line("FOR_LANES " + statement); }
   /// A new array of lanes for what a statement defines.
@@ -72,9 +75,13 @@ class KernelEmitter {
   std::string value(LocalId v) const;
   /// What a statement defines, from its operands.
   std::string expression(const Stmt& s);
+  /// The same before it is rounded to a half, where `rounds` says that it is.
+  std::string unrounded(const Stmt& s);
+  bool rounds(const Stmt& s) const;
   std::string loaded(DType t, const std::string& raw) const;
   std::string stored(DType t, const std::string& x) const;
   std::string rounded(DType t, std::string x) const;
+  /// Between dtypes of arithmetic.
   std::string cast(DType from, DType to, const std::string& x);
   std::string integer(IntRef r) const;
   std::string affine(const Affine& a, VarId skipped = -1) const;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are warps or less
 constexpr int64_t kSharedAlignment = 16;
+constexpr int64_t kBusyThreads = 512;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -61,7 +62,16 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     shared += bytes * groups;
   }
   plan.scratch_in_memory = shared > shared_limit;
-  plan.shape.shared_bytes = static_cast<unsigned>(plan.scratch_in_memory ? lanes : shared);
+  if (plan.scratch_in_memory) shared = lanes;
+  // Rows are kept as long as enough threads have theirs on a multiprocessor to keep its memory busy.
+  const int64_t room = shared_limit * std::min(group * groups, kBusyThreads) / kBusyThreads;
+  for (const auto& row : shape.kept) {
+    const int64_t bytes = round_up(value_of(row.extent, ints) * row.itemsize, kSharedAlignment);
+    const bool fits = shared + bytes * groups <= room;
+    plan.kept.push_back({fits ? shared : -1, bytes});
+    if (fits) shared += bytes * groups;
+  }
+  plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
 }
 
@@ -90,6 +100,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
       words_.push_back(-row.bytes);
     }
   }
+  for (const LaunchPlan::Row& row : plan_.kept) words_.insert(words_.end(), {row.offset, row.bytes});
 }
 
 void Launch::place_scratch(int64_t address) {

@@ -27,13 +27,29 @@ DEVICE u16 f32_to_f16(f32 f) {
   return h;
 }
 DEVICE f32 bf16_to_f32(u16 h) { return __uint_as_float(static_cast<u32>(h) << 16); }
-DEVICE u16 f32_to_bf16(f32 f) {
-  u16 h;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
-  return h;
+// Of a value that is a bfloat16 already.
+DEVICE u16 bf16_bits(f32 f) { return static_cast<u16>(__float_as_uint(f) >> 16); }
+// The nearest two, the first in the low half: half as many conversions, which are slow.
+DEVICE u32 round_pair_bf16(f32 low, f32 high) {
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 DEVICE f32 round_f16(f32 f) { return f16_to_f32(f32_to_f16(f)); }
-DEVICE f32 round_bf16(f32 f) { return bf16_to_f32(f32_to_bf16(f)); }
+DEVICE f32 round_bf16(f32 f) { return __uint_as_float(round_pair_bf16(f, 0.0f) << 16); }
+template <int V> DEVICE void round_lanes_f16(f32 (&x)[V]) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) x[k] = round_f16(x[k]);
+}
+template <int V> DEVICE void round_lanes_bf16(f32 (&x)[V]) {
+#pragma unroll
+  for (int k = 0; k + 1 < V; k += 2) {
+    const u32 pair = round_pair_bf16(x[k], x[k + 1]);
+    x[k] = __uint_as_float(pair << 16);
+    x[k + 1] = __uint_as_float(pair & 0xffff0000u);
+  }
+  if (V % 2 == 1) x[V - 1] = round_bf16(x[V - 1]);
+}
 
 // Most numbers that are divided are indices, which 32 bits hold.
 DEVICE u64 divide_i64(u64 x, u64 y) {

@@ -9,6 +9,7 @@ namespace {
 struct Access {
   const Stmt* statement;
   const Stmt* vector;  ///< the loop it is in
+  const Stmt* outer;   ///< and the one around that
   VarId var() const { return vector ? vector->vars[0] : -1; }
 };
 
@@ -25,13 +26,18 @@ struct Facts {
   std::vector<std::vector<Access>> accesses;  ///< by buffer
 
   explicit Facts(const Kernel& k) : accesses(k.buffers.size()) {
+    std::vector<std::pair<const Stmt*, const Stmt*>> outer;  // of vector loops
     for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) {
+      for (const Stmt& inner : s.body) {
+        if (inner.kind == StmtKind::kVector) outer.push_back({&inner, &s});
+      }
       if (s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector) vectors.push_back(&s);
       if (s.kind == StmtKind::kAcc) has_accumulators = true;
       if (s.clamp_var >= 0 && !is_root_var(k, s.clamp_var)) clamped_inside = true;
       if (s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) return;
       if (s.kind == StmtKind::kStore && !vector) stores_outside = true;
-      accesses[s.address.buffer].push_back({&s, vector});
+      const auto it = std::ranges::find(outer, vector, &std::pair<const Stmt*, const Stmt*>::first);
+      accesses[s.address.buffer].push_back({&s, vector, it == outer.end() ? nullptr : it->second});
     });
   }
 
@@ -55,6 +61,17 @@ struct Facts {
              at.map.terms[0] == Affine::Term{a.var(), IntRef{1}};
     });
   }
+
+  /// Whether several vector loops in one body use the same elements, one after the other.
+  bool is_used_again(size_t buffer) const {
+    const auto& all = accesses[buffer];
+    if (all.size() < 2 || all.front().vector == all.back().vector || !stays_in_column(buffer)) return false;
+    return std::ranges::all_of(all, [&](const Access& a) {
+      return a.outer == all.front().outer && a.statement->bounds.empty() &&
+             stride_of(a.statement->address.map, a.var()) == IntRef{1};
+    });
+  }
+  static bool is_store(const Access& a) { return a.statement->kind == StmtKind::kStore; }
 };
 
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
@@ -116,6 +133,20 @@ KernelShape shape_of(const Kernel& k) {
     if (!one_position && arg.read && arg.write && facts.is_scratch(b)) {
       const Stmt& loop = *facts.accesses[b][0].vector;
       shape.scratch.push_back({static_cast<int>(b), loop.extents[0], static_cast<int64_t>(itemsize(arg.dtype))});
+    }
+  }
+  for (const bool written : {true, false}) {
+    for (size_t b = 0; b < k.buffers.size(); ++b) {
+      if (!facts.is_used_again(b)) continue;
+      const auto& all = facts.accesses[b];
+      const bool is_scratch = std::ranges::find(shape.scratch, static_cast<int>(b), &KernelShape::ScratchRow::buffer) !=
+                              shape.scratch.end();
+      if (is_scratch || std::ranges::any_of(all, Facts::is_store) != written) continue;
+      // What is written must be so before it is read, and at the end.
+      if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
+      shape.kept.push_back({static_cast<int>(b), all[0].vector->extents[0],
+                            static_cast<int64_t>(itemsize(k.buffers[b].dtype)), all[0].vector,
+                            written ? all.back().statement : nullptr});
     }
   }
   shape.synchronizes = !one_extent || written_across();

@@ -30,8 +30,19 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<ScratchRow> scratch;
+  /// Buffers of which a group uses the same row in several vector loops: where there is room it stays in shared memory
+  /// from the first of them on. Those that are written, of which only the last store need reach memory, come first.
+  struct KeptRow {
+    int buffer;
+    IntRef extent;
+    int64_t itemsize;
+    const Stmt* first;       ///< loop of the first use
+    const Stmt* last_store;  ///< null: it is only read
+  };
+  std::vector<KeptRow> kept;
 };
 
+/// Refers to statements of the kernel, which must outlive it.
 KernelShape shape_of(const Kernel& kernel);
 
 inline constexpr int kWarp = 32;

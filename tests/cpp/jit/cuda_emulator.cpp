@@ -148,7 +148,8 @@ std::string host_text(std::string text) {
   };
   replace(R"(asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));)", "f = host_f16_to_f32(h);");
   replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");
-  replace(R"(asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_bf16(f);");
+  replace(R"(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));)",
+          "pair = host_f32_to_bf16(low) | static_cast<u32>(host_f32_to_bf16(high)) << 16;");
   return text;
 }
 
