@@ -67,6 +67,17 @@ Adam::Adam(std::vector<Tensor> parameters, AdamOptions o, bool decoupled)
   }
 }
 
+void update_adam(const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
+                 const Tensor& largest, const AdamOptions& o, int64_t step, bool decoupled) {
+  const auto rule = decoupled ? adamw_step : adam_step;
+  const auto [next, next_mean, next_square, next_largest] =
+      rule(parameter, grad, mean, square, largest, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step, o.maximize);
+  lazy::assign(parameter, next);
+  lazy::assign(mean, next_mean);
+  lazy::assign(square, next_square);
+  if (largest.defined()) lazy::assign(largest, next_largest);
+}
+
 void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
   const AdamOptions& o = options;
   State& s = state_[i];
@@ -75,14 +86,7 @@ void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
     s.square = zeros_like(parameter);
     if (o.amsgrad) s.largest = zeros_like(parameter);
   }
-  ++s.step;
-  const auto rule = decoupled_ ? adamw_step : adam_step;
-  const auto [next, mean, square, largest] = rule(parameter, grad, s.mean, s.square, s.largest, o.lr, o.beta1, o.beta2,
-                                                  o.eps, o.weight_decay, s.step, o.maximize);
-  lazy::assign(parameter, next);
-  lazy::assign(s.mean, mean);
-  lazy::assign(s.square, square);
-  if (o.amsgrad) lazy::assign(s.largest, largest);
+  update_adam(parameter, grad, s.mean, s.square, s.largest, o, ++s.step, decoupled_);
 }
 
 RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions o)

@@ -43,6 +43,10 @@ struct AdamOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, maximize = false;
 };
+/// A step of one parameter, its `step`-th: it, its moments and, where it is defined, the largest square are written.
+/// Weight decay adds to the gradient, or shrinks the parameter where it is `decoupled`.
+void update_adam(const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
+                 const Tensor& largest, const AdamOptions& options, int64_t step, bool decoupled);
 /// torch.optim.Adam: weight decay adds to the gradient.
 class Adam : public Optimizer {
  public:

@@ -340,6 +340,21 @@ def grad(
     allow_unused: _bool,
 ) -> tuple[Tensor | None, ...]: ...
 def assign(tensor: Tensor, source: Tensor) -> None: ...
+def update_adam(
+    parameter: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
+    step: _int,
+    lr: _float,
+    beta1: _float,
+    beta2: _float,
+    eps: _float,
+    weight_decay: _float,
+    maximize: _bool,
+    decoupled: _bool,
+) -> None: ...
 def from_numpy_copy(array: numpy.ndarray) -> Tensor: ...
 
 # -- ops

@@ -5,6 +5,7 @@
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/view.h"
+#include "smolder/nn/optim.h"
 #include "src/callable.h"
 #include "src/tensor.h"
 
@@ -426,6 +427,18 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor) {
     return nb::make_tuple(edge.node ? node_object(edge.node) : nb::none(), edge.output);
   });
   m.def("assign", &lazy::assign, nb::arg("tensor"), nb::arg("source"));
+  // One call a parameter instead of four: what a step of a small model takes is mostly calls.
+  m.def(
+      "update_adam",
+      [](const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
+         const std::optional<Tensor>& largest, int64_t step, double lr, double beta1, double beta2, double eps,
+         double weight_decay, bool maximize, bool decoupled) {
+        const optim::AdamOptions options{lr, beta1, beta2, eps, weight_decay, largest.has_value(), maximize};
+        optim::update_adam(parameter, grad, mean, square, largest.value_or(Tensor()), options, step, decoupled);
+      },
+      nb::arg("parameter"), nb::arg("grad"), nb::arg("exp_avg"), nb::arg("exp_avg_sq"),
+      nb::arg("max_exp_avg_sq").none(), nb::arg("step"), nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"),
+      nb::arg("eps"), nb::arg("weight_decay"), nb::arg("maximize"), nb::arg("decoupled"));
 }
 
 }  // namespace smolder::python

@@ -33,12 +33,12 @@ class Adam(Optimizer):
         super().__init__(params, defaults | implementation(foreach, fused, differentiable))
 
     def _options(self, group):
-        options = self._numbers(group, "lr", "betas", "eps", "weight_decay")
-        step = _core.adamw_step if group["decoupled_weight_decay"] else _core.adam_step
-        return options, group["amsgrad"], step
+        beta1, beta2 = group["betas"]
+        numbers = group["lr"], beta1, beta2, group["eps"], group["weight_decay"]
+        return group["amsgrad"], (*map(float, numbers), bool(group["maximize"]), group["decoupled_weight_decay"])
 
     def _update(self, parameter, grad, options):
-        numbers, amsgrad, update = options
+        amsgrad, numbers = options
         state = self.state[parameter]
         if not state:
             state["step"] = 0
@@ -46,14 +46,9 @@ class Adam(Optimizer):
             state["exp_avg_sq"] = _core.zeros_like(parameter)
         if amsgrad and "max_exp_avg_sq" not in state:
             state["max_exp_avg_sq"] = _core.zeros_like(parameter)
-        mean, square, largest = state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"] if amsgrad else None
         state["step"] = step = state["step"] + 1
-        new, new_mean, new_square, new_largest = update(parameter, grad, mean, square, largest, step=step, **numbers)
-        _core.assign(parameter, new)
-        _core.assign(mean, new_mean)
-        _core.assign(square, new_square)
-        if largest is not None:
-            _core.assign(largest, new_largest)
+        largest = state["max_exp_avg_sq"] if amsgrad else None
+        _core.update_adam(parameter, grad, state["exp_avg"], state["exp_avg_sq"], largest, step, *numbers)
 
 
 class AdamW(Adam):
