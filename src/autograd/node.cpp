@@ -33,6 +33,7 @@ void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
   }
   if (!needed) return;
   auto node = std::make_shared<Node>(op, next_sequence());
+  node->called = lazy::HistoryName::current();
   const Saves saves = grad->saves_for(needed);
   const size_t n = operands.size();
   node->next.resize(n);
@@ -77,9 +78,41 @@ void on_rebase(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
     move_retained(meta, before);
 }
 
+/// Why a view must not be written in place, in torch's words.
+void refuse_write(const lazy::TensorImpl* view) {
+  const auto* const meta = static_cast<const TensorMeta*>(view->autograd.get());
+  const std::shared_ptr<Node> node = meta ? meta->grad_fn.node : nullptr;
+  const std::string of = node ? "Output " + std::to_string(view->steps->number) + " of " +
+                                    node->name().substr(0, node->name().rfind("Backward")) + " is a view"
+                              : "";
+  const bool several = view->origin == lazy::ViewOrigin::kOneOfSeveral;
+  const std::string mode = view->origin == lazy::ViewOrigin::kInference ? "inference" : "no_grad";
+  std::string why;
+  if (node && several) {
+    why = of + " and is being modified inplace.";
+  } else {
+    why = (node ? of + " of a view which was created in " : "A view was created in ") + mode +
+          " mode and is being modified inplace " +
+          (mode == "inference" ? "in normal mode." : "with grad mode enabled.");
+  }
+  if (several) {
+    raise<RuntimeError>(why,
+                        " This view is the output of a function that returns multiple views. Such functions do not "
+                        "allow the output views to be modified inplace. You should replace the inplace operation by "
+                        "an out-of-place one.");
+  }
+  raise<RuntimeError>(why,
+                      " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your "
+                      "code by moving both the view and the inplace either both inside the ",
+                      mode == "inference" ? "inference_mode" : mode,
+                      " block (if you don't want the inplace to be tracked) or both outside (if you want the inplace "
+                      "to be tracked).");
+}
+
 [[maybe_unused]] const bool g_installed = [] {
   lazy::set_grad_hook(&on_record);
   lazy::set_rebase_hook(&on_rebase);
+  lazy::set_refuse_hook(&refuse_write);
   return true;
 }();
 
@@ -155,28 +188,74 @@ struct OtherName {
 };
 constexpr OtherName kOtherNames[] = {
     {"add_scaled", "AddBackward0"},
+    {"avg_pool", "AvgPool2DBackward0"},
+    {"batch_norm_train", "NativeBatchNormBackward0"},
     {"clamp", "ClampBackward1"},
     {"clamp_max", "ClampBackward1"},
     {"clamp_min", "ClampBackward1"},
+    {"conv_forward", "ConvolutionBackward0"},
+    {"copy", "CopyBackwards"},
+    {"cross_entropy", "NllLossBackward0"},
+    {"index_add_rows", "IndexAddBackward0"},
     {"layer_norm", "NativeLayerNormBackward0"},
     {"log1p", "Log1PBackward0"},
     {"logsigmoid", "LogSigmoidBackward0"},
     {"max_dim", "MaxBackward0"},
+    {"max_pool", "MaxPool2DWithIndicesBackward0"},
     {"min_dim", "MinBackward0"},
     {"norm", "LinalgVectorNormBackward0"},
     {"pad", "ConstantPadNdBackward0"},
     {"relu6", "HardtanhBackward0"},
     {"reshape", "ViewBackward0"},
+    {"selu", "EluBackward0"},
+    {"softsign", "DivBackward0"},
+    {"square", "PowBackward0"},
     {"squeeze", "SqueezeBackward1"},
     {"sub_scaled", "SubBackward0"},
+    {"tanhshrink", "SubBackward0"},
     {"to", "ToCopyBackward0"},
 };
+
+/// torch's nodes of products of matrices and vectors; of more dimensions, those of the product itself.
+const char* name_of_product(const Node& n) {
+  const int left = n.inputs[0]->shape.size(), right = n.inputs[1]->shape.size();
+  if (left > 2 || right > 2) return "BmmBackward0";
+  if (left == 2) return right == 2 ? "MmBackward0" : "MvBackward0";
+  return right == 2 ? "SqueezeBackward4" : "DotBackward0";
+}
+
+const char* name_of_linear(const Node& n) {
+  const bool bias = n.inputs.size() > 2 && n.inputs[2];
+  return n.inputs[0]->shape.size() == 2 && n.inputs[1]->shape.size() == 2 ? bias ? "AddmmBackward0" : "MmBackward0"
+                                                                          : "LinearBackward0";
+}
+
+bool is_number(const Node& n, size_t i) { return n.inputs[i] && n.inputs[i]->weak; }
+
+/// torch numbers the nodes of an op by its overloads, which differ in what the operands and attributes are.
+const char* overloaded(const Node& n) {
+  const std::string_view op = ir::name(n.op);
+  if (op == "matmul") return name_of_product(n);
+  if (op == "linear") return name_of_linear(n);
+  if (op == "sum" && n.attrs[0] > 0) return "SumBackward1";
+  if (op == "mean" && n.attrs[0] > 0) return "MeanBackward1";
+  if (op == "prod" && n.attrs[0] > 0) return "ProdBackward1";
+  if (op == "pow" && is_number(n, 0)) return "PowBackward2";
+  if (op == "pow" && !is_number(n, 1)) return "PowBackward1";
+  if (op == "remainder" && !is_number(n, 1)) return "RemainderBackward1";
+  if (op == "lerp" && !is_number(n, 2)) return "LerpBackward1";
+  if (op == "sub" && is_number(n, 0)) return "RsubBackward1";
+  if (op == "div" && is_number(n, 0)) return "MulBackward0";
+  return nullptr;
+}
 
 }  // namespace
 
 std::string Node::name() const {
   if (leaf.defined()) return "AccumulateGrad";
   if (custom()) return custom()->name();
+  if (called) return called;
+  if (const char* const found = overloaded(*this)) return found;
   for (const OtherName& other : kOtherNames) {
     if (other.op == ir::name(op)) return std::string(other.node);
   }

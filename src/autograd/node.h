@@ -96,6 +96,7 @@ class Node {
   std::vector<int64_t> attrs;
   std::vector<SavedTensor> saved_inputs;   ///< one per input
   std::vector<SavedTensor> saved_outputs;  ///< one per output
+  const char* called = nullptr;            ///< by the call that recorded it, if not by its op
   bool released = false;                   ///< of values it had saved; who saved none can run again
 
   bool has_extra() const { return extra_ != nullptr; }

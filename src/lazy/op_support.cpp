@@ -113,6 +113,16 @@ void check_no_gradient(std::string_view op, std::string_view name, const Tensor&
                 "'. This input cannot have requires_grad True.");
 }
 
+std::vector<Tensor> of_one_call(std::vector<Tensor> views) {
+  for (uint32_t i = 0; i < views.size(); ++i) {
+    TensorImpl* const impl = views[i].impl();
+    if (!impl->base || impl->detached) continue;
+    impl->steps->number = i;
+    if (impl->origin == ViewOrigin::kOrdinary) impl->origin = ViewOrigin::kOneOfSeveral;
+  }
+  return views;
+}
+
 DType result_type(TensorList tensors) {
   std::vector<const ir::Meta*> metas;
   for (size_t i = 0; i < tensors.size(); ++i) metas.push_back(&tensors.data()[i].meta());

@@ -29,6 +29,9 @@ void check_fits(Scalar value, DType dtype);
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 
+/// The views that one call returned: with gradients, none of them may be written in place.
+std::vector<Tensor> of_one_call(std::vector<Tensor> views);
+
 /// A loss, its mean or its sum.
 Tensor reduced(const Tensor& loss, std::string_view reduction);
 

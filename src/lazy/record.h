@@ -8,6 +8,7 @@
 
 #include "smolder/core/source_line.h"
 #include "smolder/ir/op.h"
+#include "smolder/lazy/lock.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::eager {
@@ -91,6 +92,23 @@ class DeviceMode {
 
  private:
   DeviceType before_;
+};
+
+/// What nodes in the history are called that a scope records, if not by their ops. The outermost scope names them.
+class HistoryName {
+ public:
+  explicit HistoryName(const char* name) : outermost_(!current_) {
+    if (outermost_) current_ = name;
+  }
+  ~HistoryName() {
+    if (outermost_) current_ = nullptr;
+  }
+  HistoryName(const HistoryName&) = delete;
+  static const char* current() { return current_; }
+
+ private:
+  inline static SMOLDER_THREAD_LOCAL const char* current_ = nullptr;
+  bool outermost_;
 };
 
 /// Sets a thread-local mode for a scope.

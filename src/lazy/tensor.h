@@ -37,10 +37,14 @@ struct ViewStep {
   const ir::Meta* input;  ///< metadata of what the step was applied to
   Layout layout;          ///< of its result, where the base is in row-major order
   mutable std::shared_ptr<const ViewStep> before;
+  mutable uint32_t number = 0;  ///< among the views that one call returned, which sets it
 
   /// Lets go of the steps before one by one: there may be more of them than a stack holds.
   ~ViewStep();
 };
+
+/// What a view was made by, where no gradient can follow a write to it.
+enum class ViewOrigin : uint8_t { kOrdinary, kOneOfSeveral, kNoGrad, kInference };
 
 /// What autograd keeps for a tensor; defined by the layer above.
 struct AutogradMeta {
@@ -67,8 +71,9 @@ class TensorImpl {
   uint32_t version = 0;       ///< of a base: bumped by each write
   uint32_t seen_version = 0;  ///< of a view: the base's version when `value` was read from it
   bool requires_grad = false;
-  bool inference = false;    ///< made in inference mode: no gradient may need it, and it is written there alone
-  bool detached = false;     ///< shares its base's storage but has a history of its own: no view of it to autograd
+  bool inference = false;  ///< made in inference mode: no gradient may need it, and it is written there alone
+  bool detached = false;   ///< shares its base's storage but has a history of its own: no view of it to autograd
+  ViewOrigin origin = ViewOrigin::kOrdinary;
   uint64_t noted_epoch = 0;  ///< step in which the tape noted a write to this
   ValueRef value;
   TensorImpl* base = nullptr;  ///< owning; null for who holds the storage. Of a view: that, or a detached tensor

@@ -13,6 +13,7 @@ namespace smolder::lazy {
 namespace {
 
 RebaseHook g_rebase = nullptr;
+RefuseHook g_refuse = nullptr;
 WriteHooks g_write;
 
 Tensor handle(TensorImpl* impl) { return Tensor(impl); }
@@ -151,6 +152,7 @@ void share(TensorImpl* impl, const Tensor& t) {
 }  // namespace
 
 void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
+void set_refuse_hook(RefuseHook hook) { g_refuse = hook; }
 void set_write_hooks(WriteHooks hooks) { g_write = hooks; }
 
 std::vector<const ViewStep*> steps_in_order(const ViewStep* last) {
@@ -166,6 +168,8 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
   base->refs.fetch_add(1, std::memory_order_relaxed);
   view->base = base;
   view->inference = input->inference;
+  if (!grad_enabled()) view->origin = inference_mode_enabled() ? ViewOrigin::kInference : ViewOrigin::kNoGrad;
+  if (again && input->origin != ViewOrigin::kOrdinary) view->origin = input->origin;
   view->seen_version = base->version;
   view->steps = one_more(again ? input->steps : nullptr, op, {attrs.begin(), attrs.end()}, input->value->meta,
                          view->value->meta->shape);
@@ -217,6 +221,10 @@ void assign(const Tensor& self, const Tensor& source) {
       !impl->inference || inference_mode_enabled(), RuntimeError,
       "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
       "normal tensor before doing inplace update.");
+  if (impl->origin != ViewOrigin::kOrdinary && grad_enabled() && !impl->detached &&
+      (impl->requires_grad || impl->base->requires_grad || source.requires_grad())) {
+    if (g_refuse) g_refuse(impl);
+  }
   SMOLDER_CHECK(!(grad_enabled() && impl->requires_grad && self.is_leaf()), RuntimeError,
                 "a leaf Variable that requires grad is being used in an in-place operation.");
   if (impl->base && !impl->detached) {

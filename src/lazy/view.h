@@ -38,6 +38,9 @@ uint32_t version(const Tensor& t);
 /// Calls autograd so that `impl` takes over the history of `from` (installed by the autograd layer).
 using RebaseHook = void (*)(TensorImpl* impl, TensorImpl* from);
 void set_rebase_hook(RebaseHook hook);
+/// Calls autograd to say, as an error, why a view of such an origin must not be written (installed there, too).
+using RefuseHook = void (*)(const TensorImpl* view);
+void set_refuse_hook(RefuseHook hook);
 
 /// Called, where installed, before an in-place op puts `from` into `impl`, and after the storage of `owner` was
 /// written.

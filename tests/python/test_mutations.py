@@ -4,7 +4,7 @@ A random program runs until it is predicted; then one like it but for an attribu
 strides, a mode, what is held at the end, or what shares memory; then the first again. Each run must give what eager
 execution gives, bit for bit.
 
-SMOLDER_TEST_MUTATIONS is how many of each kind (100, which takes two cores less than a minute), SMOLDER_TEST_SEED the
+SMOLDER_TEST_MUTATIONS is how many of each kind (100; 1,000 take two cores two minutes), SMOLDER_TEST_SEED the
 first seed.
 """
 

@@ -147,12 +147,16 @@ def composite_check(row):
     return f'ir::check_dtype("{row.api_name}", "{first}", {first}.meta(), "{row.dtypes}");\n'
 
 
+def history(row):
+    return f'const lazy::HistoryName named("{row.history}");\n' if row.history else ""
+
+
 def definition(row):
     """The function itself; in an unnamed namespace when it is a method only."""
     params = row.sig.params
     renamed = copies(row)[0] if not row.is_composite else set()
     spelled = ", ".join(f"{p.type.cpp} {p.name}{'_arg' if p.name in renamed else ''}" for p in params)
-    body = composite_check(row) + row.body.strip() if row.is_composite else record_body(row)
+    body = composite_check(row) + history(row) + row.body.strip() if row.is_composite else record_body(row)
     text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(body)}\n}}\n"
     if row.is_composite:
         name = (row.python_names or [row.api_name])[0]

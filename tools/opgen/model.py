@@ -38,6 +38,7 @@ FIELDS = {
     "compute": (str, list),
     "prepare": str,
     "body": str,
+    "history": str,  # what a composite's nodes are called in the history, as torch calls its own
     "grad": dict,
     "index_error": dict,  # what an index out of range raises, in words of its own: type and text
 }
@@ -196,6 +197,8 @@ def check_fields(row):
     for v in row.variants or []:
         if v not in VARIANTS:
             raise row.error("variants", f"unknown variant {v!r}")
+    if row.history and not row.is_composite:
+        raise row.error("history", "is that of a row with a body")
     error = row.index_error or {"type": "IndexError", "text": ""}
     if set(error) != {"type", "text"} or error["type"] not in INDEX_ERRORS:
         raise row.error("index_error", f"expected text, and a type of {', '.join(INDEX_ERRORS)}")

@@ -1,12 +1,13 @@
 """What Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
 
 import builtins
+import copy
 import copyreg
 import weakref
 
 import numpy
 
-from smolder import _core, _indexing, _tensor_str
+from smolder import _core, _indexing, _strided, _tensor_str
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -617,12 +618,25 @@ def is_complex(self):
 
 # Functions of the module are pickled by name, as Python's are, and so copied as themselves.
 copyreg.pickle(builtins.type(_core.gelu), lambda function: function.__name__)
+# Methods, as those of torch, are what their class calls so.
+copyreg.pickle(builtins.type(_core.Tensor.add), lambda method: (getattr, (Tensor, method.__name__)))
 
 
-def _rebuild(kind, array, dtype, requires_grad):
+def _generator(state):
+    out = _core.Generator()
+    out.set_state(state)
+    return out
+
+
+copyreg.pickle(_core.Generator, lambda generator: (_generator, (generator.get_state(),)))
+
+
+def _rebuild(kind, array, dtype, order, extents, requires_grad):
     out = _core.from_numpy_copy(array)
     if out.dtype != dtype:
         out = _to(out, dtype)
+    if order is not None:
+        out = out.permute(numpy.argsort(order).tolist()).expand(extents).detach()
     if kind is Tensor:
         return out.requires_grad_() if requires_grad else out
     return kind(out, requires_grad)
@@ -639,27 +653,51 @@ def __copy__(self):
 
 @_method
 def __deepcopy__(self, memo):
+    """Tensors that share memory do so in the copy."""
     if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
         )
     if id(self) in memo:
         return memo[id(self)]
-    copied = self.detach().clone()
+    copied = _copy_in(memo, self.detach())
     out = copied.requires_grad_(self.requires_grad) if type(self) is Tensor else type(self)(copied, self.requires_grad)
-    if self.grad is not None:
-        out.grad = self.grad.detach().clone()
     memo[id(self)] = out
+    if self.grad is not None:
+        out.grad = copy.deepcopy(self.grad, memo)
+    vars(out).update(copy.deepcopy(vars(self), memo))
     return out
+
+
+def _copy_in(memo, tensor):
+    """A copy of a tensor on the memo's copy of its storage; of its elements alone where that has gaps."""
+    identity, holder = tensor._storage()
+    if not (tensor.numel() and holder.is_contiguous()):
+        return tensor.clone()
+    key = ("storage", identity)
+    if key not in memo:
+        memo[key] = holder.detach().clone(), holder  # which stays alive, or another might have its identity
+    whole = memo[key][0].detach()
+    where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    if where == (0, tuple(whole.shape), whole.stride()):
+        return whole
+    view = _strided.view_of(whole.reshape(-1), *where)
+    return tensor.clone() if view is None else view.detach()
 
 
 @_method
 def __reduce_ex__(self, protocol):
-    """Pickled as a NumPy array (bfloat16 as float32, exactly)."""
-    if not self.is_leaf:
-        raise RuntimeError("a tensor with history can't be pickled; use tensor.detach()")
-    array = numpy.ascontiguousarray(self._to_numpy()).reshape(_shape(self))
-    return _rebuild, (type(self), array, self.dtype, self.requires_grad)
+    """Pickled as a NumPy array of its elements in their order in memory (bfloat16 as float32, exactly)."""
+    strides, extents = self.stride(), _shape(self)
+    order = None
+    packed = self.detach()
+    if not self.is_contiguous():
+        order = sorted(range(len(extents)), key=lambda i: -strides[i])
+        once = tuple(builtins.slice(1) if strides[i] == 0 else builtins.slice(None) for i in order)
+        packed = packed.permute(order)[once]
+    array = numpy.ascontiguousarray(packed._to_numpy()).reshape(_shape(packed))
+    arguments = type(self), array, self.dtype, order, extents, self.requires_grad
+    return (_rebuild, arguments, vars(self)) if vars(self) else (_rebuild, arguments)
 
 
 def _returning_self(name):

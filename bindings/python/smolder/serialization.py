@@ -5,7 +5,6 @@ What is written here torch.load reads, and the other way round. Tensors that sha
 
 import contextlib
 import io
-import math
 import os
 import pickle
 import struct
@@ -19,6 +18,7 @@ import numpy
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._strided import view_of
 from smolder._tensor import Size, Tensor, device
 from smolder._unpickler import Unpickler, UnpicklingError
 from smolder._warn import warn
@@ -286,7 +286,7 @@ class _Storage:
             if whole:
                 return self.holder
         flat = self.holder.detach().reshape(self.elements)
-        view = _strided(flat, offset, size, stride)
+        view = view_of(flat, offset, size, stride)
         if view is None:
             warn("load: a tensor whose elements overlap otherwise than in an expanded one shares no storage any more")
             view = _gathered(flat, offset, size, stride)
@@ -320,44 +320,6 @@ def _is_row_major(size, stride):
             return False
         expected *= max(n, 1)
     return True
-
-
-def _strided(flat, offset, size, stride):
-    """The view of a vector that torch.as_strided is, or None where slices and reshapes don't give it."""
-    if not Size(size).numel():
-        return flat[:0].reshape(size)
-    # Dimensions that go anywhere, the largest step first: each is rows of what the next ones see.
-    moving = sorted((i for i, n in enumerate(size) if n > 1 and stride[i]), key=lambda i: -stride[i])
-    view, inner = flat, sum((size[i] - 1) * stride[i] for i in moving)
-    for i in moving:
-        inner -= (size[i] - 1) * stride[i]
-        found = _rows(view, offset, size[i], stride[i], inner)
-        if found is None:
-            return None
-        view, offset = found
-    view = view[..., offset].permute([moving.index(i) for i in range(len(size)) if i in moving])
-    for i in range(len(size)):
-        if i not in moving:
-            view = view.unsqueeze(i)
-    return view.expand(size)
-
-
-def _rows(view, offset, n, step, inner):
-    """The last dimension as n rows, `step` apart, that hold elements from offset to offset + inner of the first; and
-    where those begin in a row."""
-    length = view.size(-1)
-    for width in _divisors(step):  # of the memory seen as a matrix; what comes after the last row may be missing
-        rows = (n - 1) * (step // width) + 1
-        start = min(offset, length - rows * width)
-        if start >= 0 and offset - start + inner < width:
-            matrix = view[..., start : start + rows * width].unflatten(-1, (rows, width))
-            return matrix[..., :: step // width, :], offset - start
-    return None
-
-
-def _divisors(n):
-    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*small, *(n // d for d in small)}, reverse=True)
 
 
 def _gathered(flat, offset, size, stride):

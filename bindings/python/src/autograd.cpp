@@ -301,10 +301,39 @@ void bind_functions(nb::module_& m) {
 
 // -- tensors
 
+/// The objects that gradients are, while any of them lives: `x.grad is x.grad`. Weak references by what an object
+/// holds.
+class GradientObjects {
+ public:
+  static nb::object of(const Tensor& grad) {
+    if (const auto found = all().find(grad.impl()); found != all().end()) {
+      if (nb::object object = found->second(); !object.is_none()) return object;
+    }
+    nb::object object = nb::cast(grad);
+    note(object, grad);
+    return object;
+  }
+  static void note(nb::handle object, const Tensor& grad) {
+    lazy::TensorImpl* const impl = grad.impl();
+    const nb::object gone = nb::cpp_function([impl](nb::handle reference) {
+      const auto found = all().find(impl);
+      if (found != all().end() && found->second.is(reference)) all().erase(found);
+    });
+    all()[impl] = nb::weakref(object, gone);
+  }
+
+ private:
+  using Objects = std::unordered_map<lazy::TensorImpl*, nb::object>;
+  static Objects& all() {
+    static Objects* const objects = new Objects;  // outlives the interpreter
+    return *objects;
+  }
+};
+
 nb::object grad_of(nb::handle self) {
   const Tensor& t = nb::cast<const Tensor&>(self);
   const Tensor g = t.grad();
-  if (g.defined()) return nb::cast(g);
+  if (g.defined()) return GradientObjects::of(g);
   if (!t.is_leaf() && !autograd::retains_grad(t)) {
     const char* const text =
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
@@ -325,6 +354,7 @@ void bind_tensor_members(nb::class_<Tensor>& tensor) {
             SMOLDER_CHECK(grad.is_none() || (nb::try_cast<Tensor*>(grad, g) && g), TypeError,
                           "assigned grad expected to be a Tensor or None but got grad of type ", python_type(grad));
             t.set_grad(g ? *g : Tensor());
+            if (g) GradientObjects::note(grad, *g);
           },
           nb::arg("grad").none())
       .def(

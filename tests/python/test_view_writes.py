@@ -1,0 +1,117 @@
+"""Writes in place to views that no gradient can follow, refused in torch's words; and the objects that gradients are."""
+
+import gc
+import re
+
+import pytest
+
+import smolder
+
+SEVERAL = "This view is the output of a function that returns multiple views. Such functions do not allow"
+AMBIGUOUS = "Given that this use case is ambiguous and error-prone, it is forbidden."
+
+
+def base():
+    return smolder.ones(4, 4, requires_grad=True).clone()
+
+
+def refused(text):
+    return pytest.raises(RuntimeError, match=re.escape(text))
+
+
+OF_ONE_CALL = {
+    "Unbind": lambda x: x.unbind(),
+    "Unbind ": list,
+    "Split": lambda x: x.split(2),
+    "Split ": lambda x: x.chunk(2),
+    "SplitWithSizes": lambda x: x.split([1, 3]),
+    "SplitWithSizes ": lambda x: x.split_with_sizes([1, 3]),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_CALL)
+def test_views_that_one_call_returned(name):
+    views = OF_ONE_CALL[name]
+    for write in (lambda v: v.mul_(2), lambda v: v.copy_(smolder.zeros(())), lambda v: v.__setitem__(0, 1.0)):
+        text = "Output 0 of Select" if "__setitem__" in write.__code__.co_names else f"Output 1 of {name.strip()}"
+        with refused(f"{text} is a view and is being modified inplace. {SEVERAL}"):
+            write(views(base())[1])
+    with refused(f"Output 0 of Slice is a view and is being modified inplace. {SEVERAL}"):
+        views(base())[0][1:].mul_(2)
+    with refused(SEVERAL):  # a leaf's, too
+        views(smolder.ones(4, 4, requires_grad=True))[0].mul_(2)
+    with refused(SEVERAL):
+        views(smolder.ones(4, 4))[0].mul_(smolder.ones((), requires_grad=True))
+
+
+@pytest.mark.parametrize("name", OF_ONE_CALL)
+def test_views_that_one_call_returned_without_gradients(name):
+    views = OF_ONE_CALL[name]
+    x = smolder.ones(4, 4)
+    views(x)[1].mul_(2)
+    assert x.sum().item() > 16
+    x = base()
+    with smolder.no_grad():
+        views(x)[1].mul_(2)
+    assert x.sum().item() > 16
+    views(x)[1].detach().mul_(2)
+    assert x.sum().item() > 20
+
+
+@pytest.mark.parametrize("name", ["tensor_split", "hsplit", "vsplit", "unsafe_chunk"])
+def test_pieces_that_may_be_written(name):
+    x = smolder.ones(4, 4, requires_grad=True)
+    piece = getattr(x * 1, name)(2)[1]
+    piece.mul_(3).sum().backward()
+    assert x.grad.sum().item() == 24
+
+
+def test_views_made_without_gradients():
+    def made(x, view=lambda x: x[0], mode=smolder.no_grad):
+        with mode():
+            return view(x)
+
+    text = f"A view was created in no_grad mode and is being modified inplace with grad mode enabled. {AMBIGUOUS}"
+    for x in (base(), smolder.ones(4, 4, requires_grad=True)):
+        for view in (lambda x: x[0], lambda x: x[0][1:], lambda x: x.unbind()[0], lambda x: x.view(16)):
+            with refused(text):
+                made(x, view).mul_(2)
+    with refused(AMBIGUOUS):
+        made(base())[1:].mul_(2)
+    with refused("A view was created in inference mode and is being modified inplace in normal mode."):
+        made(base(), mode=smolder.inference_mode).mul_(2)
+    later = smolder.ones(4, 4)
+    view = made(later)
+    view.mul_(2)
+    later.requires_grad_()
+    with refused(AMBIGUOUS):
+        view.mul_(2)
+
+
+def test_views_that_are_made_and_written_without_gradients():
+    x = smolder.ones(4, 4, requires_grad=True)
+    with smolder.no_grad():
+        view = x[0]
+        view.mul_(2)
+        detached = x.detach()
+    detached.mul_(3)
+    assert x.tolist() == [[6] * 4] + [[3] * 4] * 3
+
+
+def test_a_gradient_is_one_object():
+    x = smolder.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+    assert x.grad is x.grad
+    held = x.grad
+    held.mark = 1
+    (x * 2).sum().backward()
+    assert x.grad is held and x.grad.mark == 1 and held.tolist() == [4] * 3
+    given = smolder.ones(3)
+    x.grad = given
+    assert x.grad is given
+    x.grad = None
+    assert x.grad is None
+    del given, held
+    gc.collect()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2] * 3 and not hasattr(x.grad, "mark")
