@@ -52,6 +52,10 @@ std::string KernelEmitter::arguments() const {
   for (int i = 0; i < k_.num_ints; ++i) text += "  i64 n" + std::to_string(i) + ";\n";
   text += "  const u64* scalars;\n  u32* errors;\n  i64 positions, tiles;\n";
   for (const auto& row : shape_.scratch) text += "  i64 step" + std::to_string(row.buffer) + ";\n";
+  for (const auto& column : shape_.columns) {
+    const std::string b = std::to_string(column.buffer);
+    text += "  i64 slots" + b + ", slot_bytes" + b + ";\n";
+  }
   for (const auto& row : shape_.kept) {
     const std::string b = std::to_string(row.buffer);
     text += "  i64 row" + b + ", row_bytes" + b + ";\n";
@@ -130,8 +134,12 @@ std::string KernelEmitter::aligned() const {
 void KernelEmitter::rows() {
   line("constexpr int V = 4;");
   line("const int t = threadIdx.x;");
-  line("const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;");
-  line("if (position >= a.positions) return;");
+  if (shape_.team) {
+    line("const i64 position = blockIdx.x;");
+  } else {
+    line("const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;");
+    line("if (position >= a.positions) return;");
+  }
   position("position");
   scratch_rows();
   kept_rows();
@@ -140,6 +148,7 @@ void KernelEmitter::rows() {
 
 /// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.
 void KernelEmitter::scratch_rows() {
+  const std::string row = shape_.team ? "(position * blockDim.y + threadIdx.y)" : "position";
   for (size_t i = 0; i < k_.buffers.size(); ++i) {
     const int b = static_cast<int>(i);
     const std::string type = type_name(storage_lane(k_.buffers[i].dtype)), name = buffer(b);
@@ -150,13 +159,19 @@ void KernelEmitter::scratch_rows() {
     }
     const std::string step = "a.step" + std::to_string(b);
     line(type + "* const " + name + " = reinterpret_cast<" + type + "*>(" + step + " < 0 ? from_address(shared) + " +
-         "from_address(a." + name + ") - " + step + " * threadIdx.y : from_address(a." + name + ") + " + step +
-         " * position);");
+         "from_address(a." + name + ") - " + step + " * threadIdx.y : from_address(a." + name + ") + " + step + " * " +
+         row + ");");
   }
 }
 
-/// Rows that several loops use, in shared memory; null where there is no room.
+/// Rows that several loops use, and what groups add to columns, in shared memory; null where there is no room.
 void KernelEmitter::kept_rows() {
+  for (const auto& column : shape_.columns) {
+    const std::string b = std::to_string(column.buffer),
+                      type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
+    line(type + "* const slots" + b + " = a.slots" + b + " < 0 ? nullptr : reinterpret_cast<" + type +
+         "*>(shared + a.slots" + b + ");");
+  }
   for (const auto& row : shape_.kept) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
     line(type + "* const row" + b + " = a.row" + b + " < 0 ? nullptr : reinterpret_cast<" + type + "*>(shared + a.row" +
@@ -173,9 +188,12 @@ std::string KernelEmitter::extent(const Stmt& s) const {
 void KernelEmitter::body(const std::vector<Stmt>& statements) {
   for (const Stmt& s : statements) {
     if (s.kind == StmtKind::kLoop) {
-      sequential(s);
+      &s == shape_.team ? team(s) : sequential(s);
     } else if (s.kind == StmtKind::kVector) {
+      const bool first_group = shape_.team && !in_team_;  // what is outside the loop is done once
+      if (first_group) line("if (threadIdx.y == 0) {");
       shape_.mode == KernelShape::kColumns ? vector_columns(s) : vector_rows(s);
+      if (first_group) line("}");
     } else {
       statement(s);
     }
@@ -193,6 +211,51 @@ void KernelEmitter::sequential(const Stmt& s) {
   line("}");
   kept_.resize(before);
   for (const Kept& x : kept) transfer_kept(x, false);
+}
+
+/// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
+void KernelEmitter::team(const Stmt& s) {
+  const std::string v = vars_[s.vars[0]];
+  line("__syncthreads();");
+  line("for (i64 round = 0, end = " + extent(s) + "; round < end; round += blockDim.y) {");
+  line("const i64 " + v + " = round + threadIdx.y;");
+  line("if (" + v + " < end) {");
+  in_team_ = true;
+  body(s.body);
+  in_team_ = false;
+  line("}");
+  line("__syncthreads();");
+  line("const int turns = static_cast<int>(smaller(end - round, blockDim.y));");
+  for (const auto& column : shape_.columns) add_in_order(column);
+  line("__syncthreads();");
+  line("}");
+}
+
+void KernelEmitter::add_in_order(const KernelShape::TeamColumn& c) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t));
+  vars_[c.vector->vars[0]] = "j";
+  const std::string at = buffer(c.buffer) + "[" + element(c.load->address) + "]";
+  line("if (slots" + b + ") {");
+  line("const i64 n = " + extent(*c.vector) + ";");
+  line("for (i64 j = threadIdx.y * blockDim.x + threadIdx.x; j < n; j += blockDim.x * blockDim.y) {");
+  line(std::string(type_name(register_lane(t))) + " x = " + loaded(t, at) + ";");
+  line("for (int turn = 0; turn < turns; ++turn) {");
+  line("const " + type + " next = reinterpret_cast<const " + type + "*>(shared + a.slots" + b + " + a.slot_bytes" + b +
+       " * turn)[j];");
+  line("x = " + functions_.primitive(c.step->op, t) + "(x, " + loaded(t, "next") + ");");
+  line("}");
+  line(at + " = " + stored(t, "x") + ";");
+  line("}");
+  line("}");
+}
+
+/// The column that a statement is part of, where groups take turns.
+const KernelShape::TeamColumn* KernelEmitter::team_column(const Stmt& s) const {
+  if (!in_team_) return nullptr;
+  const auto it = std::ranges::find_if(shape_.columns,
+                                       [&](const auto& c) { return &s == c.load || &s == c.step || &s == c.store; });
+  return it == shape_.columns.end() ? nullptr : &*it;
 }
 
 /// Elements that the loop both reads and writes, in one place whatever its variable.
@@ -266,7 +329,8 @@ void KernelEmitter::statement(const Stmt& s) {
 // One thread of the group, when all have read what it may overwrite.
 void KernelEmitter::store(const Stmt& s) {
   if (loads_uniform_ || shape_.synchronizes) line("group_sync();");
-  line("if (t == 0) " + buffer(s.address.buffer) + "[" + element(s.address) +
+  const std::string first = shape_.team && !in_team_ ? "t == 0 && threadIdx.y == 0" : "t == 0";
+  line("if (" + first + ") " + buffer(s.address.buffer) + "[" + element(s.address) +
        "] = " + stored(s.dtype, value(s.args[0])) + ";");
   if (shape_.synchronizes) line("group_sync();");
 }

@@ -13,6 +13,8 @@ bool is_fixed(const Affine& a, VarId v) { return stride_of(a, v) == IntRef{}; }
 
 }  // namespace
 
+// Loads of lanes beyond the last read the last again: a valid place, without a branch.
+
 /// The thread's own lanes, which are neighbours: the loop is around the whole body.
 void KernelEmitter::vector_columns(const Stmt& s) {
   loop_ = &s;
@@ -29,7 +31,7 @@ void KernelEmitter::vector_rows(const Stmt& s) {
   if (shape_.synchronizes) line("group_sync();");
   line("if (const i64 n = " + extent(s) + "; n > 0) {");
   loop_ = &s;
-  vars_[s.vars[0]] = "(j + k * lanes)";
+  vars_[s.vars[0]] = "e[k]";
   line("const int lanes = lanes_of(" + integer(s.extents[0]) + ");");
   for (const Stmt& inner : s.body) {
     if (is_uniform(inner)) statement(inner);
@@ -37,6 +39,8 @@ void KernelEmitter::vector_rows(const Stmt& s) {
   }
   find_rows();
   line("for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {");
+  line("i64 e[V];");
+  lanes("e[k] = smaller(j + k * lanes, n - 1);");
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
   }
@@ -77,6 +81,10 @@ std::string KernelEmitter::declare_lanes(const Stmt& s) {
 void KernelEmitter::varying(const Stmt& s) {
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
+  if (const KernelShape::TeamColumn* c = team_column(s)) {
+    if (&s == c->store) varying_add(*c);
+    return;
+  }
   switch (s.kind) {
     case StmtKind::kLoad:
       return varying_load(s);
@@ -132,41 +140,48 @@ void KernelEmitter::find_rows() {
 }
 
 void KernelEmitter::varying_load(const Stmt& s) {
-  const bool columns_mode = shape_.mode == KernelShape::kColumns;
-  const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
-  const LaneType lane = register_lane(s.dtype);
+  const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
+  const std::string type = type_name(storage_lane(s.dtype));
   if (const Kept* kept = kept_of(s.address.buffer)) {
-    const std::string name = declare_lanes(s);
     return lanes(name + " = " + loaded(s.dtype, kept->name + "[k]") + ";");
   }
-  const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
-  const std::string fill = literal(lane, s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype));
-  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer)) {
-    const std::string n = std::to_string(s.address.buffer), at = "[" + vars_[loop_->vars[0]] + "]";
-    if (row->last_store || row->first != loop_) {
-      return lanes(name + " = " + active + " ? " + loaded(s.dtype, "found" + n + at) + " : " + fill + ";");
-    }
-    line(std::string(type_name(storage_lane(s.dtype))) + " raw" + std::to_string(s.result) + "[V];");
-    const std::string raw = "raw" + std::to_string(s.result) + "[k]";
-    lanes(raw + " = " + active + " ? " + b + "[" + element(s.address) + "] : static_cast<" +
-          type_name(storage_lane(s.dtype)) + ">(0);");
-    line("if (row" + n + ") {");
-    lanes("if (" + active + ") row" + n + at + " = " + raw + ";");
-    line("}");
-    return lanes(name + " = " + loaded(s.dtype, raw) + ";");
+  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer)) return load_of_row(s, *row);
+  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  std::string inside;
+  if (columns_mode && s.address.indirect.empty()) {
+    vars_[loop_->vars[0]] = "(i + (k < left ? k : left - 1))";
+  } else if (columns_mode) {
+    inside = "k < left";  // what it is indexed by may be anything beyond
   }
-  std::string inside = active;
-  if (!s.bounds.empty()) inside += " && " + bounds(s);
-  const std::string masked =
-      name + " = " + inside + " ? " + loaded(s.dtype, b + "[" + element(s.address) + "]") + " : " + fill + ";";
-  if (!is_contiguous(s.address) || !s.bounds.empty()) return lanes(masked);
+  if (!s.bounds.empty()) inside += (inside.empty() ? "" : " && ") + bounds(s);
+  std::string masked = loaded(s.dtype, b + "[" + element(s.address) + "]");
+  if (!inside.empty()) {
+    const uint64_t fill = s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype);
+    masked = inside + " ? " + masked + " : " + literal(register_lane(s.dtype), fill);
+  }
+  if (columns_mode) vars_[loop_->vars[0]] = "(i + k)";
+  if (!is_contiguous(s.address) || !s.bounds.empty()) return lanes(name + " = " + masked + ";");
   line("if (whole) {");
-  line(std::string(type_name(storage_lane(s.dtype))) + " raw[V];");
+  line(type + " raw[V];");
   line("load_whole(raw, " + b + " + (" + affine(s.address.map, loop_->vars[0]) + ") + i);");
   lanes(name + " = " + loaded(s.dtype, "raw[k]") + ";");
   line("} else {");
-  lanes(masked);
+  lanes(name + " = " + masked + ";");
   line("}");
+}
+
+/// Of a row that stays: its first loop brings it to shared memory.
+void KernelEmitter::load_of_row(const Stmt& s, const KernelShape::KeptRow& row) {
+  const std::string name = value(s.result), n = std::to_string(s.address.buffer);
+  const std::string at = "[" + vars_[loop_->vars[0]] + "]";
+  if (row.last_store || row.first != loop_) return lanes(name + " = " + loaded(s.dtype, "found" + n + at) + ";");
+  const std::string raw = "raw" + std::to_string(s.result);
+  line(std::string(type_name(storage_lane(s.dtype))) + " " + raw + "[V];");
+  lanes(raw + "[k] = " + buffer(s.address.buffer) + "[" + element(s.address) + "];");
+  line("if (row" + n + ") {");
+  lanes("if (j + k * lanes < n) row" + n + at + " = " + raw + "[k];");
+  line("}");
+  lanes(name + " = " + loaded(s.dtype, raw + "[k]") + ";");
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {
@@ -192,6 +207,21 @@ void KernelEmitter::varying_store(const Stmt& s) {
   line("store_whole(" + b + " + (" + affine(s.address.map, v) + ") + i, raw);");
   line("} else {");
   lanes(masked);
+  line("}");
+}
+
+/// Adds to a column: after the round, or at once where there is one group.
+void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t)), x = value(c.step->args[1]);
+  const std::string at = buffer(c.buffer) + "[" + element(c.load->address) + "]";
+  line("if (slots" + b + ") {");
+  line(type + "* const slot = reinterpret_cast<" + type + "*>(shared + a.slots" + b + " + a.slot_bytes" + b +
+       " * threadIdx.y);");
+  lanes("if (j + k * lanes < n) slot[" + vars_[loop_->vars[0]] + "] = " + stored(t, x) + ";");
+  line("} else {");
+  lanes("if (j + k * lanes < n) " + at + " = " +
+        stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, at) + ", " + x + ")") + ";");
   line("}");
 }
 

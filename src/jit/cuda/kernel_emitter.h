@@ -48,6 +48,9 @@ class KernelEmitter {
   std::string aligned() const;
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
+  void team(const Stmt& s);
+  void add_in_order(const KernelShape::TeamColumn& column);
+  const KernelShape::TeamColumn* team_column(const Stmt& s) const;
   std::vector<Kept> find_kept(const Stmt& loop) const;
   std::string extent(const Stmt& s) const;
 
@@ -61,7 +64,9 @@ class KernelEmitter {
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
+  void load_of_row(const Stmt& s, const KernelShape::KeptRow& row);
   void varying_store(const Stmt& s);
+  void varying_add(const KernelShape::TeamColumn& c);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
   const KernelShape::KeptRow* kept_row(int buffer) const;
@@ -103,6 +108,7 @@ class KernelEmitter {
   std::vector<std::string> vars_;  ///< by VarId: its value
   std::vector<Kept> kept_;
   const Stmt* loop_ = nullptr;  ///< the vector loop whose lanes are being written
+  bool in_team_ = false;        ///< in the loop whose turns groups take side by side
   bool loads_uniform_ = false;  ///< somewhere a value is loaded for all threads of a group
 };
 

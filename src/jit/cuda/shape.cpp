@@ -1,6 +1,8 @@
 #include "smolder/jit/cuda/shape.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace smolder::jit::cuda {
 
@@ -67,7 +69,8 @@ struct Facts {
     const auto& all = accesses[buffer];
     if (all.size() < 2 || all.front().vector == all.back().vector || !stays_in_column(buffer)) return false;
     return std::ranges::all_of(all, [&](const Access& a) {
-      return a.outer == all.front().outer && a.statement->bounds.empty() &&
+      // A row that is the same for all positions is in a cache anyway.
+      return a.outer == all.front().outer && a.statement->bounds.empty() && a.statement->address.map.terms.size() > 1 &&
              stride_of(a.statement->address.map, a.var()) == IntRef{1};
     });
   }
@@ -87,6 +90,92 @@ int vector_of(const Kernel& k, const Facts& facts) {
   }
   return narrowest == kBytes ? 1 : std::min(kMost, kBytes / narrowest);
 }
+
+/// Fills `team` and `columns` where the kernel's sequential loop allows it.
+class TeamFinder {
+ public:
+  TeamFinder(const Kernel& k, const Facts& facts, const KernelShape& shape) : k_(k), facts_(facts), shape_(shape) {}
+
+  void find(KernelShape& out) {
+    for (const Stmt& s : k_.root.body) {
+      if (s.kind == StmtKind::kAcc || (s.kind == StmtKind::kLoop && loop_)) return;
+      if (s.kind == StmtKind::kLoop) loop_ = &s;
+    }
+    if (!loop_ || std::ranges::any_of(loop_->body, [](const Stmt& s) { return s.kind == StmtKind::kLoop; })) return;
+    std::vector<KernelShape::TeamColumn> columns;
+    for (size_t b = 0; b < k_.buffers.size(); ++b) {
+      if (!k_.buffers[b].write) continue;
+      const std::vector<const Stmt*> inside = accesses_inside(b);
+      if (inside.empty() || is_scratch(b)) continue;
+      if (auto column = column_of(b, inside)) {
+        columns.push_back(*column);
+      } else if (inside.size() != facts_.accesses[b].size() || !is_own_row(b)) {
+        return;
+      }
+    }
+    if (columns.empty()) return;
+    out.team = loop_;
+    out.columns = std::move(columns);
+  }
+
+ private:
+  bool is_scratch(size_t b) const {
+    return std::ranges::find(shape_.scratch, static_cast<int>(b), &KernelShape::ScratchRow::buffer) !=
+           shape_.scratch.end();
+  }
+  std::vector<const Stmt*> accesses_inside(size_t b) const {
+    std::vector<const Stmt*> inside;
+    for_each_statement(*loop_, [&](const Stmt& s, const Stmt*) {
+      const bool access = s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore;
+      if (access && s.address.buffer == static_cast<int>(b)) inside.push_back(&s);
+    });
+    return inside;
+  }
+
+  /// Each turn writes places of its own, and reads none but those.
+  bool is_own_row(size_t b) const {
+    const auto& all = facts_.accesses[b];
+    return std::ranges::all_of(all, [&](const Access& a) {
+      const Address& at = a.statement->address;
+      return at.indirect.empty() && stride_of(at.map, loop_->vars[0]) != IntRef{} &&
+             (all.size() == 1 || same_column(at, a.var(), all[0].statement->address, all[0].var()));
+    });
+  }
+
+  /// b[column] = step(b[column], x), the one use of the buffer in the loop.
+  std::optional<KernelShape::TeamColumn> column_of(size_t b, const std::vector<const Stmt*>& inside) const {
+    if (inside.size() != 2 || inside[0]->kind != StmtKind::kLoad || inside[1]->kind != StmtKind::kStore) return {};
+    const DType t = k_.buffers[b].dtype;
+    if (is_half(t)) return {};  // an operand may be unrounded
+    KernelShape::TeamColumn c{static_cast<int>(b), inside[0], nullptr,
+                              inside[1],           nullptr,   static_cast<int64_t>(itemsize(t))};
+    int uses = 0, step_uses = 0;
+    for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
+      if (&s == c.store) c.vector = vector;
+      uses += static_cast<int>(std::ranges::count(s.args, c.load->result));
+      step_uses += static_cast<int>(std::ranges::count(s.args, c.store->args[0]));
+      if (s.result >= 0 && s.result == c.store->args[0]) c.step = &s;
+    });
+    if (!c.vector || !c.step || uses != 1 || step_uses != 1 || !is_step(*c.step, *c.load)) return {};
+    const VarId v = c.vector->vars[0];
+    const bool plain = c.load->bounds.empty() && same_column(c.load->address, v, c.store->address, v) &&
+                       stride_of(c.load->address.map, v) == IntRef{1} &&
+                       stride_of(c.load->address.map, loop_->vars[0]) == IntRef{};
+    return plain ? std::optional(c) : std::nullopt;
+  }
+  static bool is_step(const Stmt& s, const Stmt& load) {
+    if (s.kind != StmtKind::kPrimitive || s.args.size() != 2 || s.args[0] != load.result) return false;
+    using ir::Op;
+    constexpr Op kSteps[] = {Op::kAdd, Op::kMul, Op::kMaximum, Op::kMinimum, Op::kLogicalOr, Op::kLogicalAnd};
+    return std::ranges::find(kSteps, s.op) != std::end(kSteps) && result_dtype(s) == load.dtype &&
+           s.dtype == load.dtype;
+  }
+
+  const Kernel& k_;
+  const Facts& facts_;
+  const KernelShape& shape_;
+  const Stmt* loop_ = nullptr;
+};
 
 }  // namespace
 
@@ -150,6 +239,7 @@ KernelShape shape_of(const Kernel& k) {
     }
   }
   shape.synchronizes = !one_extent || written_across();
+  if (!shape.synchronizes) TeamFinder(k, facts, shape).find(shape);
   return shape;
 }
 

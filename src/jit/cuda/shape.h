@@ -40,6 +40,16 @@ struct KernelShape {
     const Stmt* last_store;  ///< null: it is only read
   };
   std::vector<KeptRow> kept;
+  /// A sequential loop whose turns depend on each other only in the elements they add to, as in the backward pass of
+  /// layer_norm: the groups of a block take turns side by side, and what they add is added in order after each round.
+  const Stmt* team = nullptr;
+  struct TeamColumn {
+    int buffer;
+    const Stmt *load, *step, *store;  ///< store(step(load, x)), all of one address
+    const Stmt* vector;               ///< the loop they are in
+    int64_t itemsize;
+  };
+  std::vector<TeamColumn> columns;
 };
 
 /// Refers to statements of the kernel, which must outlive it.

@@ -242,6 +242,9 @@ void add_golden(std::vector<Case>& cases, int64_t rows, int64_t n) {
   const int64_t row_chunks = (rows + 127) / 128, column_chunks = (n + 1023) / 1024;
   cases.push_back(make("column_sum" + size, golden("column_sum"), {row_chunks * n, all},
                        {row_chunks, column_chunks, n, rows, 128 * n}, {}, row_chunks * column_chunks));
+  cases.push_back(make("layer_norm_backward" + size, golden("layer_norm_backward"),
+                       {row_chunks * n, row_chunks * n, rows, rows, all, n, all, all}, {row_chunks, n, rows, 128 * n},
+                       {}, row_chunks));
   Case embedding = make("embedding" + size, golden("embedding"), {rows, 37 * n, all}, {rows, 37, n}, {}, rows);
   embedding.index_limit = {37, -1, -1};
   cases.push_back(std::move(embedding));
@@ -389,6 +392,9 @@ void time_all() {
     time_kernel(make("layer_norm" + size, golden("layer_norm"), {all, columns, columns, all}, {rows, columns},
                      {bits(1e-5), static_cast<uint64_t>(columns)}, rows));
     const int64_t row_chunks = (rows + 127) / 128, column_chunks = (columns + 1023) / 1024;
+    time_kernel(make("layer_norm_backward" + size, golden("layer_norm_backward"),
+                     {row_chunks * columns, row_chunks * columns, rows, rows, all, columns, all, all},
+                     {row_chunks, columns, rows, 128 * columns}, {}, row_chunks));
     time_kernel(make("column_sum" + size, golden("column_sum"), {row_chunks * columns, all},
                      {row_chunks, column_chunks, columns, rows, 128 * columns}, {}, row_chunks * column_chunks));
   }

@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
         load_whole(raw, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i);
         FOR_LANES x1[k] = bf16_to_f32(raw[k]);
       } else {
-        FOR_LANES x1[k] = k < left ? bf16_to_f32(b1[v0 * a.n4 + v1 * 1024ll + v3 * a.n2 + (i + k)]) : 0.0f;
+        FOR_LANES x1[k] = bf16_to_f32(b1[v0 * a.n4 + v1 * 1024ll + v3 * a.n2 + (i + (k < left ? k : left - 1))]);
       }
       f32 x2[V];
       FOR_LANES x2[k] = x1[k];

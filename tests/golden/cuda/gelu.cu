@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       load_whole(raw, b0 + (0ll) + i);
       FOR_LANES x0[k] = raw[k];
     } else {
-      FOR_LANES x0[k] = k < left ? b0[(i + k)] : 0.0f;
+      FOR_LANES x0[k] = b0[(i + (k < left ? k : left - 1))];
     }
     const f32 x1 = 0x1.6a09e6p-1f;
     f32 x2[V];

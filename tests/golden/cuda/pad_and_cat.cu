@@ -28,9 +28,9 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   const bool whole = left == V && ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (a.n3 * 4 & 15) | (from_address(b2) & 15) | (a.n1 * 4 & 15)) == 0;
   {
     u32 x0[V];
-    FOR_LANES x0[k] = k < left && (0ll <= (-1ll) + v0 && (-1ll) + v0 < a.n4 && 0ll <= (-2ll) + (i + k) && (-2ll) + (i + k) < a.n3) ? b0[a.n2 + v0 * a.n3 + (i + k)] : 0xfffffff9u;
+    FOR_LANES x0[k] = (0ll <= (-1ll) + v0 && (-1ll) + v0 < a.n4 && 0ll <= (-2ll) + (i + (k < left ? k : left - 1)) && (-2ll) + (i + (k < left ? k : left - 1)) < a.n3) ? b0[a.n2 + v0 * a.n3 + (i + (k < left ? k : left - 1))] : 0xfffffff9u;
     u32 x1[V];
-    FOR_LANES x1[k] = k < left && ((-9223372036854775807ll - 1) <= (i + k) && (i + k) < a.n5) ? b1[v0 * a.n5 + (i + k) * (-1ll)] : 0u;
+    FOR_LANES x1[k] = ((-9223372036854775807ll - 1) <= (i + (k < left ? k : left - 1)) && (i + (k < left ? k : left - 1)) < a.n5) ? b1[v0 * a.n5 + (i + (k < left ? k : left - 1)) * (-1ll)] : 0u;
     u64 x2[V];
     FOR_LANES x2[k] = static_cast<u64>((i + k));
     const u64 x3 = 5ull;

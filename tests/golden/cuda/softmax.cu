@@ -22,11 +22,13 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     const int lanes = lanes_of(a.n1);
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
     for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
+      i64 e[V];
+      FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
       f32 x0[V];
       f32 raw0[V];
-      FOR_LANES raw0[k] = j + k * lanes < n ? b0[v0 * a.n1 + (j + k * lanes)] : static_cast<f32>(0);
+      FOR_LANES raw0[k] = b0[v0 * a.n1 + e[k]];
       if (row0) {
-        FOR_LANES if (j + k * lanes < n) row0[(j + k * lanes)] = raw0[k];
+        FOR_LANES if (j + k * lanes < n) row0[e[k]] = raw0[k];
       }
       FOR_LANES x0[k] = raw0[k];
       FOR_LANES if (j + k * lanes < n) a0 = maximum_f32(a0, x0[k]);
@@ -38,8 +40,10 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     const int lanes = lanes_of(a.n1);
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
     for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
+      i64 e[V];
+      FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
       f32 x2[V];
-      FOR_LANES x2[k] = j + k * lanes < n ? found0[(j + k * lanes)] : 0.0f;
+      FOR_LANES x2[k] = found0[e[k]];
       f32 x3[V];
       FOR_LANES x3[k] = sub_f32(x2[k], x1);
       f32 x4[V];
@@ -52,15 +56,17 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     const int lanes = lanes_of(a.n1);
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
     for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
+      i64 e[V];
+      FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
       f32 x6[V];
-      FOR_LANES x6[k] = j + k * lanes < n ? found0[(j + k * lanes)] : 0.0f;
+      FOR_LANES x6[k] = found0[e[k]];
       f32 x7[V];
       FOR_LANES x7[k] = sub_f32(x6[k], x1);
       f32 x8[V];
       FOR_LANES x8[k] = exp_f32(x7[k]);
       f32 x9[V];
       FOR_LANES x9[k] = div_f32(x8[k], x5);
-      FOR_LANES if (j + k * lanes < n) b1[v0 * a.n1 + (j + k * lanes)] = x9[k];
+      FOR_LANES if (j + k * lanes < n) b1[v0 * a.n1 + e[k]] = x9[k];
     }
   }
 }
