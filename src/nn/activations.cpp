@@ -16,6 +16,7 @@ Tensor LogSigmoidImpl::forward(const Tensor& x) const { return logsigmoid(x); }
 Tensor SoftsignImpl::forward(const Tensor& x) const { return softsign(x); }
 Tensor TanhshrinkImpl::forward(const Tensor& x) const { return tanhshrink(x); }
 Tensor LeakyReLUImpl::forward(const Tensor& x) const { return leaky_relu(x, negative_slope_); }
+Tensor RReLUImpl::forward(const Tensor& x) const { return rrelu(x, lower_, upper_, is_training()); }
 Tensor ELUImpl::forward(const Tensor& x) const { return elu(x, alpha_); }
 Tensor SoftplusImpl::forward(const Tensor& x) const { return softplus(x, beta_, threshold_); }
 Tensor HardtanhImpl::forward(const Tensor& x) const { return hardtanh(x, min_val_, max_val_); }

@@ -38,6 +38,17 @@ class LeakyReLUImpl : public Module {
 };
 SMOLDER_MODULE(LeakyReLU);
 
+/// x where positive, else x times a slope drawn from [lower, upper); in evaluation their mean is the slope.
+class RReLUImpl : public Module {
+ public:
+  explicit RReLUImpl(double lower = 1.0 / 8, double upper = 1.0 / 3) : lower_(lower), upper_(upper) {}
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  double lower_, upper_;
+};
+SMOLDER_MODULE(RReLU);
+
 /// x where positive, else alpha * (exp(x) - 1).
 class ELUImpl : public Module {
  public:

@@ -46,6 +46,12 @@ Tensor Conv2dImpl::forward(const Tensor& x) const {
                 : conv2d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
 }
 
+Tensor Conv3dImpl::forward(const Tensor& x) const {
+  const ConvOptions& o = options_;
+  return o.same ? conv3d_padded(x, weight, bias, o.stride, "same", o.dilation, o.groups)
+                : conv3d(x, weight, bias, o.stride, o.padding, o.dilation, o.groups);
+}
+
 Tensor ConvTranspose1dImpl::forward(const Tensor& x) const {
   const ConvOptions& o = options_;
   return conv_transpose1d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
@@ -54,6 +60,11 @@ Tensor ConvTranspose1dImpl::forward(const Tensor& x) const {
 Tensor ConvTranspose2dImpl::forward(const Tensor& x) const {
   const ConvOptions& o = options_;
   return conv_transpose2d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
+}
+
+Tensor ConvTranspose3dImpl::forward(const Tensor& x) const {
+  const ConvOptions& o = options_;
+  return conv_transpose3d(x, weight, bias, o.stride, o.padding, o.output_padding, o.groups, o.dilation);
 }
 
 // -- pools
@@ -66,6 +77,10 @@ Tensor MaxPool2dImpl::forward(const Tensor& x) const {
   return max_pool2d(x, kernel_size_, options_.stride, options_.padding, options_.dilation, options_.ceil_mode);
 }
 
+Tensor MaxPool3dImpl::forward(const Tensor& x) const {
+  return max_pool3d(x, kernel_size_, options_.stride, options_.padding, options_.dilation, options_.ceil_mode);
+}
+
 Tensor AvgPool1dImpl::forward(const Tensor& x) const {
   return avg_pool1d(x, kernel_size_, options_.stride, options_.padding, options_.ceil_mode, options_.count_include_pad);
 }
@@ -75,8 +90,23 @@ Tensor AvgPool2dImpl::forward(const Tensor& x) const {
                     options_.divisor_override);
 }
 
+Tensor AvgPool3dImpl::forward(const Tensor& x) const {
+  return avg_pool3d(x, kernel_size_, options_.stride, options_.padding, options_.ceil_mode, options_.count_include_pad,
+                    options_.divisor_override);
+}
+
 Tensor AdaptiveAvgPool1dImpl::forward(const Tensor& x) const { return adaptive_avg_pool1d(x, output_size_); }
 Tensor AdaptiveAvgPool2dImpl::forward(const Tensor& x) const { return adaptive_avg_pool2d(x, output_size_); }
+Tensor AdaptiveAvgPool3dImpl::forward(const Tensor& x) const { return adaptive_avg_pool3d(x, output_size_); }
+Tensor AdaptiveMaxPool1dImpl::forward(const Tensor& x) const {
+  return std::get<0>(adaptive_max_pool1d(x, output_size_));
+}
+Tensor AdaptiveMaxPool2dImpl::forward(const Tensor& x) const {
+  return std::get<0>(adaptive_max_pool2d(x, output_size_));
+}
+Tensor AdaptiveMaxPool3dImpl::forward(const Tensor& x) const {
+  return std::get<0>(adaptive_max_pool3d(x, output_size_));
+}
 
 // -- normalisation
 
@@ -94,7 +124,10 @@ BatchNormBase::BatchNormBase(int64_t num_features, BatchNormOptions options, int
 
 Tensor BatchNormBase::forward(const Tensor& x) {
   SMOLDER_CHECK(x.dim() >= least_rank_ && x.dim() <= most_rank_, ValueError, "expected ",
-                least_rank_ < most_rank_ ? "2D or 3D" : "4D", " input (got ", x.dim(), "D input)");
+                least_rank_ < most_rank_ ? "2D or 3D"
+                : most_rank_ == 4        ? "4D"
+                                         : "5D",
+                " input (got ", x.dim(), "D input)");
   const bool tracked = running_mean.defined();
   if (is_training() && tracked) {
     const lazy::GradMode off(false);
@@ -116,6 +149,30 @@ Tensor BatchNormBase::cumulative(const Tensor& x) {
   return y;
 }
 
+InstanceNormBase::InstanceNormBase(int64_t num_features, InstanceNormOptions options, int dims)
+    : options_(options), num_features_(num_features), dims_(dims) {
+  if (options.affine) {
+    weight = register_parameter("weight", ones({num_features}));
+    bias = register_parameter("bias", zeros({num_features}));
+  }
+  if (!options.track_running_stats) return;
+  running_mean = register_buffer("running_mean", zeros({num_features}));
+  running_var = register_buffer("running_var", ones({num_features}));
+  num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, DType::kInt64));
+}
+
+Tensor InstanceNormBase::forward(const Tensor& x) {
+  SMOLDER_CHECK(x.dim() == dims_ + 1 || x.dim() == dims_ + 2, ValueError, "expected ", dims_ + 1, "D or ", dims_ + 2,
+                "D input (got ", x.dim(), "D input)");
+  const bool batched = x.dim() == dims_ + 2;
+  const int axis = batched ? 1 : 0;
+  SMOLDER_CHECK(!options_.affine || x.size(axis) == num_features_, ValueError, "expected input's size at dim=", axis,
+                " to match num_features (", num_features_, "), but got: ", x.size(axis), ".");
+  const Tensor y = instance_norm(batched ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,
+                                 is_training() || !options_.track_running_stats, options_.momentum, options_.eps);
+  return batched ? y : squeeze(y, 0);
+}
+
 GroupNormImpl::GroupNormImpl(int64_t num_groups, int64_t num_channels, double eps, bool affine)
     : num_groups_(num_groups), eps_(eps) {
   SMOLDER_CHECK(num_groups > 0 && num_channels % num_groups == 0, ValueError, "num_channels (", num_channels,
@@ -134,10 +191,13 @@ RMSNormImpl::RMSNormImpl(Dims normalized_shape, std::optional<double> eps, bool 
 
 Tensor RMSNormImpl::forward(const Tensor& x) const { return rms_norm(x, normalized_shape_, weight, eps_); }
 
-Dropout2dImpl::Dropout2dImpl(double p) : p_(p) {
+ChannelDropoutBase::ChannelDropoutBase(double p, int unbatched_rank) : p_(p), unbatched_rank_(unbatched_rank) {
   SMOLDER_CHECK(p >= 0 && p <= 1, ValueError, "dropout probability has to be between 0 and 1, but got ", p);
 }
 
-Tensor Dropout2dImpl::forward(const Tensor& x) const { return feature_dropout(x, p_, is_training()); }
+Tensor ChannelDropoutBase::forward(const Tensor& x) const {
+  if (x.dim() != unbatched_rank_) return feature_dropout(x, p_, is_training());
+  return squeeze(feature_dropout(unsqueeze(x, 0), p_, is_training()), 0);
+}
 
 }  // namespace smolder::nn

@@ -46,6 +46,15 @@ class Conv2dImpl : public ConvBase {
 };
 SMOLDER_MODULE(Conv2d);
 
+/// Of volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w].
+class Conv3dImpl : public ConvBase {
+ public:
+  Conv3dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
+      : ConvBase(3, in_channels, out_channels, kernel_size, options) {}
+  Tensor forward(const Tensor& x) const;
+};
+SMOLDER_MODULE(Conv3d);
+
 /// Weight is [in_channels, out_channels / groups, kernel].
 class ConvTranspose1dImpl : public ConvBase {
  public:
@@ -65,6 +74,16 @@ class ConvTranspose2dImpl : public ConvBase {
   Tensor forward(const Tensor& x) const;
 };
 SMOLDER_MODULE(ConvTranspose2d);
+
+/// Weight is [in_channels, out_channels / groups, d, h, w].
+class ConvTranspose3dImpl : public ConvBase {
+ public:
+  ConvTranspose3dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size,
+                      const ConvOptions& options = {})
+      : ConvBase(3, in_channels, out_channels, kernel_size, options, true) {}
+  Tensor forward(const Tensor& x) const;
+};
+SMOLDER_MODULE(ConvTranspose3d);
 
 struct PoolOptions {
   Axes stride = {};  ///< empty: that of the window
@@ -95,6 +114,13 @@ class MaxPool2dImpl : public PoolBase {
 };
 SMOLDER_MODULE(MaxPool2d);
 
+class MaxPool3dImpl : public PoolBase {
+ public:
+  explicit MaxPool3dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
+  Tensor forward(const Tensor& x) const;
+};
+SMOLDER_MODULE(MaxPool3d);
+
 /// Mean of each window; not dilated.
 class AvgPool1dImpl : public PoolBase {
  public:
@@ -110,26 +136,36 @@ class AvgPool2dImpl : public PoolBase {
 };
 SMOLDER_MODULE(AvgPool2d);
 
-/// Means of so many windows that cover the input evenly.
-class AdaptiveAvgPool1dImpl : public Module {
+class AvgPool3dImpl : public PoolBase {
  public:
-  explicit AdaptiveAvgPool1dImpl(const Axes& output_size) : output_size_(output_size) {}
+  explicit AvgPool3dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
   Tensor forward(const Tensor& x) const;
+};
+SMOLDER_MODULE(AvgPool3d);
 
- private:
+/// A pool of so many windows that cover the input evenly.
+class AdaptivePoolBase : public Module {
+ protected:
+  explicit AdaptivePoolBase(const Axes& output_size) : output_size_(output_size) {}
   Axes output_size_;
 };
-SMOLDER_MODULE(AdaptiveAvgPool1d);
 
-class AdaptiveAvgPool2dImpl : public Module {
- public:
-  explicit AdaptiveAvgPool2dImpl(const Axes& output_size) : output_size_(output_size) {}
-  Tensor forward(const Tensor& x) const;
+/// Declares the module `Name` that pools evenly.
+#define SMOLDER_ADAPTIVE_POOL(Name)                                                 \
+  class Name##Impl : public AdaptivePoolBase {                                      \
+   public:                                                                          \
+    explicit Name##Impl(const Axes& output_size) : AdaptivePoolBase(output_size) {} \
+    Tensor forward(const Tensor& x) const;                                          \
+  };                                                                                \
+  SMOLDER_MODULE(Name)
 
- private:
-  Axes output_size_;
-};
-SMOLDER_MODULE(AdaptiveAvgPool2d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool1d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool2d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool3d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool1d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool2d);
+SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool3d);
+#undef SMOLDER_ADAPTIVE_POOL
 
 struct BatchNormOptions {
   double eps = 1e-5;
@@ -168,6 +204,58 @@ class BatchNorm2dImpl : public BatchNormBase {
 };
 SMOLDER_MODULE(BatchNorm2d);
 
+/// Of [N, C, D, H, W].
+class BatchNorm3dImpl : public BatchNormBase {
+ public:
+  explicit BatchNorm3dImpl(int64_t num_features, BatchNormOptions options = {})
+      : BatchNormBase(num_features, options, 5, 5) {}
+};
+SMOLDER_MODULE(BatchNorm3d);
+
+struct InstanceNormOptions {
+  double eps = 1e-5, momentum = 0.1;
+  bool affine = false, track_running_stats = false;
+};
+
+/// Channels of each sample normalised by themselves; in evaluation by running statistics, where they are tracked.
+class InstanceNormBase : public Module {
+ public:
+  Tensor forward(const Tensor& x);
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  InstanceNormBase(int64_t num_features, InstanceNormOptions options, int dims);
+
+ private:
+  InstanceNormOptions options_;
+  int64_t num_features_;
+  int dims_;
+};
+
+/// Of signals [N, C, L] or [C, L].
+class InstanceNorm1dImpl : public InstanceNormBase {
+ public:
+  explicit InstanceNorm1dImpl(int64_t num_features, InstanceNormOptions options = {})
+      : InstanceNormBase(num_features, options, 1) {}
+};
+SMOLDER_MODULE(InstanceNorm1d);
+
+/// Of images [N, C, H, W] or [C, H, W].
+class InstanceNorm2dImpl : public InstanceNormBase {
+ public:
+  explicit InstanceNorm2dImpl(int64_t num_features, InstanceNormOptions options = {})
+      : InstanceNormBase(num_features, options, 2) {}
+};
+SMOLDER_MODULE(InstanceNorm2d);
+
+/// Of volumes [N, C, D, H, W] or [C, D, H, W].
+class InstanceNorm3dImpl : public InstanceNormBase {
+ public:
+  explicit InstanceNorm3dImpl(int64_t num_features, InstanceNormOptions options = {})
+      : InstanceNormBase(num_features, options, 3) {}
+};
+SMOLDER_MODULE(InstanceNorm3d);
+
 /// Groups of channels normalised by themselves.
 class GroupNormImpl : public Module {
  public:
@@ -194,15 +282,38 @@ class RMSNormImpl : public Module {
 };
 SMOLDER_MODULE(RMSNorm);
 
-/// Zeroes channels (dimension 1) with probability p while training, and scales the rest by 1 / (1 - p).
-class Dropout2dImpl : public Module {
+/// Zeroes channels with probability p while training, and scales the rest by 1 / (1 - p).
+class ChannelDropoutBase : public Module {
  public:
-  explicit Dropout2dImpl(double p = 0.5);
   Tensor forward(const Tensor& x) const;
+
+ protected:
+  ChannelDropoutBase(double p, int unbatched_rank);
 
  private:
   double p_;
+  int unbatched_rank_;  ///< of an input that is one sample; 0: none is
+};
+
+/// Of signals [N, C, L] or [C, L].
+class Dropout1dImpl : public ChannelDropoutBase {
+ public:
+  explicit Dropout1dImpl(double p = 0.5) : ChannelDropoutBase(p, 2) {}
+};
+SMOLDER_MODULE(Dropout1d);
+
+/// Of images [N, C, H, W]; what has three dimensions is signals, as in torch.
+class Dropout2dImpl : public ChannelDropoutBase {
+ public:
+  explicit Dropout2dImpl(double p = 0.5) : ChannelDropoutBase(p, 0) {}
 };
 SMOLDER_MODULE(Dropout2d);
+
+/// Of volumes [N, C, D, H, W] or [C, D, H, W].
+class Dropout3dImpl : public ChannelDropoutBase {
+ public:
+  explicit Dropout3dImpl(double p = 0.5) : ChannelDropoutBase(p, 4) {}
+};
+SMOLDER_MODULE(Dropout3d);
 
 }  // namespace smolder::nn

@@ -18,12 +18,16 @@ from smolder._tensor import *
 from smolder._tensor_str import *
 from smolder._creation import *
 from smolder._functions import *
+from smolder._layouts import *
 from smolder._modes import *
 from smolder._random import *
+from smolder._settings import *
 from smolder._types import *
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
+from smolder import linalg as linalg
+from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder.serialization import load as load, save as save
 # isort: on

@@ -5,7 +5,7 @@ import itertools
 import math
 
 from smolder import _core
-from smolder._tensor import Size
+from smolder._tensor import Size, check_device
 
 __all__ = [
     "allclose",
@@ -113,8 +113,9 @@ def is_nonzero(input):
     return input.is_nonzero()
 
 
-def scalar_tensor(s, *, dtype=None):
+def scalar_tensor(s, *, dtype=None, device=None):
     """A number as a tensor without dimensions."""
+    check_device(device)
     return _core.full((), s, dtype=dtype or _core.float32)
 
 

@@ -151,6 +151,75 @@ def element_size(self):
     return self.dtype.itemsize
 
 
+@_property
+def itemsize(self):
+    """Bytes an element takes."""
+    return self.dtype.itemsize
+
+
+@_property
+def nbytes(self):
+    """Bytes all elements take."""
+    return self.numel() * self.dtype.itemsize
+
+
+@_method
+def data_ptr(self):
+    """The address of the first element, which a later write may move. Computes the tensor, so ends the step."""
+    shared = self.detach()
+    return shared._numpy().__array_interface__["data"][0] if self.numel() else 0
+
+
+@_method
+def get_device(self):
+    """-1: the tensor is on the CPU."""
+    return -1
+
+
+@_method
+def is_pinned(self, device=None):
+    """False: there is no device that memory would be pinned for."""
+    return False
+
+
+@_method
+def pin_memory(self, device=None):
+    """Raises: there is no device that memory would be pinned for."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+@_property
+def layout(self):
+    """strided, as every tensor is."""
+    from smolder._layouts import strided
+
+    return strided
+
+
+@_property
+def real(self):
+    """self: no dtype is complex."""
+    return self
+
+
+@_property
+def imag(self):
+    """Raises: no dtype is complex."""
+    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+
+
+@_property
+def H(self):
+    """A matrix with its dimensions swapped."""
+    if self.dim() not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.dim()}-D tensor.")
+    return self if self.dim() == 0 else self.transpose(0, 1)
+
+
+for _name in ("is_meta", "is_mkldnn", "is_quantized", "is_sparse"):
+    setattr(Tensor, _name, property(lambda self: False, doc="False: tensors are strided, in the CPU's memory."))
+
+
 @_method
 def is_floating_point(self):
     """Whether the dtype is a floating-point one."""
@@ -355,7 +424,7 @@ def is_nonzero(self):
 
 
 @_method
-def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False):
+def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
     """The tensor with another dtype: to(dtype), to(device), to(device, dtype), to(other).
 
     non_blocking changes nothing: work is always asynchronous until a value is read.
@@ -370,6 +439,10 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False):
         else:
             check_device(arg)
     check_device(device)
+    if memory_format is not None:
+        from smolder._layouts import check_format
+
+        check_format("to", memory_format)
     if dtype is not None and dtype != self.dtype:
         return _to(self, dtype)
     return self.clone() if copy else self
@@ -411,6 +484,7 @@ def type(self, dtype=None, non_blocking=False):
         if dtype not in named:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = named[dtype]
+    dtype = getattr(dtype, "dtype", dtype)  # LongTensor's, for one
     if not isinstance(dtype, _core.dtype):
         raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
     return self.to(dtype)
@@ -466,17 +540,19 @@ def detach_(self):
 
 
 @_method
-def new_tensor(self, data, *, dtype=None, requires_grad=False):
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor with a copy of data, of self's dtype unless one is given."""
+    check_device(device)
     from smolder._creation import tensor
 
     return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
 def _new(name):
-    def new(self, *size, dtype=None, requires_grad=False):
+    def new(self, *size, dtype=None, device=None, requires_grad=False):
         from smolder import _creation
 
+        check_device(device)
         return getattr(_creation, name)(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
     new.__name__, new.__doc__ = f"new_{name}", f"As {name}, of self's dtype unless one is given."
@@ -488,8 +564,9 @@ for _name in ("zeros", "ones", "empty"):
 
 
 @_method
-def new_full(self, size, fill_value, *, dtype=None, requires_grad=False):
+def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
     """As full, of self's dtype unless one is given."""
+    check_device(device)
     from smolder._creation import full
 
     return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
@@ -507,6 +584,29 @@ def _reshaped(self, name, changed):
         )
     self._become(changed)
     return self
+
+
+@_method
+def resize_(self, *sizes, memory_format=None):
+    """self under another shape, in row-major order; what more elements there are is zero."""
+    from smolder._layouts import check_format
+
+    check_format("resize_", memory_format)
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], "__index__") else sizes
+    if tuple(shape) == tuple(_shape(self)):
+        return self
+    wanted, row = Size(shape).numel(), self.detach().reshape(-1)
+    more = _core.zeros((max(0, wanted - self.numel()),), dtype=self.dtype)
+    self._set_data((_core.cat([row, more]) if more.numel() else row[:wanted]).reshape(shape))
+    return self
+
+
+@_method
+def resize_as_(self, the_template, *, memory_format=None):
+    """As resize_ to the shape of another tensor."""
+    return self.resize_(the_template.shape, memory_format=memory_format)
 
 
 @_method
@@ -721,6 +821,8 @@ for _name in dir(Tensor):
             "requires_grad_",
             "detach_",
             "index_put_",
+            "resize_",
+            "resize_as_",
             *(f"{n}_" for n in _SHAPES),
         )
     ):

@@ -10,6 +10,7 @@
 #include "smolder/lazy/record.h"
 #include "smolder/nn/modules.h"
 #include "smolder/nn/optim.h"
+#include "smolder/nn/resampling.h"
 
 namespace smolder {
 namespace {
@@ -22,6 +23,10 @@ std::vector<std::string> names(const nn::Module& module) {
 
 Tensor column(const std::vector<float>& values) {
   return Tensor::from_data(values.data(), {static_cast<int64_t>(values.size()), 1}, DType::kFloat32);
+}
+
+bool allclose_to(const Tensor& a, const Tensor& b) {
+  return all(isclose(a, b, 1e-5, 1e-5)).to(DType::kInt64).to_vector<int64_t>()[0] == 1;
 }
 
 TEST(Spatial, StateIsNamedAsTorchs) {
@@ -78,6 +83,55 @@ TEST(Spatial, BatchNormKeepsRunningStatistics) {
     EXPECT_NEAR(y, momentum ? 0.5 / std::sqrt(1.75) : 0.0, 1e-5);
   }
   EXPECT_THROW(nn::BatchNorm2d(3)(zeros({2, 3})), ValueError);
+}
+
+TEST(Spatial, VolumesAreConvolvedAndPooled) {
+  const Tensor x = arange(27).to(DType::kFloat32).view({1, 1, 3, 3, 3});
+  const Tensor sums = conv3d(x, ones({1, 1, 2, 2, 2}));
+  EXPECT_EQ(sums.to_vector<float>(), (std::vector<float>{52, 60, 76, 84, 124, 132, 148, 156}));
+  EXPECT_EQ(nn::MaxPool3d(2, nn::PoolOptions{.stride = 1})(x).to_vector<float>(),
+            (std::vector<float>{13, 14, 16, 17, 22, 23, 25, 26}));
+  EXPECT_TRUE(allclose_to(nn::AvgPool3d(2, nn::PoolOptions{.stride = 1})(x), sums / 8));
+  EXPECT_EQ(nn::AdaptiveMaxPool3d(Axes{1, 2, 3})(x).shape(), (Dims{1, 1, 1, 2, 3}));
+  EXPECT_EQ(nn::Conv3d(1, 4, Axes{1, 2, 3}, nn::ConvOptions{.stride = {1, 2, 1}})(x).shape(), (Dims{1, 4, 3, 1, 1}));
+  EXPECT_EQ(nn::ConvTranspose3d(1, 2, 2, nn::ConvOptions{.stride = 2})(x).shape(), (Dims{1, 2, 6, 6, 6}));
+  EXPECT_EQ(nn::BatchNorm3d(1)(x).shape(), x.shape());
+}
+
+TEST(Spatial, InstancesAreNormalisedByThemselves) {
+  const Tensor x = randn({2, 3, 8, 8}) * 5 + 2;
+  const Tensor y = nn::InstanceNorm2d(3)(x);
+  EXPECT_TRUE(allclose_to(mean(y, Axes{2, 3}), zeros({2, 3})));
+  EXPECT_TRUE(allclose_to(nn::InstanceNorm2d(3)(select(x, 0, 1)), select(y, 0, 1)));
+  EXPECT_EQ(names(*nn::InstanceNorm1d(3)), std::vector<std::string>{});
+  EXPECT_THROW(nn::InstanceNorm2d(4, nn::InstanceNormOptions{.affine = true})(x), ValueError);
+  EXPECT_THROW(nn::InstanceNorm3d(3)(zeros({2, 3})), ValueError);
+}
+
+TEST(Spatial, OtherSizesAndPads) {
+  const Tensor x = arange(4).to(DType::kFloat32).view({1, 1, 2, 2});
+  EXPECT_EQ(nn::Upsample(nn::UpsampleOptions{.scale_factor = {2}})(x).to_vector<float>(),
+            (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3}));
+  EXPECT_EQ(nn::Upsample(nn::UpsampleOptions{.size = {1, 3}, .mode = "bilinear", .align_corners = true})(x)
+                .to_vector<float>(),
+            (std::vector<float>{0, 0.5, 1}));
+  EXPECT_THROW(nn::Upsample(nn::UpsampleOptions{}), ValueError);
+  EXPECT_EQ(nn::PixelShuffle(2)(zeros({4, 2, 3})).shape(), (Dims{1, 4, 6}));
+  EXPECT_EQ(nn::PixelUnshuffle(2)(zeros({1, 4, 6})).shape(), (Dims{4, 2, 3}));
+  EXPECT_EQ(nn::ReflectionPad2d(1)(x).to_vector<float>(),
+            (std::vector<float>{3, 2, 3, 2, 1, 0, 1, 0, 3, 2, 3, 2, 1, 0, 1, 0}));
+  EXPECT_EQ(nn::ZeroPad2d(Dims{1, 0, 0, 0})(x).to_vector<float>(), (std::vector<float>{0, 0, 1, 0, 2, 3}));
+  EXPECT_THROW(nn::ReplicationPad3d(Dims{1, 2}), ValueError);
+}
+
+TEST(Spatial, DropoutOfSignalsTakesOneSampleToo) {
+  const Tensor sums = sum(nn::Dropout1d(0.5)(ones({200, 4})), 1);
+  int dropped = 0;
+  for (float v : sums.to_vector<float>()) {
+    EXPECT_TRUE(v == 0 || v == 8) << v;
+    dropped += v == 0;
+  }
+  EXPECT_NEAR(dropped, 100, 40);
 }
 
 TEST(Spatial, DropoutOfChannelsTakesThemWhole) {

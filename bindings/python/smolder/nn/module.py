@@ -297,13 +297,15 @@ class Module(hooks.Hooks, State):
                     group[name] = done[id(member)][1]
         return self
 
-    def to(self, *args, dtype=None, device=None, non_blocking=False):
+    def to(self, *args, dtype=None, device=None, non_blocking=False, memory_format=None):
         """Converts floating-point parameters and buffers to a dtype: to(dtype), to(device, dtype), to(tensor).
 
         Parameters stay the objects they are, so that an optimizer made before goes on training them.
         """
+        from smolder._layouts import check_format
         from smolder._tensor import check_device
 
+        check_format("to", memory_format)
         for arg in args:
             if isinstance(arg, _core.dtype):
                 dtype = arg

@@ -1,0 +1,151 @@
+"""How tensors lie in memory, as torch names it: one layout, strided, and the formats that calls may ask for."""
+
+from smolder import _core
+from smolder._tensor import _TYPE_NAMES, Tensor
+
+__all__ = [
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
+    "layout",
+    "legacy_contiguous_format",
+    "memory_format",
+    "preserve_format",
+    "strided",
+    "typename",
+]
+
+
+class _Named:
+    """A constant that prints as it is called."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return f"smolder.{self.name}"
+
+    def __reduce__(self):
+        return self.name
+
+
+class memory_format(_Named):
+    """An order of elements in memory that a call may ask for."""
+
+    __slots__ = ()
+
+
+class layout(_Named):
+    """The way in which a tensor's elements are kept."""
+
+    __slots__ = ()
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+legacy_contiguous_format = contiguous_format
+strided = layout("strided")
+
+
+def check_format(name, wanted):
+    """Raises unless a call asks for the order that tensors have: row-major, or that of its input."""
+    if wanted in (None, contiguous_format, preserve_format):
+        return
+    if not isinstance(wanted, memory_format):
+        raise TypeError(
+            f"{name}(): argument 'memory_format' must be smolder.memory_format, not {type(wanted).__name__}"
+        )
+    raise NotImplementedError(f"{name}(): memory_format {wanted!r} is not supported: tensors are row-major")
+
+
+_clone, _contiguous = Tensor.clone, Tensor.contiguous
+
+
+def _clone_as(self, *, memory_format=None):
+    """A copy."""
+    if memory_format is not None:
+        check_format("clone", memory_format)
+    return _clone(self)
+
+
+def _contiguous_as(self, memory_format=None):
+    """self if it is as in row-major memory, else a copy."""
+    if memory_format is not None:
+        check_format("contiguous", memory_format)
+    return _contiguous(self)
+
+
+def _asks_contiguous(self, memory_format=contiguous_format):
+    """Whether the elements lie row-major without gaps; they never lie in another format."""
+    return _is_contiguous(self) if memory_format in (contiguous_format, preserve_format) else False
+
+
+_is_contiguous = Tensor.is_contiguous
+for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("is_contiguous", _asks_contiguous)):
+    _method.__name__ = _name
+    setattr(Tensor, _name, _method)
+
+
+def typename(obj):
+    """The name of a tensor's type, or of an object's with its module."""
+    if isinstance(obj, Tensor):
+        return _TYPE_NAMES[obj.dtype]
+    kind = obj if isinstance(obj, type) else type(obj)
+    return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+# -- torch's old constructors: Tensor(2, 3), LongTensor([1, 2])
+
+
+def _constructed(dtype, name, args, device):
+    from smolder._creation import empty, tensor
+    from smolder._tensor import Size, check_device
+
+    check_device(device)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        if dtype is not None and args[0].dtype != dtype:
+            raise TypeError(f"{name}(): expected a tensor of {dtype}, got one of {args[0].dtype}; convert it with to()")
+        return args[0].detach()
+    wanted = dtype or _core.float32
+    if len(args) == 1 and not isinstance(args[0], Size) and not hasattr(args[0], "__index__"):
+        if isinstance(args[0], str | bytes):
+            raise TypeError(f"new(): invalid data type '{type(args[0]).__name__}'")
+        if not hasattr(args[0], "__len__"):
+            raise TypeError(f"new(): data must be a sequence (got {type(args[0]).__name__})")
+        data = args[0] if hasattr(args[0], "__array__") else list(args[0])
+        return tensor(data, dtype=None).to(wanted) if len(data) else empty(0, dtype=wanted)
+    return empty(*(args or (0,)), dtype=wanted)
+
+
+_bound_init = Tensor.__init__
+
+
+def _init(self, *args, device=None):
+    if len(args) == 1 and isinstance(args[0], Tensor) and device is None:
+        return _bound_init(self, args[0])
+    return _bound_init(self, _constructed(None, "Tensor", args, device))
+
+
+_init.__name__, _init.__doc__ = "__init__", "Tensor(2, 3) has so many elements, Tensor([2, 3]) those: float32, always."
+Tensor.__init__ = _init
+
+
+class _TypeOfTensors(type):
+    """Tensors of one dtype, as a class that makes and recognises them."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, Tensor) and instance.dtype == cls.dtype
+
+    def __call__(cls, *args, device=None):
+        return _constructed(cls.dtype, cls.__name__, args, device)
+
+
+for _dtype, _name in _TYPE_NAMES.items():
+    _name = _name.removeprefix("smolder.")
+    _doc = f"Makes tensors of {_dtype}, and is what isinstance asks whether a tensor is one."
+    globals()[_name] = _TypeOfTensors(_name, (), {"dtype": _dtype, "__doc__": _doc, "__module__": "smolder"})
+    __all__.append(_name)

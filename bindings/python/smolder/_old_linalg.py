@@ -1,0 +1,63 @@
+"""Linear algebra under the names that it had before there was smolder.linalg, as functions and methods."""
+
+from collections import namedtuple
+
+from smolder import linalg
+from smolder._tensor import Tensor
+
+__all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "pinverse", "qr", "slogdet", "svd"]
+
+_SVD = namedtuple("svd", ("U", "S", "V"))
+
+
+def inverse(input):
+    """Inverses of matrices."""
+    return linalg.inv(input)
+
+
+def det(input):
+    """Determinants of matrices."""
+    return linalg.det(input)
+
+
+def logdet(input):
+    """Logarithms of determinants; nan where one is negative."""
+    sign, log = linalg.slogdet(input)
+    return log.masked_fill(sign < 0, float("nan"))
+
+
+def slogdet(input):
+    """Signs and logarithms of the magnitudes of determinants."""
+    return linalg.slogdet(input)
+
+
+def pinverse(input, rcond=1e-15):
+    """Pseudoinverses of matrices."""
+    return linalg.pinv(input, rtol=rcond)
+
+
+def cholesky(input, upper=False):
+    """As linalg.cholesky."""
+    return linalg.cholesky(input, upper=upper)
+
+
+def matrix_power(input, n):
+    """As linalg.matrix_power."""
+    return linalg.matrix_power(input, n)
+
+
+def qr(input, some=True):
+    """As linalg.qr; without some, with a square Q."""
+    return linalg.qr(input, "reduced" if some else "complete")
+
+
+def svd(input, some=True, compute_uv=True):
+    """U, S and V with input = U diag(S) V^T; without compute_uv, zeros for U and V."""
+    u, s, vh = linalg.svd(input, not some or not compute_uv)
+    if not compute_uv:
+        return _SVD(u.detach() * 0, s, vh.detach() * 0)
+    return _SVD(u, s, vh.transpose(-2, -1))
+
+
+for _name in __all__:
+    setattr(Tensor, _name, globals()[_name])

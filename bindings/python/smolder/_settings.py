@@ -1,0 +1,67 @@
+"""Settings of torch's that say how it may compute. Here results are deterministic and in full precision whatever they say."""
+
+from smolder import _core
+from smolder._tensor import CPU, check_device
+from smolder._types import get_default_dtype
+from smolder._warn import warn
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "get_default_device",
+    "get_float32_matmul_precision",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "set_default_device",
+    "set_default_dtype",
+    "set_float32_matmul_precision",
+    "use_deterministic_algorithms",
+]
+
+_settings = {"precision": "highest", "deterministic": False, "warn_only": False}
+
+
+def set_float32_matmul_precision(precision):
+    """Allows products of float32 to be less precise, which they are not: "highest", "high" or "medium"."""
+    if precision not in ("highest", "high", "medium"):
+        warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current precision remains")
+        return
+    _settings["precision"] = precision
+
+
+def get_float32_matmul_precision():
+    """What set_float32_matmul_precision was told."""
+    return _settings["precision"]
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Asks for results that repeat, which they always do."""
+    _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled():
+    """What use_deterministic_algorithms was told."""
+    return _settings["deterministic"]
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """What use_deterministic_algorithms was told."""
+    return _settings["warn_only"]
+
+
+def set_default_dtype(d):
+    """The dtype of tensors made from Python floats, which is float32 and can be no other."""
+    if not isinstance(d, _core.dtype) or not d.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    if d != get_default_dtype():
+        raise NotImplementedError(
+            f"set_default_dtype: {d} is not supported: the default dtype is {get_default_dtype()}"
+        )
+
+
+def get_default_device():
+    """The device of tensors that are made without one: the CPU."""
+    return CPU
+
+
+def set_default_device(device):
+    """The device of tensors that are made without one, which is the CPU and can be no other."""
+    check_device(device)

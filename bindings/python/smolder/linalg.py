@@ -1,0 +1,487 @@
+"""Linear algebra: norms, made of ops, and factors and solutions, which LAPACK finds through NumPy.
+
+What LAPACK does reads its matrices, which ends the step. Gradients are made of these functions and of ops, so that
+gradients of gradients follow.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy
+
+from smolder import _core
+from smolder._core import cross
+from smolder._creation import from_numpy
+from smolder._functions import broadcast_shapes
+from smolder.autograd.function import Function
+
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "vecdot",
+    "vector_norm",
+]
+
+_QR = namedtuple("linalg_qr", ("Q", "R"))
+_SVD = namedtuple("linalg_svd", ("U", "S", "Vh"))
+_Eigh = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
+_Slogdet = namedtuple("linalg_slogdet", ("sign", "logabsdet"))
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that has no such factors."""
+
+
+def _check(name, *operands, square=True):
+    for a in operands:
+        if a.dim() < 2:
+            raise RuntimeError(
+                f"{name}: The input tensor A must have at least 2 dimensions, but has {a.dim()} dimensions instead"
+            )
+        if square and a.size(-1) != a.size(-2):
+            raise RuntimeError(
+                f"{name}: A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
+            )
+        if not a.dtype.is_floating_point:
+            raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype}")
+        if a.dtype.itemsize < 4:
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {a.dtype}")
+
+
+def _arrays(function, *operands):
+    """Tensors with what a function of NumPy makes of arrays; LinAlgError as its LinAlgError is."""
+    out = function(*(a.detach().numpy() for a in operands))
+    return [from_numpy(numpy.array(x)) for x in (out if isinstance(out, tuple) else (out,))]
+
+
+def _eye_like(a, n):
+    return _core.eye(n, dtype=a.dtype)
+
+
+def _t(a):
+    return a.transpose(-2, -1)
+
+
+# -- solutions
+
+
+def _singular(name, what):
+    return LinAlgError(f"{name}: The {what} could not be completed because the input matrix is singular.")
+
+
+class _Inverse(Function):
+    @staticmethod
+    def forward(ctx, a):
+        try:
+            (out,) = _arrays(numpy.linalg.inv, a)
+        except numpy.linalg.LinAlgError:
+            raise _singular("linalg.inv", "inversion") from None
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        return -(_t(out) @ grad @ _t(out))
+
+
+def inv(A):
+    """Inverses of matrices."""
+    _check("linalg.inv", A)
+    return _Inverse.apply(A)
+
+
+class _Solve(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        try:
+            (x,) = _arrays(numpy.linalg.solve, a, b)
+        except numpy.linalg.LinAlgError:
+            raise _singular("linalg.solve", "solver") from None
+        ctx.save_for_backward(a, x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, x = ctx.saved_tensors
+        of_b = _Solve.apply(_t(a), grad)
+        return -(of_b @ _t(x)), of_b
+
+
+def _batched(a, b):
+    """Both with the leading dimensions that they broadcast to."""
+    lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    return a.expand((*lead, *a.shape[-2:])), b.expand((*lead, *b.shape[-2:]))
+
+
+def solve(A, B, *, left=True):
+    """X with A X = B, or X A = B without left. B is matrices, or vectors of A's leading dimensions."""
+    _check("linalg.solve", A)
+    if A.dtype != B.dtype:
+        raise RuntimeError(f"linalg.solve: Expected A and B to have the same dtype, but found {A.dtype} and {B.dtype}")
+    if B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1]):
+        if not left:
+            raise RuntimeError(
+                "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False."
+            )
+        return solve(A, B.unsqueeze(-1)).squeeze(-1)
+    if not left:
+        return _t(solve(_t(A), _t(B)))
+    if A.size(-1) != B.size(-2):
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B ({A.size(-2)}x{A.size(-1)} and "
+            f"{B.size(-2)}x{B.size(-1)})"
+        )
+    return _Solve.apply(*_batched(A, B))
+
+
+def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
+    """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal."""
+    _check("linalg.solve_triangular", A)
+    triangle = _core.triu(A, 1) if upper else _core.tril(A, -1)
+    diagonal_of = _eye_like(A, A.size(-1)) if unitriangular else A * _eye_like(A, A.size(-1))
+    return solve(triangle + diagonal_of, B, left=left)
+
+
+def matrix_power(A, n):
+    """A times itself, n times; of its inverse where n is negative."""
+    _check("linalg.matrix_power", A)
+    if n < 0:
+        return matrix_power(inv(A), -n)
+    out = None
+    while n:
+        if n & 1:
+            out = A if out is None else out @ A
+        A, n = (A @ A, n >> 1) if n > 1 else (A, 0)
+    return _eye_like(A, A.size(-1)).expand(A.shape).clone() if out is None else out
+
+
+# -- determinants
+
+
+class _Det(Function):
+    @staticmethod
+    def forward(ctx, a):
+        (out,) = _arrays(numpy.linalg.det, a)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, out = ctx.saved_tensors
+        if (out == 0).any().item():
+            raise NotImplementedError("linalg.det: the gradient for a singular matrix is not supported")
+        return (grad * out)[..., None, None] * _t(inv(a))
+
+
+def det(A):
+    """Determinants of matrices."""
+    _check("linalg.det", A)
+    return _Det.apply(A)
+
+
+class _LogDet(Function):
+    @staticmethod
+    def forward(ctx, a):
+        sign, log = _arrays(lambda m: tuple(numpy.linalg.slogdet(m)), a)
+        ctx.save_for_backward(a)
+        ctx.mark_non_differentiable(sign)
+        return sign, log
+
+    @staticmethod
+    def backward(ctx, _, grad):
+        (a,) = ctx.saved_tensors
+        return grad[..., None, None] * _t(inv(a))
+
+
+def slogdet(A):
+    """Signs and logarithms of the magnitudes of determinants."""
+    _check("linalg.slogdet", A)
+    return _Slogdet(*_LogDet.apply(A))
+
+
+# -- factors
+
+
+class _Cholesky(Function):
+    @staticmethod
+    def forward(ctx, a):
+        try:
+            (out,) = _arrays(numpy.linalg.cholesky, a)
+        except numpy.linalg.LinAlgError:
+            raise LinAlgError(
+                "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
+            ) from None
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (low,) = ctx.saved_tensors
+        inner = _core.tril(_t(low) @ _core.tril(grad))
+        inner = inner - inner * _eye_like(low, low.size(-1)) * 0.5
+        back = inv(low)
+        out = _t(back) @ inner @ back
+        return (out + _t(out)) * 0.5
+
+
+def cholesky(A, *, upper=False):
+    """L with A = L L^T, of symmetric positive-definite matrices, whose lower triangles are read; or L^T with upper."""
+    _check("linalg.cholesky", A)
+    low = _Cholesky.apply(A)
+    return _t(low) if upper else low
+
+
+class _Qr(Function):
+    @staticmethod
+    def forward(ctx, a, mode):
+        q, r = _arrays(lambda m: tuple(numpy.linalg.qr(m, mode)), a)
+        ctx.save_for_backward(q, r)
+        ctx.mode, ctx.wide = mode, a.size(-2) < a.size(-1)
+        return q, r
+
+    @staticmethod
+    def backward(ctx, of_q, of_r):
+        if ctx.wide or (ctx.mode == "complete" and ctx.saved_tensors[1].size(-2) != ctx.saved_tensors[1].size(-1)):
+            raise NotImplementedError(
+                "linalg.qr: the gradient is supported where Q has as many columns as A, and A no more than rows"
+            )
+        q, r = ctx.saved_tensors
+        of_q = _core.zeros_like(q) if of_q is None else of_q
+        of_r = _core.zeros_like(r) if of_r is None else of_r
+        m = r @ _t(of_r) - _t(of_q) @ q
+        lower = _core.tril(m, -1)
+        symmetric = lower + _t(lower) + m * _eye_like(m, m.size(-1))
+        return _t(solve(r, _t(of_q + q @ symmetric))), None
+
+
+def qr(A, mode="reduced"):
+    """Q, whose columns are orthonormal, and R, upper triangular, with A = Q R. mode is reduced, complete or r."""
+    _check("linalg.qr", A, square=False)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    if mode == "r":
+        (r,) = _arrays(lambda m: numpy.linalg.qr(m, "r"), A)
+        if A.requires_grad and _core.is_grad_enabled():
+            raise NotImplementedError("linalg.qr: the gradient for mode 'r' is not supported; use 'reduced'")
+        return _QR(_core.zeros((0,), dtype=A.dtype), r)
+    return _QR(*_Qr.apply(A, mode))
+
+
+def _differences_inverted(x):
+    """1 / (x_j - x_i) at i, j, and 0 on the diagonal."""
+    eye = _eye_like(x, x.size(-1))
+    return (1 - eye) / (x.unsqueeze(-2) - x.unsqueeze(-1) + eye)
+
+
+class _Svd(Function):
+    @staticmethod
+    def forward(ctx, a, full):
+        u, s, vh = _arrays(lambda m: tuple(numpy.linalg.svd(m, full)), a)
+        ctx.save_for_backward(u, s, vh)
+        ctx.full = full and a.size(-2) != a.size(-1)
+        return u, s, vh
+
+    @staticmethod
+    def backward(ctx, of_u, of_s, of_vh):
+        u, s, vh = ctx.saved_tensors
+        if ctx.full and not (of_u is None and of_vh is None):
+            raise NotImplementedError("linalg.svd: the gradient with full_matrices=True is not supported")
+        k = s.size(-1)
+        u, v = u[..., :k], _t(vh)[..., :k]
+        inner = _core.diag_embed(_core.zeros_like(s) if of_s is None else of_s)
+        apart = _differences_inverted(s * s)
+        rest = 0
+        if of_u is not None:
+            m = _t(u) @ of_u
+            inner = inner + (apart * (m - _t(m))) * s.unsqueeze(-2)
+            if u.size(-2) > k:
+                rest = rest + ((of_u - u @ m) / s.unsqueeze(-2)) @ _t(v)
+        if of_vh is not None:
+            of_v = _t(of_vh)
+            m = _t(v) @ of_v
+            inner = inner + s.unsqueeze(-1) * (apart * (m - _t(m)))
+            if v.size(-2) > k:
+                rest = rest + (u / s.unsqueeze(-2)) @ _t(of_v - v @ m)
+        return u @ inner @ _t(v) + rest, None
+
+
+def svd(A, full_matrices=True, *, driver=None):
+    """U, S and Vh with A = U diag(S) Vh, S in descending order. LAPACK chooses the driver: only None is taken."""
+    _check("linalg.svd", A, square=False)
+    if driver is not None:
+        raise RuntimeError(
+            "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+    return _SVD(*_Svd.apply(A, bool(full_matrices)))
+
+
+def svdvals(A, *, driver=None):
+    """The singular values of matrices, in descending order."""
+    return svd(A, False, driver=driver).S
+
+
+class _EighFunction(Function):
+    @staticmethod
+    def forward(ctx, a, uplo):
+        w, v = _arrays(lambda m: tuple(numpy.linalg.eigh(m, uplo)), a)
+        ctx.save_for_backward(w, v)
+        return w, v
+
+    @staticmethod
+    def backward(ctx, of_w, of_v):
+        w, v = ctx.saved_tensors
+        inner = _core.diag_embed(_core.zeros_like(w) if of_w is None else of_w)
+        if of_v is not None:
+            inner = inner + (_t(v) @ of_v) * _differences_inverted(w)
+        return v @ inner @ _t(v), None
+
+
+def eigh(A, UPLO="L"):
+    """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
+    _check("linalg.eigh", A)
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return _Eigh(*_EighFunction.apply(A, UPLO.upper()))
+
+
+def eigvalsh(A, UPLO="L"):
+    """Eigenvalues of symmetric matrices, in ascending order."""
+    return eigh(A, UPLO).eigenvalues
+
+
+class _Pinv(Function):
+    @staticmethod
+    def forward(ctx, a, rtol, hermitian):
+        (out,) = _arrays(lambda m: numpy.linalg.pinv(m, rcond=rtol, hermitian=hermitian), a)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, p = ctx.saved_tensors
+        g = _t(grad)
+        of_rows, of_columns = _eye_like(a, a.size(-2)) - a @ p, _eye_like(a, a.size(-1)) - p @ a
+        return -(_t(p) @ grad @ _t(p)) + of_rows @ g @ p @ _t(p) + _t(p) @ p @ g @ of_columns, None, None
+
+
+def _cut(A, rtol, atol, name):
+    """The share of the largest singular value below which one counts as zero."""
+    if atol is not None:
+        raise NotImplementedError(f"{name}: atol is not supported; use rtol")
+    if rtol is None:
+        epsilon = 2.0**-52 if A.dtype == _core.float64 else 2.0**-23
+        return max(A.size(-1), A.size(-2)) * epsilon
+    return rtol.item() if isinstance(rtol, _core.Tensor) else float(rtol)
+
+
+def pinv(A, *, atol=None, rtol=None, hermitian=False):
+    """Pseudoinverses of matrices: singular values of at most rtol times the largest count as zero."""
+    _check("linalg.pinv", A, square=hermitian)
+    return _Pinv.apply(A, _cut(A, rtol, atol, "linalg.pinv"), hermitian)
+
+
+def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
+    """How many singular values of matrices are above rtol times the largest."""
+    _check("linalg.matrix_rank", A, square=hermitian)
+    s = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
+    return (s > s.amax(-1, keepdim=True) * _cut(A, rtol, atol, "linalg.matrix_rank")).sum(-1)
+
+
+# -- norms and products
+
+
+def _in_dtype(x, dtype, name):
+    if not x.dtype.is_floating_point and dtype is None:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
+    return x if dtype is None else x.to(dtype)
+
+
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    """Norms of order ord of vectors along dim, or of all elements."""
+    x = _in_dtype(x, dtype, "linalg.vector_norm")
+    if isinstance(ord, str):
+        raise TypeError("linalg.vector_norm: ord must be a number; matrix_norm takes names")
+    if dim is None:
+        out = x.reshape(-1).norm(ord, 0)
+        return out.reshape((1,) * x.dim()) if keepdim else out
+    return x.norm(ord, [dim] if isinstance(dim, int) else list(dim), keepdim)
+
+
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+    """Norms of matrices: fro, nuc, or of order 1, 2 or inf, or the least of such values with a minus."""
+    A = _in_dtype(A, dtype, "linalg.matrix_norm")
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {tuple(dim)}")
+    if A.dim() < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    rows, columns = (d % A.dim() for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
+    if ord == "fro":
+        return A.norm(2, [rows, columns], keepdim)
+    if ord in (1, -1, math.inf, -math.inf):
+        summed, among = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = A.abs().sum(summed, keepdim=True)
+        out = sums.amax(among, keepdim=True) if ord > 0 else sums.amin(among, keepdim=True)
+    elif ord in ("nuc", 2, -2):
+        s = svdvals(A.movedim((rows, columns), (-2, -1)))
+        out = s.sum(-1) if ord == "nuc" else s.amax(-1) if ord > 0 else s.amin(-1)
+        for axis in sorted((rows, columns)):
+            out = out.unsqueeze(axis)
+    else:
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    return out if keepdim else out.squeeze((rows, columns))
+
+
+def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+    """A norm of vectors or matrices: of the elements along dim where ord is None, else as vector_norm or matrix_norm."""
+    if out is not None:
+        raise NotImplementedError("linalg.norm: out is not supported")
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if dim is None:
+        if A.dim() not in (1, 2):
+            raise RuntimeError(
+                f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D."
+            )
+        dim = tuple(range(A.dim()))
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if isinstance(ord, str) or len(dims) == 2:
+        return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
+    return vector_norm(A, ord, dims, keepdim, dtype=dtype)
+
+
+def vecdot(x, y, *, dim=-1):
+    """Sums of the products of vectors along dim."""
+    return (x * y).sum(dim)
+
+
+def matmul(input, other):
+    """As smolder.matmul."""
+    return _core.matmul(input, other)
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """Diagonals of matrices."""
+    return _core.diagonal(A, offset, dim1, dim2)
