@@ -1,9 +1,19 @@
 """How tensors lie in memory, as torch names it: one layout, strided, and the formats that calls may ask for."""
 
+import numbers
+
 from smolder import _core
 from smolder._tensor import _TYPE_NAMES, Tensor
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
     "channels_last",
     "channels_last_3d",
     "contiguous_format",
@@ -111,7 +121,7 @@ def _constructed(dtype, name, args, device):
             raise TypeError(f"{name}(): expected a tensor of {dtype}, got one of {args[0].dtype}; convert it with to()")
         return args[0].detach()
     wanted = dtype or _core.float32
-    if len(args) == 1 and not isinstance(args[0], Size) and not hasattr(args[0], "__index__"):
+    if len(args) == 1 and not isinstance(args[0], Size) and not isinstance(args[0], numbers.Integral):
         if isinstance(args[0], str | bytes):
             raise TypeError(f"new(): invalid data type '{type(args[0]).__name__}'")
         if not hasattr(args[0], "__len__"):
@@ -121,17 +131,9 @@ def _constructed(dtype, name, args, device):
     return empty(*(args or (0,)), dtype=wanted)
 
 
-_bound_init = Tensor.__init__
-
-
-def _init(self, *args, device=None):
-    if len(args) == 1 and isinstance(args[0], Tensor) and device is None:
-        return _bound_init(self, args[0])
-    return _bound_init(self, _constructed(None, "Tensor", args, device))
-
-
-_init.__name__, _init.__doc__ = "__init__", "Tensor(2, 3) has so many elements, Tensor([2, 3]) those: float32, always."
-Tensor.__init__ = _init
+def constructed(*args, device=None):
+    """What Tensor(*args) is: so many elements, or those of a list, in float32."""
+    return _constructed(None, "Tensor", args, device)
 
 
 class _TypeOfTensors(type):
@@ -144,8 +146,17 @@ class _TypeOfTensors(type):
         return _constructed(cls.dtype, cls.__name__, args, device)
 
 
-for _dtype, _name in _TYPE_NAMES.items():
-    _name = _name.removeprefix("smolder.")
-    _doc = f"Makes tensors of {_dtype}, and is what isinstance asks whether a tensor is one."
-    globals()[_name] = _TypeOfTensors(_name, (), {"dtype": _dtype, "__doc__": _doc, "__module__": "smolder"})
-    __all__.append(_name)
+def _type_of(dtype):
+    name = _TYPE_NAMES[dtype].removeprefix("smolder.")
+    doc = f"Makes tensors of {dtype}, and is what isinstance asks whether a tensor is one."
+    return _TypeOfTensors(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "smolder"})
+
+
+BFloat16Tensor = _type_of(_core.bfloat16)
+BoolTensor = _type_of(_core.bool)
+ByteTensor = _type_of(_core.uint8)
+DoubleTensor = _type_of(_core.float64)
+FloatTensor = _type_of(_core.float32)
+HalfTensor = _type_of(_core.float16)
+IntTensor = _type_of(_core.int32)
+LongTensor = _type_of(_core.int64)

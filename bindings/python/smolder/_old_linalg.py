@@ -1,5 +1,7 @@
 """Linear algebra under the names that it had before there was smolder.linalg, as functions and methods."""
 
+import functools
+import inspect
 from collections import namedtuple
 
 from smolder import linalg
@@ -59,5 +61,17 @@ def svd(input, some=True, compute_uv=True):
     return _SVD(u, s, vh.transpose(-2, -1))
 
 
+def _as_method(function):
+    """The function with its first argument called self."""
+
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    _, *others = inspect.signature(function).parameters.values()
+    method.__signature__ = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *others])
+    return method
+
+
 for _name in __all__:
-    setattr(Tensor, _name, globals()[_name])
+    setattr(Tensor, _name, _as_method(globals()[_name]))

@@ -50,20 +50,19 @@ class LinAlgError(RuntimeError):
     """A matrix that has no such factors."""
 
 
-def _check(name, *operands, square=True):
-    for a in operands:
-        if a.dim() < 2:
-            raise RuntimeError(
-                f"{name}: The input tensor A must have at least 2 dimensions, but has {a.dim()} dimensions instead"
-            )
-        if square and a.size(-1) != a.size(-2):
-            raise RuntimeError(
-                f"{name}: A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
-            )
-        if not a.dtype.is_floating_point:
-            raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype}")
-        if a.dtype.itemsize < 4:
-            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {a.dtype}")
+def _check(name, a, square=True):
+    if a.dim() < 2:
+        raise RuntimeError(
+            f"{name}: The input tensor A must have at least 2 dimensions, but has {a.dim()} dimensions instead"
+        )
+    if square and a.size(-1) != a.size(-2):
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
+        )
+    if not a.dtype.is_floating_point:
+        raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype}")
+    if a.dtype.itemsize < 4:
+        raise NotImplementedError(f"{name}: Low precision dtypes not supported. Got {a.dtype}")
 
 
 def _arrays(function, *operands):
@@ -354,7 +353,8 @@ class _EighFunction(Function):
         inner = _core.diag_embed(_core.zeros_like(w) if of_w is None else of_w)
         if of_v is not None:
             inner = inner + (_t(v) @ of_v) * _differences_inverted(w)
-        return v @ inner @ _t(v), None
+        out = v @ inner @ _t(v)
+        return (out + _t(out)) * 0.5, None
 
 
 def eigh(A, UPLO="L"):
@@ -413,7 +413,7 @@ def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
 
 def _in_dtype(x, dtype, name):
     if not x.dtype.is_floating_point and dtype is None:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
+        raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
     return x if dtype is None else x.to(dtype)
 
 

@@ -44,6 +44,12 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
   tensor.def(nb::init<const Tensor&>())
+      .def("__init__",
+           [](Tensor* self, nb::args args, nb::kwargs options) {
+             // Tensor(2, 3) and Tensor([2, 3]): rare, and Python's to make.
+             const nb::object made = nb::module_::import_("smolder._layouts").attr("constructed")(*args, **options);
+             new (self) Tensor(nb::cast<Tensor>(made));
+           })
       .def_prop_ro("shape", [](const Tensor& t) { return t.shape(); })
       .def_prop_ro("dtype", [](const Tensor& t) { return PyDType{t.dtype()}; })
       .def("dim", &Tensor::dim)

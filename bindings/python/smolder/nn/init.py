@@ -2,7 +2,7 @@
 
 import math
 
-from smolder import _core
+from smolder import _core, linalg
 from smolder._modes import no_grad
 
 _GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0}
@@ -19,17 +19,18 @@ def calculate_gain(nonlinearity, param=None):
     return _GAINS[nonlinearity]
 
 
-def _fans(tensor):
+def _calculate_fan_in_and_fan_out(tensor):  # torch has no public name for it either, and people use it
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     field = math.prod(tensor.shape[2:])
     return tensor.size(1) * field, tensor.size(0) * field
 
 
-def _fan(tensor, mode):
+def _calculate_correct_fan(tensor, mode):
+    mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    return _fans(tensor)[mode == "fan_out"]
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 
 @no_grad()
@@ -91,21 +92,66 @@ def eye_(tensor):
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Uniform, by Glorot and Bengio: keeps the variance of activations and of gradients."""
-    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal, by Glorot and Bengio: keeps the variance of activations and of gradients."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Uniform, by He and others: for rectifiers of slope a below zero."""
-    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Normal, by He and others: for rectifiers of slope a below zero."""
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+    return normal_(
+        tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)), generator
+    )
+
+
+@no_grad()
+def orthogonal_(tensor, gain=1, generator=None):
+    """A matrix, of the first dimension by all others, with orthonormal rows or columns, times gain. Reads, so ends the step."""
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.size(0)
+    columns = tensor.numel() // rows
+    drawn = _core.randn((rows, columns), dtype=tensor.dtype, generator=generator)
+    q, r = linalg.qr(drawn.t() if rows < columns else drawn)
+    q = q * _core.sign(_core.diag(r))  # so that every one is as likely
+    return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape) * gain)
+
+
+@no_grad()
+def dirac_(tensor, groups=1):
+    """The weight of a convolution that passes its channels on, as many as there are of both, in each group."""
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.size(0) % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    filters = tensor.size(0) // groups
+    center = tuple(n // 2 for n in tensor.shape[2:])
+    tensor.zero_()
+    for g in range(groups):
+        for d in range(min(filters, tensor.size(1))):
+            tensor[(g * filters + d, d, *center)] = 1
+    return tensor
+
+
+@no_grad()
+def sparse_(tensor, sparsity, std=0.01, generator=None):
+    """Normal, with a share of zeros in each column of a matrix."""
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    zeros = math.ceil(sparsity * tensor.size(0))
+    tensor.normal_(0, std, generator=generator)
+    for column in range(tensor.size(1)):
+        tensor[_core.randperm(tensor.size(0))[:zeros], column] = 0
+    return tensor

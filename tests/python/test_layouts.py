@@ -1,0 +1,55 @@
+"""What is refused of torch's layouts and settings, addresses, and that resized tensors are written through."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import smolder
+
+
+def test_formats_that_would_move_elements_are_refused_by_name():
+    x = smolder.ones(1, 2, 3, 4)
+    for call in (x.contiguous, x.clone, x.to, smolder.nn.Conv2d(1, 1, 1).to):
+        with pytest.raises(NotImplementedError, match="channels_last"):
+            call(memory_format=smolder.channels_last)
+
+
+def test_an_address_is_that_of_the_elements():
+    for dtype in (smolder.float32, smolder.float16, smolder.int64):
+        x = smolder.arange(6).to(dtype)
+        assert x.data_ptr() == x.numpy().__array_interface__["data"][0]
+        assert x[2:].data_ptr() == x.data_ptr() + 2 * x.itemsize
+    assert smolder.zeros(0).data_ptr() == 0
+    x = smolder.zeros(2)
+    assert x.data_ptr() == x.detach().data_ptr() != smolder.zeros(2).data_ptr()
+
+
+def test_what_was_resized_is_the_tensor_that_was():
+    x = smolder.arange(4)
+    y = x
+    x.resize_(2, 3)
+    y[0, 0] = 7
+    assert x.tolist() == [[7, 1, 2], [3, 0, 0]]
+
+
+def test_other_default_dtypes_and_devices_are_refused():
+    with pytest.raises(NotImplementedError, match="float64"):
+        smolder.set_default_dtype(smolder.float64)
+    with pytest.raises(NotImplementedError, match="cuda"):
+        smolder.set_default_device("cuda")
+    with pytest.raises(RuntimeError, match="accelerator"):
+        smolder.zeros(2).pin_memory()
+
+
+def test_formats_and_layouts_are_pickled_by_name():
+    for x in (smolder.strided, smolder.preserve_format):
+        assert pickle.loads(pickle.dumps(x)) is x
+
+
+def test_bfloat16_has_an_address_too():
+    assert smolder.ones(2).bfloat16().data_ptr() != 0
+
+
+def test_arrays_become_tensors_of_the_type_asked_for():
+    assert smolder.LongTensor(np.array([1, 2])).dtype == smolder.int64

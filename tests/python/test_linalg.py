@@ -1,0 +1,72 @@
+"""Linear algebra where the sweep has no word: gradients of gradients, steps that end, refusals, old names."""
+
+import numpy as np
+import pytest
+
+import smolder
+from smolder import linalg
+from smolder.autograd import gradcheck, gradgradcheck
+
+
+def matrix(n, seed=0):
+    a = np.random.default_rng(seed).normal(size=(n, n)) + 2 * np.eye(n)
+    return smolder.tensor(a, requires_grad=True)
+
+
+SYMMETRIC = {
+    "cholesky": linalg.cholesky,
+    "eigvalsh": linalg.eigvalsh,
+}
+GENERAL = {
+    "inv": linalg.inv,
+    "det": linalg.det,
+    "slogdet": lambda a: linalg.slogdet(a)[1],
+    "svdvals": linalg.svdvals,
+    "qr": lambda a: tuple(linalg.qr(a)),
+    "pinv": linalg.pinv,
+    "nuc": lambda a: linalg.norm(a, "nuc"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(GENERAL))
+def test_gradients_and_theirs_are_those_of_finite_differences(name):
+    assert gradcheck(GENERAL[name], (matrix(3),))
+    assert gradgradcheck(GENERAL[name], (matrix(3),))
+
+
+@pytest.mark.parametrize("name", sorted(SYMMETRIC))
+def test_gradients_of_symmetric_matrices(name):
+    def of_any(a):
+        return SYMMETRIC[name](a @ a.T + smolder.eye(3, dtype=smolder.float64))
+
+    assert gradcheck(of_any, (matrix(3),)) and gradgradcheck(of_any, (matrix(3),))
+
+
+def test_factors_multiply_to_the_matrix():
+    a = matrix(4).detach()
+    q, r = linalg.qr(a)
+    u, s, vh = linalg.svd(a)
+    for product in (q @ r, u @ smolder.diag(s) @ vh):
+        np.testing.assert_allclose(product.numpy(), a.numpy(), atol=1e-12)
+    w, v = linalg.eigh(a + a.T)
+    np.testing.assert_allclose((v @ smolder.diag(w) @ v.T).numpy(), (a + a.T).numpy(), atol=1e-12)
+    low = linalg.cholesky(a @ a.T)
+    np.testing.assert_allclose((low @ low.T).numpy(), (a @ a.T).numpy(), atol=1e-12)
+
+
+def test_what_has_no_factors_raises():
+    singular = smolder.ones(2, 2)
+    for call in (linalg.inv, lambda a: linalg.solve(a, smolder.ones(2)), lambda a: linalg.cholesky(-a)):
+        with pytest.raises(linalg.LinAlgError):
+            call(singular)
+    with pytest.raises(NotImplementedError, match="singular"):
+        linalg.det(singular.requires_grad_()).backward()
+
+
+def test_orthogonal_rows_or_columns():
+    for shape in ((5, 3), (3, 5), (4, 2, 2)):
+        w = smolder.nn.init.orthogonal_(smolder.empty(*shape), gain=2.0).reshape(shape[0], -1)
+        product = w @ w.T if w.size(0) <= w.size(1) else w.T @ w
+        np.testing.assert_allclose(product.numpy(), 4 * np.eye(min(w.shape)), atol=1e-5)
+    with pytest.raises(ValueError, match="2 or more dimensions"):
+        smolder.nn.init.orthogonal_(smolder.empty(3))
