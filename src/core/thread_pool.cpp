@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 /// Pieces a thread: enough to even out a late worker, few enough that claiming one costs nothing.
-constexpr int kPiecesPerThread = 4;
+constexpr int kPiecesPerThread = 16;
 constexpr std::chrono::microseconds kSpin{100};
 
 thread_local bool inside_region = false;
