@@ -205,7 +205,7 @@ def real(self):
 @_property
 def imag(self):
     """Raises: no dtype is complex."""
-    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    raise TypeError("imag is not implemented for tensors with non-complex dtypes.")
 
 
 @_property

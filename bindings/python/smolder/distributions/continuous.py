@@ -1,0 +1,294 @@
+"""Distributions with a density."""
+
+import math
+from types import MappingProxyType
+
+from smolder import _core, linalg
+from smolder._functions import broadcast_shapes
+from smolder.distributions import constraints
+from smolder.distributions.distribution import Distribution, OfParameters
+
+
+class Normal(OfParameters):
+    """Of mean loc and standard deviation scale."""
+
+    arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc, scale, validate_args=None):
+        self._set(validate_args, loc=loc, scale=scale)
+
+    @property
+    def mean(self):
+        """The mean."""
+        return self.loc
+
+    mode = mean
+
+    @property
+    def stddev(self):
+        """The standard deviation."""
+        return self.scale
+
+    @property
+    def variance(self):
+        """The variance."""
+        return self.scale**2
+
+    def rsample(self, sample_shape=()):
+        noise = _core.randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype)
+        return self.loc + noise * self.scale
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        away = (value - self.loc) ** 2 / (2 * self.scale**2)
+        return -away - self.scale.log() - math.log(math.sqrt(2 * math.pi))
+
+    def cdf(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return 0.5 * (1 + _core.erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
+
+    def icdf(self, value):
+        return self.loc + self.scale * _core.erfinv(2 * value - 1) * math.sqrt(2)
+
+    def entropy(self):
+        return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+
+class Uniform(OfParameters):
+    """Of numbers from low to high."""
+
+    arg_constraints = MappingProxyType({"low": constraints.real, "high": constraints.real})
+    has_rsample = True
+
+    def __init__(self, low, high, validate_args=None):
+        self._set(validate_args, low=low, high=high)
+        if self._validate_args and not (self.low < self.high).all().item():
+            raise ValueError("Uniform is not defined when low>= high")
+
+    @property
+    def support(self):
+        """The values that samples have."""
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self):
+        """The mean."""
+        return (self.high + self.low) / 2
+
+    @property
+    def mode(self):
+        """nan: no value is more likely."""
+        return self.low * math.nan
+
+    @property
+    def stddev(self):
+        """The standard deviation."""
+        return (self.high - self.low) / 12**0.5
+
+    @property
+    def variance(self):
+        """The variance."""
+        return (self.high - self.low) ** 2 / 12
+
+    def rsample(self, sample_shape=()):
+        at = _core.rand(tuple(self._extended_shape(sample_shape)), dtype=self.low.dtype)
+        return self.low + at * (self.high - self.low)
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        inside = _core.logical_and(self.low <= value, self.high > value).to(self.low.dtype)
+        return inside.log() - (self.high - self.low).log()
+
+    def cdf(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
+
+    def icdf(self, value):
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self):
+        return (self.high - self.low).log()
+
+
+class Exponential(OfParameters):
+    """Of waiting times, rate of which end in a unit of time."""
+
+    arg_constraints = MappingProxyType({"rate": constraints.positive})
+    support = constraints.nonnegative
+    has_rsample = True
+
+    def __init__(self, rate, validate_args=None):
+        self._set(validate_args, rate=rate)
+
+    @property
+    def mean(self):
+        """The mean."""
+        return self.rate.reciprocal()
+
+    stddev = mean
+
+    @property
+    def mode(self):
+        """The most likely value: 0."""
+        return _core.zeros_like(self.rate)
+
+    @property
+    def variance(self):
+        """The variance."""
+        return self.rate**-2
+
+    def rsample(self, sample_shape=()):
+        drawn = _core.zeros(tuple(self._extended_shape(sample_shape)), dtype=self.rate.dtype).exponential_()
+        return drawn / self.rate
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return 1 - (-self.rate * value).exp()
+
+    def icdf(self, value):
+        return -(-value).log1p() / self.rate
+
+    def entropy(self):
+        return 1.0 - self.rate.log()
+
+
+class Laplace(OfParameters):
+    """Two exponential distributions back to back at loc."""
+
+    arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc, scale, validate_args=None):
+        self._set(validate_args, loc=loc, scale=scale)
+
+    @property
+    def mean(self):
+        """The mean."""
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self):
+        """The variance."""
+        return 2 * self.scale**2
+
+    @property
+    def stddev(self):
+        """The standard deviation."""
+        return 2**0.5 * self.scale
+
+    def rsample(self, sample_shape=()):
+        u = _core.rand(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype) * 2 - 1
+        return self.loc - self.scale * u.sign() * (-u.abs().clamp(max=1 - 1e-7)).log1p()
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
+
+    def cdf(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        away = value - self.loc
+        return 0.5 - 0.5 * away.sign() * _core.expm1(-away.abs() / self.scale)
+
+    def icdf(self, value):
+        term = value - 0.5
+        return self.loc - self.scale * term.sign() * (-2 * term.abs()).log1p()
+
+    def entropy(self):
+        return 1 + (2 * self.scale).log()
+
+
+class MultivariateNormal(Distribution):
+    """Of vectors with mean loc, given by their covariance or by the lower triangle that it is the square of."""
+
+    arg_constraints = MappingProxyType(
+        {
+            "loc": constraints.real_vector,
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+        }
+    )
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if sum(m is not None for m in (covariance_matrix, precision_matrix, scale_tril)) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
+        if given.dim() < 2:
+            raise ValueError("the matrix must be at least two-dimensional, with optional leading batch dimensions")
+        batch = broadcast_shapes(tuple(given.shape[:-2]), tuple(loc.shape[:-1]))
+        event = loc.shape[-1:]
+        self.loc = loc.expand((*batch, *event))
+        names = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
+        for name, matrix in names.items():
+            if matrix is not None:
+                self.__dict__[name] = matrix.expand((*batch, *event, *event))
+        super().__init__(batch, event, validate_args)
+
+    def __getattr__(self, name):
+        if name == "scale_tril":
+            whole = self.__dict__.get("covariance_matrix")
+            made = linalg.cholesky(linalg.inv(self.precision_matrix) if whole is None else whole)
+        elif name == "covariance_matrix":
+            made = self.scale_tril @ self.scale_tril.transpose(-2, -1)
+        elif name == "precision_matrix":
+            made = linalg.inv(self.covariance_matrix)
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__[name] = made
+        return made
+
+    @property
+    def mean(self):
+        """The mean."""
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self):
+        """The variances: the diagonal of the covariance."""
+        return (self.scale_tril**2).sum(-1).expand(self._batch_shape + self._event_shape)
+
+    def rsample(self, sample_shape=()):
+        noise = _core.randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype)
+        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self):
+        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        away = linalg.solve_triangular(self.scale_tril, (value - self.loc).unsqueeze(-1), upper=False).squeeze(-1)
+        n = self._event_shape[0]
+        return -0.5 * (n * math.log(2 * math.pi) + (away**2).sum(-1)) - self._half_log_det()
+
+    def entropy(self):
+        n = self._event_shape[0]
+        return (0.5 * n * (1.0 + math.log(2 * math.pi)) + self._half_log_det()).expand(self._batch_shape)
+
+    def expand(self, batch_shape, _instance=None):
+        lead, n = tuple(batch_shape), self._event_shape[0]
+        triangle = self.scale_tril.expand((*lead, n, n))
+        return MultivariateNormal(self.loc.expand((*lead, n)), scale_tril=triangle, validate_args=False)
