@@ -35,7 +35,7 @@ std::shared_ptr<const Module> module_of(const std::string& cubin) {
 
 class CudaKernel final : public DeviceKernel {
  public:
-  CudaKernel(Object object)
+  explicit CudaKernel(const Object& object)
       : kernel_(from_bytes(object.kernel)),
         shape_(shape_of(kernel_)),
         module_(module_of(object.cubin)),

@@ -4,6 +4,7 @@
 #include "smolder/core/error.h"
 #include "smolder/ir/scalar/primitive.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
 
 namespace smolder::jit::cuda {
@@ -46,19 +47,18 @@ std::string KernelEmitter::run() {
 std::string KernelEmitter::arguments() const {
   std::string text = "struct " + entry_ + "_arguments {\n";
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
-    text +=
-        std::string("  ") + type_name(storage_lane(k_.buffers[b].dtype)) + "* " + buffer(static_cast<int>(b)) + ";\n";
+    text += cat({"  ", type_name(storage_lane(k_.buffers[b].dtype)), "* ", buffer(static_cast<int>(b)), ";\n"});
   }
-  for (int i = 0; i < k_.num_ints; ++i) text += "  i64 n" + std::to_string(i) + ";\n";
+  for (int i = 0; i < k_.num_ints; ++i) text += cat({"  i64 n", std::to_string(i), ";\n"});
   text += "  const u64* scalars;\n  u32* errors;\n  i64 positions, tiles;\n";
-  for (const auto& row : shape_.scratch) text += "  i64 step" + std::to_string(row.buffer) + ";\n";
+  for (const auto& row : shape_.scratch) text += cat({"  i64 step", std::to_string(row.buffer), ";\n"});
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer);
-    text += "  i64 slots" + b + ", slot_bytes" + b + ";\n";
+    text += cat({"  i64 slots", b, ", slot_bytes", b, ";\n"});
   }
   for (const auto& row : shape_.kept) {
     const std::string b = std::to_string(row.buffer);
-    text += "  i64 row" + b + ", row_bytes" + b + ";\n";
+    text += cat({"  i64 row", b, ", row_bytes", b, ";\n"});
   }
   return text + "};\n";
 }
@@ -81,7 +81,7 @@ void KernelEmitter::columns() {
   line("constexpr int V = " + std::to_string(shape_.vector) + ";");
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
     const std::string name = buffer(static_cast<int>(b));
-    line(std::string(type_name(storage_lane(k_.buffers[b].dtype))) + "* const " + name + " = a." + name + ";");
+    line(cat({type_name(storage_lane(k_.buffers[b].dtype)), "* const ", name, " = a.", name, ";"}));
   }
   const Stmt* loop = nullptr;
   for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
@@ -154,13 +154,13 @@ void KernelEmitter::scratch_rows() {
     const std::string type = type_name(storage_lane(k_.buffers[i].dtype)), name = buffer(b);
     const bool scratch = std::ranges::any_of(shape_.scratch, [&](const auto& row) { return row.buffer == b; });
     if (!scratch) {
-      line(type + "* const " + name + " = a." + name + ";");
+      line(cat({type, "* const ", name, " = a.", name, ";"}));
       continue;
     }
     const std::string step = "a.step" + std::to_string(b);
-    line(type + "* const " + name + " = reinterpret_cast<" + type + "*>(" + step + " < 0 ? from_address(shared) + " +
-         "from_address(a." + name + ") - " + step + " * threadIdx.y : from_address(a." + name + ") + " + step + " * " +
-         row + ");");
+    line(cat({type, "* const ", name, " = reinterpret_cast<", type, "*>(", step, " < 0 ? from_address(shared) + ",
+              "from_address(a.", name, ") - ", step, " * threadIdx.y : from_address(a.", name, ") + ", step, " * ", row,
+              ");"}));
   }
 }
 
@@ -169,18 +169,18 @@ void KernelEmitter::kept_rows() {
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer),
                       type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
-    line(type + "* const slots" + b + " = a.slots" + b + " < 0 ? nullptr : reinterpret_cast<" + type +
-         "*>(shared + a.slots" + b + ");");
+    line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : reinterpret_cast<", type,
+              "*>(shared + a.slots", b, ");"}));
   }
   for (const auto& row : shape_.kept) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    line(type + "* const row" + b + " = a.row" + b + " < 0 ? nullptr : reinterpret_cast<" + type + "*>(shared + a.row" +
-         b + " + a.row_bytes" + b + " * threadIdx.y);");
+    line(cat({type, "* const row", b, " = a.row", b, " < 0 ? nullptr : reinterpret_cast<", type, "*>(shared + a.row", b,
+              " + a.row_bytes", b, " * threadIdx.y);"}));
   }
 }
 
 std::string KernelEmitter::extent(const Stmt& s) const {
-  const std::string n = integer(s.extents[0]);
+  std::string n = integer(s.extents[0]);
   if (s.clamp_var < 0) return n;
   return "smaller(" + n + ", " + integer(s.clamp_total) + " - " + vars_[s.clamp_var] + " * " + n + ")";
 }
@@ -355,7 +355,7 @@ bool KernelEmitter::rounds(const Stmt& s) const {
 std::string KernelEmitter::unrounded(const Stmt& s) {
   switch (s.kind) {
     case StmtKind::kLoad: {
-      const std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
+      std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
       if (s.bounds.empty()) return x;
       return bounds(s) + " ? " + x + " : " + literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
     }
@@ -442,7 +442,7 @@ std::string KernelEmitter::bounds(const Stmt& s) const {
   std::string all;
   for (const Bound& b : s.bounds) {
     const std::string x = affine(b.map);
-    all += (all.empty() ? "" : " && ") + integer(b.lo) + " <= " + x + " && " + x + " < " + integer(b.hi);
+    all += cat({all.empty() ? "" : " && ", integer(b.lo), " <= ", x, " && ", x, " < ", integer(b.hi)});
   }
   return "(" + all + ")";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
 
 namespace smolder::jit::cuda {
@@ -102,11 +103,28 @@ void KernelEmitter::varying(const Stmt& s) {
     default:
       break;
   }
+  if (random_lanes(s)) return;
   const std::string x = unrounded(s), name = declare_lanes(s);
   lanes(name + " = " + x + ";");
   if (rounds(s)) {
     line(std::string("round_lanes_") + (s.dtype == DType::kFloat16 ? "f16(" : "bf16(") + locals_[s.result].name + ");");
   }
+}
+
+/// Random numbers of one stream at consecutive positions.
+bool KernelEmitter::random_lanes(const Stmt& s) {
+  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kRandomBits || shape_.mode != KernelShape::kColumns)
+    return false;
+  if (locals_[s.args[0]].varies || locals_[s.args[1]].varies) return false;
+  const VarId v = loop_->vars[0];
+  const auto position = std::ranges::find(loop_->body, s.args[2], &Stmt::result);
+  if (position == loop_->body.end() || position->kind != StmtKind::kIndex) return false;
+  if (stride_of(position->map, v) != IntRef{1}) return false;
+  const std::string function = functions_.random_lanes();
+  declare_lanes(s);
+  line(function + "(" + locals_[s.result].name + ", " + value(s.args[0]) + ", " + value(s.args[1]) +
+       ", static_cast<u64>(" + affine(position->map, v) + " + i));");
+  return true;
 }
 
 bool KernelEmitter::is_contiguous(const Address& a) const {
@@ -134,8 +152,8 @@ void KernelEmitter::find_rows() {
     if (!kept_row(b) || std::ranges::find(found, b) != found.end()) continue;
     found.push_back(b);
     const std::string n = std::to_string(b), type = type_name(storage_lane(k_.buffers[b].dtype));
-    line(type + "* const found" + n + " = row" + n + " ? row" + n + " : b" + n + " + (" +
-         affine(s.address.map, loop_->vars[0]) + ");");
+    line(cat({type, "* const found", n, " = row", n, " ? row", n, " : b", n, " + (",
+              affine(s.address.map, loop_->vars[0]), ");"}));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "smolder/ir/scalar/emit.h"
 #include "smolder/ir/scalar/evaluate.h"
 #include "smolder/ir/scalar/random.h"
+#include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
 
 namespace smolder::jit::cuda {
@@ -42,13 +43,13 @@ std::string Functions::define(const std::string& name, DType result, int arity, 
   std::array<Text, 3> args;
   std::string parameters;
   for (int i = 0; i < arity; ++i) {
-    args[i] = {scalar::register_lane(operands[i]), std::string(1, static_cast<char>('x' + i))};
-    parameters += (i > 0 ? ", " : "") + std::string(type_name(args[i].type)) + " " + args[i].name;
+    args[i] = b.named(scalar::register_lane(operands[i]), std::string(1, static_cast<char>('x' + i)));
+    parameters += cat({i > 0 ? ", " : "", type_name(args[i].type), " ", b.name(args[i])});
   }
   const Text r = emit(b, std::span<const Text>(args.data(), arity));
   text_ += b.statements > kLargest ? "static __device__ __noinline__ " : "DEVICE ";
   text_ += std::string(type_name(scalar::register_lane(result))) + " " + name + "(" + parameters + ") {\n" + b.text +
-           "  return " + r.name + ";\n}\n";
+           "  return " + b.name(r) + ";\n}\n";
   return name;
 }
 
@@ -74,6 +75,35 @@ std::string Functions::random_bits() {
     const auto word = [&](int i) { return I64{&b, args[i]}; };
     return b.zext<LaneType::kI64>(scalar::random_bits(word(0), word(1), word(2)).v);
   });
+}
+
+std::string Functions::random_lanes() {
+  const std::string one = random_bits(), name = "random_lanes";
+  if (!defined_.emplace(name, true).second) return name;
+  TextBuilder b;
+  using I64 = scalar::I64<TextBuilder>;
+  const auto argument = [&](const char* x) { return I64{&b, b.named(LaneType::kI64, x)}; };
+  const auto words = scalar::random_words(argument("seed"), argument("counter"));
+  text_ += "DEVICE void random_four(u64 seed, u64 counter, u32 (&words)[4]) {\n" + b.text;
+  for (int i = 0; i < 4; ++i) text_ += cat({"  words[", std::to_string(i), "] = ", b.name(words[i].v), ";\n"});
+  text_ += R"(}
+template <int V> DEVICE void random_lanes(u64 (&x)[V], u64 seed, u64 offset, u64 first) {
+  if (V % 4 == 0 && first % 4 == 0) {
+#pragma unroll
+    for (int k = 0; k < V; k += 4) {
+      u32 words[4];
+      random_four(seed, offset + (first + k) / 4, words);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[k + i] = words[i];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k) x[k] = )" +
+           one + R"((seed, offset, first + k);
+  }
+}
+)";
+  return name;
 }
 
 LaneType register_lane(DType t) { return scalar::register_lane(t); }

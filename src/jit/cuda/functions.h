@@ -18,8 +18,9 @@ class Functions {
   std::string primitive(ir::Op op, DType t);
   /// Of a cast between dtypes that are not halves.
   std::string cast(DType from, DType to);
-  /// Of `random_bits`.
+  /// Of `random_bits`; and of one that fills lanes at consecutive positions, which share four numbers a counter.
   std::string random_bits();
+  std::string random_lanes();
 
   /// All that were asked for.
   const std::string& text() const { return text_; }

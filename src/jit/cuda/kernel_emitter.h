@@ -64,6 +64,7 @@ class KernelEmitter {
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
+  bool random_lanes(const Stmt& s);
   void load_of_row(const Stmt& s, const KernelShape::KeptRow& row);
   void varying_store(const Stmt& s);
   void varying_add(const KernelShape::TeamColumn& c);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace smolder::jit::cuda {
 
@@ -61,8 +62,13 @@ std::string literal(LaneType t, uint64_t bits) {
   return "";
 }
 
+V TextBuilder::named(LaneType t, std::string name) {
+  expressions_.push_back(std::move(name));
+  return {t, static_cast<int>(expressions_.size()) - 1};
+}
+
 V TextBuilder::constant(LaneType t, double v) {
-  return {t, t == LaneType::kF32 ? float_literal(static_cast<float>(v), true) : float_literal(v, false)};
+  return named(t, t == LaneType::kF32 ? float_literal(static_cast<float>(v), true) : float_literal(v, false));
 }
 
 void TextBuilder::line(const std::string& statement) {
@@ -75,14 +81,14 @@ void TextBuilder::line(const std::string& statement) {
 }
 
 V TextBuilder::define(LaneType t, const std::string& expression) {
-  V v{t, "t" + std::to_string(names_++)};
-  line(std::string("const ") + type_name(t) + " " + v.name + " = " + expression + ";");
+  const V v = named(t, "t" + std::to_string(names_++));
+  line(std::string("const ") + type_name(t) + " " + name(v) + " = " + expression + ";");
   return v;
 }
 
-V TextBuilder::variable(LaneType t, const V& initial) {
-  V v{t, "t" + std::to_string(names_++)};
-  line(std::string(type_name(t)) + " " + v.name + " = " + initial.name + ";");
+V TextBuilder::variable(LaneType t, V initial) {
+  const V v = named(t, "t" + std::to_string(names_++));
+  line(std::string(type_name(t)) + " " + name(v) + " = " + name(initial) + ";");
   return v;
 }
 
@@ -90,60 +96,58 @@ V TextBuilder::convert(const std::string& expression, LaneType to) {
   return define(to, std::string("static_cast<") + type_name(to) + ">(" + expression + ")");
 }
 
-std::string TextBuilder::as_signed(const V& x) {
+std::string TextBuilder::as_signed(V x) const {
   constexpr const char* kSigned[] = {"bool", "i8", "i16", "i32", "i64"};
-  return std::string("static_cast<") + kSigned[static_cast<int>(x.type)] + ">(" + x.name + ")";
+  return std::string("static_cast<") + kSigned[static_cast<int>(x.type)] + ">(" + name(x) + ")";
 }
 
 // Narrow integers are computed as int, and bools by the logical forms of the same bits.
-V TextBuilder::infix(const V& x, const char* op, const V& y) {
-  const std::string expression = x.name + " " + op + " " + y.name;
+V TextBuilder::infix(V x, const char* op, V y) {
+  const std::string expression = name(x) + " " + op + " " + name(y);
   const bool narrow = x.type == LaneType::kI8 || x.type == LaneType::kI16;
   return narrow ? convert(expression, x.type) : define(x.type, expression);
 }
-V TextBuilder::compare(const V& x, const char* op, const V& y) {
-  return define(LaneType::kI1, x.name + " " + op + " " + y.name);
-}
-V TextBuilder::compare_signed(const V& x, const char* op, const V& y) {
+V TextBuilder::compare(V x, const char* op, V y) { return define(LaneType::kI1, name(x) + " " + op + " " + name(y)); }
+V TextBuilder::compare_signed(V x, const char* op, V y) {
   return define(LaneType::kI1, as_signed(x) + " " + op + " " + as_signed(y));
 }
-V TextBuilder::ashr(const V& x, const V& n) { return convert(as_signed(x) + " >> " + n.name, x.type); }
-V TextBuilder::not_(const V& x) {
-  return x.type == LaneType::kI1 ? define(x.type, "!" + x.name) : convert("~" + x.name, x.type);
+V TextBuilder::ashr(V x, V n) { return convert(as_signed(x) + " >> " + name(n), x.type); }
+V TextBuilder::not_(V x) {
+  return x.type == LaneType::kI1 ? define(x.type, "!" + name(x)) : convert("~" + name(x), x.type);
 }
 
-V TextBuilder::call(const char* function, const V& x) {
-  return define(x.type, std::string(function) + (x.type == LaneType::kF32 ? "f(" : "(") + x.name + ")");
+V TextBuilder::call(const char* function, V x) {
+  return define(x.type, std::string(function) + (x.type == LaneType::kF32 ? "f(" : "(") + name(x) + ")");
 }
-V TextBuilder::sqrt(const V& x) {
-  return define(x.type, (x.type == LaneType::kF32 ? "__fsqrt_rn(" : "__dsqrt_rn(") + x.name + ")");
+V TextBuilder::sqrt(V x) {
+  return define(x.type, (x.type == LaneType::kF32 ? "__fsqrt_rn(" : "__dsqrt_rn(") + name(x) + ")");
 }
-V TextBuilder::fma(const V& x, const V& y, const V& z) {
-  return define(x.type,
-                (x.type == LaneType::kF32 ? "__fmaf_rn(" : "__fma_rn(") + x.name + ", " + y.name + ", " + z.name + ")");
+V TextBuilder::fma(V x, V y, V z) {
+  return define(x.type, (x.type == LaneType::kF32 ? "__fmaf_rn(" : "__fma_rn(") + name(x) + ", " + name(y) + ", " +
+                            name(z) + ")");
 }
 
-V TextBuilder::bitcast(const V& x, LaneType to) {
+V TextBuilder::bitcast(V x, LaneType to) {
   if (x.type == to) return x;
   switch (to) {
     case LaneType::kF32:
-      return define(to, "__uint_as_float(" + x.name + ")");
+      return define(to, "__uint_as_float(" + name(x) + ")");
     case LaneType::kF64:
       return define(to, "__longlong_as_double(" + as_signed(x) + ")");
     case LaneType::kI32:
-      return define(to, "__float_as_uint(" + x.name + ")");
+      return define(to, "__float_as_uint(" + name(x) + ")");
     default:
-      return convert("__double_as_longlong(" + x.name + ")", to);
+      return convert("__double_as_longlong(" + name(x) + ")", to);
   }
 }
 
 // The instruction saturates; of nan it makes 0 or the smallest number, by type.
-V TextBuilder::fptosi(const V& x, LaneType to, bool checked) {
+V TextBuilder::fptosi(V x, LaneType to, bool checked) {
   const bool single = x.type == LaneType::kF32;
   std::string number = to == LaneType::kI32 ? (single ? "__float2int_rz(" : "__double2int_rz(")
                                             : (single ? "__float2ll_rz(" : "__double2ll_rz(");
-  number += x.name + ")";
-  return checked ? convert(x.name + " == " + x.name + " ? " + number + " : 0", to) : convert(number, to);
+  number += name(x) + ")";
+  return checked ? convert(name(x) + " == " + name(x) + " ? " + number + " : 0", to) : convert(number, to);
 }
 
 }  // namespace smolder::jit::cuda

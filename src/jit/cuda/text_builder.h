@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "smolder/ir/scalar/builder.h"
 
@@ -20,10 +21,10 @@ const char* type_name(LaneType t);
 /// A number of a lane type from its bits, as an expression.
 std::string literal(LaneType t, uint64_t bits);
 
-/// A value: an expression that costs nothing to write again.
+/// A value: the number of an expression that costs nothing to write again.
 struct Text {
   LaneType type = LaneType::kF32;
-  std::string name;
+  int expression = -1;
 };
 
 class TextBuilder {
@@ -36,60 +37,64 @@ class TextBuilder {
   std::string text;
   int statements = 0;
 
+  /// A value from outside, as a parameter.
+  V named(LaneType t, std::string name);
+  const std::string& name(V x) const { return expressions_[static_cast<size_t>(x.expression)]; }
+
   template <LaneType L>
   V constant(std::conditional_t<is_float(L), double, int64_t> v) {
     return constant(L, v);
   }
 
-  V fadd(const V& x, const V& y) { return infix(x, "+", y); }
-  V fsub(const V& x, const V& y) { return infix(x, "-", y); }
-  V fmul(const V& x, const V& y) { return infix(x, "*", y); }
-  V fdiv(const V& x, const V& y) { return infix(x, "/", y); }
-  V fma(const V& x, const V& y, const V& z);
-  V fneg(const V& x) { return define(x.type, "-" + x.name); }
-  V fabs(const V& x) { return call("fabs", x); }
-  V sqrt(const V& x);
-  V rint(const V& x) { return call("rint", x); }
-  V floor(const V& x) { return call("floor", x); }
-  V ceil(const V& x) { return call("ceil", x); }
-  V trunc(const V& x) { return call("trunc", x); }
-  V feq(const V& x, const V& y) { return compare(x, "==", y); }
-  V fne(const V& x, const V& y) { return compare(x, "!=", y); }
-  V flt(const V& x, const V& y) { return compare(x, "<", y); }
-  V fle(const V& x, const V& y) { return compare(x, "<=", y); }
+  V fadd(V x, V y) { return infix(x, "+", y); }
+  V fsub(V x, V y) { return infix(x, "-", y); }
+  V fmul(V x, V y) { return infix(x, "*", y); }
+  V fdiv(V x, V y) { return infix(x, "/", y); }
+  V fma(V x, V y, V z);
+  V fneg(V x) { return define(x.type, "-" + name(x)); }
+  V fabs(V x) { return call("fabs", x); }
+  V sqrt(V x);
+  V rint(V x) { return call("rint", x); }
+  V floor(V x) { return call("floor", x); }
+  V ceil(V x) { return call("ceil", x); }
+  V trunc(V x) { return call("trunc", x); }
+  V feq(V x, V y) { return compare(x, "==", y); }
+  V fne(V x, V y) { return compare(x, "!=", y); }
+  V flt(V x, V y) { return compare(x, "<", y); }
+  V fle(V x, V y) { return compare(x, "<=", y); }
 
-  V and_(const V& x, const V& y) { return infix(x, "&", y); }
-  V or_(const V& x, const V& y) { return infix(x, "|", y); }
-  V xor_(const V& x, const V& y) { return infix(x, "^", y); }
-  V not_(const V& x);
-  V iadd(const V& x, const V& y) { return infix(x, "+", y); }
-  V isub(const V& x, const V& y) { return infix(x, "-", y); }
-  V imul(const V& x, const V& y) { return infix(x, "*", y); }
-  V shl(const V& x, const V& n) { return infix(x, "<<", n); }
-  V lshr(const V& x, const V& n) { return infix(x, ">>", n); }
-  V ashr(const V& x, const V& n);
-  V shl(const V& x, int n) { return shl(x, amount(n)); }
-  V lshr(const V& x, int n) { return lshr(x, amount(n)); }
-  V ashr(const V& x, int n) { return ashr(x, amount(n)); }
-  V ieq(const V& x, const V& y) { return compare(x, "==", y); }
-  V ine(const V& x, const V& y) { return compare(x, "!=", y); }
-  V slt(const V& x, const V& y) { return compare_signed(x, "<", y); }
-  V sle(const V& x, const V& y) { return compare_signed(x, "<=", y); }
-  V ult(const V& x, const V& y) { return compare(x, "<", y); }
-  V ule(const V& x, const V& y) { return compare(x, "<=", y); }
-  V umulhi(const V& x, const V& y) { return define(x.type, "__umulhi(" + x.name + ", " + y.name + ")"); }
-  V sdiv(const V& x, const V& y) { return define(x.type, "divide_i64(" + x.name + ", " + y.name + ")"); }
-  V srem(const V& x, const V& y) { return isub(x, imul(sdiv(x, y), y)); }
+  V and_(V x, V y) { return infix(x, "&", y); }
+  V or_(V x, V y) { return infix(x, "|", y); }
+  V xor_(V x, V y) { return infix(x, "^", y); }
+  V not_(V x);
+  V iadd(V x, V y) { return infix(x, "+", y); }
+  V isub(V x, V y) { return infix(x, "-", y); }
+  V imul(V x, V y) { return infix(x, "*", y); }
+  V shl(V x, V n) { return infix(x, "<<", n); }
+  V lshr(V x, V n) { return infix(x, ">>", n); }
+  V ashr(V x, V n);
+  V shl(V x, int n) { return shl(x, amount(n)); }
+  V lshr(V x, int n) { return lshr(x, amount(n)); }
+  V ashr(V x, int n) { return ashr(x, amount(n)); }
+  V ieq(V x, V y) { return compare(x, "==", y); }
+  V ine(V x, V y) { return compare(x, "!=", y); }
+  V slt(V x, V y) { return compare_signed(x, "<", y); }
+  V sle(V x, V y) { return compare_signed(x, "<=", y); }
+  V ult(V x, V y) { return compare(x, "<", y); }
+  V ule(V x, V y) { return compare(x, "<=", y); }
+  V umulhi(V x, V y) { return define(x.type, "__umulhi(" + name(x) + ", " + name(y) + ")"); }
+  V sdiv(V x, V y) { return define(x.type, "divide_i64(" + name(x) + ", " + name(y) + ")"); }
+  V srem(V x, V y) { return isub(x, imul(sdiv(x, y), y)); }
 
   template <LaneType L>
-  V select(const V& c, const V& x, const V& y) {
-    return define(L, c.name + " ? " + x.name + " : " + y.name);
+  V select(V c, V x, V y) {
+    return define(L, name(c) + " ? " + name(x) + " : " + name(y));
   }
   /// Branches around `rare`.
   template <LaneType L, class Rare>
-  std::array<V, 2> select_rare(const V& c, const std::array<V, 2>& common, Rare&& rare) {
+  std::array<V, 2> select_rare(V c, const std::array<V, 2>& common, Rare&& rare) {
     const std::array<V, 2> chosen{variable(L, common[0]), variable(L, common[1])};
-    line("if (" + c.name + ") {");
+    line("if (" + name(c) + ") {");
     const std::array<V, 2> r = rare();
     for (int i = 0; i < 2; ++i) assign(chosen[i], r[i]);
     line("}");
@@ -108,62 +113,63 @@ class TextBuilder {
   }
 
   template <LaneType To>
-  V bitcast(const V& x) {
+  V bitcast(V x) {
     return bitcast(x, To);
   }
   template <LaneType To>
-  V sitofp(const V& x) {
+  V sitofp(V x) {
     return define(To, "static_cast<" + std::string(type_name(To)) + ">(" + as_signed(x) + ")");
   }
   template <LaneType To>
-  V fptosi(const V& x) {
+  V fptosi(V x) {
     return fptosi(x, To, true);
   }
   template <LaneType To>
-  V fptosi_in_range(const V& x) {
+  V fptosi_in_range(V x) {
     return fptosi(x, To, false);
   }
   template <LaneType To>
-  V zext(const V& x) {
-    return convert(x.name, To);
+  V zext(V x) {
+    return convert(name(x), To);
   }
   template <LaneType To>
-  V sext(const V& x) {
-    return x.type == LaneType::kI1 ? convert("-static_cast<int>(" + x.name + ")", To) : convert(as_signed(x), To);
+  V sext(V x) {
+    return x.type == LaneType::kI1 ? convert("-static_cast<int>(" + name(x) + ")", To) : convert(as_signed(x), To);
   }
   template <LaneType To>
-  V itrunc(const V& x) {
-    return To == LaneType::kI1 ? define(To, "(" + x.name + " & 1) != 0") : convert(x.name, To);
+  V itrunc(V x) {
+    return To == LaneType::kI1 ? define(To, "(" + name(x) + " & 1) != 0") : convert(name(x), To);
   }
   template <LaneType To>
-  V fpext(const V& x) {
-    return convert(x.name, To);
+  V fpext(V x) {
+    return convert(name(x), To);
   }
   template <LaneType To>
-  V fptrunc(const V& x) {
-    return define(To, "__double2float_rn(" + x.name + ")");
+  V fptrunc(V x) {
+    return define(To, "__double2float_rn(" + name(x) + ")");
   }
-  V half_to_f32(const V& x) { return define(LaneType::kF32, "f16_to_f32(" + x.name + ")"); }
-  V f32_to_half(const V& x) { return define(LaneType::kI16, "f32_to_f16(" + x.name + ")"); }
+  V half_to_f32(V x) { return define(LaneType::kF32, "f16_to_f32(" + name(x) + ")"); }
+  V f32_to_half(V x) { return define(LaneType::kI16, "f32_to_f16(" + name(x) + ")"); }
 
  private:
   V constant(LaneType t, double v);
-  V constant(LaneType t, int64_t v) { return {t, literal(t, static_cast<uint64_t>(v))}; }
-  static V amount(int n) { return {LaneType::kI32, std::to_string(n)}; }
+  V constant(LaneType t, int64_t v) { return named(t, literal(t, static_cast<uint64_t>(v))); }
+  V amount(int n) { return named(LaneType::kI32, std::to_string(n)); }
   void line(const std::string& statement);
   /// A new name for an expression.
   V define(LaneType t, const std::string& expression);
-  V variable(LaneType t, const V& initial);
-  void assign(const V& variable, const V& value) { line(variable.name + " = " + value.name + ";"); }
-  V infix(const V& x, const char* op, const V& y);
-  V compare(const V& x, const char* op, const V& y);
-  V compare_signed(const V& x, const char* op, const V& y);
-  V call(const char* function, const V& x);
+  V variable(LaneType t, V initial);
+  void assign(V variable, V value) { line(name(variable) + " = " + name(value) + ";"); }
+  V infix(V x, const char* op, V y);
+  V compare(V x, const char* op, V y);
+  V compare_signed(V x, const char* op, V y);
+  V call(const char* function, V x);
   V convert(const std::string& expression, LaneType to);
-  V bitcast(const V& x, LaneType to);
-  V fptosi(const V& x, LaneType to, bool checked);
-  static std::string as_signed(const V& x);
+  V bitcast(V x, LaneType to);
+  V fptosi(V x, LaneType to, bool checked);
+  std::string as_signed(V x) const;
 
+  std::vector<std::string> expressions_;
   int names_ = 0, depth_ = 1;
 };
 
