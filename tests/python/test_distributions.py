@@ -69,7 +69,9 @@ def test_a_policy_learns_which_arm_pays():
 
 def test_nothing_is_read_where_nothing_is_checked():
     smolder.mark_step()
-    with smolder.strict():
-        made = D.Normal(smolder.zeros(3), smolder.ones(3), validate_args=False)
-        total = (made.log_prob(made.rsample()) + made.entropy()).sum()
-    assert total.dim() == 0
+    before = smolder.metrics()["counters"].get("syncs", 0)
+    made = D.Normal(smolder.zeros(3), smolder.ones(3), validate_args=False)
+    total = (made.log_prob(made.rsample()) + made.entropy()).sum()
+    assert total.dim() == 0 and smolder.metrics()["counters"].get("syncs", 0) == before
+    D.Normal(smolder.zeros(3), smolder.ones(3))
+    assert smolder.metrics()["counters"]["syncs"] > before

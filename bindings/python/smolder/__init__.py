@@ -18,11 +18,14 @@ from smolder._tensor import *
 from smolder._tensor_str import *
 from smolder._creation import *
 from smolder._functions import *
+from smolder._functions import _check as _check
+from smolder._foreach import *
 from smolder._layouts import *
 from smolder._modes import *
 from smolder._random import *
 from smolder._settings import *
 from smolder._types import *
+from smolder._windows import *
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types

@@ -1,6 +1,6 @@
 """Layers, losses and what models are built from."""
 
-from smolder.nn import functional, hooks, init, utils
+from smolder.nn import attention, functional, hooks, init, utils
 from smolder.nn.activation import (
     CELU,
     ELU,
@@ -36,6 +36,7 @@ from smolder.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspo
 from smolder.nn.layers import (
     Dropout,
     Embedding,
+    EmbeddingBag,
     Flatten,
     Identity,
     Linear,
@@ -167,6 +168,7 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
     "Flatten",
     "Fold",
     "GRUCell",
@@ -250,6 +252,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "hooks",
     "init",

@@ -1,5 +1,7 @@
 """Functions that layers are made of: rows of the op table under torch's names and defaults."""
 
+import math
+
 from smolder import _core
 from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, softplus, tanh
 from smolder._core import layer_norm as _layer_norm
@@ -15,6 +17,7 @@ from smolder.nn._spatial import *  # noqa: F403
 __all__ = [
     "dropout",
     "embedding",
+    "embedding_bag",
     "gelu",
     "layer_norm",
     "linear",
@@ -62,6 +65,80 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
     return _core.embedding(weight, input, -1 if padding_idx is None else padding_idx)
+
+
+def _bag_of(offsets, count):
+    """The bag that each of count indices is in."""
+    return _core.searchsorted(offsets, _core.arange(count).to(offsets.dtype), right=True) - 1
+
+
+def _check_bags(input, weight, offsets, mode, per_sample_weights):
+    if per_sample_weights is not None and input.size() != per_sample_weights.size():
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same "
+            f"shape as the input ({input.shape})"
+        )
+    if weight.dim() != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+    if input.dim() not in (1, 2):
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    if input.dim() == 2 and offsets is not None:
+        raise ValueError(
+            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
+            f"However, found offsets of type {type(offsets)}"
+        )
+    if input.dim() == 1 and (offsets is None or offsets.dim() != 1):
+        raise ValueError("offsets has to be a 1D Tensor" + (" but got None" if offsets is None else ""))
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}'). Please open a feature request on GitHub."
+        )
+
+
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Sums, means or maxima of rows of weight: of each row of input, or of the pieces of it that begin at offsets.
+
+    Rows padding_idx count for nothing. norm_type goes with max_norm, which is not supported.
+    """
+    check_embedding(max_norm, scale_grad_by_freq, sparse)
+    _check_bags(input, weight, offsets, mode, per_sample_weights)
+    if input.dim() == 2:
+        offsets = _core.arange(input.size(0)) * input.size(1)
+        input = input.reshape(-1)
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    elif include_last_offset:
+        offsets = offsets[:-1]
+    bags, count = offsets.size(0), input.size(0)
+    bag = _bag_of(offsets, count)
+    rows = embedding(input, weight, padding_idx)
+    counted = _core.ones((count,), dtype=weight.dtype)
+    if padding_idx is not None:
+        counted = (input != padding_idx % weight.size(0)).to(weight.dtype)
+    sizes = _core.zeros((bags,), dtype=weight.dtype).index_add(0, bag, counted).unsqueeze(1)
+    start = _core.zeros((bags, weight.size(1)), dtype=weight.dtype)
+    if mode == "max":
+        lowest = rows.masked_fill((counted == 0).unsqueeze(1), -math.inf)
+        most = start.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), lowest, "amax", include_self=False)
+        return most.masked_fill(sizes == 0, 0)
+    if per_sample_weights is not None:
+        counted = counted * per_sample_weights
+    sums = start.index_add(0, bag, rows * counted.unsqueeze(1))
+    return sums / sizes.clamp(min=1) if mode == "mean" else sums
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):

@@ -4,6 +4,7 @@ import math
 
 from smolder import _core, linalg
 from smolder._modes import no_grad
+from smolder._warn import warn
 
 _GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0}
 _GAINS |= {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
@@ -155,3 +156,21 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     for column in range(tensor.size(1)):
         tensor[_core.randperm(tensor.size(0))[:zeros], column] = 0
     return tensor
+
+
+def _renamed(function):
+    """A function under the name that it had, without the underscore."""
+    old = function.__name__.removesuffix("_")
+
+    def renamed(*args, **kwargs):
+        warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{old}_`.", FutureWarning)
+        return function(*args, **kwargs)
+
+    renamed.__name__, renamed.__doc__ = old, f"The name that {old}_ had."
+    return renamed
+
+
+uniform, normal, constant, eye, dirac = map(_renamed, (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal = _renamed(xavier_uniform_), _renamed(xavier_normal_)
+kaiming_uniform, kaiming_normal = _renamed(kaiming_uniform_), _renamed(kaiming_normal_)
+orthogonal, sparse = _renamed(orthogonal_), _renamed(sparse_)

@@ -182,6 +182,10 @@ def _warn_epoch():
 # -- functions
 
 
+class _LRScheduler(LRScheduler):
+    """The name that LRScheduler had."""
+
+
 class LambdaLR(LRScheduler):
     """The initial rate times lr_lambda(epoch); one function, or one a group."""
 

@@ -1,0 +1,60 @@
+"""Windows that signals are multiplied with: cosines, and a triangle."""
+
+import math
+
+from smolder import _core
+from smolder._tensor import check_device
+
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+
+
+def _window(name, window_length, periodic, dtype, device, requires_grad, shape):
+    """shape(x) for x from 0 to 1, over the window, or over one that is an element longer where it is periodic."""
+    check_device(device)
+    dtype = dtype or _core.float32
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+    if window_length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+    if window_length <= 1:
+        out = _core.ones((window_length,), dtype=dtype)
+    else:
+        steps = window_length if periodic else window_length - 1
+        out = shape(_core.arange(window_length).to(_core.float64) / steps).to(dtype)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _cosine(x, k):
+    return (x * (2 * math.pi * k)).cos()
+
+
+def hann_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+    """A raised cosine that ends at 0."""
+    return _window(
+        "hann_window", window_length, periodic, dtype, device, requires_grad, lambda x: 0.5 - 0.5 * _cosine(x, 1)
+    )
+
+
+def hamming_window(
+    window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, device=None, requires_grad=False
+):
+    """A raised cosine that ends at alpha - beta."""
+    return _window(
+        "hamming_window", window_length, periodic, dtype, device, requires_grad, lambda x: alpha - beta * _cosine(x, 1)
+    )
+
+
+def blackman_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+    """Two cosines that end at 0."""
+
+    def shape(x):
+        return 0.42 - 0.5 * _cosine(x, 1) + 0.08 * _cosine(x, 2)
+
+    return _window("blackman_window", window_length, periodic, dtype, device, requires_grad, shape)
+
+
+def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+    """A triangle that ends at 0."""
+    return _window(
+        "bartlett_window", window_length, periodic, dtype, device, requires_grad, lambda x: 1 - (2 * x - 1).abs()
+    )
