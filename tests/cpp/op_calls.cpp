@@ -116,7 +116,8 @@ std::vector<Meta> infer(const Call& c) {
 Program decompose(const Call& c) {
   Program p;
   Builder b(p.g);
-  Node node{.op = c.op};
+  Node node;
+  node.op = c.op;
   for (const auto& t : c.operands) {
     if (!t) {
       node.inputs.push_back(kNone);

@@ -175,7 +175,7 @@ bool Stream::idle() {
 }
 void Stream::wait(const Event& event) { SMOLDER_CUDA(stream_wait, handle_, event.handle(), 0); }
 
-Event::Event(int device, bool timed) : device_(device) {
+Event::Event(int device, bool timed) {
   constexpr unsigned kDisableTiming = 2;
   make_current(device);
   SMOLDER_CUDA(event_create, &handle_, timed ? 0 : kDisableTiming);

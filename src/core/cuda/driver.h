@@ -83,7 +83,6 @@ class Event {
   DriverEvent handle() const { return handle_; }
 
  private:
-  int device_;
   DriverEvent handle_ = nullptr;
 };
 

@@ -56,9 +56,9 @@ std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
   for (const std::string& site : site_packages()) {
     // CUDA 13's wheels share nvidia/cu13/lib; before, each had a folder of its own.
-    std::vector<std::string> wheels = matches(site + "/nvidia/*/lib");
-    std::ranges::stable_partition(wheels, [](const std::string& path) { return path.find("/cu1") != path.npos; });
-    folders.insert(folders.end(), wheels.begin(), wheels.end());
+    for (const char* wheels : {"/nvidia/cu1*/lib", "/nvidia/*/lib"}) {
+      for (std::string& path : matches(site + wheels)) folders.push_back(std::move(path));
+    }
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const std::string home = environment(variable); !home.empty()) {

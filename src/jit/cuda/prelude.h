@@ -118,15 +118,16 @@ DEVICE u32 shuffle(u32 x, int from) { return __shfl_sync(0xffffffffu, x, from); 
 DEVICE u64 shuffle(u64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
 DEVICE f32 shuffle(f32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
 DEVICE f64 shuffle(f64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
+template <int Half, class T, int W, class F> DEVICE void halve(T (&r)[W], F step) {
+#pragma unroll
+  for (int i = 0; i < Half; ++i) r[i] = step(r[i], r[i + Half]);
+  if constexpr (Half > 1) halve<Half / 2>(r, step);
+}
 template <int W, class T, class F> DEVICE T combine_column(const T* lanes, F step) {
   T r[W];
 #pragma unroll
   for (int i = 0; i < W; ++i) r[i] = lanes[i * 32];
-#pragma unroll
-  for (int half = W / 2; half > 0; half /= 2) {
-#pragma unroll
-    for (int i = 0; i < half; ++i) r[i] = step(r[i], r[i + half]);
-  }
+  halve<W / 2>(r, step);
   return r[0];
 }
 // Lane i with lane i + half, by halving; the result in all threads.

@@ -150,7 +150,7 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
     std::vector<uint32_t> own(want_errors.size());
     interpret(k, mine.data(), s.ints.data(), s.scalars.data(), own.data(), begin, end, cuda::lanes_of);
     for (size_t i = 0; i < own.size(); ++i) {
-      if (own[i]) reinterpret_cast<std::atomic<uint32_t>&>(want_errors[i]) = 1;
+      if (own[i]) std::atomic_ref<uint32_t>(want_errors[i]).store(1);
     }
   });
   for (size_t i = 0; i < want.size(); ++i) {
