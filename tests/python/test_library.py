@@ -143,6 +143,41 @@ def test_gradients(op):
         assert not op(x).requires_grad
 
 
+def test_gradients_of_calls_that_cpp_made(lib, op):
+    def setup_context(ctx, inputs, output):
+        assert inputs[1:] == (3.0, 1) and output.shape == inputs[0].shape
+        ctx.save_for_backward(output)
+        ctx.by = inputs[1]
+
+    backwards = [lambda ctx, grad: (grad * ctx.by * ctx.saved_tensors[0], None, None), lambda ctx, grad: grad * 5]
+    library.register_autograd("testlib::scaled", backwards[0], setup_context=setup_context)
+    call = smolder.ops.testlib.scaled._core.call  # what OpHandle calls, with no Function around it
+    x = smolder.tensor([1.0, 2.0], requires_grad=True)
+    (g,) = smolder.autograd.grad(call((x, 3.0, 1)).sum(), x, create_graph=True)
+    assert g.tolist() == [12.0, 21.0]
+    assert smolder.autograd.grad(g.sum(), x)[0].tolist() == [3.0 * 12, 3.0 * 21]
+    library.register_autograd("testlib::scaled", backwards[1])
+    assert smolder.autograd.grad(call((x, 3.0, 1)).sum(), x)[0].tolist() == [5.0, 5.0]
+
+    lib.define("products(Tensor? y, Tensor[] xs, *, int by) -> (Tensor, Tensor)")
+    lib.impl("products", lambda y, xs, *, by: (xs[0].numpy() * xs[1].numpy() * by, xs[0].numpy() + 1), "CPU")
+    library.register_fake("testlib::products", lambda y, xs, *, by: (smolder.empty_like(xs[0]),) * 2)
+
+    def setup_products(ctx, inputs, keyword_only_inputs, output):
+        ctx.xs, ctx.by = inputs[1], keyword_only_inputs["by"]
+        assert inputs[0] is None and len(output) == 2
+
+    def backward(ctx, g, h):
+        assert h.tolist() == [0.0]
+        return None, [g * ctx.xs[1] * ctx.by, None]
+
+    library.register_autograd("testlib::products", backward, setup_context=setup_products)
+    a, b = smolder.tensor([2.0], requires_grad=True), smolder.tensor([3.0], requires_grad=True)
+    first, _ = smolder.ops.testlib.products._core.call((None, [a, b], 2))
+    first.sum().backward()
+    assert a.grad.tolist() == [6.0] and b.grad is None
+
+
 def test_second_derivatives_and_lists(lib):
     lib.define("cubes(Tensor[] xs) -> Tensor")
     lib.impl("cubes", lambda xs: sum(x.numpy() ** 3 for x in xs), "CPU")

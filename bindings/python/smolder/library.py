@@ -1,6 +1,7 @@
 """Ops and kernels of your own, as torch.library has them. See docs/custom_ops.md."""
 
 import atexit
+import contextlib
 import functools
 import weakref
 
@@ -184,6 +185,7 @@ def _set_fake(op, fn):
 
 def _forget(op):
     op._fake = op._kernel = op._composite = op._function = None
+    op._core.clear_gradient()
 
 
 def _has_results(op):
@@ -306,14 +308,7 @@ def _differentiable(op, backward, setup_context):
         @staticmethod
         def backward(ctx, *grads):
             lengths = ctx._lengths
-            given = backward(ctx, *grads)
-            given = given if isinstance(given, tuple | list) else (given,)
-            given = list(given) + [None] * (len(lengths) - len(given))  # of keyword-only ones there are none
-            if len(given) != len(lengths):
-                raise RuntimeError(
-                    f"{op.name()}: its backward returned {len(given)} gradients, expected {len(lengths)}: one an "
-                    "argument, None for those that have none"
-                )
+            given = _one_an_argument(op, backward(ctx, *grads), len(lengths))
             flat = [None]
             for g, n in zip(given, lengths):
                 if n < 0:
@@ -333,6 +328,49 @@ def _differentiable(op, backward, setup_context):
     return call
 
 
+class _LateContext:
+    """The context of a call that C++ made: it is set up when the gradient is wanted."""
+
+    def __init__(self, needs_input_grad):
+        self.needs_input_grad, self.saved_tensors, self._materialize = needs_input_grad, (), True
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def set_materialize_grads(self, value):
+        self._materialize = value
+
+    def mark_non_differentiable(self, *tensors):
+        """Its gradients are not asked for."""
+
+
+def _late_gradient(op, backward, setup_context):
+    """What C++ calls with the arguments, results and gradients of a call that it made."""
+
+    def gradients(args, keywords, outputs, grads):
+        needs = [any(t.requires_grad for t in _flatten([a])[0] if isinstance(t, _core.Tensor)) for a in args]
+        ctx = _LateContext(tuple(needs))
+        if setup_context is not None:
+            named = {"keyword_only_inputs": keywords} if keywords else {}
+            setup_context(ctx, inputs=args, output=outputs[0] if len(outputs) == 1 else tuple(outputs), **named)
+        if ctx._materialize:
+            grads = [_core.zeros_like(o) if g is None else g for o, g in zip(outputs, grads)]
+        return _one_an_argument(op, backward(ctx, *grads), len(op._arguments))
+
+    return gradients
+
+
+def _one_an_argument(op, given, count):
+    given = given if isinstance(given, tuple | list) else (given,)
+    given = list(given) + [None] * (count - len(given))  # of keyword-only ones there are none
+    if len(given) != count:
+        raise RuntimeError(
+            f"{op.name()}: its backward returned {len(given)} gradients, expected {count}: one an argument, None for "
+            "those that have none"
+        )
+    return given
+
+
 def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     """Registers how an op is differentiated: backward(ctx, *grads) returns one gradient an argument."""
     found = _resolve(op)
@@ -343,6 +381,8 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
             f"Cannot register autograd formula for non-functional operator {found} with schema {found._schema}. "
             "Please create a functional operator and register an autograd formula for that."
         )
+    with contextlib.suppress(NotImplementedError):  # where C++ knows no gradients of such a signature
+        found._core.set_gradient(_late_gradient(found, backward, setup_context))
     found._function = _differentiable(found, backward, setup_context)
 
 

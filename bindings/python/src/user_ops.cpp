@@ -224,6 +224,38 @@ void infer_by(const Slot& slot, const ir::Schema& schema, const ir::Call& call, 
   }
 }
 
+// -- gradients
+
+/// Asks a Python function for the gradients of a call that Python's own `Function` has not seen: one made in C++.
+void differentiate_by(const Slot& slot, const ir::Schema& schema, autograd::FormulaContext& c) {
+  const nb::gil_scoped_acquire gil;
+  SMOLDER_CHECK(slot.function, RuntimeError, schema.name, ": its gradient was taken back");
+  try {
+    std::vector<std::pair<const SchemaArgument*, int>> operands;  // in the order of the signature
+    const PythonArguments arguments =
+        arrange(schema, c.metas.size(), c.attrs, [&](const SchemaArgument& a, size_t i) -> nb::object {
+          const int at = static_cast<int>(i);
+          operands.emplace_back(&a, at);
+          return c.has_number(at) ? object_of_number(c.number(at)) : object_of(c.input(at));
+        });
+    const nb::object given = slot.function->get()(nb::tuple(arguments.positional), arguments.keywords,
+                                                  objects_of({c.outputs.begin(), c.outputs.end()}),
+                                                  objects_of({c.grads.begin(), c.grads.end()}));
+    auto at = operands.begin();
+    for (size_t k = 0; k < schema.arguments.size(); ++k) {
+      const nb::object of_argument = given[k];
+      const bool listed = schema.arguments[k].kind == SchemaArgument::kTensorList;
+      for (size_t n = 0; at != operands.end() && at->first == &schema.arguments[k]; ++at, ++n) {
+        const nb::object g = listed && !of_argument.is_none() ? nb::object(of_argument[n]) : of_argument;
+        if (!g.is_none() && !c.has_number(at->second) && c.needs(at->second)) c.set(at->second, nb::cast<Tensor>(g));
+      }
+    }
+  } catch (nb::python_error& e) {
+    add_note(e, "raised by the gradient (register_autograd) of " + schema.name);
+    throw PythonError(std::move(e));
+  }
+}
+
 // -- kernels
 
 /// A Python function as a kernel. Its arguments are tensors in the memory of the operands.
@@ -330,10 +362,10 @@ struct PythonOp {
   ir::Op op{};
   std::string name;
   ir::Schema schema;
-  std::shared_ptr<Slot> fake, kernel;
+  std::shared_ptr<Slot> fake, kernel, gradient;
 };
 
-PythonOp op_of(ir::Op op) { return {op, std::string(ir::name(op)), ir::schema_of(op), {}, {}}; }
+PythonOp op_of(ir::Op op) { return {op, std::string(ir::name(op)), ir::schema_of(op), {}, {}, {}}; }
 
 PythonOp define(const std::string& text) {
   ir::UserOp definition;
@@ -389,6 +421,23 @@ void set_kernel(PythonOp& self, const std::string& backend, nb::handle f) {
   slot->function.emplace(f);
   eager::register_kernel(key, self.op, PythonKernel(self.op, slot));
   self.kernel = std::move(slot);
+}
+
+void set_gradient(PythonOp& self, nb::handle f) {
+  if (!self.gradient) {
+    auto slot = std::make_shared<Slot>();
+    autograd::UserGradient gradient;
+    for (const SchemaArgument& a : self.schema.arguments) {
+      if (a.is_operand()) gradient.saves.push_back(a.name);
+    }
+    for (int i = 0; i < self.schema.num_returns; ++i) gradient.saves_results.push_back(i);
+    gradient.formula = [slot, schema = self.schema](autograd::FormulaContext& c) {
+      differentiate_by(*slot, schema, c);
+    };
+    autograd::register_gradient(self.op, std::move(gradient));
+    self.gradient = std::move(slot);
+  }
+  self.gradient->function.emplace(f);
 }
 
 /// An override that Python made.
@@ -450,6 +499,11 @@ void bind_user_ops(nb::module_& m) {
       .def("check", [](const PythonOp& o, const nb::tuple& arguments) { packed(o, arguments); })
       .def("set_fake", [](PythonOp& o, nb::handle f) { o.fake->function.emplace(f); })
       .def("set_kernel", &set_kernel)
+      .def("set_gradient", &set_gradient)
+      .def("clear_gradient",
+           [](const PythonOp& o) {
+             if (o.gradient) o.gradient->function.reset();
+           })
       .def("clear_kernel",
            [](PythonOp& o, const std::string& backend) {
              {
