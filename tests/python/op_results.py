@@ -24,7 +24,7 @@ A number is how many calls were compared, over the op's cases and the dtypes it 
 is recorded and compiled with eager, in every bit; inputs are those of the op's row, then
 
 - zero-dim, empty, of size one, odd: the same with other sizes, odd ones being longer than a vector register and no
-  multiple of one;
+  multiple of one; all sizes are changed, then one after another for two dtypes;
 - broadcast: one operand with one element along a dimension, or a dimension fewer;
 - strided: transposed, every second element, expanded with stride 0;
 - nan, inf: both infinities, both zeros, the largest, smallest and a subnormal number, or an integer type's limits;

@@ -45,6 +45,7 @@ DRAWN = {
 }
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
+FEW = ("float32", "int64")
 TENSORS = ("Tensor", "Tensor?", "Tensor|Number")
 WITH_TENSORS = [r for r in ROWS if any(p["type"].startswith("Tensor") for p in r["params"])]
 # What an op may raise when it is recorded: what torch raises.
@@ -74,6 +75,7 @@ class Case:
     given: dict
     size: Callable = same_size  # what became of each extent of the row's own case
     edge: str = "ordinary"
+    dtypes: tuple = tuple(DTYPES)  # that tests take it in
 
     def __str__(self):
         return f"{self.label} {self.given}"
@@ -124,9 +126,8 @@ def broadcasts(row, case):
     """The case with one operand smaller: one element along a dimension, or a dimension fewer."""
     operands = [p["name"] for p in row["params"] if p["type"].startswith("Tensor")]
     operands = [name for name in operands if isinstance(case.given.get(name), list)]
-    permuted = {str(domain_of(row, name)).split()[2] for name in operands if "permutation" in domain_of(row, name)}
     for name in operands:
-        if name in permuted:
+        if name in permuted(row, case):
             continue  # there would be an index twice
         shape = case.given[name]
         listed = bool(shape) and isinstance(shape[0], list)
@@ -140,14 +141,32 @@ def broadcasts(row, case):
             yield Case(f"{name} {label} {case.label}", given, edge="broadcast")
 
 
-def first_extent(row, case):
+def extents_of(row, case):
+    """The different extents above one of tensors and sizes, in order."""
+    out = {}
     for p in row["params"]:
-        shape = case.given.get(p["name"])
-        if p["type"] == "Tensor[]":
-            shape = shape[0]
-        if p["type"].startswith(("Tensor", "size")) and isinstance(shape, list) and any(n > 1 for n in shape):
-            return next(n for n in shape if n > 1)
-    return None
+        given = case.given.get(p["name"])
+        shapes = given if p["type"] == "Tensor[]" else [given]
+        for shape in shapes if p["type"].startswith(("Tensor", "size")) else []:
+            out |= {n: None for n in shape if n > 1} if isinstance(shape, list) else {}
+    return list(out)
+
+
+def most_elements(row, case):
+    """Of the largest operand."""
+    shapes = [case.given.get(p["name"]) for p in row["params"] if p["type"] in TENSORS]
+    return max((int(np.prod(shape)) for shape in shapes if isinstance(shape, list)), default=0)
+
+
+def permuted(row, case):
+    """The operands that are indexed without an index twice."""
+    domains = [domain_of(row, p["name"]) for p in row["params"] if p["name"] in case.given]
+    return {words.split()[2] for words in domains if isinstance(words, str) and words.startswith("permutation")}
+
+
+def is_permuted(row, case, extent):
+    """Whether an operand has the extent, and smaller would be given an index twice."""
+    return any(extent in case.given[name] for name in permuted(row, case))
 
 
 def own_cases(row):
@@ -157,15 +176,24 @@ def own_cases(row):
     return list(elementwise_edges(row))
 
 
+MOST_ELEMENTS = 200_000  # of an operand whose extents are all resized
+
+RESIZED = {"size one": lambda n: 1, "odd": lambda n: n + 15 + n % 2, "empty": lambda n: 0}
+
+
 def edges(row):
-    """The row's cases with other sizes: one everywhere, odd and longer than a vector, none at all, no dimensions,
-    operands that are broadcast."""
+    """The row's cases with other sizes, all of them and one after another: one, odd and longer than a vector, none at
+    all; with no dimensions; with operands that are broadcast."""
     for case in own_cases(row) if "cases" in row["test"] else []:
-        first = first_extent(row, case)
-        yield resized(row, case, "ones", "size one", lambda n: 1 if n > 1 else n)
-        yield resized(row, case, "odd", "odd", lambda n: n + 15 + n % 2 if n > 1 else n)
-        if first:
-            yield resized(row, case, "empty", "empty", lambda n, first=first: 0 if n == first else n)
+        extents = extents_of(row, case)
+        for edge, size in RESIZED.items():
+            every = resized(row, case, edge, edge, lambda n, size=size: size(n) if n > 1 else n)
+            if edge != "empty" and len(extents) != 1 and most_elements(row, every) < MOST_ELEMENTS:
+                yield every
+            for one in extents:
+                alone = lambda n, size=size, one=one: size(n) if n == one else n  # noqa: E731
+                if not (edge == "size one" and is_permuted(row, case, one)):
+                    yield dataclasses.replace(resized(row, case, f"{edge} {one}", edge, alone), dtypes=FEW)
         yield without_dimensions(row, case)
         yield from broadcasts(row, case)
 

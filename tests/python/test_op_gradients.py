@@ -99,7 +99,10 @@ def test_gradients_agree_with_differences_on_edges(row, shows):
             Function(row, case)(recorded=False)[0].item()
         except ERRORS:
             continue  # refused, as test_recorded_and_eager_agree_on_edges compares
-        shows("first", "float64", check(row, case))
+        try:
+            shows("first", "float64", check(row, case))
+        except IndexError as e:
+            assert "has no elements" in str(e) and case.edge == "empty"  # classes, which the result did not need
 
 
 @generated(REST)

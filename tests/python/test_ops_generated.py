@@ -39,7 +39,7 @@ def test_recorded_and_eager_agree_on_every_dtype(row, shows):
 @generated(ROWS)
 def test_recorded_and_eager_agree_on_edges(row, shows):
     for case in edges(row):
-        for dtype in DTYPES:
+        for dtype in case.dtypes:
             shows(case.edge, dtype, assert_agree(row, case, dtype))
 
 

@@ -50,6 +50,7 @@ CONVOLUTIONS = [
     ((40, 2, 3, 4), 7, (2, 3), (1, 1), (1, 1), (1, 1), 1),  # several images a tile
     ((1, 3, 40, 50), 4, (5, 4), (1, 1), (2, 2), (1, 1), 1),  # several tiles an image
     ((2, 70, 6, 6), 3, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # several blocks of channels
+    ((2, 4, 21, 21), 6, (3, 3), (1, 1), (1, 1), (1, 1), 2),  # a tile an image, which vectors do not fill
     ((2, 2, 3, 3), 3, (2, 2), (1, 1), (4, 3), (1, 1), 1),  # more padding than kernel
     ((0, 2, 5, 5), 3, (3, 3), (1, 1), (0, 0), (1, 1), 1),
 ]

@@ -47,7 +47,7 @@ class ConvTiling {
     if (positions_ >= target) {
       per_image_ = (positions_ + target - 1) / target;
       constexpr int64_t kVector = 16;  // columns that no vector is cut for
-      tile_ = ((positions_ + per_image_ - 1) / per_image_ + kVector - 1) / kVector * kVector;
+      tile_ = std::min(positions_, ((positions_ + per_image_ - 1) / per_image_ + kVector - 1) / kVector * kVector);
       per_image_ = (positions_ + tile_ - 1) / tile_;
       count_ = images_ * per_image_;
     } else {
