@@ -82,14 +82,18 @@ class EagerCall final : public BoundLibrary {
   std::vector<eager::TensorView> views_;
 };
 
-/// A matrix product: as many batches as one stride walks are one call, the others a loop.
+/// A matrix product: as many batches as one stride walks are one call, the others a loop. A bias is the third of four
+/// addresses.
 class Product final : public BoundLibrary {
  public:
-  Product(const LibraryView& a, const LibraryView& b, const LibraryView& c) {
+  using Epilogue = eager::MatmulDesc::Epilogue;
+
+  Product(const LibraryView& a, const LibraryView& b, const LibraryView& c, Epilogue epilogue) {
     const int rank = a.shape.size();
     eager::MatmulDesc d;
     d.dtype = a.dtype;
     d.out_dtype = c.dtype;
+    d.epilogue = epilogue;
     d.m = c.shape[rank - 2];
     d.n = c.shape[rank - 1];
     d.k = a.shape[rank - 1];
@@ -116,9 +120,10 @@ class Product final : public BoundLibrary {
 
   bool run(std::span<void* const> addresses) const override {
     if (!product_) return true;
+    const void* const bias = product_->desc().epilogue == Epilogue::kNone ? nullptr : addresses[2];
     const auto one = [&](const Offsets& o) {
       product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
-                    static_cast<char*>(addresses[2]) + o.c, nullptr);
+                    static_cast<char*>(addresses.back()) + o.c, bias);
     };
     if (offsets_.size() == 1) {
       one(offsets_[0]);
@@ -141,6 +146,7 @@ class Product final : public BoundLibrary {
     std::ostringstream out;
     out << "dot " << offsets_.size() * d.batch << " x " << d.m << 'x' << d.n << 'x' << d.k
         << (d.a_col == 1 ? "" : ", a transposed") << (d.b_col == 1 ? "" : ", b transposed");
+    if (d.epilogue != Epilogue::kNone) out << (d.epilogue == Epilogue::kBias ? ", bias" : ", bias and relu");
     return out.str();
   }
 
@@ -176,7 +182,9 @@ std::unique_ptr<BoundLibrary> bind_library(Op op, std::vector<LibraryView> input
   if (op == Op::kDot) {
     const DType in = inputs[0].dtype, out = outputs[0].dtype;
     if (out == in || (is_half(in) && out == DType::kFloat32)) {
-      return std::make_unique<Product>(inputs[0], inputs[1], outputs[0]);
+      using enum eager::MatmulDesc::Epilogue;
+      const auto epilogue = inputs.size() < 3 ? kNone : attrs.back() != 0 ? kBiasRelu : kBias;  // see join_bias.h
+      return std::make_unique<Product>(inputs[0], inputs[1], outputs[0], epilogue);
     }
   }
   return std::make_unique<EagerCall>(op, std::move(inputs), std::move(outputs), std::move(attrs));

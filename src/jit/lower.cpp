@@ -6,6 +6,7 @@
 
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/fuse.h"
+#include "smolder/jit/join_bias.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/lowering.h"
 #include "smolder/jit/user_lowering.h"
@@ -80,6 +81,7 @@ class Lower {
       }
       p_.steps.push_back(std::move(step));
     }
+    if (p_.options.fuse) join_bias(p_);
     join_updates();
   }
 

@@ -58,7 +58,7 @@ struct Simd<float> {
   static V broadcast(const float* p) { return _mm256_broadcast_ss(p); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   static V add(V a, V b) { return _mm256_add_ps(a, b); }
-  static V relu(V v) { return _mm256_and_ps(v, _mm256_cmp_ps(v, zero(), _CMP_NLE_UQ)); }
+  static V relu(V v) { return _mm256_and_ps(v, _mm256_cmp_ps(v, zero(), _CMP_NLT_UQ)); }
 
   template <class E>
   static constexpr int kTurn = 8;
@@ -94,7 +94,7 @@ struct Simd<double> {
   static V broadcast(const double* p) { return _mm256_broadcast_sd(p); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
   static V add(V a, V b) { return _mm256_add_pd(a, b); }
-  static V relu(V v) { return _mm256_and_pd(v, _mm256_cmp_pd(v, zero(), _CMP_NLE_UQ)); }
+  static V relu(V v) { return _mm256_and_pd(v, _mm256_cmp_pd(v, zero(), _CMP_NLT_UQ)); }
 
   template <class E>
   static constexpr int kTurn = 4;

@@ -61,7 +61,7 @@ struct Simd<float> {
   static V broadcast(const float* p) { return _mm512_set1_ps(*p); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   static V add(V a, V b) { return _mm512_add_ps(a, b); }
-  static V relu(V v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, zero(), _CMP_NLE_UQ), v); }
+  static V relu(V v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, zero(), _CMP_NLT_UQ), v); }
 
   template <class E>
   static constexpr int kTurn = sizeof(E) == 2 ? 32 : 16;  // a cache line of each row
@@ -130,7 +130,7 @@ struct Simd<double> {
   static V broadcast(const double* p) { return _mm512_set1_pd(*p); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
   static V add(V a, V b) { return _mm512_add_pd(a, b); }
-  static V relu(V v) { return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(v, zero(), _CMP_NLE_UQ), v); }
+  static V relu(V v) { return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(v, zero(), _CMP_NLT_UQ), v); }
 
   template <class E>
   static constexpr int kTurn = 8;

@@ -5,7 +5,7 @@
 // before the target is set, and this file includes none.
 //
 // Simd<T> has: V; W (elements of V); kRows, kVectors (largest tile); zero, load (from T and, for float, the
-// halves), store (to the same), broadcast, fma(a, b, c) = a*b + c, add, relu (nan stays, -0 becomes 0);
+// halves), store (to the same), broadcast, fma(a, b, c) = a*b + c, add, relu (nan and -0 stay);
 // copy_narrow(from, to): kRows elements, converted;
 // kTurn<E>: steps of k that turn(rows, dst, pitch) handles: dst[p*pitch + i] = rows[i][p], i < W.
 
@@ -168,7 +168,7 @@ void finish_straight(const Finish<T>& f) {
     for (; j < f.cols; ++j) {
       T v = from[j];
       if (bias) v += convert_in<T>(bias[j]);
-      if (f.relu && v <= 0) v = 0;
+      if (f.relu && v < 0) v = 0;
       to[j] = convert_out<E>(v);
     }
   }

@@ -59,7 +59,7 @@ struct Simd {
 #endif
   }
   static V add(V a, V b) { return a + b; }
-  static V relu(V v) { return v <= V{} ? V{} : v; }
+  static V relu(V v) { return v < V{} ? V{} : v; }
 
   template <class E>
   static constexpr int kTurn = W;

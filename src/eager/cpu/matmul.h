@@ -14,7 +14,7 @@ struct MatmulDesc {
   enum class Epilogue : uint8_t {
     kNone,
     kBias,      ///< adds bias[n]
-    kBiasRelu,  ///< adds bias[n], then takes max(x, 0): nan stays, -0 becomes 0
+    kBiasRelu,  ///< adds bias[n], then takes relu, which keeps nan and -0
   };
 
   DType dtype = DType::kFloat32;      ///< of A and B

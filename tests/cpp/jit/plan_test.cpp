@@ -387,6 +387,37 @@ TEST(Plan, MlpStep) {
   t.check(1e-4, {{7, 3, 5, 4}, {100, 8, 8, 8}});
 }
 
+TEST(Plan, AProductAddsItsBiasAndTakesRelu) {
+  for (const DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (const bool relu : {false, true}) {
+      // Products that underflow are -0, and so are sums of them and of such a bias; relu keeps that.
+      for (const double scale : {2.0, 1e-25, 1e-200}) {
+        PlanTest p;
+        const Dim rows = p.size(13), depth = p.size(40), columns = p.size(21);
+        const Value x = p.input({rows, depth}, t, -scale, scale), w = p.input({columns, depth}, t, 0, scale);
+        const Value bias = p.input({columns}, t, -scale, scale);
+        const Value sum = p.b.dot(x, p.b.permute(w, {1, 0}), t) + p.b.expand(bias, {rows, columns});
+        p.output(relu ? ir::relu(sum) : sum);
+        p.check(is_half(t) ? 2e-2 : 1e-5, {{1, 40, 21}, {40, 700, 100}, {3, 2, 50}});
+        const PlanTest::Count count = p.count();
+        EXPECT_EQ(count.library, 1);
+        EXPECT_EQ(count.kernels, is_half(t) ? 1 : 0);  // halves are rounded before the bias is added
+      }
+    }
+  }
+}
+
+TEST(Plan, AProductThatOthersReadTooIsWrittenAsItIs) {
+  PlanTest p;
+  const Dim rows = p.size(13), columns = p.size(21);
+  const Value x = p.input({rows, columns}), w = p.input({columns, columns}), bias = p.input({columns});
+  const Value sums = p.b.dot(x, w, DType::kFloat32);
+  p.output(sums + p.b.expand(bias, {rows, columns}));
+  p.output(p.b.dot(sums, w, DType::kFloat32));
+  p.check();
+  EXPECT_EQ(p.count().kernels, 1);
+}
+
 TEST(Plan, OptimizerOverManyTensorsIsOneLaunch) {
   PlanTest t;
   const Value lr = t.number(1e-3), b1 = t.number(0.9), b2 = t.number(0.999), eps = t.number(1e-8), wd = t.number(0.01),

@@ -1,0 +1,96 @@
+#include "smolder/jit/join_bias.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "smolder/jit/lower.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+using ir::Op;
+using ir::ValueId;
+
+namespace {
+
+/// What a kernel of nothing else computes: sums + bias, or relu of it.
+struct Epilogue {
+  ValueId sums, bias, out;
+  bool relu;
+};
+
+std::optional<Epilogue> epilogue_of(const Program& p, const Group& group) {
+  const ir::Graph& g = p.graph;
+  if (group.kind != Group::kKernel || group.sinks.size() != 1) return std::nullopt;
+  const ValueId out = group.sinks[0];
+  const bool relu = g.op(out) == Op::kRelu;
+  const ValueId sum = relu ? g.producer(out).inputs[0] : out;
+  if (g.op(sum) != Op::kAdd || (relu && p.buffer_of[sum] >= 0)) return std::nullopt;
+  const auto& terms = g.producer(sum).inputs;
+  for (const int side : {0, 1}) {
+    if (g.op(terms[side]) == Op::kDot) return Epilogue{terms[side], terms[1 - side], out, relu};
+  }
+  return std::nullopt;
+}
+
+/// A row that is the same for all: strides are 0 but along the last axis. As an operand of one axis.
+std::optional<LibraryCall::Operand> row_of(Program& p, ValueId v) {
+  if (p.graph.info(v).weak) return std::nullopt;
+  const std::optional<StridedView> view = view_in_memory(p, v);
+  const int last = view ? view->strides.size() - 1 : -1;
+  if (last < 0 || view->strides[last] != ir::Dim(1)) return std::nullopt;
+  for (int i = 0; i < last; ++i) {
+    if (view->strides[i] != ir::Dim(0)) return std::nullopt;
+  }
+  LibraryCall::Operand row;
+  row.buffer = p.buffer_of[view->root];
+  row.dtype = p.graph.dtype(v);
+  row.shape.push_back(view->shape[last]);
+  row.strides.push_back(ir::Dim(1));
+  row.offset = view->offset;
+  return row;
+}
+
+/// The step of the product, if nothing else reads its sums and it may add to them: halves would be rounded less often.
+std::optional<size_t> product_before(const Program& p, size_t step, const Epilogue& e) {
+  const BufferId sums = p.buffer_of[e.sums];
+  const DType t = p.graph.dtype(e.sums);
+  const BufferInfo &memory = p.buffers[sums], &out = p.buffers[p.buffer_of[e.out]];
+  if (memory.kind != BufferInfo::kArena || !out.contiguous || is_half(t) || !is_floating(t)) return std::nullopt;
+  if (p.graph.dtype(e.bias) != t || p.graph.dtype(e.out) != t) return std::nullopt;
+  std::optional<size_t> found;
+  for (size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
+    if (i != step && std::ranges::find(s.reads, sums) != s.reads.end()) return std::nullopt;
+    if (i < step && s.library && s.library->op == Op::kDot && s.library->outputs[0].buffer == sums) found = i;
+  }
+  if (found && p.steps[*found].library->inputs[0].dtype != t) return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+void join_bias(Program& p) {
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    if (!p.steps[s].kernel) continue;
+    const std::optional<Epilogue> e = epilogue_of(p, p.groups[p.steps[s].group]);
+    if (!e) continue;
+    const std::optional<size_t> product = product_before(p, s, *e);
+    if (!product) continue;
+    const std::optional<LibraryCall::Operand> row = row_of(p, e->bias);
+    if (!row) continue;
+
+    Step joined = std::move(p.steps[*product]);
+    joined.group = p.steps[s].group;
+    joined.library->inputs.push_back(*row);
+    joined.library->outputs[0].buffer = p.buffer_of[e->out];
+    joined.library->attrs.emplace_back(e->relu);
+    joined.reads.push_back(row->buffer);
+    joined.writes = {p.buffer_of[e->out]};
+    p.steps[s] = std::move(joined);
+    p.steps.erase(p.steps.begin() + static_cast<ptrdiff_t>(*product));
+    --s;
+  }
+}
+
+}  // namespace smolder::jit
