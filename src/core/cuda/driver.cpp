@@ -45,8 +45,7 @@ std::string text_of(const Driver& functions, Status status) {
 /// Fills the functions and the list of devices; the reason when that fails.
 std::string open(State& s) {
   std::string reason;
-  const auto library =
-      find_library({"libcuda.so", {".1", ""}, "NVIDIA's driver, which comes with the system"}, &reason);
+  const auto library = find_library({"libcuda.so", {".1", ""}, "install NVIDIA's driver"}, &reason);
   if (!library) return "there is no CUDA driver: " + reason;
   try {
 #define SMOLDER_LOAD(member, name, parameters) s.functions.member = library->symbol<Status parameters>(#name);

@@ -111,7 +111,7 @@ std::optional<DynamicLibrary> find_library(const LibraryName& name, std::string*
   }
   if (last.empty()) last = missing;
   *reason = std::string(name.stem) + " is neither loaded, nor in a Python wheel, CUDA_HOME or the system's folders (" +
-            last + "). Install it: " + name.package;
+            last + "); " + name.remedy;
   return std::nullopt;
 }
 

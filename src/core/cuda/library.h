@@ -19,7 +19,7 @@ void add_site_packages(std::string folder);
 struct LibraryName {
   const char* stem;                   ///< "libnvrtc.so"
   std::vector<const char*> versions;  ///< what may follow it, best first: ".13", ".12", ""
-  const char* package;                ///< what to install: "nvidia-cuda-nvrtc"
+  const char* remedy;                 ///< "pip install nvidia-cuda-nvrtc"
 };
 
 /// Opens the library, or says in `reason` where it was looked for and what to install.

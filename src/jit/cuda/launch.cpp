@@ -57,7 +57,9 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
       set_grid(plan, 0);
       return plan;
     }
-    plan.tiles = ceil_div(threads, kColumnThreads);
+    // Blocks of several rows find in the first-level cache what is next to what one row loads.
+    const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
+    plan.tiles = ceil_div(threads, widest);
     const int64_t share = ceil_div(threads, plan.tiles);
     const int64_t group =
         share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);

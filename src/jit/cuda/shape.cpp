@@ -91,6 +91,19 @@ int vector_of(const Kernel& k, const Facts& facts) {
   return narrowest == kBytes ? 1 : std::min(kMost, kBytes / narrowest);
 }
 
+/// Whether some load goes along the last variable of the root loop and across the vector loop.
+bool is_transposed(const Kernel& k, const Facts& facts) {
+  if (k.root.kind != StmtKind::kParallel) return false;
+  for (const auto& list : facts.accesses) {
+    for (const Access& a : list) {
+      const Affine& map = a.statement->address.map;
+      if (!a.vector || stride_of(map, k.root.vars.back()) != IntRef{1}) continue;
+      if (const IntRef across = stride_of(map, a.var()); across != IntRef{} && across != IntRef{1}) return true;
+    }
+  }
+  return false;
+}
+
 /// Fills `team` and `columns` where the kernel's sequential loop allows it.
 class TeamFinder {
  public:
@@ -212,6 +225,7 @@ KernelShape shape_of(const Kernel& k) {
     shape.mode = KernelShape::kColumns;
     shape.vector = vector_of(k, facts);
     shape.extent = facts.vectors[0]->extents[0];
+    shape.transposed = is_transposed(k, facts);
     return shape;
   }
   shape.mode = KernelShape::kRows;

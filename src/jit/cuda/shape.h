@@ -21,6 +21,7 @@ struct KernelShape {
   Mode mode = kColumns;
   int vector = 1;               ///< kColumns: elements a thread
   IntRef extent;                ///< kColumns: of the vector loops
+  bool transposed = false;      ///< kColumns: neighbours of a loaded element are at the next positions
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.

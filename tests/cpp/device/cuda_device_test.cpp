@@ -398,6 +398,11 @@ void time_all() {
     time_kernel(make("column_sum" + size, golden("column_sum"), {row_chunks * columns, all},
                      {row_chunks, column_chunks, columns, rows, 128 * columns}, {}, row_chunks * column_chunks));
   }
+  const Kernel transpose = parse_loop(
+      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
+      "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n");
+  const int64_t side = 8192;
+  time_kernel(make("transpose f32 8192x8192", transpose, {side * side, side * side}, {side, side}, {}, side));
   time_kernel(make("dropout", golden("dropout"), {1, n, n, n}, {n}, {3, bits(2147483648.0)}, n));
 }
 

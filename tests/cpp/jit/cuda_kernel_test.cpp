@@ -45,6 +45,8 @@ TEST(CudaKernel, Text) {
   }
 }
 
+void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits);
+
 // -- launches
 
 cuda::LaunchPlan planned(const std::string& name, const std::vector<int64_t>& ints, int64_t positions) {
@@ -74,6 +76,18 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
   // 3 chunks of rows by 2 of columns, 1024 columns each.
   const auto plan = planned("column_sum", {3, 2, 2000, 300, 128 * 2000}, 6);
   EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * plan.shape.block[1] * 8, 6 * 1024);
+}
+
+TEST(CudaLaunch, TransposesInSquareBlocks) {
+  const Kernel k = parse_loop(
+      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
+      "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n");
+  const std::vector<int64_t> ints{1000, 600};
+  const auto plan = cuda::plan_launch(cuda::shape_of(k), false, ints, 1000, 227 << 10);
+  EXPECT_EQ(plan.shape.block[0], 32u);
+  EXPECT_EQ(plan.shape.block[1], 8u);
+  EXPECT_EQ(plan.shape.grid[0], 125u * 5);
+  expect_same({{k, {600000, 600000}, {}, ints, {}, 1000}}, {});
 }
 
 TEST(CudaLaunch, TurnsSideBySide) {
