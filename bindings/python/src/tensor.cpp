@@ -45,7 +45,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
   tensor.def(nb::init<const Tensor&>())
       .def("__init__",
-           [](Tensor* self, nb::args args, nb::kwargs options) {
+           [](Tensor* self, const nb::args& args, const nb::kwargs& options) {
              // Tensor(2, 3) and Tensor([2, 3]): rare, and Python's to make.
              const nb::object made = nb::module_::import_("smolder._layouts").attr("constructed")(*args, **options);
              new (self) Tensor(nb::cast<Tensor>(made));

@@ -125,3 +125,39 @@ def attended(backends):
 case("math", lambda: attended(attention.SDPBackend.MATH))
 case("either", lambda: attended([attention.SDPBackend.FLASH_ATTENTION, attention.SDPBackend.MATH]))
 case("neither", lambda: attended("math"))
+
+
+def ctc(lp, targets, inputs, lengths, **kw):
+    return with_grads(lambda x: F.ctc_loss(x.log_softmax(-1), targets(), inputs, lengths, **kw), lp())
+
+
+labels = lambda: T.tensor([[1, 2, 2, 3], [4, 1, 0, 0], [2, 2, 2, 2]])
+flat = lambda: T.tensor([1, 2, 2, 3, 4, 1, 2, 2, 2, 2])
+steps = lambda: arr(9, 3, 5, dtype="float64")
+for reduction in ("none", "mean", "sum"):
+    kw = dict(reduction=reduction)
+    case(f"ctc rows {reduction}", lambda: ctc(steps, labels, [9, 7, 8], [4, 2, 4], **kw))
+    case(f"ctc tensors {reduction}", lambda: ctc(steps, labels, T.tensor([9, 7, 8]), T.tensor([4, 2, 4]), **kw))
+    case(f"ctc flat {reduction}", lambda: ctc(steps, flat, [9, 7, 8], [4, 2, 4], **kw))
+    case(f"ctc empty target {reduction}", lambda: ctc(steps, labels, [9, 9, 9], [0, 1, 0], **kw))
+    no_way = lambda x: F.ctc_loss(x.log_softmax(-1), labels(), [9, 7, 4], [4, 2, 4], **kw)
+    case(f"ctc no way {reduction}", lambda: no_way(steps()))
+    case(f"ctc zero {reduction}", lambda: ctc(steps, labels, [9, 7, 4], [4, 2, 4], zero_infinity=True, **kw))
+    case(f"ctc one {reduction}", lambda: ctc(lambda: arr(6, 5), lambda: T.tensor([1, 2]), (6,), (2,), **kw))
+case("ctc last blank", lambda: ctc(steps, lambda: T.tensor([[1, 2], [0, 1], [2, 2]]), [9, 9, 9], [2, 2, 2], blank=4))
+case("ctc module", lambda: nn.CTCLoss(reduction="sum")(steps().log_softmax(2), labels(), (9, 9, 9), (4, 2, 4)))
+case("ctc blank", lambda: F.ctc_loss(steps(), labels(), [9, 9, 9], [4, 2, 4], blank=5))
+case("ctc lengths", lambda: F.ctc_loss(steps(), labels(), [9, 9], [4, 2, 4]))
+case("ctc too long", lambda: F.ctc_loss(steps(), labels(), [10, 9, 9], [4, 2, 4]))
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Buffer(T.ones(2))
+        self.b = nn.Buffer(T.zeros(2), persistent=False)
+        self.c = nn.Parameter(T.zeros(1))
+
+
+case("buffers", lambda: repr(([n for n, _ in Kept().named_buffers()], list(Kept().state_dict()))))
+case("buffer sum", lambda: Kept().a + 1)

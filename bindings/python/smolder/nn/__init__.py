@@ -48,6 +48,7 @@ from smolder.nn.loss import (
     CosineEmbeddingLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -91,7 +92,7 @@ from smolder.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from smolder.nn.parameter import Parameter
+from smolder.nn.parameter import Buffer, Parameter
 from smolder.nn.parameter_dict import ParameterDict
 from smolder.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -147,6 +148,8 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",

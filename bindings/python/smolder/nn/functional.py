@@ -10,11 +10,13 @@ from smolder._core import pad as _pad
 from smolder.nn import _activations, _losses, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
+from smolder.nn._ctc import ctc_loss
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
 __all__ = [
+    "ctc_loss",
     "dropout",
     "embedding",
     "embedding_bag",

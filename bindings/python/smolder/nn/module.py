@@ -6,7 +6,7 @@ from collections import OrderedDict
 from smolder import _core
 from smolder.nn import hooks
 from smolder.nn.members import Members
-from smolder.nn.parameter import Parameter, zero_gradients
+from smolder.nn.parameter import Buffer, Parameter, zero_gradients
 from smolder.nn.state import State
 
 _GROUPS = ("_parameters", "_buffers", "_modules")
@@ -57,6 +57,10 @@ class Module(hooks.Hooks, State):
             self._ready(name, "parameters")
             self._forget(name)
             self.register_parameter(name, value)
+        elif isinstance(value, Buffer):
+            self._ready(name, "buffers")
+            self._forget(name)
+            self.register_buffer(name, value, value.persistent)
         elif isinstance(value, Module):
             self._ready(name, "module")
             self._forget(name)

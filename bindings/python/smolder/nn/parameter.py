@@ -18,6 +18,16 @@ class Parameter(_core.Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+class Buffer(_core.Tensor):
+    """A tensor that becomes a buffer of the module it is assigned to. Shares data with it."""
+
+    def __init__(self, data=None, *, persistent=True):
+        super().__init__(_core.zeros((0,)) if data is None else data.detach())
+        self.persistent = persistent
+        if data is not None and data.requires_grad:
+            self.requires_grad_()
+
+
 def tensor_of(parameter):
     """A plain tensor that shares the parameter's data and gradient."""
     return _core.Tensor(parameter)
