@@ -21,6 +21,13 @@
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/loop_interpret.h"
 
+// Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
+#else
+#define SKIP_UNDER_SANITIZER
+#endif
+
 namespace smolder::jit::test {
 namespace {
 
@@ -46,6 +53,18 @@ TEST(CudaKernel, Text) {
 }
 
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits);
+
+TEST(CudaKernel, EveryKernelHasText) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Kernel k = random_kernel(seed).kernel;
+    const Kernel* kernels[] = {&k};
+    EXPECT_NE(cuda::program_text(kernels).text.find("k0("), std::string::npos);
+  }
+  for (const KernelSample& s : op_kernels()) {
+    const Kernel* kernels[] = {&s.kernel};
+    EXPECT_NO_THROW(cuda::program_text(kernels));
+  }
+}
 
 // -- launches
 
@@ -79,6 +98,7 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
 }
 
 TEST(CudaLaunch, TransposesInSquareBlocks) {
+  SKIP_UNDER_SANITIZER;
   const Kernel k = parse_loop(
       "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
       "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n");
@@ -125,14 +145,11 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 // -- what the text means, without a device
 
-/// The host's compiler, if it makes libraries.
-const char* host_compiler() { return SMOLDER_HOST_CXX; }
-
 /// Runs each kernel emulated and interpreted, and expects equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
   std::vector<const Kernel*> kernels;
   for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
-  const CudaEmulator emulator(kernels, host_compiler());
+  const CudaEmulator emulator(kernels, SMOLDER_HOST_CXX);
   std::mt19937_64 random(5);
   for (size_t i = 0; i < samples.size(); ++i) {
     const KernelSample& s = samples[i];
@@ -163,6 +180,7 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
 }
 
 TEST(CudaEmulated, GoldenKernels) {
+  SKIP_UNDER_SANITIZER;
   std::vector<KernelSample> samples;
   const auto add = [&](const char* name, std::vector<int64_t> sizes, std::vector<int64_t> ints,
                        std::vector<uint64_t> scalars, int64_t positions) {
@@ -191,6 +209,7 @@ TEST(CudaEmulated, GoldenKernels) {
 }
 
 TEST(CudaEmulated, RandomKernels) {
+  SKIP_UNDER_SANITIZER;
   std::vector<KernelSample> samples;
   std::vector<std::vector<int64_t>> limits;
   const char* more = std::getenv("SMOLDER_CUDA_SEEDS");
@@ -204,6 +223,7 @@ TEST(CudaEmulated, RandomKernels) {
 }
 
 TEST(CudaEmulated, KernelsOfOps) {
+  SKIP_UNDER_SANITIZER;
   const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
   std::vector<KernelSample> samples;
   for (size_t i = 0; i < op_kernels().size(); i += all ? 1 : 16) samples.push_back(op_kernels()[i]);
@@ -213,6 +233,7 @@ TEST(CudaEmulated, KernelsOfOps) {
 // -- compiling
 
 #define SKIP_WITHOUT_NVRTC \
+  SKIP_UNDER_SANITIZER;    \
   if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing()
 
 void expect_compiles(const std::vector<const Kernel*>& kernels, const char* arch) {
