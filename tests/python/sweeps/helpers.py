@@ -161,3 +161,13 @@ class Kept(nn.Module):
 
 case("buffers", lambda: repr(([n for n, _ in Kept().named_buffers()], list(Kept().state_dict()))))
 case("buffer sum", lambda: Kept().a + 1)
+
+case("pair", lambda: repr([f(x) for f in (nn.modules.utils._pair, nn.modules.utils._triple) for x in (3, [1, 2])]))
+case(
+    "single",
+    lambda: repr((nn.modules.utils._single(2), nn.modules.utils._quadruple(1), nn.modules.utils._ntuple(5)(0))),
+)
+case("is norm", lambda: [isinstance(x, nn.modules.batchnorm._BatchNorm) for x in (nn.BatchNorm2d(3), nn.LayerNorm(3))])
+case("is conv", lambda: isinstance(nn.Conv3d(1, 1, 1), nn.modules.conv._ConvNd))
+case("is loss", lambda: isinstance(nn.MSELoss(), nn.modules.loss._Loss))
+case("same", lambda: [nn.modules.Linear is nn.Linear, nn.modules.Module is nn.Module, nn.modules.ReLU is nn.ReLU])

@@ -125,6 +125,8 @@ from smolder.nn.resampling import (
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer
 from smolder.nn.transformer_stack import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder
 
+from smolder.nn import modules  # isort: skip - made of the others
+
 __all__ = [
     "CELU",
     "ELU",
@@ -259,5 +261,6 @@ __all__ = [
     "functional",
     "hooks",
     "init",
+    "modules",
     "utils",
 ]
