@@ -95,6 +95,7 @@ Tensor crop(const Tensor& x, const Dims& low, const Dims& shape) {
 
 Tensor pad_to(const Tensor& x, const Dims& shape) {
   if (x.shape() == shape) return x;
+  if (x.numel() == 0) return zeros(shape, x.dtype());  // of an index of nothing, whose other sizes may be larger
   Dims high = shape;
   for (int i = 0; i < shape.size(); ++i) high[i] -= x.shape()[i];
   return constant_pad(x, Dims::filled(shape.size(), 0), high);
