@@ -4,6 +4,7 @@ import math
 
 from smolder import _core
 from smolder._tensor import check_device
+from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.layers import Dropout, Linear
@@ -77,18 +78,23 @@ class MultiheadAttention(Module):
         """The attended values and, when need_weights, the weights (averaged over heads). Masks are True, or -inf
         when of a floating-point dtype, where attention is not allowed."""
         if is_causal and attn_mask is None:
-            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+            raise RuntimeError(
+                "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+                "`generate_square_subsequent_mask` to create this mask."
+            )
         single = query.dim() == 2
         if query.dim() not in (2, 3):
             raise AssertionError(
                 f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
             )
+        self._check_ranks(single, attn_mask, key_padding_mask)
         if single:
             query, key, value = (t.unsqueeze(0) for t in (query, key, value))
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         elif not self.batch_first:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
         q, k, v = self._project(query, key, value)
+        self._check_masks(attn_mask, key_padding_mask, q, k)
         mask = self._mask(attn_mask, key_padding_mask, q)
         p = self.dropout if self.training else 0.0
         if need_weights:
@@ -101,6 +107,42 @@ class MultiheadAttention(Module):
         if single:
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return (out if self.batch_first else out.transpose(0, 1)), weights
+
+    @staticmethod
+    def _check_ranks(single, attn_mask, key_padding_mask):
+        kind, padding = ("unbatched (2-D)", 1) if single else ("batched (3-D)", 2)
+        if key_padding_mask is not None and key_padding_mask.dim() != padding:
+            raise AssertionError(
+                f"For {kind} `query`, expected `key_padding_mask` to be `None` or {padding}-D but found "
+                f"{key_padding_mask.dim()}-D tensor instead"
+            )
+        if attn_mask is not None and attn_mask.dim() not in (2, 3):
+            raise AssertionError(
+                f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
+                "instead"
+            )
+
+    def _check_masks(self, attn_mask, key_padding_mask, q, k):
+        for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+            if mask is not None and mask.dtype != _core.bool and not mask.dtype.is_floating_point:
+                raise AssertionError(f"only bool and floating types of {name} are supported")
+        batch, heads, targets, sources = q.size(0), self.num_heads, q.size(2), k.size(2)
+        if attn_mask is not None:
+            wanted = (targets, sources) if attn_mask.dim() == 2 else (batch * heads, targets, sources)
+            if tuple(attn_mask.shape) != wanted:
+                raise RuntimeError(
+                    f"The shape of the {attn_mask.dim()}D attn_mask is {attn_mask.shape}, but should be {wanted}."
+                )
+        if key_padding_mask is not None:
+            for axis, n in enumerate((batch, sources)):
+                if key_padding_mask.size(axis) != n:
+                    raise AssertionError(
+                        f"Expected key_padded_mask.shape[{axis}] to be {n}, but got {key_padding_mask.size(axis)}"
+                    )
+            if attn_mask is not None and attn_mask.dtype != key_padding_mask.dtype:
+                warn(
+                    "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead."
+                )
 
     def _project(self, query, key, value):
         """(batch, heads, length, head_dim) of each, by one product when all three are the same tensor."""
