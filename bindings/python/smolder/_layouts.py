@@ -3,7 +3,7 @@
 import numbers
 
 from smolder import _core
-from smolder._tensor import _TYPE_NAMES, Tensor
+from smolder._tensor import _TYPE_NAMES, Size, Tensor
 
 __all__ = [
     "BFloat16Tensor",
@@ -100,6 +100,33 @@ for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("i
     setattr(Tensor, _name, _method)
 
 
+Tensor.layout = property(lambda self: strided, doc="strided, as every tensor is.")
+
+
+def _resize(self, *sizes, memory_format=None):
+    """self under another shape, in row-major order; what more elements there are is zero."""
+    check_format("resize_", memory_format)
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = Size(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], numbers.Integral) else sizes)
+    if shape == self.shape:
+        return self
+    row, missing = self.detach().reshape(-1), shape.numel() - self.numel()
+    whole = _core.cat([row, _core.zeros((missing,), dtype=self.dtype)]) if missing > 0 else row[: shape.numel()]
+    self._set_data(whole.reshape(tuple(shape)))
+    return self
+
+
+def _resize_as(self, the_template, *, memory_format=None):
+    """As resize_ to the shape of another tensor."""
+    return self.resize_(the_template.shape, memory_format=memory_format)
+
+
+for _name, _method in (("resize_", _resize), ("resize_as_", _resize_as)):
+    _method.__name__ = _name
+    setattr(Tensor, _name, _method)
+
+
 def typename(obj):
     """The name of a tensor's type, or of an object's with its module."""
     if isinstance(obj, Tensor):
@@ -113,7 +140,7 @@ def typename(obj):
 
 def _constructed(dtype, name, args, device):
     from smolder._creation import empty, tensor
-    from smolder._tensor import Size, check_device
+    from smolder._tensor import check_device
 
     check_device(device)
     if len(args) == 1 and isinstance(args[0], Tensor):

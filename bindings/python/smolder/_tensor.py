@@ -189,14 +189,6 @@ def pin_memory(self, device=None):
 
 
 @_property
-def layout(self):
-    """strided, as every tensor is."""
-    from smolder._layouts import strided
-
-    return strided
-
-
-@_property
 def real(self):
     """self: no dtype is complex."""
     return self
@@ -587,29 +579,6 @@ def _reshaped(self, name, changed):
 
 
 @_method
-def resize_(self, *sizes, memory_format=None):
-    """self under another shape, in row-major order; what more elements there are is zero."""
-    from smolder._layouts import check_format
-
-    check_format("resize_", memory_format)
-    if self.requires_grad:
-        raise RuntimeError("cannot resize variables that require grad")
-    shape = tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], "__index__") else sizes
-    if tuple(shape) == tuple(_shape(self)):
-        return self
-    wanted, row = Size(shape).numel(), self.detach().reshape(-1)
-    more = _core.zeros((max(0, wanted - self.numel()),), dtype=self.dtype)
-    self._set_data((_core.cat([row, more]) if more.numel() else row[:wanted]).reshape(shape))
-    return self
-
-
-@_method
-def resize_as_(self, the_template, *, memory_format=None):
-    """As resize_ to the shape of another tensor."""
-    return self.resize_(the_template.shape, memory_format=memory_format)
-
-
-@_method
 def t_(self):
     """As t, of the tensor itself."""
     return _reshaped(self, "t_", self.t())
@@ -821,8 +790,6 @@ for _name in dir(Tensor):
             "requires_grad_",
             "detach_",
             "index_put_",
-            "resize_",
-            "resize_as_",
             *(f"{n}_" for n in _SHAPES),
         )
     ):
