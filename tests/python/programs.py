@@ -384,7 +384,10 @@ class Generator:
         if at is None:
             return
         axis, bools = self.axis(at), self.metas[at].dtype == "bool"
-        part = self.dice.choice([f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"])
+        # A leaf, which the value may be a view of, refuses to be written while gradients are recorded.
+        part = ".detach()" + self.dice.choice(
+            [f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"]
+        )
         way = self.dice.choice([".fill_(1)"] if bools else [".mul_(3)", ".add_(1)", f".copy_({{0}}{part} * 2)"])
         self.add(f"{{0}}{part}{way}", at)
 
