@@ -91,7 +91,7 @@ class Meta:
     shape: tuple
     dtype: str
     writable: (
-        bool  # in place: neither a leaf that wants a gradient nor a view of one, nor several times the same memory
+        bool  # in place: no leaf that wants a gradient nor a view of one, not one of several views, no memory twice
     )
 
     @property
@@ -262,7 +262,7 @@ class Generator:
             way = self.dice.choice(copies)
             self.add(way, at, writable="expand" not in way)
         else:
-            self.add(way, at, writable=m.writable)
+            self.add(way, at, writable=m.writable and "chunk" not in way)
 
     def join(self):
         at = self.pick(lambda m: m.rank > 0)
@@ -384,10 +384,7 @@ class Generator:
         if at is None:
             return
         axis, bools = self.axis(at), self.metas[at].dtype == "bool"
-        # A leaf, which the value may be a view of, refuses to be written while gradients are recorded.
-        part = ".detach()" + self.dice.choice(
-            [f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"]
-        )
+        part = self.dice.choice([f".select({axis}, 0)", ".transpose(0, -1)[:1]", ".reshape(-1)[1:]", "[..., ::2]"])
         way = self.dice.choice([".fill_(1)"] if bools else [".mul_(3)", ".add_(1)", f".copy_({{0}}{part} * 2)"])
         self.add(f"{{0}}{part}{way}", at)
 

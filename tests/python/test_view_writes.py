@@ -44,6 +44,19 @@ def test_views_that_one_call_returned(name):
         views(smolder.ones(4, 4))[0].mul_(smolder.ones((), requires_grad=True))
 
 
+ONE_PIECE = [lambda x: x.split(4), lambda x: x.split([4]), lambda x: x.chunk(1)]
+
+
+@pytest.mark.parametrize("pieces", ONE_PIECE)
+def test_the_only_piece_is_a_view_and_what_it_is_of_stays_writable(pieces):
+    x = base()[:]
+    (piece,) = pieces(x)
+    with refused(SEVERAL):
+        piece.mul_(2)
+    x.mul_(2)
+    assert piece.tolist() == x.tolist() == [[2.0] * 4] * 4
+
+
 @pytest.mark.parametrize("name", OF_ONE_CALL)
 def test_views_that_one_call_returned_without_gradients(name):
     views = OF_ONE_CALL[name]
