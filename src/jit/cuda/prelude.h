@@ -16,10 +16,11 @@ typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
 
+// The instruction drops the sign of a nan, which copysign may ask for.
 DEVICE f32 f16_to_f32(u16 h) {
   f32 f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-  return f;
+  return __uint_as_float((__float_as_uint(f) & 0x7fffffffu) | static_cast<u32>(h & 0x8000u) << 16);
 }
 DEVICE u16 f32_to_f16(f32 f) {
   u16 h;
