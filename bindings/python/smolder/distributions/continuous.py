@@ -9,8 +9,8 @@ from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
 
 
-class Normal(OfParameters):
-    """Of mean loc and standard deviation scale."""
+class _Around(OfParameters):
+    """Symmetric around loc, scale wide."""
 
     arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
     support = constraints.real
@@ -25,6 +25,10 @@ class Normal(OfParameters):
         return self.loc
 
     mode = mean
+
+
+class Normal(_Around):
+    """Of mean loc and standard deviation scale."""
 
     @property
     def stddev(self):
@@ -164,22 +168,8 @@ class Exponential(OfParameters):
         return 1.0 - self.rate.log()
 
 
-class Laplace(OfParameters):
+class Laplace(_Around):
     """Two exponential distributions back to back at loc."""
-
-    arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc, scale, validate_args=None):
-        self._set(validate_args, loc=loc, scale=scale)
-
-    @property
-    def mean(self):
-        """The mean."""
-        return self.loc
-
-    mode = mean
 
     @property
     def variance(self):
