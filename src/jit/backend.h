@@ -28,8 +28,8 @@ class DeviceKernel {
 /// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.
 struct CompiledKernel {
   KernelFn fn = nullptr;
-  std::shared_ptr<void> code;
-  std::shared_ptr<const DeviceKernel> device;
+  std::shared_ptr<void> code = nullptr;
+  std::shared_ptr<const DeviceKernel> device = nullptr;
 };
 
 /// Object code as the disk cache keeps it.

@@ -1,9 +1,9 @@
 // Values whose last reference went, on their way back to the tape that made them.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "smolder/lazy/value.h"
 

@@ -25,6 +25,7 @@ namespace {
     throw;
   } catch (const ForeignError& error) {
     error.rethrow(site.substr(2));
+    throw;  // not reached, which GCC does not see of a virtual function
   } catch (const OutOfMemoryError& error) {
     throw OutOfMemoryError(error.what() + site);
   } catch (const IndexError& error) {

@@ -134,8 +134,12 @@ TEST_F(TapeTest, LivenessNeverChoosesAWrongPlan) {
     if (round & 2) b = Tensor();
     mark_step();
     EXPECT_EQ(c.to_vector<float>(), (Floats{2, 3, 4, 5}));
-    if (b.defined()) EXPECT_EQ(b.to_vector<float>(), (Floats{2, 4, 6, 8}));
-    if (a.defined()) EXPECT_EQ(a.to_vector<float>(), (Floats{1, 2, 3, 4}));
+    if (b.defined()) {
+      EXPECT_EQ(b.to_vector<float>(), (Floats{2, 4, 6, 8}));
+    }
+    if (a.defined()) {
+      EXPECT_EQ(a.to_vector<float>(), (Floats{1, 2, 3, 4}));
+    }
   }
   EXPECT_EQ(count("plans.instances") > 0, true);
 }
