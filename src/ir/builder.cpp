@@ -128,11 +128,13 @@ SymDims Builder::broadcast_shape(Op op, std::span<const Value> args) {
 Value Builder::elementwise_in(Op op, std::span<const Value> args, DType compute, DType result, bool weak) {
   if (weak) return append(op, {args.begin(), args.end()}, {}, result, {}, true);
   const SymDims shape = broadcast_shape(op, args);
+  const bool rounds_numbers = number_type(op, compute) != compute_type(compute);
   std::vector<Value> operands(args.begin(), args.end());
   for (size_t i = 0; i < operands.size(); ++i) {
     Value& v = operands[i];
-    if (v.weak()) continue;
-    v = expand(cast(v, op == Op::kWhere && i == 0 ? DType::kBool : compute), shape);
+    const bool condition = op == Op::kWhere && i == 0;
+    if (v.weak() && (condition || !rounds_numbers)) continue;
+    v = expand(cast(v, condition ? DType::kBool : compute), shape);
   }
   return append(op, operands, {}, result, shape);
 }
@@ -146,12 +148,7 @@ Value Builder::elementwise(Op op, std::span<const Value> args) {
     pointers[i] = &metas[i];
   }
   const ElementwiseTypes t = elementwise_types(op, {pointers.data(), args.size()});
-  if (t.weak || number_type(op, t.compute) == compute_type(t.compute)) {
-    return elementwise_in(op, args, t.compute, t.result, t.weak);
-  }
-  std::vector<Value> rounded(args.begin(), args.end());
-  for (Value& v : rounded) v = cast(v, t.compute);
-  return elementwise_in(op, rounded, t.compute, t.result, false);
+  return elementwise_in(op, args, t.compute, t.result, t.weak);
 }
 
 Value Builder::elementwise(Op op, std::initializer_list<Value> args) {

@@ -263,9 +263,8 @@ void check_alpha(std::string_view op, Category alpha, DType result) {
 }
 
 DType number_type(Op op, DType t) {
-  const bool compares =
-      op == Op::kEq || op == Op::kNe || op == Op::kLt || op == Op::kLe || op == Op::kGt || op == Op::kGe;
-  return compares ? t : compute_type(t);
+  const bool rounds = scalar::info(static_cast<scalar::Primitive>(op)).rounding == scalar::PrimitiveInfo::kRounded;
+  return rounds ? compute_type(t) : t;
 }
 
 void check_subtraction(const Meta& self, const Meta& other) {

@@ -64,8 +64,8 @@ void check_sizes(std::span<const Meta> results);
 /// Shape of torch.matmul.
 Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b);
 
-/// Dtype that numbers beside tensors of dtype `t` are converted to: its compute type, but `t` itself where they are
-/// compared, since a half equals no number that it does not hold.
+/// Dtype that numbers beside tensors of dtype `t` are converted to by an elementwise primitive: its compute type, but
+/// `t` itself where nothing is rounded after: a half equals no number that it does not hold, and selects none.
 DType number_type(Op op, DType t);
 
 // -- checks

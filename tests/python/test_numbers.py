@@ -83,6 +83,36 @@ def test_a_number_is_compared_as_the_dtype_holds_it(dtype, eager, number):
         assert (x == number).tolist()[0]
 
 
+SELECT = {
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+    "where": lambda x, n: smolder.where(x > 0, n, x),
+    "where ": lambda x, n: smolder.where(x > 0, x, n),
+    "clamp": lambda x, n: x.clamp(min=n),
+    "clamp ": lambda x, n: x.clamp(max=n),
+    "threshold": lambda x, n: smolder.nn.functional.threshold(x, 0.0, n),
+    "hardtanh": lambda x, n: smolder.nn.functional.hardtanh(x, -abs(n), abs(n)),
+    "nan_to_num": lambda x, n: (x / x).nan_to_num(n),
+    "pad": lambda x, n: smolder.nn.functional.pad(x, (1, 1), value=n),
+    "fill": lambda x, n: x.clone().fill_(n),
+    "full_like": smolder.full_like,
+    "assign": lambda x, n: x.clone().masked_fill_(x > 0, n),
+}
+
+
+@pytest.mark.parametrize("dtype", [smolder.float16, smolder.bfloat16])
+@pytest.mark.parametrize("name", SELECT)
+def test_a_number_that_is_selected_is_rounded_to_nearest(name, dtype):
+    for number in (8.35, -8.35, 0.1, 1 / 3):
+        x = tensor([20.0, -20.0, 0.0], dtype=dtype)
+        lazy = SELECT[name](x, number)
+        with smolder.eager():
+            eager = SELECT[name](x, number)
+            rounded = tensor(number, dtype=smolder.float64).to(dtype).item()
+        assert lazy.tolist() == eager.tolist()
+        assert {abs(v) for v in lazy.tolist()} <= {abs(rounded), 20.0, 0.0, 1.0}
+        assert abs(rounded) in {abs(v) for v in lazy.tolist()} or name == "clamp" and number < 0
+
+
 @pytest.mark.parametrize("dtype", [smolder.float16, smolder.bfloat16])
 def test_a_number_beyond_the_halves_is_infinite_when_compared(dtype):
     assert (tensor([float("inf"), 1], dtype=dtype) == 1e39).tolist() == [True, False]
