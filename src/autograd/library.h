@@ -20,13 +20,13 @@ struct OpSpec {
   std::string schema;
   /// Writes shape and dtype of each result, or throws what the user should see. Without it results are like the first
   /// tensor. It is also told of the new values of what the op writes to, after the results; those are as the old ones.
-  std::function<ir::InferFunction> shape;
+  std::function<ir::InferFunction> shape = {};
   /// Runs the op on the CPU. Results, and the new values of what the op writes to, are to be filled.
-  eager::Kernel kernel;
+  eager::Kernel kernel = {};
   /// What the op is made of: then it fuses with its neighbours. One value a result.
-  std::function<std::vector<ir::Value>(ir::Builder& b, const ir::Node& node)> decompose;
-  autograd::UserGradient gradient;
-  jit::LoopLowering lowering;
+  std::function<std::vector<ir::Value>(ir::Builder& b, const ir::Node& node)> decompose = {};
+  autograd::UserGradient gradient = {};
+  jit::LoopLowering lowering = {};
 };
 
 /// Registers ops and kernels, and takes them back when it is destroyed. What was recorded before goes on to work.

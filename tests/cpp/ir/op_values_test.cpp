@@ -64,7 +64,7 @@ Call grown(const Call& c, std::mt19937& rng) {
     t->elements.clear();
     for (int64_t i = numel(t->shape); i > 0; --i) {
       t->elements.push_back(is_floating(t->dtype) ? reference::convert(real(rng), t->dtype)
-                                                  : reference::convert(int64_t{rng() % 2}, t->dtype));
+                                                  : reference::convert(static_cast<int64_t>(rng() % 2), t->dtype));
     }
   }
   for (size_t i = 0; i < out.words.size(); ++i) out.words[i] += out.is_size[i] && out.words[i] > 1;
