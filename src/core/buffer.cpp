@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -308,9 +309,9 @@ BufferRef allocate_on(size_t bytes, Device device) {
 
 BufferRef allocate(size_t bytes, Device device) {
   if (device.type >= DeviceType::kFirstUser) return allocate_on(bytes, device);
-  SMOLDER_CHECK(device.type == DeviceType::kCPU, NotImplementedError, "cannot allocate ", bytes, " bytes on ",
-                to_string(device), ": this build holds tensors on cpu only");
-  if (must_fail()) raise<OutOfMemoryError>("out of memory: the test hook refused ", bytes, " bytes on cpu");
+  if (must_fail())
+    raise<OutOfMemoryError>("out of memory: the test hook refused ", bytes, " bytes on ", to_string(device));
+  if (device.type == DeviceType::kCUDA) return cuda::allocate(bytes, device.index);
   return CpuPool::get().allocate(bytes);
 }
 

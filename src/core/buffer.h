@@ -45,8 +45,8 @@ using BufferRef = std::shared_ptr<Buffer>;
 
 /// Takes `bytes` of uninitialised CPU memory from the caching pool. On failure empties the cache and
 /// tries again, then throws OutOfMemoryError with the size asked for and what is in use. Zero bytes
-/// give a valid pointer. Devices of users give what theirs give, CUDA throws NotImplementedError. Thread-safe; a forked
-/// child may use it.
+/// give a valid pointer on the CPU. CUDA gives memory in the order of its queue (cuda/memory.h), devices of users what
+/// theirs give. Thread-safe; a forked child may use the CPU's.
 BufferRef allocate(size_t bytes, Device device = {});
 /// Wraps memory owned by somebody else; `release` (may be empty) runs when the last reference goes
 /// and must not throw.

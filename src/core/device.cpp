@@ -5,6 +5,7 @@
 #include <charconv>
 #include <mutex>
 
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 
 namespace smolder {
@@ -54,6 +55,14 @@ DeviceType register_device_type(std::string name, DeviceMemory memory) {
 }
 
 const DeviceMemory& device_memory(DeviceType type) {
+  if (type == DeviceType::kCUDA) {
+    static const DeviceMemory* const memory =
+        new DeviceMemory{{},
+                         {},  // buffer.h's `allocate` does that
+                         [](void* to, const void* from, size_t bytes) { cuda::copy_to_host(to, from, bytes, 0); },
+                         [](void* to, const void* from, size_t bytes) { cuda::copy_from_host(to, from, bytes, 0); }};
+    return *memory;
+  }
   const UserType* const user = user_type(static_cast<int>(type));
   SMOLDER_CHECK(user, ValueError, "no user registered device type ", static_cast<int>(type));
   return user->memory;

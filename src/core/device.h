@@ -30,7 +30,7 @@ struct DeviceMemory {
 /// Adds a type of devices. Throws ValueError when the name is taken or no identifier, when there is no room, or when a
 /// function is missing.
 DeviceType register_device_type(std::string name, DeviceMemory memory);
-/// Of a type that was registered.
+/// Of CUDA (the functions that copy), or of a type that was registered.
 const DeviceMemory& device_memory(DeviceType type);
 
 /// torch's form: "cpu", "cuda:0".

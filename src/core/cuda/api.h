@@ -15,6 +15,7 @@ using DriverContext = struct OpaqueContext*;
 using DriverStream = struct OpaqueStream*;
 using DriverEvent = struct OpaqueEvent*;
 using DriverLibrary = struct OpaqueLibrary*;
+using DriverPool = struct OpaquePool*;
 using DriverKernel = struct OpaqueKernel*;  ///< CUkernel; launches take it where they take a CUfunction
 using NvrtcProgram = struct OpaqueProgram*;
 
@@ -33,6 +34,9 @@ enum class DeviceAttribute : int {
 };
 /// CUfunction_attribute
 enum class KernelAttribute : int { kLocalBytes = 3, kRegisters = 4, kMaxDynamicShared = 8 };
+
+/// CUmemPool_attribute
+enum class PoolAttribute : int { kReleaseThreshold = 4, kReserved = 5, kUsed = 7 };
 
 /// CUlaunchAttribute
 struct LaunchAttribute {
@@ -94,6 +98,10 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(release, cuMemFree_v2, (Address))                                                               \
   FUNCTION(allocate_async, cuMemAllocAsync, (Address*, size_t, DriverStream))                              \
   FUNCTION(release_async, cuMemFreeAsync, (Address, DriverStream))                                         \
+  FUNCTION(default_pool, cuDeviceGetDefaultMemPool, (DriverPool*, DriverDevice))                           \
+  FUNCTION(pool_set, cuMemPoolSetAttribute, (DriverPool, PoolAttribute, void*))                            \
+  FUNCTION(pool_get, cuMemPoolGetAttribute, (DriverPool, PoolAttribute, void*))                            \
+  FUNCTION(pool_trim, cuMemPoolTrimTo, (DriverPool, size_t))                                               \
   FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
   FUNCTION(release_host, cuMemFreeHost, (void*))                                                           \
   FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))             \
