@@ -1,0 +1,189 @@
+#include "smolder/eager/cuda/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "smolder/core/error.h"
+#include "smolder/eager/cuda/cublaslt.h"
+
+namespace smolder::eager::cuda {
+namespace {
+
+using smolder::cuda::Queue;
+
+constexpr size_t kWorkspaceBytes = 32 << 20;
+
+LtType lt_type(DType t) {
+  switch (t) {
+    case DType::kFloat64:
+      return LtType::kFloat64;
+    case DType::kFloat16:
+      return LtType::kFloat16;
+    case DType::kBFloat16:
+      return LtType::kBFloat16;
+    default:
+      return LtType::kFloat32;
+  }
+}
+
+/// What products of a device share.
+struct Shared {
+  LtHandle handle = nullptr;
+  smolder::cuda::DeviceMemory workspace;
+
+  explicit Shared(int device) : workspace(device, kWorkspaceBytes) { check_lt(cublaslt().create(&handle), "create"); }
+  static Shared& of(int device) {
+    static std::mutex lock;
+    static std::array<Shared*, 64> all{};
+    const std::lock_guard hold(lock);
+    if (!all[device]) all[device] = new Shared(device);
+    return *all[device];
+  }
+};
+
+/// A matrix as cuBLASLt reads it: column-major, perhaps to be transposed.
+struct ColumnMajor {
+  int64_t rows, cols, ld;
+  bool transposed;
+};
+
+/// The matrix with element (i, j) at i * row + j * col; nothing when neither stride is 1.
+std::optional<ColumnMajor> column_major(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  // An axis of one element may have any stride.
+  if (rows == 1) row = 1;
+  if (cols == 1) col = row == 1 ? std::max<int64_t>(rows, 1) : 1;
+  if (row == 1 && col >= rows) return ColumnMajor{rows, cols, col, false};
+  if (col == 1 && row >= cols) return ColumnMajor{cols, rows, row, true};
+  return std::nullopt;
+}
+
+/// C = A B in rows is C' = B' A' in columns.
+struct Operands {
+  std::optional<ColumnMajor> first, second;
+  explicit Operands(const MatmulDesc& d)
+      : first(column_major(d.n, d.k, d.b_col, d.b_row)), second(column_major(d.k, d.m, d.a_col, d.a_row)) {}
+};
+
+class LtMatmul final : public DeviceMatmul {
+ public:
+  LtMatmul(const MatmulDesc& d, int device) : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d) {
+    if (d.k == 0) return;
+    const Operands operands(d);
+    const LtType type = lt_type(d.dtype);
+    const bool wide = d.dtype == DType::kFloat64;
+    const CublasLt& lt = cublaslt();
+    check_lt(lt.desc_create(&product_, wide ? LtCompute::kFloat64 : LtCompute::kFloat32,
+                            wide ? LtType::kFloat64 : LtType::kFloat32),
+             "desc_create");
+    set_transposed(LtDescAttribute::kTransposeA, operands.first->transposed);
+    set_transposed(LtDescAttribute::kTransposeB, operands.second->transposed);
+    make_layout(first_, type, *operands.first, d.b_batch_stride);
+    make_layout(second_, type, *operands.second, d.a_batch_stride);
+    make_layout(result_, lt_type(d.out_dtype), {d.n, d.m, d.m == 1 ? d.n : d.c_row, false}, d.c_batch_stride);
+    aligned_ = choose(16);
+    any_ = choose(static_cast<uint32_t>(itemsize(d.dtype)));
+    SMOLDER_CHECK(aligned_ || any_, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype),
+                  " of ", d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
+  }
+  ~LtMatmul() override {
+    const CublasLt& lt = cublaslt();
+    if (product_) lt.desc_destroy(product_);
+    for (LtLayout layout : {first_, second_, result_}) {
+      if (layout) lt.layout_destroy(layout);
+    }
+  }
+  LtMatmul(const LtMatmul&) = delete;
+
+  void run(const void* a, const void* b, void* c) const override {
+    if (desc_.k == 0) return fill_zeros(c);
+    const float one = 1, zero = 0;
+    const double one_wide = 1, zero_wide = 0;
+    const bool wide = desc_.dtype == DType::kFloat64;
+    const auto at = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+    const bool aligned = aligned_ && at(a) && at(b) && at(c);
+    SMOLDER_CHECK(aligned || any_, NotImplementedError, "cuBLASLt has no algorithm for these operands of ",
+                  name(desc_.dtype), ", which do not start at multiples of 16 bytes");
+    const LtChoice& choice = aligned ? *aligned_ : *any_;
+    smolder::cuda::make_current(queue_.device());
+    check_lt(
+        cublaslt().multiply(shared_.handle, product_, wide ? static_cast<const void*>(&one_wide) : &one, b, first_, a,
+                            second_, wide ? static_cast<const void*>(&zero_wide) : &zero, c, result_, c, result_,
+                            &choice.algo, shared_.workspace.data(), kWorkspaceBytes, queue_.stream().handle()),
+        "matmul");
+  }
+
+ private:
+  void set_transposed(LtDescAttribute which, bool transposed) {
+    const int32_t operation = transposed ? 1 : 0;
+    check_lt(cublaslt().desc_set(product_, which, &operation, sizeof operation), "desc_set");
+  }
+
+  void make_layout(LtLayout& out, LtType type, const ColumnMajor& m, int64_t batch_stride) {
+    const CublasLt& lt = cublaslt();
+    check_lt(lt.layout_create(&out, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols), m.ld),
+             "layout_create");
+    const auto batch = static_cast<int32_t>(desc_.batch);
+    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchCount, &batch, sizeof batch), "layout_set");
+    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchStride, &batch_stride, sizeof batch_stride), "layout_set");
+  }
+
+  /// The heuristic's first choice for operands that start at multiples of `alignment` bytes.
+  std::optional<LtChoice> choose(uint32_t alignment) const {
+    const CublasLt& lt = cublaslt();
+    LtPreference preference = nullptr;
+    check_lt(lt.preference_create(&preference), "preference_create");
+    const auto set = [&](LtPreferenceAttribute which, const auto& value) {
+      check_lt(lt.preference_set(preference, which, &value, sizeof value), "preference_set");
+    };
+    set(LtPreferenceAttribute::kWorkspaceBytes, uint64_t{kWorkspaceBytes});
+    for (const auto which : {LtPreferenceAttribute::kAlignmentA, LtPreferenceAttribute::kAlignmentB,
+                             LtPreferenceAttribute::kAlignmentC, LtPreferenceAttribute::kAlignmentD}) {
+      set(which, alignment);
+    }
+    LtChoice choice{};
+    int found = 0;
+    smolder::cuda::make_current(queue_.device());
+    const LtStatus status =
+        lt.choose(shared_.handle, product_, first_, second_, result_, result_, preference, 1, &choice, &found);
+    lt.preference_destroy(preference);
+    if (status != 0 || found == 0) return std::nullopt;
+    return choice;
+  }
+
+  void fill_zeros(void* c) const {
+    const size_t item = itemsize(desc_.out_dtype);
+    for (int64_t b = 0; b < desc_.batch; ++b) {
+      for (int64_t i = 0; i < desc_.m; ++i) {
+        char* const row =
+            static_cast<char*>(c) + static_cast<size_t>(b * desc_.c_batch_stride + i * desc_.c_row) * item;
+        smolder::cuda::fill(queue_.stream(), row, 0, static_cast<size_t>(desc_.n) * item);
+      }
+    }
+  }
+
+  Queue& queue_;
+  Shared& shared_;
+  MatmulDesc desc_;
+  LtDesc product_ = nullptr;
+  LtLayout first_ = nullptr, second_ = nullptr, result_ = nullptr;
+  std::optional<LtChoice> aligned_, any_;
+};
+
+}  // namespace
+
+bool can_multiply(const MatmulDesc& d) {
+  if (!is_floating(d.dtype) || d.epilogue != MatmulDesc::Epilogue::kNone) return false;
+  if (d.out_dtype != d.dtype && !(is_half(d.dtype) && d.out_dtype == DType::kFloat32)) return false;
+  if (d.m > 1 && d.c_row < d.n) return false;
+  const Operands operands(d);
+  return d.k == 0 || (operands.first && operands.second);
+}
+
+std::shared_ptr<const DeviceMatmul> DeviceMatmul::get(const MatmulDesc& desc, int device) {
+  return std::make_shared<LtMatmul>(desc, device);
+}
+
+}  // namespace smolder::eager::cuda

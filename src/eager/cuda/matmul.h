@@ -1,0 +1,26 @@
+// Matrix products on a device, by cuBLASLt.
+#pragma once
+
+#include <memory>
+
+#include "smolder/core/cuda/queue.h"
+#include "smolder/eager/cpu/matmul.h"
+
+namespace smolder::eager::cuda {
+
+/// Whether cuBLASLt says this product: floats, rows or columns of each operand contiguous, no epilogue.
+bool can_multiply(const MatmulDesc& desc);
+
+/// A product whose algorithm is chosen, by cuBLASLt's heuristic from the description alone: equal descriptions give
+/// equal bits. float32 is multiplied in float32 (no TF32), halves are summed in float32.
+class DeviceMatmul {
+ public:
+  /// Throws RuntimeError naming the package to install when there is no cuBLASLt, NotImplementedError when it has no
+  /// algorithm.
+  static std::shared_ptr<const DeviceMatmul> get(const MatmulDesc& desc, int device);
+  virtual ~DeviceMatmul() = default;
+  /// Queues the product. C overlaps neither A nor B.
+  virtual void run(const void* a, const void* b, void* c) const = 0;
+};
+
+}  // namespace smolder::eager::cuda
