@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "smolder/core/error.h"
+
 namespace smolder::jit {
 
-Arena& Arena::global() {
-  static Arena* arena = new Arena;  // never destroyed: a plan may run while the process exits
-  return *arena;
+Arena& Arena::of(DeviceType device) {
+  // Never destroyed: a plan may run while the process exits.
+  static auto* const cpu = new Arena(DeviceType::kCPU);
+  static auto* const cuda = new Arena(DeviceType::kCUDA);
+  SMOLDER_INVARIANT(device == DeviceType::kCPU || device == DeviceType::kCUDA);
+  return device == DeviceType::kCPU ? *cpu : *cuda;
 }
 
 Arena::Lease Arena::reserve(int64_t bytes) {
@@ -15,7 +20,7 @@ Arena::Lease Arena::reserve(int64_t bytes) {
   if (wanted > 0 && (!block_ || block_->bytes() < wanted)) {
     // Nothing in the old block outlives a run, and both together might not fit.
     block_.reset();
-    block_ = allocate(wanted);
+    block_ = allocate(wanted, {device_, 0});
   }
   lease.base = block_ ? static_cast<char*>(block_->data()) : nullptr;
   return lease;

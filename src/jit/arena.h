@@ -1,5 +1,5 @@
-// The memory that plans keep their intermediates in: one block for all plans, as large as the largest run
-// so far. Plans hold offsets, so memory is the largest plan and not the sum.
+// The memory that plans keep their intermediates in: one block a device for all plans, as large as the largest run so
+// far. Plans hold offsets, so memory is the largest plan and not the sum.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@ namespace smolder::jit {
 
 class Arena {
  public:
-  /// The arena of the CPU.
-  static Arena& global();
+  static Arena& of(DeviceType device);
 
   /// At least `bytes` of memory, for as long as the returned lock is held; contents are undefined.
   /// Throws OutOfMemoryError, and then holds what it held before.
@@ -27,6 +26,8 @@ class Arena {
   void release();
 
  private:
+  explicit Arena(DeviceType device) : device_(device) {}
+  const DeviceType device_;
   mutable std::mutex mutex_;
   BufferRef block_;
 };

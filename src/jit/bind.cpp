@@ -75,6 +75,7 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
     if (debug_level() >= 2) launches_.back().bytes += bytes_of(step, evaluated);
     if (step.kernel) {
       launches_.back().fn = p.kernels[step.kernel->code].fn;
+      launches_.back().device = p.kernels[step.kernel->code].device.get();
       bind_kernel(step, evaluated);
     } else {
       bind_library(step, evaluated);
@@ -189,7 +190,8 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   bound.num_pointers = static_cast<uint32_t>(pointers_.size()) - bound.pointers;
   std::vector<int64_t> attrs;
   for (const ir::Dim& d : call.attrs) attrs.push_back(size(d));
-  bound.call = jit::bind_library(call.op, std::move(views[0]), std::move(views[1]), std::move(attrs));
+  bound.call = jit::bind_library(plan_->program().options.device, call.op, std::move(views[0]), std::move(views[1]),
+                                 std::move(attrs));
   launches_.back().library = static_cast<int>(library_.size());
   library_.push_back(std::move(bound));
 }

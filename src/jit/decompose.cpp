@@ -115,11 +115,11 @@ void decompose(Program& program) {
   widen_half_reductions(to);
 }
 
-std::optional<ir::Op> find_fallback(const ir::Graph& graph) {
+std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device) {
   Program p;
   p.graph = graph;
   decompose(p);
-  const auto found = std::ranges::find_if(p.graph.nodes, [](const ir::Node& n) { return is_fallback(n.op); });
+  const auto found = std::ranges::find_if(p.graph.nodes, [&](const ir::Node& n) { return is_fallback(device, n.op); });
   return found == p.graph.nodes.end() ? std::nullopt : std::optional(found->op);
 }
 

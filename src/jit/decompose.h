@@ -10,6 +10,6 @@ namespace smolder::jit {
 void decompose(Program& program);
 
 /// The first primitive that the op-level `graph` comes to and loop IR cannot say; empty when there is none.
-std::optional<ir::Op> find_fallback(const ir::Graph& graph);
+std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device);
 
 }  // namespace smolder::jit

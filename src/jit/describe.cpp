@@ -9,7 +9,7 @@ PlanImpl::PlanImpl(Program program) : program_(std::move(program)) {
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
   find_donors(program_, program_.launch_of);
   for (const Step& s : program_.steps) {
-    if (s.library && is_fallback(s.library->op)) fallbacks_.push_back(s.library->site);
+    if (s.library && is_fallback(program_.options.device, s.library->op)) fallbacks_.push_back(s.library->site);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "smolder/core/source_line.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/jit/cuda/backend.h"
 #include "smolder/jit/loop_interpret.h"
 
 namespace smolder::jit {
@@ -19,8 +20,9 @@ std::atomic<Backend*> overriding = nullptr;
 
 void override_backend(Backend* other) { overriding = other; }
 
-Backend& backend() {
+Backend& backend(DeviceType device) {
   if (Backend* other = overriding) return *other;
+  if (device == DeviceType::kCUDA) return cuda::cuda_backend(0);
   static Backend& chosen = [&]() -> Backend& {
     const char* name = std::getenv("SMOLDER_BACKEND");
     const std::string_view wanted = name ? name : "llvm";
@@ -44,7 +46,7 @@ struct Missing {
 
 class Emitter {
  public:
-  explicit Emitter(Program& p) : p_(p), target_(backend()), target_name_(target_.target()) {}
+  explicit Emitter(Program& p) : p_(p), target_(backend(p.options.device)), target_name_(target_.target()) {}
 
   void run() {
     for (const Step& step : p_.steps) {

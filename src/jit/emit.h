@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "smolder/core/device.h"
 #include "smolder/jit/backend.h"
 #include "smolder/jit/program.h"
 
 namespace smolder::jit {
 
-/// The code generator in use: LLVM, or the interpreter of loop IR where SMOLDER_BACKEND=interpret.
-Backend& backend();
+/// The code generator of a device: on the CPU LLVM, or the interpreter of loop IR where SMOLDER_BACKEND=interpret.
+Backend& backend(DeviceType device = DeviceType::kCPU);
 /// Test hook: makes another one the code generator of plans compiled from now on; null takes it back.
 void override_backend(Backend* other);
 

@@ -14,15 +14,6 @@ namespace smolder::jit {
 
 namespace {
 
-/// Tables of one run, kept between runs of a thread so that a run allocates nothing.
-struct RunTables {
-  std::vector<char*> bases;
-  std::vector<void*> pointers;
-  std::vector<uint64_t> scalars;
-  std::vector<uint32_t> errors;
-};
-thread_local RunTables tables;
-
 /// What the threads of one launch share.
 struct KernelRun {
   const Launch* launch;
@@ -69,10 +60,14 @@ struct KernelRun {
 
 }  // namespace
 
-std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
-  RunTables& t = tables;
-  const Arena::Lease arena = Arena::global().reserve(arena_bytes_);
-  t.bases.assign({arena.base, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
+RunTables& RunTables::of_thread() {
+  thread_local RunTables tables;
+  return tables;
+}
+
+void InstanceImpl::fill_tables(const RunArguments& args, char* arena) const {
+  RunTables& t = RunTables::of_thread();
+  t.bases.assign({arena, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
                   reinterpret_cast<char*>(const_cast<uint64_t*>(constants_.data())), nullptr});
   for (int i = 0; i < num_leaves_; ++i) t.bases.push_back(static_cast<char*>(args.leaves[i]));
   for (void* out : args.outputs) t.bases.push_back(static_cast<char*>(out));
@@ -81,7 +76,14 @@ std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
   t.scalars.resize(scalars_.size());
   for (size_t i = 0; i < scalars_.size(); ++i) t.scalars[i] = args.parameters[scalars_[i]];
   t.errors.assign(errors_.size(), 0);
+}
 
+std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
+  const DeviceType device = plan_->program().options.device;
+  if (device == DeviceType::kCUDA) return run_on_cuda(args);
+  const Arena::Lease arena = Arena::of(device).reserve(arena_bytes_);
+  fill_tables(args, arena.base);
+  RunTables& t = RunTables::of_thread();
   std::vector<OpSite> reports;
   const bool timed = debug_level() >= 2;
   for (const Launch& launch : launches_) {
@@ -98,7 +100,7 @@ std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
 }
 
 void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports) const {
-  RunTables& t = tables;
+  RunTables& t = RunTables::of_thread();
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
     if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);

@@ -1,11 +1,11 @@
 #include "smolder/jit/library.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "smolder/core/thread_pool.h"
-#include "smolder/eager/cpu/matmul.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/jit/cuda/library.h"
+#include "smolder/jit/product_steps.h"
 
 namespace smolder::jit {
 
@@ -37,7 +37,8 @@ bool is_library(Op op) {
   }
 }
 
-bool is_fallback(Op op) {
+bool is_fallback(DeviceType device, Op op) {
+  if (device == DeviceType::kCUDA) return is_library(op) && op != Op::kDot && !is_users(op);
   switch (op) {
     case Op::kDot:
     case Op::kConvForward:
@@ -82,109 +83,57 @@ class EagerCall final : public BoundLibrary {
   std::vector<eager::TensorView> views_;
 };
 
-/// A matrix product: as many batches as one stride walks are one call, the others a loop. A bias is the third of four
-/// addresses.
+/// A matrix product on the CPU. A bias is the third of four addresses.
 class Product final : public BoundLibrary {
  public:
-  using Epilogue = eager::MatmulDesc::Epilogue;
-
-  Product(const LibraryView& a, const LibraryView& b, const LibraryView& c, Epilogue epilogue) {
-    const int rank = a.shape.size();
-    eager::MatmulDesc d;
-    d.dtype = a.dtype;
-    d.out_dtype = c.dtype;
-    d.epilogue = epilogue;
-    d.m = c.shape[rank - 2];
-    d.n = c.shape[rank - 1];
-    d.k = a.shape[rank - 1];
-    d.a_row = a.strides[rank - 2], d.a_col = a.strides[rank - 1];
-    d.b_row = b.strides[rank - 2], d.b_col = b.strides[rank - 1];
-    d.c_row = c.strides[rank - 2];
-    int axis = rank - 3;
-    for (; axis >= 0; --axis) {
-      const int64_t extent = c.shape[axis];
-      if (extent == 1) continue;
-      if (d.batch == 1) {
-        d.a_batch_stride = a.strides[axis], d.b_batch_stride = b.strides[axis], d.c_batch_stride = c.strides[axis];
-      } else if (a.strides[axis] != d.a_batch_stride * d.batch || b.strides[axis] != d.b_batch_stride * d.batch ||
-                 c.strides[axis] != d.c_batch_stride * d.batch) {
-        break;
-      }
-      d.batch *= extent;
-    }
-    add_offsets(a, b, c, axis);
-    flops_ = 2.0 * static_cast<double>(d.batch) * static_cast<double>(d.m) * static_cast<double>(d.n) *
-             static_cast<double>(d.k);
-    if (d.batch > 0 && d.m > 0 && d.n > 0 && !offsets_.empty()) product_ = eager::Matmul::get(d);
+  explicit Product(ProductSteps steps) : steps_(std::move(steps)) {
+    if (!steps_.is_empty()) product_ = eager::Matmul::get(steps_.desc);
   }
 
   bool run(std::span<void* const> addresses) const override {
     if (!product_) return true;
-    const void* const bias = product_->desc().epilogue == Epilogue::kNone ? nullptr : addresses[2];
-    const auto one = [&](const Offsets& o) {
+    const void* const bias = addresses.size() == 4 ? addresses[2] : nullptr;
+    const auto one = [&](const ProductSteps::Offsets& o) {
       product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
                     static_cast<char*>(addresses.back()) + o.c, bias);
     };
-    if (offsets_.size() == 1) {
-      one(offsets_[0]);
-    } else if (flops_ > kSharedFlops) {
-      for (const Offsets& o : offsets_) one(o);
+    const std::vector<ProductSteps::Offsets>& offsets = steps_.offsets;
+    if (offsets.size() == 1) {
+      one(offsets[0]);
+    } else if (steps_.flops() > kSharedFlops) {
+      for (const ProductSteps::Offsets& o : offsets) one(o);
     } else {
       // Small ones share threads by the product rather than each in itself.
-      const auto n = static_cast<int64_t>(offsets_.size());
-      const auto grain = std::max<int64_t>(1, static_cast<int64_t>(kRangeFlops / std::max(flops_, 1.0)));
+      const auto n = static_cast<int64_t>(offsets.size());
+      const auto grain = std::max<int64_t>(1, static_cast<int64_t>(kRangeFlops / std::max(steps_.flops(), 1.0)));
       parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) one(offsets_[i]);
+        for (int64_t i = begin; i < end; ++i) one(offsets[i]);
       });
     }
     return true;
   }
 
-  std::string describe() const override {
-    if (!product_) return "dot of nothing";
-    const eager::MatmulDesc& d = product_->desc();
-    std::ostringstream out;
-    out << "dot " << offsets_.size() * d.batch << " x " << d.m << 'x' << d.n << 'x' << d.k
-        << (d.a_col == 1 ? "" : ", a transposed") << (d.b_col == 1 ? "" : ", b transposed");
-    if (d.epilogue != Epilogue::kNone) out << (d.epilogue == Epilogue::kBias ? ", bias" : ", bias and relu");
-    return out.str();
-  }
+  std::string describe() const override { return steps_.describe(); }
 
  private:
   static constexpr double kSharedFlops = 50e6, kRangeFlops = 1e6;
-  struct Offsets {
-    int64_t a, b, c;  ///< bytes
-  };
-
-  void add_offsets(const LibraryView& a, const LibraryView& b, const LibraryView& c, int last_axis) {
-    offsets_.push_back({0, 0, 0});
-    for (int axis = last_axis; axis >= 0; --axis) {
-      std::vector<Offsets> all;
-      for (int64_t i = 0; i < c.shape[axis]; ++i) {
-        const int64_t da = i * a.strides[axis] * static_cast<int64_t>(itemsize(a.dtype)),
-                      db = i * b.strides[axis] * static_cast<int64_t>(itemsize(b.dtype)),
-                      dc = i * c.strides[axis] * static_cast<int64_t>(itemsize(c.dtype));
-        for (const Offsets& o : offsets_) all.push_back({o.a + da, o.b + db, o.c + dc});
-      }
-      offsets_ = std::move(all);
-    }
-  }
-
   std::shared_ptr<const eager::Matmul> product_;
-  std::vector<Offsets> offsets_;
-  double flops_ = 0;
+  ProductSteps steps_;
 };
 
 }  // namespace
 
-std::unique_ptr<BoundLibrary> bind_library(Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
-                                           std::vector<int64_t> attrs) {
+std::unique_ptr<BoundLibrary> bind_library(DeviceType device, Op op, std::vector<LibraryView> inputs,
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
+  if (device == DeviceType::kCUDA) {
+    return cuda::bind_library(op, std::move(inputs), std::move(outputs), std::move(attrs));
+  }
   if (op == Op::kDot) {
     const DType in = inputs[0].dtype, out = outputs[0].dtype;
     if (out == in || (is_half(in) && out == DType::kFloat32)) {
       using enum eager::MatmulDesc::Epilogue;
       const auto epilogue = inputs.size() < 3 ? kNone : attrs.back() != 0 ? kBiasRelu : kBias;  // see join_bias.h
-      return std::make_unique<Product>(inputs[0], inputs[1], outputs[0], epilogue);
+      return std::make_unique<Product>(ProductSteps(inputs[0], inputs[1], outputs[0], epilogue));
     }
   }
   return std::make_unique<EagerCall>(op, std::move(inputs), std::move(outputs), std::move(attrs));

@@ -32,14 +32,16 @@ class BoundLibrary {
   virtual std::string describe() const = 0;
 };
 
-/// Chooses how to run a call at these sizes. `fused` is what the call does beside the op.
-std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
-                                           std::vector<int64_t> attrs);
+/// Chooses how to run a call at these sizes on a device, where the addresses then are; but those of numbers, which are
+/// the host's.
+std::unique_ptr<BoundLibrary> bind_library(DeviceType device, ir::Op op, std::vector<LibraryView> inputs,
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
 
 /// Does loop IR not say this primitive? It then runs as a library call. Products, scatters, scans, sorts and what users
-/// have kernels for always do; others are fallbacks, and counted.
+/// have kernels for always do on the CPU; others are fallbacks, and counted, as is on CUDA all but products: it runs on
+/// the host, which waits for the device.
 bool is_library(ir::Op op);
-bool is_fallback(ir::Op op);
+bool is_fallback(DeviceType device, ir::Op op);
 /// Does a kernel that a user registered run it? It may throw.
 bool is_users(ir::Op op);
 

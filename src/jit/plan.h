@@ -14,8 +14,10 @@
 
 namespace smolder::jit {
 
-/// Switches that tests and tools flip; part of the plan key. None changes a bit of any result.
+/// Where a plan runs, and switches that tests and tools flip; part of the plan key. No switch changes a bit of any
+/// result.
 struct CompileOptions {
+  DeviceType device = DeviceType::kCPU;
   bool fuse = true;      ///< off: one kernel a primitive
   bool simplify = true;  ///< off: no rewrite rules, CSE
 };
@@ -73,8 +75,8 @@ class Instance {
   virtual std::span<const int64_t> output_bytes() const = 0;
   /// Arena bytes. `run` reserves them first and throws OutOfMemoryError before any launch.
   virtual int64_t arena_bytes() const = 0;
-  /// Runs everything on the CPU pool and returns when done. Out-of-range indices were clamped and are
-  /// reported in the result (empty when none).
+  /// Runs everything: on the CPU's pool, returning when done; on CUDA queued, returning before, unless the plan checks
+  /// indices. Those out of range were clamped and are reported in the result (empty when none).
   virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
 };
 

@@ -57,7 +57,8 @@ struct ScratchSlot {
 };
 
 struct Launch {
-  KernelFn fn = nullptr;  ///< null: a library call
+  KernelFn fn = nullptr;                 ///< on the CPU; null: a library call
+  const DeviceKernel* device = nullptr;  ///< on a device; null: a library call
   uint32_t first_segment = 0, num_segments = 0;
   int library = -1;
   bool parallel = false;
@@ -65,6 +66,15 @@ struct Launch {
   double work = 0;                         ///< nanoseconds on one core, roughly
   uint32_t first_step = 0, num_steps = 0;  ///< of the program
   int64_t bytes = 0;                       ///< read and written; counted where launches are timed
+};
+
+/// Tables of one run, kept between runs of a thread so that a run allocates nothing.
+struct RunTables {
+  std::vector<char*> bases;
+  std::vector<void*> pointers;
+  std::vector<uint64_t> scalars;
+  std::vector<uint32_t> errors;
+  static RunTables& of_thread();
 };
 
 struct LibraryStep {
@@ -82,6 +92,8 @@ class InstanceImpl final : public Instance {
   std::vector<OpSite> run(const RunArguments& args) const override;
 
  private:
+  void fill_tables(const RunArguments& args, char* arena) const;
+  std::vector<OpSite> run_on_cuda(const RunArguments& args) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
   int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;

@@ -122,7 +122,8 @@ inline void record_values(const Call& c, std::span<const Operand> operands, size
   ValueRef values[kMost];
   SMOLDER_INVARIANT(count <= kMost);
   Tape& tape = Tape::on(c.device);
-  if (t_modes.eager) [[unlikely]] {
+  const bool is_plan_of_one = c.device == DeviceType::kCUDA;  // which is what an eager op is there
+  if (t_modes.eager && !is_plan_of_one) [[unlikely]] {
     const SourceToken source = capture_source();
     const std::lock_guard hold(tape.mutex());
     run_eagerly(tape, c.op, operands, c.attrs, {values, count}, source);
@@ -134,6 +135,11 @@ inline void record_values(const Call& c, std::span<const Operand> operands, size
     if (!attempt(nullptr)) [[unlikely]] {
       const SourceToken source = capture_source();
       attempt(&source);
+    }
+    if (t_modes.eager) [[unlikely]] {
+      const SourceToken source = capture_source();
+      const std::lock_guard hold(tape.mutex());
+      tape.sync("eager op", source);
     }
   }
   for (size_t i = 0; i < count; ++i) {
@@ -250,7 +256,12 @@ const ir::Meta* intern(const ir::Meta& m) {
 }
 
 DeviceType creation_device() { return t_modes.device; }
+void set_creation_device(DeviceType type) { t_modes.device = type; }
 DeviceMode::DeviceMode(DeviceType type) : before_(std::exchange(t_modes.device, type)) {}
+DeviceMode::DeviceMode(const Tensor& operand)
+    : DeviceMode(operand.defined() ? operand.device().type : creation_device()) {}
+DeviceMode::DeviceMode(TensorList operands)
+    : DeviceMode(operands.size() > 0 ? operands.data()[0].device().type : creation_device()) {}
 DeviceMode::~DeviceMode() { t_modes.device = before_; }
 bool grad_enabled() { return t_modes.grad; }
 void set_grad_enabled(bool on) { t_modes.grad = on; }
@@ -296,20 +307,17 @@ namespace smolder {
 
 void mark_step() {
   const SourceToken source = capture_source();
-  {
-    lazy::Tape& tape = lazy::Tape::cpu();
-    const std::lock_guard hold(tape.mutex());
+  lazy::Tape::each([&](lazy::Tape& tape) {
     tape.mark();
     tape.sync("mark_step", source);
-  }
-  lazy::Tape::sync_devices("mark_step", source);
+  });
 }
 
 void step_boundary(std::string_view reason) {
   const SourceToken source = capture_source();
-  lazy::Tape& tape = lazy::Tape::cpu();
-  const std::lock_guard hold(tape.mutex());
-  if (tape.boundary_ends_step()) tape.sync(reason, source);
+  lazy::Tape::each([&](lazy::Tape& tape) {
+    if (tape.boundary_ends_step()) tape.sync(reason, source);
+  });
 }
 
 }  // namespace smolder

@@ -82,11 +82,15 @@ void set_inference_mode_enabled(bool on);
 bool eager_enabled();
 void set_eager_enabled(bool on);
 
-/// Where ops without tensor operands make their results: the CPU, but in a `DeviceMode`.
+/// Where ops without tensor operands make their results: the CPU at first. Of each thread.
 DeviceType creation_device();
+void set_creation_device(DeviceType type);
 class DeviceMode {
  public:
   explicit DeviceMode(DeviceType type);
+  /// That of an operand, or of the first of a list: what an op makes besides lies where its operands do.
+  explicit DeviceMode(const Tensor& operand);
+  explicit DeviceMode(TensorList operands);
   ~DeviceMode();
   DeviceMode(const DeviceMode&) = delete;
 

@@ -128,7 +128,7 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
         donated.add();
         break;
       }
-      if (!buffers[i]) buffers[i] = smolder::allocate(bytes[i]);
+      if (!buffers[i]) buffers[i] = smolder::allocate(bytes[i], {device_, 0});
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
@@ -183,7 +183,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   ops.add(static_cast<int64_t>(size()));
   if (followed_ && position_ == followed_->instrs.size()) hits.add();
   record_event({"sync", std::string(reason), resolve_source(source)});
-  if (device_ != DeviceType::kCPU) return run_on_device();
+  if (device_ >= DeviceType::kFirstUser) return run_on_device();
   Trace* t = nullptr;
   std::vector<jit::OpSite> bad_indices;
   try {
@@ -192,7 +192,8 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     bad_indices = run(*t, find_plan(*t));
   } catch (const std::exception& e) {
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
-    if (!t || options_.strict || !std::ranges::all_of(leaves_, readable)) {
+    const bool has_eager_kernels = device_ == DeviceType::kCPU;
+    if (!t || options_.strict || !has_eager_kernels || !std::ranges::all_of(leaves_, readable)) {
       abandon(e.what());
       throw;
     }

@@ -51,7 +51,9 @@ uint64_t next_epoch() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-Tape::Tape(DeviceType device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {}
+Tape::Tape(DeviceType device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {
+  options_.compile.device = device;
+}
 
 Tape& Tape::first_cpu() {
   static Tape* const tape = [] {
@@ -71,18 +73,24 @@ Tape& Tape::on_device(DeviceType type) {
   Tape* tape = place.load(std::memory_order_acquire);
   if (!tape) {
     Tape* const made = new Tape(type);
+    made->options_ = cpu().options_;
+    made->options_.compile.device = type;
     if (place.compare_exchange_strong(tape, made, std::memory_order_acq_rel)) return *made;
     delete made;
   }
   return *tape;
 }
 
-void Tape::sync_devices(std::string_view reason, SourceToken source) {
+void Tape::each(const std::function<void(Tape&)>& f) {
+  {
+    const std::lock_guard hold(cpu().mutex_);
+    f(cpu());
+  }
   for (const auto& place : g_device_tapes) {
     Tape* const tape = place.load(std::memory_order_acquire);
     if (!tape) continue;
     const std::lock_guard hold(tape->mutex_);
-    tape->sync(reason, source);
+    f(*tape);
   }
 }
 
@@ -272,7 +280,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
                 " operands is not supported: at most 65535");
   std::fill_n(inferred_, row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_);
-  if (options_.strict) check_lowering(op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});
+  if (options_.strict) check_lowering(device_, op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});
 
   // Nothing above changed the tape, and nothing below raises.
   if (followed_) diverge();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,10 +43,11 @@ class Tape {
       return *tape;
     return first_cpu();
   }
-  /// That of a device. Of one that a user registered the steps run op by op, by the device's kernels.
+  /// That of a device. On the CPU and on CUDA steps run as plans; on a device that a user registered op by op, by the
+  /// device's kernels.
   static Tape& on(DeviceType type) { return type == DeviceType::kCPU ? cpu() : on_device(type); }
-  /// Runs everything pending on devices of users.
-  static void sync_devices(std::string_view reason, SourceToken source);
+  /// Calls f with each tape there is, locked: the CPU's, then those of devices.
+  static void each(const std::function<void(Tape&)>& f);
   DeviceType device() const { return device_; }
 
   Lock& mutex() { return mutex_; }

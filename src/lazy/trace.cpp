@@ -137,8 +137,8 @@ std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, c
   return out;
 }
 
-void check_lowering(ir::Op op, std::span<const ir::Meta* const> operands, std::span<const int64_t> attrs,
-                    std::span<const ir::Meta> results) {
+void check_lowering(DeviceType device, ir::Op op, std::span<const ir::Meta* const> operands,
+                    std::span<const int64_t> attrs, std::span<const ir::Meta> results) {
   ir::Graph g;
   ir::Builder b(g);
   std::vector<ir::ValueId> inputs;
@@ -155,7 +155,7 @@ void check_lowering(ir::Op op, std::span<const ir::Meta* const> operands, std::s
   for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
   const ir::ValueId first = g.append(op, std::move(inputs), {attrs.begin(), attrs.end()}, infos);
   for (size_t i = 0; i < infos.size(); ++i) g.outputs.push_back(first + static_cast<ir::ValueId>(i));
-  SMOLDER_CHECK(!jit::find_fallback(g), NotImplementedError, ir::name(op), " of ", shapes,
+  SMOLDER_CHECK(!jit::find_fallback(g, device), NotImplementedError, ir::name(op), " of ", shapes,
                 " has no lowering and would run eagerly inside the step, which strict mode forbids");
 }
 

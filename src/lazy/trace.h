@@ -78,9 +78,9 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced);
 /// size"): equal bytes mean that a plan of one may be tried for the other.
 std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options);
 
-/// Throws NotImplementedError when `op` on such operands is not all compiled: what strict mode asks of each op.
-/// A null operand is absent.
-void check_lowering(ir::Op op, std::span<const ir::Meta* const> operands, std::span<const int64_t> attrs,
-                    std::span<const ir::Meta> results);
+/// Throws NotImplementedError when `op` on such operands is not all compiled on the device: what strict mode asks of
+/// each op. A null operand is absent.
+void check_lowering(DeviceType device, ir::Op op, std::span<const ir::Meta* const> operands,
+                    std::span<const int64_t> attrs, std::span<const ir::Meta> results);
 
 }  // namespace smolder::lazy

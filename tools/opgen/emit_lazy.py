@@ -151,12 +151,21 @@ def history(row):
     return f'const lazy::HistoryName named("{row.history}");\n' if row.history else ""
 
 
+def device_mode(row):
+    """What a body of several ops makes without operands lies where the row's first tensor does."""
+    first = next((p for p in row.sig.params if p.type.name in ("Tensor", "Tensor[]")), None)
+    return f"const lazy::DeviceMode on({first.name});\n" if first else ""
+
+
 def definition(row):
     """The function itself; in an unnamed namespace when it is a method only."""
     params = row.sig.params
     renamed = copies(row)[0] if not row.is_composite else set()
     spelled = ", ".join(f"{p.type.cpp} {p.name}{'_arg' if p.name in renamed else ''}" for p in params)
-    body = composite_check(row) + history(row) + row.body.strip() if row.is_composite else record_body(row)
+    if row.is_composite:
+        body = composite_check(row) + device_mode(row) + history(row) + row.body.strip()
+    else:
+        body = (device_mode(row) if row.prepare else "") + record_body(row)
     text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(body)}\n}}\n"
     if row.is_composite:
         name = (row.python_names or [row.api_name])[0]

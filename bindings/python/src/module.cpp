@@ -51,7 +51,7 @@ void bind_metrics(nb::module_& m) {
   m.def(
       "empty_cache",
       [] {
-        jit::Arena::global().release();
+        jit::Arena::of(DeviceType::kCPU).release();
         empty_cache();
       },
       "Gives memory that is kept for reuse back to the system.");
@@ -66,16 +66,16 @@ void bind_options(nb::module_& m) {
       "set_options",
       [](std::optional<bool> predict, std::optional<bool> fuse, std::optional<bool> simplify,
          std::optional<uint32_t> soft_bound, std::optional<uint32_t> hard_bound, std::optional<uint64_t> hash_mask) {
-        lazy::Tape& tape = lazy::Tape::cpu();
-        const std::lock_guard hold(tape.mutex());
-        lazy::TapeOptions& o = tape.options();
-        o.predict = predict.value_or(o.predict);
-        o.compile.fuse = fuse.value_or(o.compile.fuse);
-        o.compile.simplify = simplify.value_or(o.compile.simplify);
-        o.soft_bound = soft_bound.value_or(o.soft_bound);
-        o.hard_bound = hard_bound.value_or(o.hard_bound);
-        o.hash_mask = hash_mask.value_or(o.hash_mask);
-        tape.forget_traces();
+        lazy::Tape::each([&](lazy::Tape& tape) {
+          lazy::TapeOptions& o = tape.options();
+          o.predict = predict.value_or(o.predict);
+          o.compile.fuse = fuse.value_or(o.compile.fuse);
+          o.compile.simplify = simplify.value_or(o.compile.simplify);
+          o.soft_bound = soft_bound.value_or(o.soft_bound);
+          o.hard_bound = hard_bound.value_or(o.hard_bound);
+          o.hash_mask = hash_mask.value_or(o.hash_mask);
+          tape.forget_traces();
+        });
       },
       nb::kw_only(), nb::arg("predict") = nb::none(), nb::arg("fuse") = nb::none(), nb::arg("simplify") = nb::none(),
       nb::arg("soft_bound") = nb::none(), nb::arg("hard_bound") = nb::none(), nb::arg("hash_mask") = nb::none(),

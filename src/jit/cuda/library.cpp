@@ -1,0 +1,122 @@
+#include "smolder/jit/cuda/library.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/cuda/memory.h"
+#include "smolder/eager/cuda/matmul.h"
+#include "smolder/jit/product_steps.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+constexpr int kDevice = 0;
+
+/// A matrix product by cuBLASLt.
+class DeviceProduct final : public BoundLibrary {
+ public:
+  explicit DeviceProduct(ProductSteps steps) : steps_(std::move(steps)) {
+    if (!steps_.is_empty()) product_ = eager::cuda::DeviceMatmul::get(steps_.desc, kDevice);
+  }
+  bool run(std::span<void* const> addresses) const override {
+    if (!product_) return true;
+    for (const ProductSteps::Offsets& o : steps_.offsets) {
+      product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
+                    static_cast<char*>(addresses[2]) + o.c);
+    }
+    return true;
+  }
+  std::string describe() const override { return steps_.describe() + " by cuBLASLt"; }
+
+ private:
+  std::shared_ptr<const eager::cuda::DeviceMatmul> product_;
+  ProductSteps steps_;
+};
+
+/// What the host does: operands are copied there, and results back.
+class HostCall final : public BoundLibrary {
+ public:
+  HostCall(ir::Op op, const std::vector<LibraryView>& inputs, const std::vector<LibraryView>& outputs,
+           std::vector<int64_t> attrs)
+      : num_inputs_(inputs.size()), call_(jit::bind_library(DeviceType::kCPU, op, inputs, outputs, std::move(attrs))) {
+    for (const auto* list : {&inputs, &outputs}) {
+      for (const LibraryView& v : *list) extents_.push_back(extent_of(v));
+    }
+  }
+
+  bool run(std::span<void* const> addresses) const override {
+    static Counter& bytes = counter("fallbacks.bytes_copied");
+    std::vector<void*> host(addresses.begin(), addresses.end());
+    std::vector<BufferRef> memory(addresses.size());
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      const Extent& e = extents_[i];
+      if (e.is_number || !addresses[i] || e.bytes == 0) continue;
+      const bool is_output = i >= num_inputs_;
+      if (is_output && num_inputs_ > 0 && addresses[i] == addresses[0] && memory[0]) {  // updates its first operand
+        memory[i] = memory[0];
+      } else {
+        memory[i] = smolder::allocate(e.bytes);
+        if (!is_output || !e.dense) {
+          smolder::cuda::copy_to_host(memory[i]->data(), static_cast<char*>(addresses[i]) + e.first, e.bytes, kDevice);
+          bytes.add(static_cast<int64_t>(e.bytes));
+        }
+      }
+      host[i] = static_cast<char*>(memory[i]->data()) - e.first;
+    }
+    const bool good = call_->run(host);
+    for (size_t i = num_inputs_; i < addresses.size(); ++i) {
+      const Extent& e = extents_[i];
+      if (!memory[i]) continue;
+      smolder::cuda::copy_from_host(static_cast<char*>(addresses[i]) + e.first, memory[i]->data(), e.bytes, kDevice);
+      bytes.add(static_cast<int64_t>(e.bytes));
+    }
+    return good;
+  }
+  std::string describe() const override { return call_->describe() + " on the host"; }
+
+ private:
+  /// The bytes of a view: where they start from its first element, and how many they are.
+  struct Extent {
+    int64_t first = 0;
+    size_t bytes = 0;
+    bool dense = false;  ///< all of them are its elements
+    bool is_number = false;
+  };
+
+  static Extent extent_of(const LibraryView& v) {
+    Extent e;
+    e.is_number = v.weak;
+    if (numel(v.shape) == 0) return e;
+    const auto item = static_cast<int64_t>(itemsize(v.dtype));
+    int64_t low = 0, high = 0;
+    for (int i = 0; i < v.shape.size(); ++i) {
+      const int64_t reach = (v.shape[i] - 1) * v.strides[i];
+      (reach < 0 ? low : high) += reach;
+    }
+    e.first = low * item;
+    e.bytes = static_cast<size_t>((high - low + 1) * item);
+    e.dense = high - low + 1 == numel(v.shape);
+    return e;
+  }
+
+  size_t num_inputs_;
+  std::unique_ptr<BoundLibrary> call_;
+  std::vector<Extent> extents_;
+};
+
+}  // namespace
+
+std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
+                                           std::vector<int64_t> attrs) {
+  if (op == ir::Op::kDot) {
+    ProductSteps steps(inputs[0], inputs[1], outputs[0]);
+    if (steps.is_empty() || eager::cuda::can_multiply(steps.desc)) {
+      return std::make_unique<DeviceProduct>(std::move(steps));
+    }
+  }
+  return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
+}
+
+}  // namespace smolder::jit::cuda
