@@ -29,7 +29,7 @@ from smolder._windows import *
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
-from smolder import distributions as distributions, linalg as linalg
+from smolder import cuda as cuda, distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder.serialization import load as load, save as save

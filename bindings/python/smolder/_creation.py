@@ -5,7 +5,7 @@ import builtins
 import numpy
 
 from smolder import _core
-from smolder._tensor import Tensor, check_device
+from smolder._tensor import Tensor, moved, placed, placed_like, usable_device
 
 __all__ = [
     "arange",
@@ -91,12 +91,12 @@ def _array(data):
     return array
 
 
+@placed
 def tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
 
     Python floats become float32, integers int64, bools bool; arrays keep their dtype.
     """
-    check_device(device)
     if isinstance(data, Tensor):
         out = data.detach().clone()
         return _finish(out if dtype is None else out.to(dtype), requires_grad)
@@ -143,7 +143,8 @@ def _numpy_type(dtype):
 
 def as_tensor(data, dtype=None, device=None) -> Tensor:
     """data as a tensor: itself, or in the memory of an array, when the dtype is the one asked for; else a copy."""
-    check_device(device)
+    if device is not None:
+        return moved(as_tensor(data, dtype), usable_device(device))
     if isinstance(data, Tensor):
         return data if dtype is None or dtype == data.dtype else data.to(dtype)
     if (
@@ -155,9 +156,9 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
     return tensor(data, dtype=dtype)
 
 
+@placed
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
     """obj as a tensor that shares its memory where that can be; copy=True never shares, copy=False raises instead."""
-    check_device(device)
     if isinstance(obj, Tensor | numpy.ndarray) or hasattr(obj, "__dlpack__"):
         source = (
             obj if isinstance(obj, Tensor) else from_numpy(obj) if isinstance(obj, numpy.ndarray) else from_dlpack(obj)
@@ -194,9 +195,9 @@ def from_numpy(ndarray) -> Tensor:
     return _core._from_array(ndarray)
 
 
+@placed
 def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
     """A tensor in the memory of an object that speaks DLPack, or of a capsule: a write to either is seen by the other."""
-    check_device(device)
     out = _core._from_array(ext_tensor)
     return out.clone() if copy else out
 
@@ -228,34 +229,34 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
     return _finish(_core._from_array(elements, dtype), requires_grad)
 
 
+@placed
 def zeros(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of zeros; float32 by default."""
-    check_device(device)
     return _finish(_core.zeros(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
+@placed
 def ones(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of ones; float32 by default."""
-    check_device(device)
     return _finish(_core.ones(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
+@placed
 def empty(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
-    check_device(device)
     return _finish(_core.empty(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
+@placed
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
-    check_device(device)
     size = (size,) if isinstance(size, builtins.int) else tuple(size)
     return _finish(_core.full(size, fill_value, dtype=dtype), requires_grad)
 
 
+@placed
 def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
-    check_device(device)
     if not 0 <= len(bounds) <= 3:
         raise TypeError(f"arange() takes 1 to 3 bounds, got {len(bounds)}")
     if len(bounds) == 1 and end is None:
@@ -273,40 +274,40 @@ def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, re
     return _finish(_core.arange(first, end, by, dtype=dtype), requires_grad)
 
 
+@placed
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
-    check_device(device)
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
+@placed
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
-    check_device(device)
     out = _core.pow(base, _core.linspace(start, end, steps, dtype=_core.float64)).to(dtype or _core.float32)
     return _finish(out, requires_grad)
 
 
+@placed
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
-    check_device(device)
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
+@placed
 def rand(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
-    check_device(device)
     return _finish(_core.rand(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
+@placed
 def randn(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
-    check_device(device)
     return _finish(_core.randn(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
+@placed
 def randint(low, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
-    check_device(device)
     if size is None:  # randint(high, size)
         low, high, size = 0, low, high
     elif high is None:
@@ -318,15 +319,15 @@ def randint(low, high=None, size=None, *, generator=None, dtype=None, device=Non
     )
 
 
+@placed
 def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
-    check_device(device)
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
+@placed
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
     """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
-    check_device(device)
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not given:
         if size is None:
@@ -347,16 +348,16 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 
 
 def _random_like(make):
+    @placed_like
     def like(input, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
-        check_device(device)
         return _finish(make(input, dtype=dtype, generator=generator), requires_grad)
 
     return _named_like(like, make)
 
 
 def _like(make):
+    @placed_like
     def like(input, *, dtype=None, device=None, requires_grad=False) -> Tensor:
-        check_device(device)
         return _finish(make(input, dtype=dtype), requires_grad)
 
     return _named_like(like, make)
@@ -375,7 +376,7 @@ rand_like = _random_like(_core.rand_like)
 randn_like = _random_like(_core.randn_like)
 
 
+@placed_like
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
-    check_device(device)
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)

@@ -5,7 +5,7 @@ import itertools
 import math
 
 from smolder import _core
-from smolder._tensor import Size, check_device
+from smolder._tensor import Size, placed
 
 __all__ = [
     "allclose",
@@ -124,9 +124,9 @@ def is_nonzero(input):
     return input.is_nonzero()
 
 
+@placed
 def scalar_tensor(s, *, dtype=None, device=None):
     """A number as a tensor without dimensions."""
-    check_device(device)
     return _core.full((), s, dtype=dtype or _core.float32)
 
 
@@ -211,11 +211,13 @@ def _triangle(row, col, keep, dtype):
     return _core._nonzero(kept).t().to(dtype or _core.int64)
 
 
+@placed
 def tril_indices(row, col, offset=0, *, dtype=None, device=None):
     """Positions of a lower triangle: a row of rows and one of columns."""
     return _triangle(row, col, lambda d: d <= offset, dtype)
 
 
+@placed
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
     """Positions of an upper triangle: a row of rows and one of columns."""
     return _triangle(row, col, lambda d: d >= offset, dtype)

@@ -3,7 +3,7 @@
 import numbers
 
 from smolder import _core
-from smolder._tensor import _TYPE_NAMES, Size, Tensor
+from smolder._tensor import _TYPE_NAMES, Size, Tensor, on_device
 
 __all__ = [
     "BFloat16Tensor",
@@ -138,11 +138,10 @@ def typename(obj):
 # -- torch's old constructors: Tensor(2, 3), LongTensor([1, 2])
 
 
+@on_device
 def _constructed(dtype, name, args, device):
     from smolder._creation import empty, tensor
-    from smolder._tensor import check_device
 
-    check_device(device)
     if len(args) == 1 and isinstance(args[0], Tensor):
         if dtype is not None and args[0].dtype != dtype:
             raise TypeError(f"{name}(): expected a tensor of {dtype}, got one of {args[0].dtype}; convert it with to()")

@@ -1,7 +1,7 @@
 """Settings of torch's that say how it may compute. Here results are deterministic and in full precision whatever they say."""
 
 from smolder import _core
-from smolder._tensor import CPU, check_device
+from smolder._tensor import CPU, device, usable_device
 from smolder._types import get_default_dtype
 from smolder._warn import warn
 
@@ -58,10 +58,11 @@ def set_default_dtype(d):
 
 
 def get_default_device():
-    """The device of tensors that are made without one: the CPU."""
-    return CPU
+    """The device of tensors that are made without one: the CPU at first."""
+    where = _core._creation_device()
+    return CPU if where == "cpu" else device(where)
 
 
 def set_default_device(device):
-    """The device of tensors that are made without one, which is the CPU and can be no other."""
-    check_device(device)
+    """Makes tensors lie on a device unless they say where; of this thread. None is the CPU."""
+    _core._set_creation_device("cpu" if device is None else usable_device(device).type)

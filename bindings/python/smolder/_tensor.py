@@ -3,6 +3,9 @@
 import builtins
 import copy
 import copyreg
+import functools
+import inspect
+import typing
 import weakref
 
 import numpy
@@ -38,15 +41,23 @@ class Size(tuple):
 
 
 class device:
-    """Where a tensor lives: the CPU."""
+    """Where a tensor lives: device("cpu"), device("cuda"), device("cuda:0"), device("cuda", 0).
 
-    __slots__ = ("index", "type")
+    In a `with` statement it is where tensors are made that say nothing else.
+    """
+
+    __slots__ = ("_before", "index", "type")
 
     def __init__(self, type="cpu", index=None):
+        if isinstance(type, builtins.int):
+            type, index = "cuda", type
         text = type.type if isinstance(type, device) else str(type)
+        if isinstance(type, device) and index is None:
+            index = type.index
+        _core._check_device(text)
         name, _, number = text.partition(":")
-        if name != "cpu":
-            raise NotImplementedError(f"device {text!r} is not supported: this build computes on 'cpu'")
+        if number and index is not None:
+            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
         self.type, self.index = name, builtins.int(number) if number else index
 
     def __repr__(self):
@@ -61,14 +72,86 @@ class device:
     def __hash__(self):
         return hash((self.type, self.index))
 
+    def __reduce__(self):
+        return (device, (self.type,) if self.index is None else (self.type, self.index))
+
+    def __enter__(self):
+        usable_device(self)
+        self._before = (_core._creation_device(), getattr(self, "_before", None))
+        _core._set_creation_device(self.type)
+        return self
+
+    def __exit__(self, *_):
+        before, self._before = self._before
+        _core._set_creation_device(before)
+
 
 CPU = device("cpu")
+_CUDA = device("cuda", 0)
 
 
-def check_device(where):
-    """Raises NotImplementedError unless `where` is None or the CPU."""
-    if where is not None:
-        device(where)
+def usable_device(where):
+    """The device that `where` names; raises unless tensors may be there."""
+    where = where if isinstance(where, device) else device(where)
+    if where.type == "cuda":
+        if not _core._cuda_is_available():
+            raise RuntimeError(f"CUDA is not available: {_core._cuda_unavailable_reason()}")
+        if where.index not in (None, 0):
+            raise NotImplementedError(f"device '{where}' is not supported: tensors are on 'cpu' or 'cuda:0'")
+    return where
+
+
+_F = typing.TypeVar("_F")
+
+
+def placed(make: _F) -> _F:
+    """A function that makes tensors where its `device` says, which it does not read itself."""
+
+    @functools.wraps(make)
+    def call(*args, device=None, **options):
+        if device is None:
+            device = _core._creation_device()
+            if device == "cpu":
+                return make(*args, **options)
+        with usable_device(device) as where:
+            out = make(*args, **options)
+        return moved(out, where)
+
+    return call
+
+
+def on_device(make: _F) -> _F:
+    """A function or constructor whose `device` says where all that it makes lies, which it need not read itself."""
+    at = list(inspect.signature(make).parameters).index("device")
+
+    @functools.wraps(make)
+    def call(*args, **options):
+        where = args[at] if len(args) > at else options.get("device")
+        if where is None:
+            return make(*args, **options)
+        with usable_device(where):
+            return make(*args, **options)
+
+    return call
+
+
+def placed_like(make: _F) -> _F:
+    """The same for a function whose first argument says where, unless `device` does."""
+
+    @functools.wraps(make)
+    def call(input, *args, device=None, **options):
+        return placed(make)(input, *args, device=input.device if device is None else device, **options)
+
+    return call
+
+
+def moved(tensor, where):
+    """The tensor on a device; itself when it is there."""
+    if tensor.device.type == where.type:
+        return tensor
+    if not tensor.requires_grad or not tensor.is_leaf:
+        return tensor._to_device(where.type)
+    return tensor.detach()._to_device(where.type).requires_grad_()  # a leaf was asked for
 
 
 _shape = Tensor.shape.__get__
@@ -109,7 +192,9 @@ def ndim(self):
 @_property
 def device_of(self):
     """Where the tensor lives."""
-    return CPU
+    if self._on_cpu:
+        return CPU
+    return _CUDA if self._device == "cuda:0" else device(self._device)
 
 
 Tensor.device = Tensor.device_of
@@ -118,8 +203,14 @@ del Tensor.device_of
 
 @_property
 def is_cuda(self):
-    """False: the tensor is on the CPU."""
-    return False
+    """Whether the tensor is on a device of CUDA."""
+    return not self._on_cpu and self.device.type == "cuda"
+
+
+@_property
+def is_cpu(self):
+    """Whether the tensor is on the CPU."""
+    return self._on_cpu
 
 
 @_method
@@ -425,19 +516,23 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         if isinstance(arg, _core.dtype):
             dtype = arg
         elif isinstance(arg, Tensor):
-            dtype = arg.dtype
+            dtype, device = arg.dtype, arg.device
         elif isinstance(arg, builtins.bool):
             raise TypeError("to() takes copy and non_blocking by name")
-        else:
-            check_device(arg)
-    check_device(device)
+        elif arg is not None:
+            device = arg
     if memory_format is not None:
         from smolder._layouts import check_format
 
         check_format("to", memory_format)
+    out = self
     if dtype is not None and dtype != self.dtype:
-        return _to(self, dtype)
-    return self.clone() if copy else self
+        out = _to(self, dtype)
+    if device is not None:
+        where = usable_device(device)
+        if out.device.type != where.type:
+            out = out._to_device(where.type)
+    return out.clone() if copy and out is self else out
 
 
 def _converter(name, dtype):
@@ -456,8 +551,14 @@ for _name, _dtype in _CONVERSIONS.items():
 
 @_method
 def cpu(self):
-    """The tensor itself: it is on the CPU."""
-    return self
+    """The tensor on the CPU: itself when it is there."""
+    return self if self._on_cpu else self._to_device("cpu")
+
+
+@_method
+def cuda(self, device=None, non_blocking=False):
+    """The tensor on a device of CUDA, the first unless said: itself when it is there."""
+    return self.to("cuda" if device is None else device)
 
 
 # torch's names of tensors' types, which type() returns and takes.
@@ -532,22 +633,22 @@ def detach_(self):
 
 
 @_method
+@placed_like
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with a copy of data, of self's dtype unless one is given."""
-    check_device(device)
+    """A tensor with a copy of data, of self's dtype, and where it is, unless they are given."""
     from smolder._creation import tensor
 
     return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
 def _new(name):
+    @placed_like
     def new(self, *size, dtype=None, device=None, requires_grad=False):
         from smolder import _creation
 
-        check_device(device)
         return getattr(_creation, name)(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
-    new.__name__, new.__doc__ = f"new_{name}", f"As {name}, of self's dtype unless one is given."
+    new.__name__, new.__doc__ = f"new_{name}", f"As {name}, of self's dtype, and where it is, unless they are given."
     setattr(Tensor, new.__name__, new)
 
 
@@ -556,9 +657,9 @@ for _name in ("zeros", "ones", "empty"):
 
 
 @_method
+@placed_like
 def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """As full, of self's dtype unless one is given."""
-    check_device(device)
+    """As full, of self's dtype, and where it is, unless they are given."""
     from smolder._creation import full
 
     return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)

@@ -141,6 +141,8 @@ def to_string(tensor):
     """What repr(tensor) is. Reads the value, so it ends the step."""
     prefix = "tensor(" if type(tensor).__name__ in ("Tensor", "Parameter") else type(tensor).__name__ + "("
     indent, suffixes = len(prefix), []
+    if not tensor._on_cpu:
+        suffixes.append(f"device='{tensor.device}'")
     if tensor.numel() == 0:
         text = "[]"
         if tensor.dim() != 1:

@@ -3,14 +3,14 @@
 import math
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 
 
+@on_device
 def _window(name, window_length, periodic, dtype, device, requires_grad, shape):
     """shape(x) for x from 0 to 1, over the window, or over one that is an element longer where it is periodic."""
-    check_device(device)
     dtype = dtype or _core.float32
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")

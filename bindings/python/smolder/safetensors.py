@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy
 
 from smolder import _core
-from smolder._tensor import Tensor, check_device
+from smolder._tensor import CPU, Tensor, moved, usable_device
 from smolder.serialization import replacing
 
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
@@ -149,7 +149,7 @@ class safe_open:
     def __init__(self, filename, framework="pt", device="cpu"):
         if framework not in ("pt", "torch", "pytorch"):
             raise NotImplementedError(f"safe_open: framework {framework!r} is not supported; tensors are Smolder's")
-        check_device(device)
+        self._device = usable_device(device)
         self._begin(open(filename, "rb"))  # noqa: SIM115 - closed by __exit__
 
     def _begin(self, file):
@@ -223,7 +223,7 @@ class safe_open:
         dtype = _DTYPES[entry["dtype"]]
         if dtype == _core.bool:
             array = (array != 0).view(numpy.uint8)  # any other byte is no bool
-        return _core._from_contents(array, entry["shape"], dtype)
+        return moved(_core._from_contents(array, entry["shape"], dtype), self._device)
 
 
 def load_file(filename, device="cpu"):
@@ -235,5 +235,6 @@ def load_file(filename, device="cpu"):
 def load(data):
     """The tensors of the bytes of a file, by name."""
     file = safe_open.__new__(safe_open)
+    file._device = CPU
     file._begin(io.BytesIO(data))
     return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping

@@ -19,7 +19,7 @@ import numpy
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._strided import view_of
-from smolder._tensor import Size, Tensor, device
+from smolder._tensor import CPU, Size, Tensor, device, moved, usable_device
 from smolder._unpickler import Unpickler, UnpicklingError
 from smolder._warn import warn
 from smolder.nn.parameter import Parameter
@@ -117,7 +117,7 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             key, _, elements = self.storages.setdefault(
                 identity, (str(len(self.storages)), holder, _elements_of(holder))
             )
-            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, "cpu", elements)
+            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, str(tensor.device), elements)
             where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
             parts = _REBUILD_TENSOR, (_PersistentStorage(storage), *where, tensor.requires_grad, OrderedDict())
         if not state and type(tensor) in (Tensor, Parameter):
@@ -156,7 +156,7 @@ def _write(obj, file, name, protocol):
         for key, data in records.items():
             _write_record(archive, f"{name}/{key}", data)
         for key, holder, _ in pickler.storages.values():  # the first read computes all that is pending
-            _write_record(archive, f"{name}/data/{key}", holder._contents())
+            _write_record(archive, f"{name}/data/{key}", holder.cpu()._contents())
         _write_record(archive, f"{name}/version", b"3\n")
 
 
@@ -275,13 +275,24 @@ class _Storage:
 
     def __init__(self, data, dtype):
         self.data, self.dtype, self.elements, self.holder = data, dtype, data.nbytes // dtype.itemsize, None
+        self.device = CPU
+
+    def cpu(self):
+        """For a map_location that is a function: the storage goes to the CPU."""
+        self.device = CPU
+        return self
+
+    def cuda(self, device=None):
+        """The same: it goes to a device of CUDA, the first unless said."""
+        self.device = usable_device("cuda" if device is None else device)
+        return self
 
     def tensor(self, offset, size, stride):
         _check_window(self, offset, size, stride)
         if self.holder is None:
             whole = offset == 0 and Size(size).numel() == self.elements and _is_row_major(size, stride)
             shape = size if whole else (self.elements,)
-            self.holder = _core._from_contents(self.data, list(shape), self.dtype)
+            self.holder = moved(_core._from_contents(self.data, list(shape), self.dtype), self.device)
             self.data = None
             if whole:
                 return self.holder
@@ -330,7 +341,7 @@ def _gathered(flat, offset, size, stride):
 
 
 def _restore_location(location, map_location, storage):
-    """Checks that a storage that was on some device may be had on the CPU."""
+    """Sends a storage that was on some device to where it shall be."""
     if map_location is None:
         target = location
     elif isinstance(map_location, dict):
@@ -338,17 +349,18 @@ def _restore_location(location, map_location, storage):
     elif isinstance(map_location, str | device):
         target = str(map_location)
     else:
-        if map_location(storage, location) is not None:  # the storage itself: it is on the CPU
+        if map_location(storage, location) is not None:  # the storage itself, which knows where it goes
             return
         target = location
-    target = str(target)
-    if target.startswith("cuda"):
+    kind = str(target).partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise RuntimeError(f"don't know how to restore data location of a storage (tagged with {target})")
+    if kind == "cuda" and not _core._cuda_is_available():
         raise RuntimeError(
             "Attempting to deserialize object on a CUDA device but there is none. If you are running on a CPU-only "
             "machine, please use smolder.load with map_location='cpu' to map your storages to the CPU."
         )
-    if target.partition(":")[0] != "cpu":
-        raise RuntimeError(f"don't know how to restore data location of a storage (tagged with {target})")
+    storage.device = usable_device(target)
 
 
 def _rebuild_tensor(storage, offset, size, stride, requires_grad=False, backward_hooks=None, metadata=None):

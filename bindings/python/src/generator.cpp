@@ -60,7 +60,9 @@ void bind_generator(nb::module_& m) {
       .def(
           "__init__",
           [](Generator* g, nb::handle device) {
-            nb::module_::import_("smolder._tensor").attr("check_device")(device);
+            const std::string where = nb::str(device).c_str();
+            SMOLDER_CHECK(parse_device(where).type == DeviceType::kCPU, NotImplementedError, "a Generator on device '",
+                          where, "' is not supported: one on 'cpu' draws for tensors on every device");
             new (g) Generator;
           },
           nb::arg("device") = "cpu")

@@ -95,6 +95,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           "is_inference", [](const Tensor& t) { return t.impl()->inference; }, "Whether it was made in inference mode.")
       .def("_is_same", [](const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); });
   bind_memory(m, tensor);
+  bind_devices(m, tensor);
   m.def("_check_fits", [](int64_t v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });
   m.def("_check_fits", [](double v, PyDType t) { lazy::check_fits(Scalar(v), t.value); });
   return tensor;

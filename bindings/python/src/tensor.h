@@ -13,6 +13,8 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor);
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Lets go of arrays that no tensor uses any more; it happens later otherwise. Needs the GIL.
 void release_orphans();
+/// Where tensors are, and devices.
+void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);
 /// Everything else that is neither a tensor nor an op: metrics, options.

@@ -1,7 +1,7 @@
 """Activations as modules."""
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
@@ -135,9 +135,9 @@ class CELU(ELU):
 class PReLU(Module):
     """x where positive, else weight * x; the weights, one or one a channel, are learnt."""
 
+    @on_device
     def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
         super().__init__()
-        check_device(device)
         self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(_core.full((num_parameters,), float(init), dtype=dtype or _core.float32))
 

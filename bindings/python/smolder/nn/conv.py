@@ -3,7 +3,7 @@
 import math
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
@@ -19,6 +19,7 @@ def _numbers(value, dims):
 class _ConvNd(Module):
     """What convolutions of any number of dimensions share."""
 
+    @on_device
     def __init__(
         self,
         in_channels,
@@ -36,7 +37,6 @@ class _ConvNd(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         if groups <= 0:
             raise ValueError("groups must be a positive integer")
         if in_channels % groups != 0:
@@ -112,6 +112,7 @@ class _ConvNd(Module):
 class _Conv(_ConvNd):
     _dims = 0
 
+    @on_device
     def __init__(
         self,
         in_channels,
@@ -173,6 +174,7 @@ class Conv3d(_Conv):
 class _ConvTranspose(_ConvNd):
     _dims = 0
 
+    @on_device
     def __init__(
         self,
         in_channels,

@@ -4,15 +4,14 @@ import math
 
 from smolder import _core
 from smolder._modes import no_grad
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
 
-def _empty(*shape, dtype=None, device=None):
-    check_device(device)
+def _empty(*shape, dtype=None):
     return Parameter(_core.empty(shape, dtype=dtype or _core.float32))
 
 
@@ -29,10 +28,11 @@ class Identity(Module):
 class Linear(Module):
     """x @ weight.T + bias."""
 
+    @on_device
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = _empty(out_features, in_features, dtype=dtype, device=device)
+        self.weight = _empty(out_features, in_features, dtype=dtype)
         if bias:
             self.bias = _empty(out_features, dtype=dtype)
         else:
@@ -57,6 +57,7 @@ class Linear(Module):
 class Embedding(Module):
     """A table of vectors looked up by number."""
 
+    @on_device
     def __init__(
         self,
         num_embeddings,
@@ -86,7 +87,7 @@ class Embedding(Module):
                 raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
             self.weight = Parameter(_weight, requires_grad=not _freeze)
             return
-        self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
+        self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype)
         self.weight.requires_grad_(not _freeze)
         self.reset_parameters()
 
@@ -135,6 +136,7 @@ class Embedding(Module):
 class EmbeddingBag(Module):
     """Sums, means or maxima of vectors of a table, looked up by number."""
 
+    @on_device
     def __init__(
         self,
         num_embeddings,
@@ -162,7 +164,7 @@ class EmbeddingBag(Module):
             padding_idx %= num_embeddings
         self.padding_idx = padding_idx
         if _weight is None:
-            self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
+            self.weight = _empty(num_embeddings, embedding_dim, dtype=dtype)
             self.reset_parameters()
         elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")

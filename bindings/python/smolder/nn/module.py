@@ -302,27 +302,28 @@ class Module(hooks.Hooks, State):
         return self
 
     def to(self, *args, dtype=None, device=None, non_blocking=False, memory_format=None):
-        """Converts floating-point parameters and buffers to a dtype: to(dtype), to(device, dtype), to(tensor).
+        """Moves parameters and buffers, converts those of floats: to(device), to(dtype), to(device, dtype), to(tensor).
 
         Parameters stay the objects they are, so that an optimizer made before goes on training them.
         """
         from smolder._layouts import check_format
-        from smolder._tensor import check_device
+        from smolder._tensor import usable_device
 
         check_format("to", memory_format)
         for arg in args:
             if isinstance(arg, _core.dtype):
                 dtype = arg
             elif isinstance(arg, _core.Tensor):
-                dtype = arg.dtype
-            else:
-                check_device(arg)
-        check_device(device)
-        if dtype is None:
-            return self
-        if not dtype.is_floating_point:
+                dtype, device = arg.dtype, arg.device
+            elif arg is not None:
+                device = arg
+        if device is not None:
+            device = usable_device(device)
+        if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
-        return self._convert(lambda t: t.to(dtype) if t.dtype.is_floating_point else t)
+        if dtype is None and device is None:
+            return self
+        return self._convert(lambda t: t.to(device, dtype if t.dtype.is_floating_point else None))
 
     def float(self):
         """Converts to float32."""
@@ -341,8 +342,12 @@ class Module(hooks.Hooks, State):
         return self.to(_core.bfloat16)
 
     def cpu(self):
-        """The module itself: it is on the CPU."""
-        return self
+        """Moves parameters and buffers to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """Moves parameters and buffers to a device of CUDA, the first unless said."""
+        return self.to("cuda" if device is None else device)
 
     # -- printing
 

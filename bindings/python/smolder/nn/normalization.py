@@ -5,7 +5,7 @@ import warnings
 
 from smolder import _core
 from smolder._modes import no_grad
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
@@ -23,6 +23,7 @@ class _NormBase(Module):
 
     _version = 2  # since num_batches_tracked
 
+    @on_device
     def __init__(
         self,
         num_features,
@@ -36,7 +37,6 @@ class _NormBase(Module):
         bias=True,
     ):
         super().__init__()
-        check_device(device)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         _affine(self, (num_features,), affine, bias, dtype)
@@ -135,6 +135,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
+    @on_device
     def __init__(
         self,
         num_features,
@@ -214,9 +215,9 @@ class _Affine(Module):
 class GroupNorm(_Affine):
     """Groups of channels normalised by themselves."""
 
+    @on_device
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
         super().__init__()
-        check_device(device)
         if num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
@@ -238,9 +239,9 @@ def _trailing(normalized_shape):
 class LayerNorm(_Affine):
     """Normalises over the last dimensions."""
 
+    @on_device
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
-        check_device(device)
         self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
         _affine(self, self.normalized_shape, elementwise_affine, bias, dtype)
@@ -257,9 +258,9 @@ class LayerNorm(_Affine):
 class RMSNorm(Module):
     """The last dimensions divided by the root of their mean square."""
 
+    @on_device
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
         super().__init__()
-        check_device(device)
         self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
         dtype = dtype or _core.float32

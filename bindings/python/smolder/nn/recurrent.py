@@ -4,7 +4,7 @@ import math
 import numbers
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
@@ -44,6 +44,7 @@ def _check_sizes(num_layers, bias, batch_first, dropout, proj_size, **sizes):
 class RNNBase(Module):
     """Layers of one or two directions over sequences [T, B, input_size], or [B, T, input_size] with batch_first."""
 
+    @on_device
     def __init__(
         self,
         mode,
@@ -59,7 +60,6 @@ class RNNBase(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         _check_sizes(num_layers, bias, batch_first, dropout, proj_size, input_size=input_size, hidden_size=hidden_size)
         if mode not in _GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
@@ -263,9 +263,9 @@ class RNNCellBase(Module):
 
     _gates = 1
 
+    @on_device
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
         super().__init__()
-        check_device(device)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows, dtype = self._gates * hidden_size, dtype or _core.float32
         self.weight_ih = Parameter(_core.empty((rows, input_size), dtype=dtype))
@@ -304,6 +304,7 @@ class RNNCellBase(Module):
 class RNNCell(RNNCellBase):
     """h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu of it."""
 
+    @on_device
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
         super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity

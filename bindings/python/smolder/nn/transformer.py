@@ -3,7 +3,7 @@
 import math
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
@@ -20,6 +20,7 @@ class NonDynamicallyQuantizableLinear(Linear):
 class MultiheadAttention(Module):
     """Attention with several heads. The packed projection holds query's, key's and value's weights."""
 
+    @on_device
     def __init__(
         self,
         embed_dim,
@@ -35,7 +36,6 @@ class MultiheadAttention(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
             if given:
                 raise NotImplementedError(f"MultiheadAttention: {name} is not supported")
@@ -192,6 +192,7 @@ def activation_called(activation):
 class TransformerEncoderLayer(Module):
     """Self-attention and a two-layer perceptron, each with a residual connection and layer norm."""
 
+    @on_device
     def __init__(
         self,
         d_model,
@@ -207,7 +208,6 @@ class TransformerEncoderLayer(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, dtype=dtype)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
         self.dropout = Dropout(dropout)

@@ -4,7 +4,7 @@ import copy
 import math
 
 from smolder import _core
-from smolder._tensor import check_device
+from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.container import ModuleList
@@ -39,6 +39,7 @@ class TransformerEncoder(Module):
 class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's memory, and a perceptron, each with a residual and layer norm."""
 
+    @on_device
     def __init__(
         self,
         d_model,
@@ -54,7 +55,6 @@ class TransformerDecoderLayer(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         options = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **options)
@@ -137,6 +137,7 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """An encoder and a decoder that attends to what it made."""
 
+    @on_device
     def __init__(
         self,
         d_model=512,
@@ -156,7 +157,6 @@ class Transformer(Module):
         dtype=None,
     ):
         super().__init__()
-        check_device(device)
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
         def norm():
@@ -205,7 +205,7 @@ class Transformer(Module):
         )
 
     @staticmethod
+    @on_device
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
         """A mask that lets a position attend to itself and to what came before: 0 there, -inf elsewhere."""
-        check_device(device)
         return _core.full((sz, sz), -math.inf, dtype=dtype).triu(1)

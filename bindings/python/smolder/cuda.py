@@ -1,0 +1,163 @@
+"""Devices of CUDA, under torch's names. All work of a device is queued in program order; reading a value waits for it.
+
+Tensors live on the first device, "cuda:0". There is one queue: streams and events are not supported.
+"""
+
+import functools
+import sys
+import types
+
+from smolder import _core
+from smolder._tensor import device as _device
+from smolder._tensor import usable_device as _usable
+
+__all__ = [
+    "OutOfMemoryError",
+    "current_device",
+    "device_count",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "init",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "reset_peak_memory_stats",
+    "set_device",
+    "synchronize",
+]
+
+OutOfMemoryError = MemoryError  # on every device
+
+
+def _search_wheels():
+    """CUDA's libraries may be in wheels, which are where this package's own dependencies are."""
+    for folder in sys.path:
+        if folder.endswith(("site-packages", "dist-packages")):
+            _core._cuda_add_site_packages(folder)
+
+
+_search_wheels()
+
+
+def _index(device):
+    """The number of a device given as torch takes it; the first when none is."""
+    if device is None:
+        return 0
+    if isinstance(device, int):
+        return device
+    where = _device(device)
+    if where.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {where}")
+    return where.index or 0
+
+
+def is_available():
+    """Whether there is a driver and a device."""
+    return _core._cuda_is_available()
+
+
+def device_count():
+    """How many devices there are; 0 without a driver."""
+    return _core._cuda_device_count()
+
+
+def init():
+    """Raises RuntimeError, saying why, when CUDA is not available. Nothing else is to be prepared."""
+    _usable("cuda")
+
+
+def is_initialized():
+    """As is_available(): what is needed is made ready when it is first used."""
+    return is_available()
+
+
+def current_device():
+    """0: tensors live on the first device."""
+    init()
+    return 0
+
+
+def set_device(device):
+    """Raises NotImplementedError unless it is the first device, where tensors live."""
+    _usable(_device("cuda", _index(device)))
+
+
+def synchronize(device=None):
+    """Runs what is recorded and waits for all that the device was given."""
+    init()
+    _core.mark_step()
+    _core._cuda_synchronize(_index(device))
+
+
+@functools.cache
+def get_device_properties(device=None):
+    """Name, compute capability, memory and multiprocessors of a device."""
+    init()
+    return types.SimpleNamespace(**_core._cuda_properties(_index(device)))
+
+
+def get_device_name(device=None):
+    """ "NVIDIA H200", say."""
+    return get_device_properties(_index(device)).name
+
+
+def get_device_capability(device=None):
+    """Compute capability: (9, 0), say."""
+    properties = get_device_properties(_index(device))
+    return properties.major, properties.minor
+
+
+def is_bf16_supported(including_emulation=True):
+    """Whether bfloat16 may be computed with; without emulation, whether the device has instructions for it."""
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def memory_allocated(device=None):
+    """Bytes that tensors hold now."""
+    return _core._cuda_memory(_index(device))["live"]
+
+
+def max_memory_allocated(device=None):
+    """The most bytes that tensors held at a time, since the start or `reset_peak_memory_stats()`."""
+    return _core._cuda_memory(_index(device))["peak"]
+
+
+def memory_reserved(device=None):
+    """Bytes that tensors hold, and those kept free for the next."""
+    memory = _core._cuda_memory(_index(device))
+    return memory["live"] + memory["cached"]
+
+
+def reset_peak_memory_stats(device=None):
+    """Lets `max_memory_allocated()` start from what is held now."""
+    _core._cuda_reset_peak_memory(_index(device))
+
+
+def empty_cache():
+    """Gives memory that is kept free, that of plans too, back to the system."""
+    if is_available():
+        _core._cuda_empty_cache(0)
+
+
+def mem_get_info(device=None):
+    """Free and total bytes of a device."""
+    init()
+    return tuple(_core._cuda_memory_info(_index(device)))
+
+
+def manual_seed(seed):
+    """As smolder.manual_seed: one generator serves all devices, so that they draw the same numbers."""
+    from smolder import manual_seed as seed_all
+
+    seed_all(seed)
+
+
+manual_seed_all = manual_seed

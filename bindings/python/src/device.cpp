@@ -1,0 +1,73 @@
+// Where tensors are, and what the devices of CUDA are and hold.
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/library.h"
+#include "smolder/core/cuda/memory.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/cuda/queue.h"
+#include "smolder/jit/arena.h"
+#include "smolder/lazy/tape.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+/// Waits for all that the device was given.
+void synchronize(int index) {
+  const WithoutGil nogil;
+  if (cuda::Queue* const queue = cuda::Queue::existing(index)) queue->stream().synchronize();
+}
+
+nb::dict memory_of(int index) {
+  const MemoryStats s = cuda::memory_stats(index);
+  nb::dict out;
+  out["live"] = s.live;
+  out["peak"] = s.peak;
+  out["cached"] = s.cached;
+  return out;
+}
+
+nb::dict properties_of(int index) {
+  const cuda::DeviceInfo& d = cuda::device_info(index);
+  nb::dict out;
+  out["name"] = d.name;
+  out["major"] = d.major;
+  out["minor"] = d.minor;
+  out["total_memory"] = d.memory_bytes;
+  out["multi_processor_count"] = d.multiprocessors;
+  out["max_threads_per_multi_processor"] = d.threads_per_multiprocessor;
+  out["shared_memory_per_block_optin"] = d.shared_bytes;
+  out["L2_cache_size"] = d.l2_bytes;
+  return out;
+}
+
+}  // namespace
+
+void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
+  tensor.def_prop_ro("_device", [](const Tensor& t) { return to_string(t.device()); });
+  tensor.def_prop_ro("_on_cpu", [](const Tensor& t) { return t.device().type == DeviceType::kCPU; });
+  tensor.def("_to_device", [](const Tensor& t, const std::string& where) {
+    const Device device = parse_device(where);
+    const WithoutGil nogil;
+    return t.to(device);
+  });
+  m.def("_check_device", [](const std::string& where) { return to_string(parse_device(where)); });
+  m.def("_creation_device", [] { return to_string(Device{lazy::creation_device(), 0}); });
+  m.def("_set_creation_device", [](const std::string& where) { lazy::set_creation_device(parse_device(where).type); });
+  m.def("_cuda_is_available", &cuda::is_available);
+  m.def("_cuda_unavailable_reason", &cuda::unavailable_reason);
+  m.def("_cuda_nvrtc_missing", &cuda::nvrtc_missing);
+  m.def("_cuda_device_count", &cuda::device_count);
+  m.def("_cuda_properties", &properties_of);
+  m.def("_cuda_memory", &memory_of);
+  m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
+  m.def("_cuda_reset_peak_memory", &cuda::reset_peak_memory);
+  m.def("_cuda_synchronize", &synchronize);
+  m.def("_cuda_empty_cache", [](int index) {
+    jit::Arena::of(DeviceType::kCUDA).release();
+    cuda::empty_cache(index);
+  });
+  m.def("_cuda_add_site_packages", &cuda::add_site_packages);
+}
+
+}  // namespace smolder::python

@@ -1,0 +1,223 @@
+"""CUDA: what a machine without a device says, and, on one with a device, every row against the CPU."""
+
+import pickle
+
+import numpy as np
+import pytest
+from conftest import assert_same_bits
+from op_rows import DRAWN, ROWS, TENSORS, Refused, arguments, call, ids, made, own_cases, results
+
+import smolder
+from smolder import cuda, nn
+
+on_a_device = pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device")
+without_a_device = pytest.mark.skipif(cuda.is_available(), reason="there is a CUDA device")
+
+# Rounding units that the two may differ by: the math functions are the same code, but sums go in another order, and
+# products of matrices are cuBLASLt's.
+UNITS = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def test_devices_are_named_as_in_torch():
+    device = smolder.device
+    assert str(device("cuda")) == "cuda" and str(device("cuda:1")) == "cuda:1" and str(device("cuda", 1)) == "cuda:1"
+    assert device(0) == device("cuda:0") != device("cuda")
+    assert repr(device("cuda", 0)) == "device(type='cuda', index=0)"
+    assert pickle.loads(pickle.dumps(device("cuda:0"))) == device("cuda:0")
+    for wrong in ("cuds", "cuda:x", "cuda:-1"):
+        with pytest.raises(RuntimeError, match="device"):
+            device(wrong)
+
+
+@without_a_device
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: smolder.zeros(2, device="cuda"),
+        lambda: smolder.tensor([1.0], device="cuda"),
+        lambda: smolder.as_tensor([1.0], None, "cuda"),
+        lambda: smolder.zeros_like(smolder.ones(2), device="cuda"),
+        lambda: smolder.ones(2).to("cuda"),
+        lambda: smolder.ones(2).cuda(),
+        lambda: nn.Linear(2, 2).cuda(),
+        lambda: nn.Linear(2, 2).to("cuda:0"),
+        lambda: smolder.device("cuda").__enter__(),
+        cuda.synchronize,
+        cuda.current_device,
+        cuda.get_device_name,
+        cuda.mem_get_info,
+    ],
+)
+def test_without_a_device_its_use_says_why(use):
+    with pytest.raises(RuntimeError, match=r"CUDA is not available: there is no CUDA d"):
+        use()
+
+
+@without_a_device
+def test_without_a_device_one_can_ask():
+    assert not cuda.is_available() and cuda.device_count() == 0 and not cuda.is_initialized()
+    assert cuda.memory_allocated() == cuda.max_memory_allocated() == 0
+    cuda.empty_cache()
+    cuda.manual_seed_all(3)
+    a = smolder.rand(2)
+    smolder.manual_seed(3)
+    assert a.tolist() == smolder.rand(2).tolist()
+    assert smolder.ones(2).is_cpu and not smolder.ones(2).is_cuda
+
+
+@on_a_device
+def test_tensors_move_and_say_where_they_are():
+    x = smolder.arange(6.0).reshape(2, 3)
+    y = x.cuda()
+    assert y.is_cuda and y.device == smolder.device("cuda:0") and y.cuda() is y and y.to("cuda") is y
+    assert y.cpu().is_cpu and y.cpu().tolist() == x.tolist() == y.tolist()
+    assert repr(y * 1) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='cuda:0')"
+    with pytest.raises(TypeError, match="copy the tensor to host memory first"):
+        y.numpy()
+    with pytest.raises(RuntimeError, match=r"on the same device.*cuda:0 and cpu"):
+        y + x
+    assert smolder.ones(3, device="cuda").is_cuda and smolder.zeros_like(y).is_cuda
+    assert smolder.zeros_like(y, device="cpu").is_cpu
+    with smolder.device("cuda"):
+        assert smolder.randn(2).is_cuda and smolder.tensor([1, 2]).is_cuda
+    assert smolder.randn(2).is_cpu
+
+
+@on_a_device
+def test_modules_and_files_are_where_they_are_asked_to_be(tmp_path):
+    layer = nn.TransformerEncoderLayer(4, 2, 8, device="cuda")
+    assert all(p.is_cuda for p in layer.parameters())
+    smolder.save(layer.state_dict(), tmp_path / "layer.pt")
+    loaded = smolder.load(tmp_path / "layer.pt")
+    assert all(t.is_cuda for t in loaded.values())
+    on_host = smolder.load(tmp_path / "layer.pt", map_location="cpu")
+    assert all(t.is_cpu and t.tolist() == loaded[k].tolist() for k, t in on_host.items())
+    assert smolder.load(tmp_path / "layer.pt", map_location=lambda s, _: s.cpu())["norm1.bias"].is_cpu
+    smolder.safetensors.save_file({"a": loaded["norm1.weight"]}, tmp_path / "a")
+    assert smolder.safetensors.load_file(tmp_path / "a", device="cuda")["a"].is_cuda
+    x = smolder.ones(2, device="cuda")
+    for other in (x.new_zeros(2), x.new_tensor([1]), smolder.full_like(x, 3), smolder.rand_like(x), x.clone()):
+        assert other.is_cuda
+
+
+@on_a_device
+def test_the_default_device():
+    smolder.set_default_device("cuda")
+    try:
+        assert smolder.get_default_device() == smolder.device("cuda:0") and smolder.ones(2).is_cuda
+        assert nn.Linear(2, 2).weight.is_cuda and smolder.ones(2, device="cpu").is_cpu
+    finally:
+        smolder.set_default_device(None)
+    assert smolder.ones(2).is_cpu
+
+
+@on_a_device
+def test_gradients_cross_devices():
+    x = smolder.ones(3, requires_grad=True)
+    (x.cuda() * 2).sum().backward()
+    assert x.grad.is_cpu and x.grad.tolist() == [2, 2, 2]
+
+
+def moved(tensors):
+    return {k: [t.cuda() for t in v] if isinstance(v, list) else v.cuda() for k, v in tensors.items()}
+
+
+def outcome(row, arrays, words, on_device):
+    tensors = made(arrays)
+    smolder.manual_seed(0)
+    try:
+        if not on_device:
+            return [t._to_numpy() for t in results(call(row, tensors, words))]
+        tensors = moved(tensors)
+        with smolder.device("cuda"):
+            out = results(call(row, tensors, words))
+        assert all(t.is_cuda for t in out)
+        return [t._to_numpy() for t in out]
+    except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError) as e:
+        return Refused(e)
+
+
+@on_a_device
+@pytest.mark.parametrize("row", ROWS, ids=ids(ROWS))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_a_row_is_on_the_device_what_it_is_on_the_host(row, dtype):
+    takes_tensors = any(p["type"] in (*TENSORS, "Tensor[]") for p in row["params"])
+    if dtype != "float32" and not takes_tensors:
+        return
+    for case in own_cases(row)[:2]:
+        arrays, words = arguments(row, case, dtype)
+        host, device = outcome(row, arrays, words, False), outcome(row, arrays, words, True)
+        if isinstance(host, Refused):
+            assert isinstance(device, Refused) and type(device.error) is type(host.error), (case, host, device)
+            continue
+        assert not isinstance(device, Refused), (case, device)
+        if row["key"] in ("empty", "empty_like"):
+            continue
+        for a, b in zip(host, device, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype, case
+            if a.dtype.kind == "f":
+                unit = max(UNITS.get(dtype, 1e-05), 4e-3 if a.dtype == np.float16 else 0)
+                scale = unit * max(1.0, float(np.nanmax(np.abs(a[np.isfinite(a)]), initial=0.0)))
+                np.testing.assert_allclose(b, a, rtol=unit, atol=scale, err_msg=str(case))
+            else:
+                np.testing.assert_array_equal(a, b, err_msg=str(case))
+        if row["key"] not in DRAWN:
+            with smolder.eager():
+                eager = outcome(row, arrays, words, True)
+            for a, b in zip(device, eager, strict=True):
+                assert_same_bits(a, b, f"{row['key']} {case}, compiled and eager")
+
+
+def train(where, steps=20):
+    smolder.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 5)).to(where)
+    optimizer = smolder.optim.AdamW(model.parameters(), lr=1e-2)
+    rng, losses = np.random.default_rng(0), []
+    for _ in range(steps):
+        x = smolder.tensor(rng.standard_normal((16, 20)), dtype=smolder.float32, device=where)
+        y = smolder.tensor(rng.integers(0, 5, 16), device=where)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        smolder.mark_step()
+        losses.append(loss.detach())
+    return [one.item() for one in losses]
+
+
+@on_a_device
+def test_a_model_trains_on_the_device_as_on_the_host():
+    np.testing.assert_allclose(train("cuda"), train("cpu"), rtol=1e-3)
+
+
+@on_a_device
+def test_a_repeated_step_compiles_nothing():
+    train("cuda", 3)
+    before = smolder.metrics()["counters"]["kernels.compiled"]
+    train("cuda", 5)
+    assert smolder.metrics()["counters"]["kernels.compiled"] == before
+
+
+@on_a_device
+def test_an_index_out_of_range_raises_and_the_process_lives():
+    weight = smolder.ones(4, 2, device="cuda")
+    with pytest.raises(IndexError, match="out of range"):
+        smolder.nn.functional.embedding(smolder.tensor([9], device="cuda"), weight).tolist()
+    assert (weight + 1).tolist() == [[2, 2]] * 4
+
+
+@on_a_device
+def test_memory_is_counted_and_a_step_out_of_memory_changes_nothing():
+    smolder.mark_step()
+    before = cuda.memory_allocated()
+    x = smolder.ones(1 << 20, device="cuda")
+    smolder.mark_step()
+    assert cuda.memory_allocated() - before == 4 << 20 and cuda.max_memory_allocated() >= 4 << 20
+    with pytest.raises(MemoryError, match="CUDA out of memory"):
+        smolder.zeros(1 << 40, device="cuda").sum().item()
+        smolder.zeros(1 << 40, device="cuda").cpu()
+    x += 1
+    assert x.sum().item() == 2 << 20
+    del x
+    smolder.mark_step()
+    assert cuda.memory_allocated() == before
