@@ -1,0 +1,138 @@
+"""Times Smolder on a device of CUDA beside PyTorch, where it is installed: medians of batches, host clock, synchronized.
+
+`python benchmarks/cuda_bench.py [ROW...]` prints a table; `--compile` adds torch.compile, which takes minutes.
+"""
+
+import argparse
+import statistics
+import time
+
+import smolder
+from smolder import cuda
+
+try:
+    import torch
+except ImportError:
+    torch = None
+    print("PyTorch is not installed: its columns are left out")
+
+
+def seconds(step, finish, batches=5, target=0.1):
+    """Seconds a call, from batches that take about `target` each."""
+    for _ in range(4):
+        step()
+    finish()
+    start = time.perf_counter()
+    step()
+    finish()
+    n = max(1, min(2000, int(target / max(1e-6, time.perf_counter() - start))))
+    times = []
+    for _ in range(batches):
+        start = time.perf_counter()
+        for _ in range(n):
+            step()
+        finish()
+        times.append((time.perf_counter() - start) / n)
+    return statistics.median(times)
+
+
+def chain(lib):
+    x = lib.randn(1 << 27, device="cuda")
+    return lambda: 0.5 * x * (1 + lib.tanh(0.7978845608 * (x + 0.044715 * x * x * x))), 2 * 4 << 27
+
+
+def softmax(lib, rows, columns):
+    x = lib.randn(rows, columns, device="cuda").to(lib.bfloat16)
+    return lambda: lib.softmax(x, -1), 2 * 2 * rows * columns
+
+
+def layer_norm(lib, rows, columns):
+    x = lib.randn(rows, columns, device="cuda").to(lib.bfloat16)
+    w, b = lib.ones(columns, device="cuda").to(lib.bfloat16), lib.zeros(columns, device="cuda").to(lib.bfloat16)
+    return lambda: lib.nn.functional.layer_norm(x, (columns,), w, b), 2 * 2 * rows * columns
+
+
+def sums(lib, rows, columns, axis):
+    x = lib.randn(rows, columns, device="cuda").to(lib.bfloat16)
+    return lambda: x.sum(axis), 2 * rows * columns
+
+
+def mlp(lib, train):
+    nn = lib.nn
+    model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)).to("cuda")
+    x, y = lib.randn(32, 784, device="cuda"), lib.randint(0, 10, (32,), device="cuda")
+    optimizer = lib.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def forward():
+        with lib.no_grad():
+            return model(x)
+
+    def step():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return (step if train else forward), None
+
+
+ROWS = {
+    "chain_2^27": chain,
+    "softmax_65536x1024": lambda lib: softmax(lib, 65536, 1024),
+    "softmax_16384x8192": lambda lib: softmax(lib, 16384, 8192),
+    "layer_norm_65536x1024": lambda lib: layer_norm(lib, 65536, 1024),
+    "layer_norm_16384x8192": lambda lib: layer_norm(lib, 16384, 8192),
+    "row_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 1),
+    "column_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 0),
+    "mlp_forward": lambda lib: mlp(lib, False),
+    "mlp_train": lambda lib: mlp(lib, True),
+}
+
+
+def time_smolder(make):
+    step, moved = make(smolder)
+    held = []
+
+    def marked():
+        held[:] = [step()]
+        smolder.mark_step()
+
+    return seconds(marked, cuda.synchronize), moved
+
+
+def time_torch(make, compiled):
+    step, moved = make(torch)
+    if compiled:
+        step = torch.compile(step, mode="reduce-overhead")
+    return seconds(step, torch.cuda.synchronize), moved
+
+
+def text(took, moved):
+    return f"{moved / took / 1e12:.2f} TB/s" if moved else f"{took * 1e6:.1f} us"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"among {', '.join(ROWS)}")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile too")
+    options = parser.parse_args()
+    columns = {"smolder": time_smolder}
+    if torch:
+        columns["torch"] = lambda make: time_torch(make, False)
+        if options.compile:
+            columns["torch.compile"] = lambda make: time_torch(make, True)
+    print(f"{cuda.get_device_name()}\n{'row':24}" + "".join(f"{name:>16}" for name in columns))
+    for name in options.rows or ROWS:
+        cells = []
+        for column in columns.values():
+            try:
+                cells.append(text(*column(ROWS[name])))
+            except Exception as e:  # a row that fails is told, and the others go on
+                cells.append(type(e).__name__)
+                print(f"{name}: {e}")
+        print(f"{name:24}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
