@@ -192,6 +192,10 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   for (const ir::Dim& d : call.attrs) attrs.push_back(size(d));
   bound.call = jit::bind_library(plan_->program().options.device, call.op, std::move(views[0]), std::move(views[1]),
                                  std::move(attrs));
+  if (bound.call->has_error_word()) {
+    bound.error = static_cast<int>(errors_.size());
+    errors_.push_back(&call.site);
+  }
   launches_.back().library = static_cast<int>(library_.size());
   library_.push_back(std::move(bound));
 }

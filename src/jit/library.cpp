@@ -38,7 +38,9 @@ bool is_library(Op op) {
 }
 
 bool is_fallback(DeviceType device, Op op) {
-  if (device == DeviceType::kCUDA) return is_library(op) && op != Op::kDot && !is_users(op);
+  if (device == DeviceType::kCUDA) {
+    return is_library(op) && op != Op::kDot && !ir::info(op).flags.updates && !is_users(op);
+  }
   switch (op) {
     case Op::kDot:
     case Op::kConvForward:

@@ -28,6 +28,10 @@ class BoundLibrary {
   /// Addresses of the inputs' first elements (null: absent), then the outputs'. Returns false when an index was out
   /// of range: it was clamped where read, dropped where written.
   virtual bool run(std::span<void* const> addresses) const = 0;
+  /// A call that is queued on a device learns of such an index later: it then sets a word there to other than 0, whose
+  /// address `queue` is given.
+  virtual bool has_error_word() const { return false; }
+  virtual bool queue(std::span<void* const> addresses, uint32_t* /*error*/) const { return run(addresses); }
   /// The op and what of its sizes decides how long it takes.
   virtual std::string describe() const = 0;
 };
@@ -38,8 +42,8 @@ std::unique_ptr<BoundLibrary> bind_library(DeviceType device, ir::Op op, std::ve
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
 
 /// Does loop IR not say this primitive? It then runs as a library call. Products, scatters, scans, sorts and what users
-/// have kernels for always do on the CPU; others are fallbacks, and counted, as is on CUDA all but products: it runs on
-/// the host, which waits for the device.
+/// have kernels for always do on the CPU; others are fallbacks, and counted, as are on CUDA those that run on the host,
+/// which waits for the device: all but products and what kernels written by hand do.
 bool is_library(ir::Op op);
 bool is_fallback(DeviceType device, ir::Op op);
 /// Does a kernel that a user registered run it? It may throw.

@@ -81,6 +81,7 @@ struct LibraryStep {
   std::unique_ptr<BoundLibrary> call;
   uint32_t pointers = 0, num_pointers = 0;
   const OpSite* site = nullptr;
+  int error = -1;  ///< its word among the instance's, if it has one
 };
 
 class InstanceImpl final : public Instance {

@@ -43,8 +43,7 @@ void compile_program(std::span<const Kernel* const> kernels, const std::string& 
   const auto start = std::chrono::steady_clock::now();
   for (const Kernel* k : kernels) verify(*k);
   ProgramText program = program_text(kernels);
-  if (debug_level() >= 6) debug(6, "cuda", "\n" + program.text);
-  const std::string cubin = smolder::cuda::nvrtc_compile(program.text, arch, kFlags);
+  const std::string cubin = compile_text(program.text, arch);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   for (size_t i = 0; i < kernels.size(); ++i) {
     ObjectCode code;
@@ -89,6 +88,11 @@ std::string target_of(const std::string& arch) {
   std::string target = std::string(kMagic) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
   for (const char* flag : kFlags) target += std::string(" ") + flag;
   return target;
+}
+
+std::string compile_text(const std::string& text, const std::string& arch) {
+  if (debug_level() >= 6) debug(6, "cuda", "\n" + text);
+  return smolder::cuda::nvrtc_compile(text, arch, kFlags);
 }
 
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {

@@ -30,6 +30,8 @@ Object object_from_bytes(const std::string& bytes);
 
 /// Everything that what is compiled depends on but the kernel: architecture, compiler and flags.
 std::string target_of(const std::string& arch);
+/// Code of a whole program, as those that are generated are compiled.
+std::string compile_text(const std::string& text, const std::string& arch);
 /// Verifies the kernels, then compiles each `kProgramKernels` as a program.
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch);
 

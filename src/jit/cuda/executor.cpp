@@ -41,7 +41,10 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   for (const Launch& launch : launches_) {
     if (launch.library >= 0) {
       const LibraryStep& step = library_[launch.library];
-      if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);
+      uint32_t* const error = step.error >= 0 ? error_words + step.error : nullptr;
+      if (!step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error)) {
+        reports.push_back(*step.site);
+      }
       continue;
     }
     for (uint32_t i = 0; i < launch.num_segments; ++i) {

@@ -6,6 +6,9 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/eager/cuda/matmul.h"
+#include "smolder/jit/cuda/native/copy.h"
+#include "smolder/jit/cuda/native/device.h"
+#include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/product_steps.h"
 
 namespace smolder::jit::cuda {
@@ -108,6 +111,13 @@ class HostCall final : public BoundLibrary {
 
 }  // namespace
 
+std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
+                                          const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {
+  if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs);
+  if (op == ir::Op::kSliceWrite) return std::make_unique<SliceWrite>(device, inputs, outputs[0], attrs);
+  return nullptr;
+}
+
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs) {
   if (op == ir::Op::kDot) {
@@ -116,6 +126,7 @@ std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> i
       return std::make_unique<DeviceProduct>(std::move(steps));
     }
   }
+  if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
   return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
 }
 

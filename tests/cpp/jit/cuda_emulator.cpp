@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "smolder/core/error.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
+#include "smolder/jit/cuda/prelude.h"
 
 namespace smolder::jit::test {
 namespace {
@@ -25,17 +27,25 @@ constexpr const char* kMachine = R"machine(
 #include <vector>
 struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
-struct Index { unsigned x = 1, y = 1, z = 1; };
-static Index blockIdx, threadIdx, blockDim, gridDim;
+struct BlockIndex { unsigned x = 1, y = 1, z = 1; };
+static BlockIndex blockIdx, threadIdx, blockDim, gridDim;
 #define __device__
 #define __global__
-#define __shared__
+#define __shared__ static
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(n)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 alignas(16) unsigned char shared[256 << 10];
+#define KERNEL(name, Arguments)                                                                          \
+  static void name(const Arguments& a);                                                                  \
+  extern "C" void run_##name(const void* a) { name(*static_cast<const Arguments*>(a)); }                 \
+  static void name(const Arguments& a)
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __ffs(unsigned x) { return __builtin_ffs(static_cast<int>(x)); }
+static unsigned atomicAdd(unsigned* to, unsigned x) { return (*to += x) - x; }
+static unsigned long long atomicAdd(unsigned long long* to, unsigned long long x) { return (*to += x) - x; }
 
 template <class To, class From> static To bits_as(From x) { To to; std::memcpy(&to, &x, sizeof to); return to; }
 static float __uint_as_float(unsigned x) { return bits_as<float>(x); }
@@ -68,7 +78,7 @@ static unsigned short host_f32_to_bf16(float f) {
 struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
-  Index index;
+  BlockIndex index;
   bool done = false;
   unsigned long warp = 0, block = 0;
   unsigned long long slot = 0;
@@ -99,6 +109,19 @@ template <class T> static T __shfl_sync(unsigned, T x, int from) {
   __syncwarp();
   return y;
 }
+template <class F> static unsigned of_warp(unsigned long long x, F counts) {
+  fibers[running].slot = x;
+  __syncwarp();
+  unsigned lanes = 0;
+  const size_t first = running / 32 * 32;
+  for (size_t i = first; i < first + 32 && i < fibers.size(); ++i) {
+    if (!fibers[i].done && counts(fibers[i].slot)) lanes |= 1u << (i - first);
+  }
+  __syncwarp();
+  return lanes;
+}
+static unsigned __ballot_sync(unsigned, bool x) { return of_warp(x, [](unsigned long long y) { return y != 0; }); }
+static unsigned __match_any_sync(unsigned, unsigned x) { return of_warp(x, [x](unsigned long long y) { return y == x; }); }
 static void (*kernel_to_run)(const void*);
 static const void* arguments_to_run;
 static void enter() {
@@ -146,6 +169,7 @@ std::string host_text(std::string text) {
       text.replace(at, what.size(), with);
     }
   };
+  replace("extern __shared__ __align__(16) unsigned char shared[];", "");
   replace(R"(asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));)", "f = host_f16_to_f32(h);");
   replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");
   replace(R"(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));)",
@@ -155,17 +179,11 @@ std::string host_text(std::string text) {
 
 }  // namespace
 
-CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler) : kernels_(kernels) {
+HostProgram::HostProgram(const std::string& text, const std::string& compiler) {
   char folder[] = "/tmp/smolder_emulate_XXXXXX";
   SMOLDER_CHECK(mkdtemp(folder), RuntimeError, "cannot make a folder in /tmp");
   folder_ = folder;
-  std::string text = kMachine + host_text(cuda::program_text(kernels).text);
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const std::string k = "k" + std::to_string(i);
-    text +=
-        "extern \"C\" void run_" + k + "(const void* a) { " + k + "(*static_cast<const " + k + "_arguments*>(a)); }\n";
-  }
-  std::ofstream(folder_ + "/kernels.cpp") << text;
+  std::ofstream(folder_ + "/kernels.cpp") << kMachine + host_text(text);
   const std::string command = compiler + " -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -mfma -mf16c" +
                               " -fPIC -shared -o " + folder_ + "/kernels.so " + folder_ + "/kernels.cpp";
   SMOLDER_CHECK(std::system(command.c_str()) == 0, RuntimeError, "the host's compiler refuses ", folder_,
@@ -174,10 +192,51 @@ CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::st
   SMOLDER_CHECK(library_, RuntimeError, dlerror());
 }
 
-CudaEmulator::~CudaEmulator() {
+HostProgram::~HostProgram() {
   if (library_) dlclose(library_);
   std::filesystem::remove_all(folder_);
 }
+
+void HostProgram::run(const std::string& entry, const void* arguments, const unsigned* grid,
+                      const unsigned* block) const {
+  void* const run = dlsym(library_, ("run_" + entry).c_str());
+  SMOLDER_CHECK(run, RuntimeError, "there is no kernel ", entry);
+  using Kernel = void (*)(const void*);
+  const auto emulate =
+      reinterpret_cast<void (*)(Kernel, const void*, const unsigned*, const unsigned*)>(dlsym(library_, "emulate"));
+  emulate(reinterpret_cast<Kernel>(run), arguments, grid, block);
+}
+
+namespace {
+
+std::string text_of(std::span<const Kernel* const> kernels) {
+  std::string text = cuda::program_text(kernels).text;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const std::string k = "k" + std::to_string(i);
+    text +=
+        "extern \"C\" void run_" + k + "(const void* a) { " + k + "(*static_cast<const " + k + "_arguments*>(a)); }\n";
+  }
+  return text;
+}
+
+class EmulatedFunction final : public cuda::NativeFunction {
+ public:
+  EmulatedFunction(std::shared_ptr<const HostProgram> program, std::string entry)
+      : program_(std::move(program)), entry_(std::move(entry)) {}
+  void launch(int64_t blocks, int threads, const cuda::Words& arguments) const override {
+    const unsigned grid[] = {static_cast<unsigned>(blocks), 1}, block[] = {static_cast<unsigned>(threads), 1};
+    program_->run(entry_, arguments.all().data(), grid, block);
+  }
+
+ private:
+  std::shared_ptr<const HostProgram> program_;
+  std::string entry_;
+};
+
+}  // namespace
+
+CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler)
+    : kernels_(kernels), program_(text_of(kernels), compiler) {}
 
 void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                           uint32_t* errors, int64_t positions) const {
@@ -185,10 +244,23 @@ void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* in
   cuda::Launch launch(k, cuda::shape_of(k), buffers, ints, scalars, errors, positions, 227 << 10);
   if (launch.empty()) return;
   SMOLDER_CHECK(launch.scratch_bytes() == 0, RuntimeError, "scratch rows beyond shared memory are not emulated");
-  const auto run = reinterpret_cast<void (*)(const void*)>(dlsym(library_, ("run_k" + std::to_string(kernel)).c_str()));
-  const auto emulate = reinterpret_cast<void (*)(void (*)(const void*), const void*, const unsigned*, const unsigned*)>(
-      dlsym(library_, "emulate"));
-  emulate(run, launch.words().data(), launch.plan().shape.grid, launch.plan().shape.block);
+  const smolder::cuda::LaunchShape& shape = launch.plan().shape;
+  program_.run("k" + std::to_string(kernel), launch.words().data(), shape.grid, shape.block);
+}
+
+cuda::NativeRef EmulatedDevice::function(const std::string& program, const std::string& entry) {
+  std::shared_ptr<const HostProgram>& known = programs_[program];
+  if (!known) {
+    known =
+        std::make_shared<const HostProgram>(std::string(cuda::kPrelude) + cuda::kNativePrelude + program, compiler_);
+  }
+  return std::make_shared<const EmulatedFunction>(known, entry);
+}
+
+std::vector<std::string> EmulatedDevice::programs() const {
+  std::vector<std::string> all;
+  for (const auto& [text, program] : programs_) all.push_back(text);
+  return all;
 }
 
 }  // namespace smolder::jit::test

@@ -2,19 +2,38 @@
 // defined here, and the threads of a block take turns. Slow, and shows what the text means where there is no device.
 #pragma once
 
+#include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/loop_ir.h"
 
 namespace smolder::jit::test {
 
+/// A program that the host's compiler made.
+class HostProgram {
+ public:
+  /// `compiler` is the command. Throws RuntimeError when it fails.
+  HostProgram(const std::string& text, const std::string& compiler);
+  ~HostProgram();
+  HostProgram(const HostProgram&) = delete;
+  HostProgram& operator=(const HostProgram&) = delete;
+  void run(const std::string& entry, const void* arguments, const unsigned* grid, const unsigned* block) const;
+
+ private:
+  std::string folder_;
+  void* library_ = nullptr;
+};
+
+/// Kernels of loop IR.
 class CudaEmulator {
  public:
   /// Compiles the kernels; `compiler` is the command. Throws RuntimeError when that fails.
   CudaEmulator(std::span<const Kernel* const> kernels, const std::string& compiler);
-  ~CudaEmulator();
 
   /// As `DeviceKernel::launch`, on memory of the host.
   void launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
@@ -22,8 +41,25 @@ class CudaEmulator {
 
  private:
   std::span<const Kernel* const> kernels_;
-  std::string folder_;
-  void* library_ = nullptr;
+  HostProgram program_;
+};
+
+/// Kernels written by hand. Memory is the host's.
+class EmulatedDevice final : public cuda::NativeDevice {
+ public:
+  explicit EmulatedDevice(std::string compiler) : compiler_(std::move(compiler)) {}
+  cuda::NativeRef function(const std::string& program, const std::string& entry) override;
+  BufferRef allocate(int64_t bytes) override { return smolder::allocate(static_cast<size_t>(bytes)); }
+  void copy(void* to, const void* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
+  void fill(void* to, unsigned char value, int64_t bytes) override {
+    std::memset(to, value, static_cast<size_t>(bytes));
+  }
+  /// All that were asked for.
+  std::vector<std::string> programs() const;
+
+ private:
+  std::string compiler_;
+  std::map<std::string, std::shared_ptr<const HostProgram>> programs_;
 };
 
 }  // namespace smolder::jit::test

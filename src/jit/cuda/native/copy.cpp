@@ -1,0 +1,157 @@
+#include "smolder/jit/cuda/native/copy.h"
+
+#include <algorithm>
+
+#include "smolder/core/error.h"
+#include "smolder/ir/attrs.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+// Item: some bytes, as many as lie side by side at both ends, at most 16.
+constexpr const char* kText = R"cuda(
+struct CopyArguments {
+  const Item* from;
+  Item* to;
+  i64 n, rank, extents[8], from_strides[8], to_strides[8];
+};
+KERNEL(copy_items, CopyArguments) {
+  const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const i64 i = first + k * static_cast<i64>(blockDim.x);
+    if (i < a.n) {
+      a.to[offset_at(static_cast<u64>(i), a.rank, a.extents, a.to_strides)] =
+          a.from[offset_at(static_cast<u64>(i), a.rank, a.extents, a.from_strides)];
+    }
+  }
+}
+)cuda";
+constexpr int kThreads = 256, kItemsOfThread = 4;
+constexpr int64_t kWidest = 16;
+
+std::string program_of(int64_t item) {
+  const char* const type = item == 1 ? "u8" : item == 2 ? "u16" : item == 4 ? "u32" : item == 8 ? "u64" : "uint4";
+  return std::string("typedef ") + type + " Item;\n" + kText;
+}
+
+LibraryView dense(LibraryView v) {
+  v.strides = contiguous_strides(v.shape);
+  return v;
+}
+int64_t bytes_of(const LibraryView& v) { return numel(v.shape) * static_cast<int64_t>(itemsize(v.dtype)); }
+
+}  // namespace
+
+Axes::Axes(const Dims& shape, const std::vector<Dims>& all) : strides(all.size()) {
+  for (int a = 0; a < shape.size(); ++a) {
+    if (shape[a] == 1) continue;
+    const int last = extents.size() - 1;
+    bool joins = last >= 0;
+    for (size_t k = 0; k < all.size() && joins; ++k) joins = strides[k][last] == all[k][a] * shape[a];
+    if (joins) {
+      extents[last] *= shape[a];
+      for (size_t k = 0; k < all.size(); ++k) strides[k][last] = all[k][a];
+    } else {
+      extents.push_back(shape[a]);
+      for (size_t k = 0; k < all.size(); ++k) strides[k].push_back(all[k][a]);
+    }
+  }
+}
+
+StridedCopy::StridedCopy(NativeDevice& device, const LibraryView& from, const LibraryView& to)
+    : device_(device),
+      axes_(to.shape, {from.strides, to.strides}),
+      item_(static_cast<int64_t>(itemsize(to.dtype))),
+      elements_(numel(to.shape)) {
+  SMOLDER_INVARIANT(from.dtype == to.dtype && from.shape == to.shape);
+}
+
+void StridedCopy::run(const void* from, void* to) const {
+  if (from == to || elements_ == 0) return;
+  Axes axes = axes_;
+  int64_t item = item_, n = elements_;
+  const int last = axes.extents.size() - 1;
+  if (last < 0 || (last == 0 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1)) {
+    return device_.copy(to, from, n * item);
+  }
+  // Pairs of items that are neighbours at both ends are moved as one.
+  const auto pairs = [&] {
+    if (axes.extents[last] % 2 != 0 || item == kWidest) return false;
+    for (const Dims& s : axes.strides) {
+      if (s[last] != 1) return false;
+      for (int a = 0; a < last; ++a) {
+        if (s[a] % 2 != 0) return false;
+      }
+    }
+    return (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % static_cast<uintptr_t>(2 * item) ==
+           0;
+  };
+  while (pairs()) {
+    item *= 2, n /= 2, axes.extents[last] /= 2;
+    for (Dims& s : axes.strides) {
+      for (int a = 0; a < last; ++a) s[a] /= 2;
+    }
+  }
+  device_.function(program_of(item), "copy_items")
+      ->launch(ceil_div(n, int64_t{kThreads} * kItemsOfThread), kThreads,
+               words(from, to, n, axes.extents.size(), axes.extents, axes.strides[0], axes.strides[1]));
+}
+
+DenseOperand::DenseOperand(NativeDevice& device, const LibraryView& view)
+    : device_(device), view_(view), dense_(dense(view)) {}
+
+const void* DenseOperand::at(const void* address, BufferRef& holder) const {
+  if (is_contiguous(view_.shape, view_.strides)) return address;
+  holder = device_.allocate(bytes_of(view_));
+  StridedCopy(device_, view_, dense_).run(address, holder->data());
+  return holder->data();
+}
+
+DenseResult::DenseResult(NativeDevice& device, const LibraryView& view)
+    : device_(device), view_(view), dense_(dense(view)) {}
+
+void* DenseResult::at(void* address, BufferRef& holder) const {
+  if (is_contiguous(view_.shape, view_.strides)) return address;
+  holder = device_.allocate(bytes_of(view_));
+  return holder->data();
+}
+
+void DenseResult::begin(const void* address, const BufferRef& holder) const {
+  if (holder) StridedCopy(device_, view_, dense_).run(address, holder->data());
+}
+
+void DenseResult::finish(void* address, const BufferRef& holder) const {
+  if (holder) StridedCopy(device_, dense_, view_).run(holder->data(), address);
+}
+
+SliceWrite::Window SliceWrite::window_of(const LibraryView& source, LibraryView out, std::span<const int64_t> attrs) {
+  ir::AttrReader reader(attrs);
+  const Dims starts = reader.sizes(), steps = reader.integers();
+  Window window;
+  for (int a = 0; a < source.shape.size(); ++a) {
+    window.offset += starts[a] * out.strides[a] * static_cast<int64_t>(itemsize(out.dtype));
+    out.strides[a] *= steps[a];
+  }
+  out.shape = source.shape;
+  window.view = out;
+  return window;
+}
+
+SliceWrite::SliceWrite(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
+                       std::span<const int64_t> attrs)
+    : window_(window_of(inputs[1], out, attrs)),
+      whole_(device, inputs[0], out),
+      part_(device, inputs[1], window_.view),
+      elements_(numel(inputs[1].shape)) {}
+
+bool SliceWrite::run(std::span<void* const> addresses) const {
+  whole_.run(addresses[0], addresses[2]);
+  part_.run(addresses[1], static_cast<char*>(addresses[2]) + window_.offset);
+  return true;
+}
+
+std::string SliceWrite::describe() const { return "slice_write of " + std::to_string(elements_); }
+
+}  // namespace smolder::jit::cuda

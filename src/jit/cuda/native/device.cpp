@@ -1,0 +1,176 @@
+#include "smolder/jit/cuda/native/device.h"
+
+#include <array>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/queue.h"
+#include "smolder/core/error.h"
+#include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/prelude.h"
+
+namespace smolder::jit::cuda {
+
+// KERNEL(name, Arguments) { ... a.field ... } is a function of a program.
+const char* const kNativePrelude = R"cuda(
+#ifndef KERNEL
+#define KERNEL(name, Arguments) extern "C" __global__ void name(const __grid_constant__ Arguments a)
+#endif
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+
+DEVICE i64 thread_number() { return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; }
+// A position as its digits, the last first, each times a stride.
+DEVICE i64 offset_at(u64 position, i64 rank, const i64 (&extents)[8], const i64 (&strides)[8]) {
+  i64 offset = 0;
+  for (int axis = static_cast<int>(rank) - 1; axis >= 0; --axis) {
+    offset += take_digit(position, static_cast<u64>(extents[axis])) * strides[axis];
+  }
+  return offset;
+}
+
+// What an element is computed as, and back.
+DEVICE f32 widen(f16 x) { return f16_to_f32(x.bits); }
+DEVICE f32 widen(bf16 x) { return bf16_to_f32(x.bits); }
+template <class E> DEVICE E widen(E x) { return x; }
+template <class E> struct Narrow {
+  template <class C> DEVICE E of(C x) { return static_cast<E>(x); }
+};
+template <> struct Narrow<f16> {
+  template <class C> DEVICE f16 of(C x) { return {f32_to_f16(static_cast<f32>(x))}; }
+};
+template <> struct Narrow<bf16> {
+  template <class C> DEVICE bf16 of(C x) {
+    return {static_cast<u16>(round_pair_bf16(static_cast<f32>(x), 0.0f))};
+  }
+};
+template <class E> struct Is { static constexpr bool kFloat = false, kBool = false; };
+template <> struct Is<f16> { static constexpr bool kFloat = true, kBool = false; };
+template <> struct Is<bf16> { static constexpr bool kFloat = true, kBool = false; };
+template <> struct Is<f32> { static constexpr bool kFloat = true, kBool = false; };
+template <> struct Is<f64> { static constexpr bool kFloat = true, kBool = false; };
+template <> struct Is<bool> { static constexpr bool kFloat = false, kBool = true; };
+DEVICE i32 shuffle(i32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
+DEVICE i64 shuffle(i64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
+DEVICE f16 shuffle(f16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
+DEVICE bf16 shuffle(bf16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
+)cuda";
+
+std::string typedef_of(const char* name, DType dtype) {
+  constexpr const char* kTypes[] = {"bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  return std::string("typedef ") + kTypes[static_cast<int>(dtype)] + " " + name + ";\n";
+}
+
+namespace {
+
+using smolder::cuda::Module;
+using smolder::cuda::Queue;
+
+class DeviceFunction final : public NativeFunction {
+ public:
+  DeviceFunction(Queue& queue, std::shared_ptr<const Module> module, const std::string& entry)
+      : queue_(queue), module_(std::move(module)), kernel_(module_->kernel(entry.c_str())) {}
+
+  void launch(int64_t blocks, int threads, const Words& arguments) const override {
+    if (blocks == 0) return;
+    SMOLDER_CHECK(blocks <= std::numeric_limits<int32_t>::max(), RuntimeError, "a kernel of ", blocks,
+                  " blocks is more than a launch can have");
+    smolder::cuda::LaunchShape shape;
+    shape.grid[0] = static_cast<unsigned>(blocks);
+    shape.block[0] = static_cast<unsigned>(threads);
+    void* parameters[] = {const_cast<uint64_t*>(arguments.all().data())};
+    smolder::cuda::launch(kernel_, queue_.stream(), shape, parameters);
+  }
+
+ private:
+  Queue& queue_;
+  const std::shared_ptr<const Module> module_;
+  const smolder::cuda::DriverKernel kernel_;
+};
+
+class QueueDevice final : public NativeDevice {
+ public:
+  explicit QueueDevice(int device) : queue_(Queue::of(device)) {
+    const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
+    arch_ = "sm_" + std::to_string(info.major) + std::to_string(info.minor);
+    target_ = target_of(arch_);
+  }
+
+  NativeRef function(const std::string& program, const std::string& entry) override {
+    const std::lock_guard lock(mutex_);
+    NativeRef& known = functions_[{program, entry}];
+    if (!known) known = std::make_shared<const DeviceFunction>(queue_, module_of(program), entry);
+    return known;
+  }
+  BufferRef allocate(int64_t bytes) override {
+    return smolder::allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, static_cast<int8_t>(queue_.device())});
+  }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes > 0) smolder::cuda::copy_on_device(queue_.stream(), to, from, static_cast<size_t>(bytes));
+  }
+  void fill(void* to, unsigned char value, int64_t bytes) override {
+    if (bytes > 0) smolder::cuda::fill(queue_.stream(), to, value, static_cast<size_t>(bytes));
+  }
+
+ private:
+  /// Modules are few and live as long as the process.
+  std::shared_ptr<const Module> module_of(const std::string& program) {
+    std::shared_ptr<const Module>& module = modules_[program];
+    if (module) return module;
+    const std::string text = std::string(kPrelude) + kNativePrelude + program;
+    KernelCache& cache = KernelCache::global();
+    const CacheKey key{"native", hash_bytes(text.data(), text.size()), text, target_};
+    CacheLookup found = cache.lookup(key);
+    if (auto* hit = std::get_if<MemoryHit>(&found)) return module = std::static_pointer_cast<const Module>(hit->object);
+    if (auto* hit = std::get_if<DiskHit>(&found)) {
+      try {
+        auto loaded = std::make_shared<Module>(hit->record.payload);
+        return module = std::static_pointer_cast<const Module>(
+                   cache.loaded(key, std::move(loaded), hit->record.payload.size()));
+      } catch (const ValueError&) {
+        cache.reject(key);
+      }
+    }
+    return module = compile(key, text);
+  }
+
+  std::shared_ptr<const Module> compile(const CacheKey& key, const std::string& text) {
+    const auto start = std::chrono::steady_clock::now();
+    CacheRecord record;
+    record.payload = compile_text(text, arch_);
+    record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
+    static Counter& compiled = counter("kernels.compiled");
+    static Counter& micros = counter("kernels.compile_us");
+    compiled.add();
+    micros.add(static_cast<int64_t>(record.build_ms * 1000));
+    auto module = std::make_shared<Module>(record.payload);
+    const size_t bytes = record.payload.size();
+    return std::static_pointer_cast<const Module>(KernelCache::global().insert(std::move(record), module, bytes));
+  }
+
+  Queue& queue_;
+  std::string arch_, target_;
+  std::mutex mutex_;  // guards both below
+  std::map<std::string, std::shared_ptr<const Module>> modules_;
+  std::map<std::pair<std::string, std::string>, NativeRef> functions_;
+};
+
+}  // namespace
+
+NativeDevice& NativeDevice::of(int device) {
+  constexpr int kMostDevices = 64;
+  static std::mutex making;
+  static std::array<NativeDevice*, kMostDevices> all{};
+  const std::lock_guard lock(making);
+  SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
+  if (!all[device]) all[device] = new QueueDevice(device);
+  return *all[device];
+}
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,75 @@
+// Kernels written by hand in CUDA C++, and what they run on: a device's queue, or what a test emulates one with.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/dtype.h"
+#include "smolder/jit/library.h"
+
+namespace smolder::jit::cuda {
+
+/// The words of a kernel's one argument, a struct of addresses and 64-bit integers.
+class Words {
+ public:
+  Words& add(const void* address) { return put(reinterpret_cast<uint64_t>(address)); }
+  Words& add(std::integral auto x) { return put(static_cast<uint64_t>(x)); }
+  /// Padded to the eight that the struct holds.
+  Words& add(const Dims& list) {
+    for (int i = 0; i < kMaxRank; ++i) put(i < list.size() ? static_cast<uint64_t>(list[i]) : 0);
+    return *this;
+  }
+  const std::vector<uint64_t>& all() const { return words_; }
+
+ private:
+  Words& put(uint64_t word) {
+    words_.push_back(word);
+    return *this;
+  }
+  std::vector<uint64_t> words_;
+};
+template <class... Parts>
+Words words(const Parts&... parts) {
+  Words all;
+  (all.add(parts), ...);
+  return all;
+}
+
+/// A kernel that is loaded. Grids and blocks have one dimension.
+class NativeFunction {
+ public:
+  virtual ~NativeFunction() = default;
+  /// Queues it; no blocks are no launch. Throws RuntimeError when there are more blocks than a launch can have.
+  virtual void launch(int64_t blocks, int threads, const Words& arguments) const = 0;
+};
+using NativeRef = std::shared_ptr<const NativeFunction>;
+
+/// All work is queued, in order. Thread-safe.
+class NativeDevice {
+ public:
+  virtual ~NativeDevice() = default;
+  static NativeDevice& of(int device);
+
+  /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at first need, and kept on disk.
+  virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
+  /// Memory that may be let go as soon as what uses it is queued.
+  virtual BufferRef allocate(int64_t bytes) = 0;
+  virtual void copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual void fill(void* to, unsigned char value, int64_t bytes) = 0;
+};
+
+/// What hand-written programs begin with, after the prelude of generated ones.
+extern const char* const kNativePrelude;
+/// "typedef f32 NAME;\n": the type that a program calls an element of `dtype`.
+std::string typedef_of(const char* name, DType dtype);
+
+inline int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,284 @@
+// Kernels written by hand for CUDA, emulated on the host against those of the CPU; and that NVRTC takes them.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "jit/cuda_emulator.h"
+#include "jit/kernel_test_util.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/thread_pool.h"
+#include "smolder/ir/builder.h"
+#include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/library.h"
+#include "smolder/jit/cuda/prelude.h"
+
+// Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
+#else
+#define SKIP_UNDER_SANITIZER
+#endif
+
+namespace smolder::jit::test {
+namespace {
+
+using ir::Op;
+
+EmulatedDevice& device() {
+  static EmulatedDevice one(SMOLDER_HOST_CXX);
+  return one;
+}
+
+/// A view on memory of its own.
+struct Operand {
+  LibraryView view;
+  Array memory;
+  int64_t first = 0;  ///< the element at index 0 of every axis
+
+  void* address(const Array& in) const {
+    return static_cast<char*>(in.data()) + first * static_cast<int64_t>(itemsize(view.dtype));
+  }
+};
+
+Operand dense(DType dtype, const Dims& shape) {
+  return {{dtype, shape, contiguous_strides(shape)}, Array(dtype, numel(shape)), 0};
+}
+
+/// Axes in some order in memory, some with gaps, some backwards, some (where `shared`) all one element.
+Operand strided(DType dtype, const Dims& shape, std::mt19937_64& random, bool shared = true) {
+  std::vector<int> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  LibraryView view{dtype, shape, Dims::filled(shape.size(), 0)};
+  int64_t elements = 1, first = 0;
+  for (const int a : order) {
+    if (shared && random() % 8 == 0) continue;
+    const int64_t step = random() % 4 == 0 ? 2 : 1, reach = std::max<int64_t>(shape[a] - 1, 0) * step * elements;
+    view.strides[a] = step * elements;
+    elements += reach;
+    if (random() % 4 == 0) {
+      first += reach;
+      view.strides[a] = -view.strides[a];
+    }
+  }
+  return {view, Array(dtype, numel(shape) == 0 ? 0 : elements), first};
+}
+
+/// Indices below n; with `bad`, now and then others.
+void fill_indices(Operand& x, int64_t n, bool bad, std::mt19937_64& random) {
+  for (int64_t i = 0; i < x.memory.size(); ++i) {
+    int64_t v = n > 0 ? static_cast<int64_t>(random() % static_cast<uint64_t>(n)) : 0;
+    if (bad && random() % 16 == 0) v = random() % 2 == 0 ? n + static_cast<int64_t>(random() % 3) : -1;
+    x.memory.set_bits(i, static_cast<uint64_t>(v));
+  }
+}
+
+/// Whether bits must agree, or values nearly.
+using Same = std::function<testing::AssertionResult(const Array& got, const Array& want)>;
+testing::AssertionResult same_bits(const Array& got, const Array& want) { return same(got, want); }
+
+/// Runs a primitive on the CPU and emulated, and expects the same results and reports.
+void expect_same(Op op, const std::vector<Operand*>& inputs, std::vector<Operand>& outputs,
+                 const std::vector<int64_t>& attrs, const Same& is_same = same_bits) {
+  std::vector<LibraryView> in, out;
+  for (const Operand* x : inputs) in.push_back(x->view);
+  for (const Operand& x : outputs) out.push_back(x.view);
+  const auto on_device = cuda::bind_native(device(), op, in, out, attrs);
+  ASSERT_TRUE(on_device) << ir::name(op);
+  const auto on_host = bind_library(DeviceType::kCPU, op, in, out, attrs);
+  // A result has elements of its own, or the first operand's.
+  const bool can_update = ir::info(op).flags.updates && inputs[0]->view.strides == outputs[0].view.strides;
+  for (const bool updates : {false, true}) {
+    if (updates && !can_update) continue;
+    SCOPED_TRACE(updates ? "in place" : "elsewhere");
+    std::vector<Array> got, want;
+    std::vector<void*> got_at, want_at;
+    for (const Operand* x : inputs) {
+      for (auto [list, at] : {std::pair(&got, &got_at), std::pair(&want, &want_at)}) {
+        list->push_back(x->memory.clone());
+        at->push_back(x->address(list->back()));
+      }
+    }
+    for (const Operand& x : outputs) {
+      for (auto [list, at] : {std::pair(&got, &got_at), std::pair(&want, &want_at)}) {
+        if (updates) {
+          at->push_back(at->front());
+        } else {
+          list->push_back(x.memory.clone());
+          at->push_back(x.address(list->back()));
+        }
+      }
+    }
+    uint32_t error = 0;
+    const bool good = on_device->queue(got_at, on_device->has_error_word() ? &error : nullptr);
+    EXPECT_EQ(good && error == 0, on_host->run(want_at));
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(is_same(got[i], want[i])) << "operand " << i;
+  }
+}
+
+std::string describe(Op op, const std::vector<Operand*>& inputs) {
+  std::string text(ir::name(op));
+  for (const Operand* x : inputs) {
+    text += " " + std::string(name(x->view.dtype)) + to_string(x->view.shape) + to_string(x->view.strides);
+  }
+  return text;
+}
+
+// -- scatters
+
+struct ScatterCase {
+  Dims self, index;
+  int axis;
+  bool rows;
+  bool bad = false;
+};
+
+const std::vector<ScatterCase>& scatter_cases() {
+  static const std::vector<ScatterCase> cases = {
+      {{7}, {5}, 0, true},
+      {{7, 8}, {5}, 0, true},
+      {{3, 7, 16}, {2, 6}, 1, true, true},
+      {{3, 7, 3}, {40}, 1, true},
+      {{4, 5}, {0}, 0, true},
+      {{0, 5}, {3}, 0, true},
+      {{5, 0}, {3}, 0, true, true},
+      {{60, 4}, {1500}, 0, true, true},
+      {{2, 9, 5}, {700}, 1, true},
+      {{3, 20}, {700}, 1, true},
+      {{}, {}, 0, false},
+      {{1}, {1}, 0, false},
+      {{9}, {30}, 0, false},
+      {{9}, {30}, 0, false, true},
+      {{4, 9, 5}, {3, 20, 4}, 1, false},
+      {{4, 9}, {3, 7}, 0, false, true},
+      {{8, 3}, {8, 1}, 1, false},
+      {{30}, {2000}, 0, false, true},
+      {{3000}, {2000}, 0, false},
+      {{6, 40, 3}, {5, 150, 3}, 1, false},
+      {{0, 4}, {3, 4}, 0, false},
+      {{4, 4}, {0, 4}, 0, false},
+      {{600}, {9000}, 0, false, true},
+  };
+  return cases;
+}
+
+void check_scatter(Op op, const std::vector<int64_t>& kind, const ScatterCase& c, DType dtype, DType index_dtype,
+                   std::mt19937_64& random) {
+  const bool plain = random() % 2 == 0;
+  const auto make = [&](DType t, const Dims& shape) { return plain ? dense(t, shape) : strided(t, shape, random); };
+  Operand self = plain ? dense(dtype, c.self) : strided(dtype, c.self, random, false);
+  Operand index = make(index_dtype, c.index);
+  Dims source_shape = c.index;
+  if (c.rows) {
+    source_shape = {};
+    for (int a = 0; a < c.axis; ++a) source_shape.push_back(c.self[a]);
+    for (const int64_t n : c.index) source_shape.push_back(n);
+    for (int a = c.axis + 1; a < c.self.size(); ++a) source_shape.push_back(c.self[a]);
+  }
+  Operand source = make(dtype, source_shape);
+  self.memory.fill_special(random);
+  source.memory.fill_special(random);
+  fill_indices(index, c.self.empty() ? 1 : c.self[c.axis], c.bad, random);
+  std::vector<Operand*> inputs{&self, &index, &source};
+  SCOPED_TRACE(describe(op, inputs));
+  std::vector<int64_t> attrs = kind;
+  attrs.push_back(c.axis);
+  std::vector<Operand> outputs;
+  outputs.push_back(dense(dtype, c.self));
+  expect_same(op, inputs, outputs, attrs);
+}
+
+TEST(CudaNative, ScattersAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(1);
+  const std::vector<std::pair<Op, std::vector<int64_t>>> rows = {{Op::kIndexAdd, {}}, {Op::kIndexSet, {}}};
+  const std::vector<std::pair<Op, std::vector<int64_t>>> elements = {{Op::kScatterAdd, {}},
+                                                                     {Op::kScatterInto, {0}},
+                                                                     {Op::kScatterInto, {1}},
+                                                                     {Op::kScatterInto, {2}},
+                                                                     {Op::kScatterInto, {3}}};
+  const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
+  int number = 0;
+  for (const bool in_rows : {true, false}) {
+    for (const auto& [op, kind] : in_rows ? rows : elements) {
+      for (const DType dtype : kDTypes) {
+        // The host's compiler takes a second a program: without SMOLDER_CUDA_ALL an op has a dtype or two.
+        if (!all && ++number % 7 != 3 && !(dtype == DType::kFloat32 && op == Op::kScatterAdd)) continue;
+        const DType index = number % 2 == 0 ? DType::kInt32 : DType::kInt64;
+        for (const ScatterCase& c : scatter_cases()) {
+          if (c.rows == in_rows) check_scatter(op, kind, c, dtype, index, random);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaNative, ManyColumnsAreWalked) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(2);
+  check_scatter(Op::kScatterAdd, {}, {{5000, 4}, {5000, 3}, 1, false, true}, DType::kFloat32, DType::kInt64, random);
+  check_scatter(Op::kScatterInto, {0}, {{3, 5000}, {9, 5000}, 0, false, true}, DType::kFloat32, DType::kInt64, random);
+}
+
+// -- movement
+
+TEST(CudaNative, SlicesAreWritten) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(3);
+  for (const DType dtype : kDTypes) {
+    for (int i = 0; i < 12; ++i) {
+      const Dims shape = {static_cast<int64_t>(random() % 4 + 1), static_cast<int64_t>(random() % 9 + 1), 64};
+      Dims part, starts, steps;
+      for (const int64_t n : shape) {
+        steps.push_back(random() % 3 == 0 ? 2 : 1);
+        starts.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(n)));
+        part.push_back(
+            static_cast<int64_t>(random() % static_cast<uint64_t>((n - starts.back() + 1) / steps.back() + 1)));
+        if (starts.back() + (part.back() - 1) * steps.back() >= n) part.back() = 1;
+      }
+      Operand self = i % 2 == 0 ? dense(dtype, shape) : strided(dtype, shape, random, false);
+      Operand source = i % 3 == 0 ? dense(dtype, part) : strided(dtype, part, random);
+      self.memory.fill_special(random);
+      source.memory.fill_special(random);
+      std::vector<int64_t> attrs{3};
+      attrs.insert(attrs.end(), starts.begin(), starts.end());
+      attrs.push_back(3);
+      attrs.insert(attrs.end(), steps.begin(), steps.end());
+      std::vector<Operand*> inputs{&self, &source};
+      SCOPED_TRACE(describe(Op::kSliceWrite, inputs));
+      std::vector<Operand> outputs;
+      outputs.push_back(dense(dtype, shape));
+      expect_same(Op::kSliceWrite, inputs, outputs, attrs);
+    }
+  }
+}
+
+// -- compiling
+
+// Of all programs that the tests before have run.
+TEST(CudaNative, ProgramsCompile) {
+  SKIP_UNDER_SANITIZER;
+  if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing();
+  constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
+  const std::vector<std::string> programs = device().programs();
+  ASSERT_FALSE(programs.empty());
+  parallel_for(static_cast<int64_t>(programs.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::string text = std::string(cuda::kPrelude) + cuda::kNativePrelude + programs[i];
+      try {
+        cuda::compile_text(text, kArchitectures[i % 3]);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << e.what();
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace smolder::jit::test
