@@ -96,6 +96,8 @@ Dims channel_axes(int rank);
 SymDims channel_shape(Value x);
 void check_channels(std::string_view op, const Meta& input, const Meta* weight, const Meta* bias);
 void check_attention(std::string_view op, const Meta& query, const Meta& key, const Meta& value, const Meta* mask);
+/// `shape` with rows of another width; with `rows_first` those of all heads lie side by side.
+Dims attention_shape(Dims shape, int64_t width, bool rows_first);
 
 // -- convolutions of images [N, C, H, W] with weights [filters, C / groups, h, w]
 
@@ -131,10 +133,10 @@ Value window_sizes(Builder& b, const SymDims& input, const Dims& kernel, const D
 
 // -- attention
 
-/// query @ key.T * scale, masked: -inf where attention is not allowed. In the compute type.
-Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_causal);
-/// exp(scores - lse); zeros in rows that are masked altogether.
-Value attention_weights(Value scores, Value lse, bool has_mask);
+/// What the rows `attention` and `attention_backward` compute; `mask` may be undefined.
+std::array<Value, 2> attention_values(Value query, Value key, Value value, Value mask, Value scale, bool is_causal);
+std::array<Value, 4> attention_gradients(Value grad, Value query, Value key, Value value, Value mask, Value output,
+                                         Value lse, Value scale, bool is_causal);
 
 inline constexpr double kPi = 3.14159265358979323846;
 inline constexpr double kLog2E = 1.44269504088896340736;

@@ -96,8 +96,19 @@ void check_attention(std::string_view op, const Meta& query, const Meta& key, co
   resolve_expand(mask->shape, scores);
 }
 
+Dims attention_shape(Dims shape, int64_t width, bool rows_first) {
+  const int rank = shape.size();
+  SMOLDER_CHECK(!rows_first || rank >= 3, ValueError, "attention of ", rank, " dimensions has no heads");
+  shape.back() = width;
+  if (rows_first) std::swap(shape[rank - 2], shape[rank - 3]);
+  return shape;
+}
+
 // -- attention
 
+namespace {
+
+/// query @ key.T * scale, masked: -inf where attention is not allowed. In the compute type.
 Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_causal) {
   constexpr double kMasked = -std::numeric_limits<double>::infinity();
   Builder& b = *query.b;
@@ -108,9 +119,34 @@ Value attention_scores(Value query, Value key, Value mask, Value scale, bool is_
   return mask.dtype() == DType::kBool ? where(mask, scores, kMasked) : scores + b.cast(mask, wide);
 }
 
+/// Zeros where a row sees nothing.
 Value attention_weights(Value scores, Value lse, bool has_mask) {
   const Value p = exp(scores - lse);
   return has_mask ? where(lse == -std::numeric_limits<double>::infinity(), 0.0, p) : p;
+}
+
+}  // namespace
+
+std::array<Value, 2> attention_values(Value query, Value key, Value value, Value mask, Value scale, bool is_causal) {
+  const Value scores = attention_scores(query, key, mask, scale, is_causal);
+  const Value lse = logsumexp_keepdim(scores, -1);
+  const Value p = attention_weights(scores, lse, mask.defined());
+  return {matmul(query.b->cast(p, query.dtype()), value, query.dtype()), lse};
+}
+
+std::array<Value, 4> attention_gradients(Value grad, Value query, Value key, Value value, Value mask, Value output,
+                                         Value lse, Value scale, bool is_causal) {
+  Builder& b = *query.b;
+  const DType dtype = query.dtype(), wide = compute_type(dtype);
+  const Value p = attention_weights(attention_scores(query, key, mask, scale, is_causal), lse, mask.defined());
+  const Value g_wide = b.cast(grad, wide);
+  const Value dp = matmul(grad, b.transpose(value, -1, -2), wide);
+  const Value ds = p * (dp - sum(g_wide * b.cast(output, wide), {-1}, true));
+  const Value scaled = b.cast(ds * scale, dtype);
+  const bool additive = mask.defined() && is_floating(mask.dtype());
+  return {matmul(scaled, key, dtype), matmul(b.transpose(scaled, -1, -2), query, dtype),
+          matmul(b.transpose(b.cast(p, dtype), -1, -2), grad, dtype),
+          additive ? sum_to(ds, mask.shape()) : b.cast(b.constant(0.0), dtype)};
 }
 
 // -- losses

@@ -5,6 +5,7 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/view.h"
 
@@ -86,7 +87,17 @@ void decompose(Program& program) {
     const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
                                            eager::find_kernel(eager::DispatchKey::kCPU, n.op));
     if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
-    if (row.decompose && !whole) {
+    if (!whole && program.options.device == DeviceType::kCUDA && cuda::takes_attention(to, node)) {
+      builder.set_origin(origin);
+      node.origin = origin;
+      // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step
+      // mostly comes to rows of all heads.
+      const auto is_of_heads = [&](ir::ValueId v) {
+        return v >= n.first_output && v + 1 < n.first_output + n.num_outputs;
+      };
+      const bool rows_first = std::ranges::none_of(from.outputs, is_of_heads);
+      cuda::append_attention(builder, to, node, rows_first, now.data() + n.first_output);
+    } else if (row.decompose && !whole) {
       builder.set_origin(origin);
       row.decompose(builder, node, results, now.data() + n.first_output);
     } else {
@@ -117,6 +128,7 @@ void decompose(Program& program) {
 
 std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device) {
   Program p;
+  p.options.device = device;
   p.graph = graph;
   decompose(p);
   const auto found = std::ranges::find_if(p.graph.nodes, [&](const ir::Node& n) { return is_fallback(device, n.op); });

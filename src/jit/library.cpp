@@ -4,6 +4,7 @@
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/product_steps.h"
 
@@ -39,7 +40,8 @@ bool is_library(Op op) {
 
 bool is_fallback(DeviceType device, Op op) {
   if (device == DeviceType::kCUDA) {
-    return is_library(op) && op != Op::kDot && !ir::info(op).flags.updates && !is_users(op);
+    const bool is_ours = op == Op::kDot || ir::info(op).flags.updates || cuda::is_attention(op);
+    return is_library(op) && !is_ours && !is_users(op);
   }
   switch (op) {
     case Op::kDot:
@@ -54,7 +56,7 @@ bool is_fallback(DeviceType device, Op op) {
   }
 }
 
-bool is_users(Op op) { return ir::is_user_op(op) || !ir::info(op).flags.primitive; }
+bool is_users(Op op) { return ir::is_user_op(op) || (!ir::info(op).flags.primitive && !cuda::is_attention(op)); }
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/eager/cuda/matmul.h"
+#include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/cuda/native/scatter.h"
@@ -126,6 +127,7 @@ std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> i
       return std::make_unique<DeviceProduct>(std::move(steps));
     }
   }
+  if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
   if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
   return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
 }

@@ -34,7 +34,7 @@ static BlockIndex blockIdx, threadIdx, blockDim, gridDim;
 #define __shared__ static
 #define __forceinline__ inline
 #define __noinline__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 alignas(16) unsigned char shared[256 << 10];

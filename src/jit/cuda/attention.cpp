@@ -1,0 +1,373 @@
+#include "smolder/jit/cuda/attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <utility>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/counters.h"
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/cuda/queue.h"
+#include "smolder/core/error.h"
+#include "smolder/core/hash.h"
+#include "smolder/core/scalar.h"
+#include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/jit/cuda/attention_text.h"
+
+namespace smolder::jit::cuda {
+
+using ir::Op;
+
+namespace {
+
+constexpr int kDevice = 0;
+constexpr int64_t kMostRows = int64_t{1} << 30;  ///< of a matrix: kernels count them in 32 bits
+constexpr int kSharedWanted = 106 << 10;         ///< of a block; where there is less, tiles are smaller
+
+// -- programs
+
+/// A compiled program; the second kernel is the backward's, which has two.
+struct Kernels {
+  std::shared_ptr<const smolder::cuda::Module> module;
+  smolder::cuda::DriverKernel first = nullptr, second = nullptr;
+};
+
+std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) {
+  using smolder::cuda::Module;
+  constexpr const char* kFlags[] = {"--std=c++17", "--disable-warnings"};
+  const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
+  const std::string arch = "sm_" + std::to_string(device.major) + std::to_string(device.minor);
+  CacheRecord record;
+  record.kind = "kernel";
+  record.structure = text.instructions() + text.kernels();
+  record.target = arch + " nvrtc " + smolder::cuda::nvrtc_version();
+  record.key = hash_bytes(record.structure.data(), record.structure.size());
+  KernelCache& cache = KernelCache::global();
+  const CacheKey key = record.cache_key();
+  const auto held = [](std::shared_ptr<void> object) { return std::static_pointer_cast<const Module>(object); };
+  CacheLookup found = cache.lookup(key);
+  if (auto* hit = std::get_if<MemoryHit>(&found)) return held(hit->object);
+  if (auto* hit = std::get_if<DiskHit>(&found)) {
+    try {
+      const std::string& cubin = hit->record.payload;
+      return held(cache.loaded(key, std::make_shared<Module>(cubin), cubin.size()));
+    } catch (const ValueError&) {
+      cache.reject(key);
+    }
+  }
+  record.payload = smolder::cuda::nvrtc_compile(record.structure, arch, kFlags);
+  auto module = std::make_shared<Module>(record.payload);
+  const size_t bytes = record.payload.size();
+  counter("kernels.compiled").add();
+  return held(cache.insert(std::move(record), std::move(module), bytes));
+}
+
+const Kernels& kernels_of(const AttentionText& text) {
+  static std::mutex mutex;
+  static auto* all = new std::map<AttentionText, std::unique_ptr<Kernels>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Kernels>& kernels = (*all)[text];
+  if (!kernels) {
+    auto made = std::make_unique<Kernels>();
+    made->module = compile(text);
+    made->first = made->module->kernel(text.backward ? "attention_grad_query" : "attention_forward");
+    if (text.backward) made->second = made->module->kernel("attention_grad_key_value");
+    kernels = std::move(made);
+  }
+  return *kernels;
+}
+
+// -- a call
+
+/// One operand of a kernel: its address is the `address`th of the call's, -1 that of memory the call takes.
+struct Operand {
+  LibraryView view;
+  int address;
+  bool is_matrix = true;  ///< else a number a row
+};
+
+/// The words of a kernel's arguments (attention_text.cpp), and where addresses go in them.
+struct Words {
+  struct Place {
+    size_t word;
+    int address;
+    int64_t bytes;  ///< from the operand's first element on
+  };
+  std::vector<int64_t> words;
+  std::vector<Place> places;
+};
+
+double number_of(DType dtype, const void* bits) {
+  const auto category = is_floating(dtype) ? Category::kFloat : Category::kInt;
+  return Scalar::from_bits(*static_cast<const uint64_t*>(bits), category).to_double();
+}
+
+class AttentionCall final : public BoundLibrary {
+ public:
+  AttentionCall(Op op, const std::vector<LibraryView>& in, const std::vector<LibraryView>& out,
+                const std::vector<int64_t>& attrs) {
+    text_.backward = op == Op::kFlashAttentionBackward;
+    text_.is_causal = attrs[0] != 0;
+    std::vector<LibraryView> results = out;
+    const int matrices = text_.backward ? 3 : 1;
+    for (int i = 0; attrs[1] != 0 && i < matrices; ++i) heads_first(results[i]);
+    const size_t first = text_.backward ? 1 : 0;  // of query, key, value
+    const LibraryView &query = in[first], &key = in[first + 1], &value = in[first + 2];
+    scale_ = static_cast<int>(in.size()) - 1;
+    scale_dtype_ = in.back().dtype;
+
+    rank_ = query.shape.size();
+    queries_ = query.shape[rank_ - 2], keys_ = key.shape[rank_ - 2];
+    width_ = query.shape[rank_ - 1];
+    text_.dtype = query.dtype;
+    text_.head = AttentionText::padded(std::max(width_, value.shape[rank_ - 1]));
+    text_.small = smolder::cuda::device_info(kDevice).shared_bytes < kSharedWanted;
+    const int outputs = static_cast<int>(in.size());
+    if (text_.backward) {
+      delta_ = contiguous(in[5]);
+      operands_ = {{in[0], 0},
+                   {query, 1},
+                   {key, 2},
+                   {value, 3},
+                   {in[4], 4},
+                   {results[0], outputs},
+                   {results[1], outputs + 1},
+                   {results[2], outputs + 2},
+                   {in[5], 5, false},
+                   {delta_, -1, false}};
+    } else {
+      operands_ = {{query, 0}, {key, 1}, {value, 2}, {results[0], outputs}, {results[1], outputs + 1, false}};
+    }
+    collapse(query.shape);
+    aligned_ =
+        std::ranges::all_of(operands_, [&](const Operand& o) { return !o.is_matrix || has_aligned_rows(o.view); });
+    prepare();
+    text_.aligned = aligned_;
+    kernels_of(text_);
+  }
+
+  bool run(std::span<void* const> addresses) const override {
+    smolder::cuda::Stream& stream = smolder::cuda::Queue::of(kDevice).stream();
+    const double scale = number_of(scale_dtype_, addresses[scale_]);
+    AttentionText text = text_;
+    text.positive = text.backward || scale > 0;
+    for (const Operand& o : operands_) {
+      if (o.is_matrix && reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 != 0) text.aligned = false;
+    }
+    const Kernels& kernels = kernels_of(text);
+    BufferRef delta;
+    if (text.backward) {
+      delta = allocate(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), {DeviceType::kCUDA, kDevice});
+    }
+    for (const Words& call : calls_) {
+      std::vector<int64_t> words = call.words;
+      for (const Words::Place& p : call.places) {
+        char* const base = static_cast<char*>(p.address < 0 ? delta->data() : addresses[p.address]);
+        words[p.word] = reinterpret_cast<int64_t>(base + p.bytes);
+      }
+      words.back() = std::bit_cast<int64_t>(scale);
+      if (text.backward) {
+        launch(stream, kernels.first, queries_, text.grad_query_rows(), text.grad_query_shared(), words);
+        launch(stream, kernels.second, keys_, text.grad_key_rows(), text.grad_key_shared(), words);
+      } else {
+        launch(stream, kernels.first, queries_, text.forward_rows(), text.forward_shared(), words);
+      }
+    }
+    return true;
+  }
+
+  std::string describe() const override {
+    std::ostringstream out;
+    out << (text_.backward ? "attention_backward " : "attention ")
+        << static_cast<int64_t>(calls_.size()) * outer_ * inner_ << " x " << queries_ << 'x' << keys_ << 'x' << width_
+        << (text_.is_causal ? ", causal" : "") << (aligned_ ? "" : ", rows not aligned");
+    return out.str();
+  }
+
+ private:
+  struct Axis {
+    int64_t extent;
+    std::vector<int64_t> strides;  ///< by operand
+  };
+
+  static void heads_first(LibraryView& v) {
+    const int rank = v.shape.size();
+    std::swap(v.shape[rank - 2], v.shape[rank - 3]);
+    std::swap(v.strides[rank - 2], v.strides[rank - 3]);
+  }
+
+  /// The same numbers, one after the other.
+  static LibraryView contiguous(LibraryView v) {
+    int64_t stride = 1;
+    for (int i = v.shape.size(); i-- > 0;) {
+      v.strides[i] = stride;
+      stride *= v.shape[i];
+    }
+    return v;
+  }
+
+  static bool has_aligned_rows(const LibraryView& v) {
+    const int rank = v.shape.size();
+    if (v.strides[rank - 1] != 1 || v.shape[rank - 1] % 8 != 0) return false;
+    for (int i = 0; i + 1 < rank; ++i) {
+      if (v.shape[i] > 1 && v.strides[i] % 8 != 0) return false;
+    }
+    return true;
+  }
+
+  /// The batch as two axes, `outer_` and `inner_`, of one launch, and others that are launches each.
+  void collapse(const Dims& shape) {
+    std::vector<Axis> axes;
+    for (int i = rank_ - 2; i-- > 0;) {
+      if (shape[i] == 1) continue;
+      Axis axis{shape[i], {}};
+      for (const Operand& o : operands_) axis.strides.push_back(o.view.strides[i]);
+      const auto goes_on = [&](const Axis& inner) {
+        for (size_t k = 0; k < axis.strides.size(); ++k) {
+          if (axis.strides[k] != inner.strides[k] * inner.extent) return false;
+        }
+        return true;
+      };
+      if (!axes.empty() && goes_on(axes.back())) {
+        axes.back().extent *= axis.extent;
+      } else {
+        axes.push_back(std::move(axis));
+      }
+    }
+    const Axis one{1, std::vector<int64_t>(operands_.size(), 0)};
+    while (axes.size() < 2) axes.push_back(one);
+    inner_ = axes[0].extent, outer_ = axes[1].extent;
+    inner_strides_ = axes[0].strides, outer_strides_ = axes[1].strides;
+    offsets_ = {std::vector<int64_t>(operands_.size(), 0)};
+    for (size_t i = 2; i < axes.size(); ++i) {
+      std::vector<std::vector<int64_t>> all;
+      for (int64_t k = 0; k < axes[i].extent; ++k) {
+        for (std::vector<int64_t> offset : offsets_) {
+          for (size_t o = 0; o < offset.size(); ++o) offset[o] += k * axes[i].strides[o];
+          all.push_back(std::move(offset));
+        }
+      }
+      offsets_ = std::move(all);
+    }
+  }
+
+  void prepare() {
+    for (const std::vector<int64_t>& offsets : offsets_) {
+      Words call;
+      for (size_t o = 0; o < operands_.size(); ++o) {
+        const auto& [view, address, is_matrix] = operands_[o];
+        const auto item = static_cast<int64_t>(itemsize(view.dtype));
+        call.places.push_back({call.words.size(), address, offsets[o] * item});
+        call.words.insert(call.words.end(), {0, outer_strides_[o], inner_strides_[o], view.strides[rank_ - 2]});
+        if (is_matrix) call.words.insert(call.words.end(), {view.strides[rank_ - 1], view.shape[rank_ - 1]});
+      }
+      call.words.insert(call.words.end(), {outer_ * inner_, inner_, queries_, keys_, 0});
+      calls_.push_back(std::move(call));
+    }
+  }
+
+  void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows, int block_rows,
+              int shared, std::vector<int64_t>& words) const {
+    const int64_t blocks = (rows + block_rows - 1) / block_rows * outer_ * inner_;
+    SMOLDER_CHECK(blocks < int64_t{1} << 31, NotImplementedError, "attention of ", outer_ * inner_, " heads of ", rows,
+                  " rows has more blocks than a launch");
+    smolder::cuda::LaunchShape shape;
+    shape.grid[0] = static_cast<unsigned>(blocks);
+    shape.block[0] = AttentionText::kThreads;
+    shape.shared_bytes = static_cast<unsigned>(shared);
+    void* parameters[] = {words.data()};
+    smolder::cuda::launch(kernel, stream, shape, parameters);
+  }
+
+  AttentionText text_;
+  bool aligned_ = false;
+  int rank_ = 0, scale_ = 0;
+  DType scale_dtype_ = DType::kFloat64;
+  int64_t queries_ = 0, keys_ = 0, width_ = 0, outer_ = 1, inner_ = 1;
+  LibraryView delta_;
+  std::vector<Operand> operands_;
+  std::vector<int64_t> outer_strides_, inner_strides_;
+  std::vector<std::vector<int64_t>> offsets_;
+  std::vector<Words> calls_;
+};
+
+/// Where a node has its operands, and how many matrices are before them.
+struct Layout {
+  size_t query, mask, scale;
+};
+Layout layout_of(const ir::Node& n) {
+  return n.op == Op::kAttention ? Layout{.query = 0, .mask = 3, .scale = 4} : Layout{.query = 1, .mask = 4, .scale = 7};
+}
+
+}  // namespace
+
+bool is_attention(Op op) { return op == Op::kFlashAttention || op == Op::kFlashAttentionBackward; }
+
+bool takes_attention(ir::Graph& g, const ir::Node& n) {
+  if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
+  const Layout at = layout_of(n);
+  const ir::ValueId query = n.inputs[at.query], value = n.inputs[at.query + 2], scale = n.inputs[at.scale];
+  if (n.inputs[at.mask] != ir::kNone || !is_half(g.dtype(query))) return false;
+  // A library call takes no number that is computed in the step.
+  const Op number = g.op(scale);
+  if (!g.info(scale).weak || (number != Op::kParameter && number != Op::kConstant)) return false;
+  for (const ir::ValueId v : {query, n.inputs[at.query + 1], value}) {
+    const ir::SymDims& shape = g.shape(v);
+    for (const ir::Dim& d : shape) {
+      if (d.value == 0) return false;
+    }
+    if (!g.sym.less_equal(shape[shape.size() - 1], AttentionText::kWidest)) return false;
+    if (!g.sym.less_equal(shape[shape.size() - 2], kMostRows)) return false;
+  }
+  return smolder::cuda::is_available() && smolder::cuda::device_info(kDevice).major >= 8;
+}
+
+void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows_first, ir::ValueId* results) {
+  const Layout at = layout_of(n);
+  const int rank = g.shape(n.inputs[at.query]).size();
+  rows_first = rows_first && rank >= 3;
+  const bool backward = n.op == Op::kAttentionBackward;
+  const auto matrix = [&](ir::SymDims shape, const ir::Dim& width, DType dtype) {
+    shape[rank - 1] = width;
+    if (rows_first) std::swap(shape[rank - 2], shape[rank - 3]);
+    return ir::ValueInfo{ir::kNone, dtype, false, shape};
+  };
+  std::vector<ir::ValueId> inputs = n.inputs;
+  inputs.erase(inputs.begin() + static_cast<ptrdiff_t>(at.mask));
+  std::vector<ir::ValueInfo> infos;
+  for (size_t i = at.query; i < at.query + (backward ? 3 : 1); ++i) {
+    const ir::SymDims& shape = g.shape(n.inputs[i]);
+    const ir::Dim width = g.shape(n.inputs[backward ? i : i + 2])[rank - 1];
+    infos.push_back(matrix(shape, width, g.dtype(n.inputs[i])));
+  }
+  if (!backward) {
+    ir::SymDims rows = g.shape(n.inputs[0]);
+    rows[rank - 1] = 1;
+    infos.push_back({ir::kNone, DType::kFloat32, false, rows});
+  }
+  const ir::ValueId first = g.append(backward ? Op::kFlashAttentionBackward : Op::kFlashAttention, std::move(inputs),
+                                     {n.attrs[0], rows_first ? 1 : 0}, infos, n.origin);
+  const auto arranged = [&](int i) {
+    const ir::Value x = b.wrap(first + i);
+    return rows_first ? b.transpose(x, -2, -3).id : x.id;
+  };
+  if (backward) {
+    for (int i = 0; i < 3; ++i) results[i] = arranged(i);
+    results[3] = b.cast(b.constant(0.0), infos[0].dtype).id;
+  } else {
+    results[0] = arranged(0);
+    results[1] = first + 1;
+  }
+}
+
+std::unique_ptr<BoundLibrary> bind_attention(Op op, const std::vector<LibraryView>& inputs,
+                                             const std::vector<LibraryView>& outputs,
+                                             const std::vector<int64_t>& attrs) {
+  return std::make_unique<AttentionCall>(op, inputs, outputs, attrs);
+}
+
+}  // namespace smolder::jit::cuda

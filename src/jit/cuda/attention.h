@@ -1,0 +1,24 @@
+// Attention in plans on CUDA: kept whole where our kernels take it, so that no scores are in memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "smolder/ir/builder.h"
+#include "smolder/jit/library.h"
+
+namespace smolder::jit::cuda {
+
+/// Whether the kernels take the node: `attention` or its backward in a half precision, without a mask, with rows of at
+/// most 128 elements, on a device of compute capability 8.0 or later. Guards what that says about sizes.
+bool takes_attention(ir::Graph& g, const ir::Node& n);
+/// Appends the node as one call and its results to `results`. With `rows_first` results lie as [..., L, heads, E].
+void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows_first, ir::ValueId* results);
+
+bool is_attention(ir::Op op);
+/// Of an op that `append_attention` appended.
+std::unique_ptr<BoundLibrary> bind_attention(ir::Op op, const std::vector<LibraryView>& inputs,
+                                             const std::vector<LibraryView>& outputs,
+                                             const std::vector<int64_t>& attrs);
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,362 @@
+// The kernels of attention on CUDA: emulated on the host against float64, and compiled for each architecture.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/cuda_emulator.h"
+#include "smolder/core/cuda/nvrtc.h"
+#include "smolder/jit/cuda/attention_text.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
+#else
+#define SKIP_UNDER_SANITIZER
+#endif
+
+namespace smolder::jit::test {
+namespace {
+
+using cuda::AttentionText;
+
+uint16_t to_half(double x, DType dtype) {
+  if (dtype == DType::kFloat16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+  return static_cast<uint16_t>((bits + ((bits >> 16 & 1) + 0x7fff)) >> 16);
+}
+double from_half(uint16_t h, DType dtype) {
+  if (dtype == DType::kFloat16) return static_cast<double>(std::bit_cast<_Float16>(h));
+  return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+}
+
+/// Matrices of two heads that lie side by side, as in a fused projection: [rows, heads, pitch], cut to `width`.
+struct Matrices {
+  static constexpr int64_t kHeads = 2;
+  static constexpr uint16_t kUntouched = 0x7fff;
+  int64_t rows, width, pitch;
+  DType dtype;
+  std::vector<uint16_t> data;
+
+  Matrices(int64_t n, int64_t w, int64_t gap, DType t)
+      : rows(n), width(w), pitch(w + gap), dtype(t), data(static_cast<size_t>(n * kHeads * (w + gap)), kUntouched) {}
+  void fill(std::mt19937& random) {
+    std::normal_distribution<double> normal;
+    for (uint16_t& x : data) x = to_half(normal(random), dtype);
+  }
+  size_t index(int64_t head, int64_t i, int64_t j) const {
+    return static_cast<size_t>((i * kHeads + head) * pitch + j);
+  }
+  double at(int64_t head, int64_t i, int64_t j) const { return from_half(data[index(head, i, j)], dtype); }
+  void append_to(std::vector<int64_t>& words) {
+    words.insert(words.end(), {reinterpret_cast<int64_t>(data.data()), 0, pitch, pitch * kHeads, 1, width});
+  }
+};
+
+using Doubles = std::vector<double>;
+
+/// What stands in place of the instructions of attention_text.cpp: the threads of a warp show each other their
+/// registers, and each computes its own elements.
+constexpr const char* kHostInstructions = R"host(
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+typedef float f32;
+typedef double f64;
+#define DEVICE static inline
+#define UNROLL
+static u32 shared_address(const void* p) { return static_cast<u32>(static_cast<const unsigned char*>(p) - shared); }
+static void copy_async(u32 to, const void* from, bool inside) {
+  if (to % 16 != 0 || (inside && reinterpret_cast<size_t>(from) % 16 != 0)) __builtin_trap();
+  inside ? std::memcpy(shared + to, from, 16) : std::memset(shared + to, 0, 16);
+}
+static void finish_copies() {}
+static u32 shown[1024][6];
+static size_t my_warp() { return running / 32 * 32; }
+static const u16* row_of(size_t matrix, size_t row) {
+  return reinterpret_cast<const u16*>(shared + shown[my_warp() + 8 * matrix + row][0]);
+}
+static void load_matrices(u32 (&x)[4], u32 address) {
+  if (address % 16 != 0) __builtin_trap();
+  const size_t lane = running % 32;
+  shown[running][0] = address;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) x[i] = *reinterpret_cast<const u32*>(row_of(i, lane / 4) + lane % 4 * 2);
+  __syncwarp();
+}
+static void load_transposed(u32 (&x)[4], u32 address) {
+  if (address % 16 != 0) __builtin_trap();
+  const size_t lane = running % 32;
+  shown[running][0] = address;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) {
+    x[i] = row_of(i, lane % 4 * 2)[lane / 4] | static_cast<u32>(row_of(i, lane % 4 * 2 + 1)[lane / 4]) << 16;
+  }
+  __syncwarp();
+}
+static f32 widen(u16 h) { return IS_BFLOAT16 ? __uint_as_float(static_cast<u32>(h) << 16) : host_f16_to_f32(h); }
+static u16 narrow(f32 f) { return IS_BFLOAT16 ? host_f32_to_bf16(f) : host_f32_to_f16(f); }
+static u32 round_pair(f32 low, f32 high) { return narrow(low) | static_cast<u32>(narrow(high)) << 16; }
+static u16 half_of(u32 pair, int i) { return static_cast<u16>(i % 2 ? pair >> 16 : pair); }
+static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  const size_t lane = running % 32;
+  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
+  shown[running][4] = b0;
+  shown[running][5] = b1;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) {
+    const size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    f32 sum = 0;
+    for (int k = 0; k < 16; ++k) {
+      const u32 left = shown[my_warp() + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+      const u32 right = shown[my_warp() + column * 4 + k % 8 / 2][4 + k / 8];
+      sum += widen(half_of(left, k)) * widen(half_of(right, k));
+    }
+    c[i] += sum;
+  }
+  __syncwarp();
+}
+static f32 exp2_fast(f32 x) { return std::exp2(x); }
+static f32 log2_fast(f32 x) { return std::log2(x); }
+static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(0, x, static_cast<int>(running % 32) ^ mask); }
+)host";
+
+/// The text that the host compiles; `entries` are kernels and the structs of their arguments.
+std::string emulated_attention(const AttentionText& text,
+                               const std::vector<std::pair<std::string, std::string>>& entries) {
+  std::string all = std::string("#define IS_BFLOAT16 ") + (text.dtype == DType::kBFloat16 ? "true" : "false") +
+                    kHostInstructions + text.kernels();
+  for (const auto& [kernel, arguments] : entries) {
+    all += "extern \"C\" void run_" + kernel + "(const void* a) { " + kernel + "(*static_cast<const " + arguments +
+           "*>(a)); }\n";
+  }
+  return all;
+}
+
+struct Problem {
+  DType dtype = DType::kBFloat16;
+  int64_t queries = 64, keys = 64, width = 64, value_width = 64;
+  bool is_causal = false;
+  double scale = 0.125;
+  bool aligned = true, small = false;
+};
+
+/// One problem: its operands, what float64 makes of them, and what the kernels do.
+class Trial {
+ public:
+  explicit Trial(const Problem& p)
+      : p_(p),
+        gap_(p.aligned ? 8 : 3),
+        query_(p.queries, p.width, gap_, p.dtype),
+        key_(p.keys, p.width, gap_, p.dtype),
+        value_(p.keys, p.value_width, gap_, p.dtype),
+        grad_(p.queries, p.value_width, gap_, p.dtype),
+        result_(p.queries, p.value_width, gap_, p.dtype),
+        grad_query_(query_),
+        grad_key_(key_),
+        grad_value_(value_),
+        lse_(static_cast<size_t>(p.queries * Matrices::kHeads)),
+        delta_(lse_) {
+    std::mt19937 random(7);
+    for (Matrices* m : {&query_, &key_, &value_, &grad_}) m->fill(random);
+  }
+
+  void check() {
+    forward();
+    backward();
+    for (int64_t head = 0; head < Matrices::kHeads; ++head) check(head);
+  }
+
+ private:
+  AttentionText text(bool backward) const {
+    AttentionText t;
+    t.dtype = p_.dtype;
+    t.head = AttentionText::padded(std::max(p_.width, p_.value_width));
+    t.is_causal = p_.is_causal;
+    t.aligned = p_.aligned;
+    t.positive = backward || p_.scale > 0;
+    t.backward = backward;
+    t.small = p_.small;
+    return t;
+  }
+  void append_numbers(std::vector<int64_t>& words, std::vector<float>& x) const {
+    words.insert(words.end(), {reinterpret_cast<int64_t>(x.data()), 0, p_.queries, 1});
+  }
+  void append_sizes(std::vector<int64_t>& words) const {
+    words.insert(words.end(),
+                 {Matrices::kHeads, Matrices::kHeads, p_.queries, p_.keys, std::bit_cast<int64_t>(p_.scale)});
+  }
+  static void launch(const HostProgram& program, const char* kernel, const std::vector<int64_t>& words, int64_t rows,
+                     int block_rows) {
+    const unsigned grid[] = {static_cast<unsigned>((rows + block_rows - 1) / block_rows * Matrices::kHeads), 1, 1};
+    constexpr unsigned kBlock[] = {AttentionText::kThreads, 1, 1};
+    program.run(kernel, words.data(), grid, kBlock);
+  }
+
+  void forward() {
+    const AttentionText t = text(false);
+    const HostProgram program(emulated_attention(t, {{"attention_forward", "ForwardArguments"}}), SMOLDER_HOST_CXX);
+    std::vector<int64_t> words;
+    for (Matrices* m : {&query_, &key_, &value_, &result_}) m->append_to(words);
+    append_numbers(words, lse_);
+    append_sizes(words);
+    launch(program, "attention_forward", words, p_.queries, t.forward_rows());
+  }
+
+  void backward() {
+    const AttentionText t = text(true);
+    const HostProgram program(emulated_attention(t, {{"attention_grad_query", "BackwardArguments"},
+                                                     {"attention_grad_key_value", "BackwardArguments"}}),
+                              SMOLDER_HOST_CXX);
+    std::vector<int64_t> words;
+    for (Matrices* m : {&grad_, &query_, &key_, &value_, &result_, &grad_query_, &grad_key_, &grad_value_}) {
+      m->append_to(words);
+    }
+    append_numbers(words, lse_);
+    append_numbers(words, delta_);
+    append_sizes(words);
+    launch(program, "attention_grad_query", words, p_.queries, t.grad_query_rows());
+    launch(program, "attention_grad_key_value", words, p_.keys, t.grad_key_rows());
+  }
+
+  static double dot(const Matrices& a, int64_t i, const Matrices& b, int64_t j, int64_t head) {
+    double sum = 0;
+    for (int64_t d = 0; d < a.width; ++d) sum += a.at(head, i, d) * b.at(head, j, d);
+    return sum;
+  }
+
+  void check(int64_t head) {
+    const auto cells = static_cast<size_t>(p_.queries * p_.keys);
+    Doubles weights(cells), scores(cells);
+    Doubles result(static_cast<size_t>(p_.queries * p_.value_width)), dq(static_cast<size_t>(p_.queries * p_.width)),
+        dk(static_cast<size_t>(p_.keys * p_.width)), dv(static_cast<size_t>(p_.keys * p_.value_width));
+    for (int64_t i = 0; i < p_.queries; ++i) {
+      const int64_t seen = p_.is_causal ? std::min(i + 1, p_.keys) : p_.keys;
+      double total = 0;
+      for (int64_t j = 0; j < seen; ++j) total += std::exp(dot(query_, i, key_, j, head) * p_.scale);
+      EXPECT_NEAR(lse_[static_cast<size_t>(head * p_.queries + i)], std::log(total), 1e-4);
+      for (int64_t j = 0; j < seen; ++j) {
+        const double w = std::exp(dot(query_, i, key_, j, head) * p_.scale) / total;
+        weights[static_cast<size_t>(i * p_.keys + j)] = w;
+        for (int64_t d = 0; d < p_.value_width; ++d) {
+          result[static_cast<size_t>(i * p_.value_width + d)] += w * value_.at(head, j, d);
+        }
+      }
+      double delta = 0;
+      for (int64_t d = 0; d < p_.value_width; ++d) {
+        delta += result[static_cast<size_t>(i * p_.value_width + d)] * grad_.at(head, i, d);
+      }
+      for (int64_t j = 0; j < seen; ++j) {
+        const double w = weights[static_cast<size_t>(i * p_.keys + j)];
+        const double ds = w * (dot(grad_, i, value_, j, head) - delta) * p_.scale;
+        for (int64_t d = 0; d < p_.width; ++d) {
+          dq[static_cast<size_t>(i * p_.width + d)] += ds * key_.at(head, j, d);
+          dk[static_cast<size_t>(j * p_.width + d)] += ds * query_.at(head, i, d);
+        }
+        for (int64_t d = 0; d < p_.value_width; ++d) {
+          dv[static_cast<size_t>(j * p_.value_width + d)] += w * grad_.at(head, i, d);
+        }
+      }
+    }
+    expect_near(result_, head, result, "result");
+    expect_near(grad_query_, head, dq, "grad_query");
+    expect_near(grad_key_, head, dk, "grad_key");
+    expect_near(grad_value_, head, dv, "grad_value");
+  }
+
+  void expect_near(const Matrices& got, int64_t head, const Doubles& wanted, const char* what) const {
+    const double unit = p_.dtype == DType::kFloat16 ? 3e-3 : 2e-2;
+    double most = 1, worst = 0;
+    for (const double x : wanted) most = std::max(most, std::abs(x));
+    for (int64_t i = 0; i < got.rows; ++i) {
+      for (int64_t d = 0; d < got.width; ++d) {
+        const double off = std::abs(got.at(head, i, d) - wanted[static_cast<size_t>(i * got.width + d)]);
+        worst = std::max(worst, std::isnan(off) ? std::numeric_limits<double>::infinity() : off);
+      }
+      for (int64_t d = got.width; d < got.pitch; ++d) {
+        EXPECT_EQ(got.data[got.index(head, i, d)], Matrices::kUntouched) << what << " wrote beyond a row";
+      }
+    }
+    EXPECT_LT(worst, unit * most) << what << " of head " << head;
+  }
+  Problem p_;
+  int64_t gap_;
+  Matrices query_, key_, value_, grad_, result_, grad_query_, grad_key_, grad_value_;
+  std::vector<float> lse_, delta_;
+};
+
+TEST(CudaAttention, EmulatedKernelsAreAttention) {
+  SKIP_UNDER_SANITIZER;
+  using enum DType;
+  for (const Problem& p : std::vector<Problem>{
+           {.dtype = kBFloat16, .queries = 130, .keys = 100, .is_causal = true},
+           {.dtype = kFloat16, .queries = 7, .keys = 65, .width = 40, .value_width = 40},
+           {.dtype = kFloat16, .queries = 1, .keys = 1, .width = 8, .value_width = 8, .is_causal = true},
+           {.dtype = kBFloat16, .queries = 140, .keys = 70, .width = 128, .value_width = 96},
+           {.dtype = kBFloat16,
+            .queries = 70,
+            .keys = 90,
+            .width = 128,
+            .value_width = 128,
+            .is_causal = true,
+            .small = true},
+           {.dtype = kFloat16, .queries = 40, .keys = 140, .width = 80, .value_width = 72, .is_causal = true},
+           {.dtype = kFloat16,
+            .queries = 40,
+            .keys = 50,
+            .width = 33,
+            .value_width = 47,
+            .is_causal = true,
+            .aligned = false},
+           {.dtype = kFloat16, .queries = 40, .keys = 50, .is_causal = true, .scale = -0.2},
+       }) {
+    SCOPED_TRACE(testing::Message() << p.queries << " x " << p.keys << " x " << p.width << " x " << p.value_width);
+    Trial(p).check();
+  }
+}
+
+// Each architecture takes its share of one text in nine; SMOLDER_CUDA_ALL=1 gives it its share of all, in minutes.
+TEST(CudaAttention, KernelsCompile) {
+  SKIP_UNDER_SANITIZER;
+  if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing();
+  constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
+  constexpr const char* kFlags[] = {"--std=c++17"};
+  const int every = std::getenv("SMOLDER_CUDA_ALL") ? 1 : 9;
+  std::vector<AttentionText> texts;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const int head : {32, 64, 96, 128}) {
+      for (int choice = 0; choice < 32; ++choice) {
+        const auto bit = [&](int i) { return (choice >> i & 1) != 0; };
+        texts.push_back({dtype, head, bit(0), bit(1), bit(2), bit(3), bit(4)});
+        if (texts.back().backward && !texts.back().positive) texts.pop_back();
+      }
+    }
+  }
+  for (size_t i = 0; i < texts.size(); i += every) {
+    const std::string source = texts[i].instructions() + texts[i].kernels();
+    EXPECT_FALSE(smolder::cuda::nvrtc_compile(source, kArchitectures[i / every % 3], kFlags).empty());
+  }
+}
+
+TEST(CudaAttention, TilesFitTheSharedMemoryOfABlock) {
+  for (const int head : {32, 64, 96, 128}) {
+    for (const bool small : {false, true}) {
+      AttentionText text;
+      text.head = head;
+      text.small = small;
+      const int room = (small ? 99 : 106) << 10;
+      EXPECT_LE(text.forward_shared(), room);
+      EXPECT_LE(text.grad_query_shared(), room);
+      EXPECT_LE(text.grad_key_shared(), room);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace smolder::jit::test
