@@ -77,6 +77,32 @@ def mlp(lib, train):
     return (step if train else forward), None
 
 
+def attention(lib, train):
+    """8x12x1024x64, causal. torch is given its fastest way."""
+    shape = (8, 1024, 3 * 12 * 64)
+    x = lib.randn(*shape, device="cuda").to(lib.bfloat16).detach().requires_grad_(train)
+    grad = lib.randn(8, 12, 1024, 64, device="cuda").to(lib.bfloat16)
+
+    def forward():
+        q, k, v = (t.view(8, 1024, 12, 64).transpose(1, 2) for t in x.split(12 * 64, 2))
+        return lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def step():
+        x.grad = None
+        forward().backward(grad)
+        return x.grad
+
+    run = step if train else forward
+    if lib is not torch:
+        return run, None
+
+    def fastest():
+        with lib.nn.attention.sdpa_kernel(lib.nn.attention.SDPBackend.CUDNN_ATTENTION):
+            return run()
+
+    return fastest, None
+
+
 ROWS = {
     "chain_2^27": chain,
     "softmax_65536x1024": lambda lib: softmax(lib, 65536, 1024),
@@ -87,6 +113,8 @@ ROWS = {
     "column_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 0),
     "mlp_forward": lambda lib: mlp(lib, False),
     "mlp_train": lambda lib: mlp(lib, True),
+    "attention_forward": lambda lib: attention(lib, False),
+    "attention_train": lambda lib: attention(lib, True),
 }
 
 
