@@ -182,6 +182,9 @@ struct AdamMoments {
   bool amsgrad;
 };
 AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Value beta1, Value beta2);
+/// 1 - beta ^ step: numbers are in float64 until an element needs them, a step that a tensor holds is in the compute
+/// type, in which the difference would lose what it had.
+Value bias_correction(Value beta, Value step);
 Value adam_update(Value param, const AdamMoments& m, Value lr, Value beta1, Value beta2, Value eps, Value step);
 /// torch.lerp, which uses one rounding for the product and sum.
 Value lerp(Value start, Value end, Value weight);

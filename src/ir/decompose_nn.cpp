@@ -232,8 +232,10 @@ AdamMoments adam_moments(Value grad, Value mean, Value square, Value largest, Va
   return m;
 }
 
+Value bias_correction(Value beta, Value step) { return step.weak() ? 1.0 - pow(beta, step) : -expm1(step * log(beta)); }
+
 Value adam_update(Value param, const AdamMoments& m, Value lr, Value beta1, Value beta2, Value eps, Value step) {
-  const Value correction1 = 1.0 - pow(beta1, step), correction2 = 1.0 - pow(beta2, step);
+  const Value correction1 = bias_correction(beta1, step), correction2 = bias_correction(beta2, step);
   // A number inverted once: a division an element is what would bound an update in cache.
   const Value denominator = fma(sqrt(m.largest), 1.0 / sqrt(correction2), eps);
   return param + -(lr / correction1) * m.mean / denominator;

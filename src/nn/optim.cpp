@@ -68,14 +68,20 @@ Adam::Adam(std::vector<Tensor> parameters, AdamOptions o, bool decoupled)
 }
 
 void update_adam(const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
-                 const Tensor& largest, const AdamOptions& o, int64_t step, bool decoupled) {
-  const auto rule = decoupled ? adamw_step : adam_step;
+                 const Tensor& largest, const AdamOptions& o, const lazy::Operand& step, bool decoupled,
+                 const Tensor& skip) {
   const auto [next, next_mean, next_square, next_largest] =
-      rule(parameter, grad, mean, square, largest, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step, o.maximize);
-  lazy::assign(parameter, next);
-  lazy::assign(mean, next_mean);
-  lazy::assign(square, next_square);
-  if (largest.defined()) lazy::assign(largest, next_largest);
+      decoupled ? adamw_step(parameter, grad, mean, square, largest, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay,
+                             step, o.maximize)
+                : adam_step(parameter, grad, mean, square, largest, o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, step,
+                            o.maximize);
+  const auto write = [&](const Tensor& to, const Tensor& value) {
+    lazy::assign(to, skip.defined() ? where(skip, to, value) : value);
+  };
+  write(parameter, next);
+  write(mean, next_mean);
+  write(square, next_square);
+  if (largest.defined()) write(largest, next_largest);
 }
 
 void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
@@ -86,7 +92,7 @@ void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
     s.square = zeros_like(parameter);
     if (o.amsgrad) s.largest = zeros_like(parameter);
   }
-  update_adam(parameter, grad, s.mean, s.square, s.largest, o, ++s.step, decoupled_);
+  update_adam(parameter, grad, s.mean, s.square, s.largest, o, Scalar(++s.step), decoupled_);
 }
 
 RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions o)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "smolder/lazy/record.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::optim {
@@ -44,9 +45,11 @@ struct AdamOptions {
   bool amsgrad = false, maximize = false;
 };
 /// A step of one parameter, its `step`-th: it, its moments and, where it is defined, the largest square are written.
-/// Weight decay adds to the gradient, or shrinks the parameter where it is `decoupled`.
+/// Weight decay adds to the gradient, or shrinks the parameter where it is `decoupled`. Where `skip`, a bool, is given
+/// and true, all stay as they are.
 void update_adam(const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
-                 const Tensor& largest, const AdamOptions& options, int64_t step, bool decoupled);
+                 const Tensor& largest, const AdamOptions& options, const lazy::Operand& step, bool decoupled,
+                 const Tensor& skip = {});
 /// torch.optim.Adam: weight decay adds to the gradient.
 class Adam : public Optimizer {
  public:

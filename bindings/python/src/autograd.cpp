@@ -461,14 +461,15 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def(
       "update_adam",
       [](const Tensor& parameter, const Tensor& grad, const Tensor& mean, const Tensor& square,
-         const std::optional<Tensor>& largest, int64_t step, double lr, double beta1, double beta2, double eps,
-         double weight_decay, bool maximize, bool decoupled) {
+         const std::optional<Tensor>& largest, const TensorOrNumber& step, double lr, double beta1, double beta2,
+         double eps, double weight_decay, bool maximize, bool decoupled, const std::optional<Tensor>& skip) {
         const optim::AdamOptions options{lr, beta1, beta2, eps, weight_decay, largest.has_value(), maximize};
-        optim::update_adam(parameter, grad, mean, square, largest.value_or(Tensor()), options, step, decoupled);
+        optim::update_adam(parameter, grad, mean, square, largest.value_or(Tensor()), options, step.operand(),
+                           decoupled, skip.value_or(Tensor()));
       },
       nb::arg("parameter"), nb::arg("grad"), nb::arg("exp_avg"), nb::arg("exp_avg_sq"),
       nb::arg("max_exp_avg_sq").none(), nb::arg("step"), nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"),
-      nb::arg("eps"), nb::arg("weight_decay"), nb::arg("maximize"), nb::arg("decoupled"));
+      nb::arg("eps"), nb::arg("weight_decay"), nb::arg("maximize"), nb::arg("decoupled"), nb::arg("skip") = nb::none());
 }
 
 }  // namespace smolder::python

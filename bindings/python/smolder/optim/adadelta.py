@@ -33,5 +33,5 @@ class Adadelta(Optimizer):
 
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
-        self._count(state)
+        self._count(state, parameter)
         self._assign(parameter, state, ["square_avg", "acc_delta"], _core.adadelta_step, grad, options)

@@ -46,4 +46,6 @@ class Adagrad(Optimizer):
         if not self.state[parameter]:  # of a group that was added later
             self._begin(parameter, initial)
         state = self.state[parameter]
-        self._assign(parameter, state, ["sum"], _core.adagrad_step, grad, numbers | {"step": self._count(state)})
+        self._assign(
+            parameter, state, ["sum"], _core.adagrad_step, grad, numbers | {"step": self._count(state, parameter)}
+        )

@@ -46,9 +46,12 @@ class Adam(Optimizer):
             state["exp_avg_sq"] = _core.zeros_like(parameter)
         if amsgrad and "max_exp_avg_sq" not in state:
             state["max_exp_avg_sq"] = _core.zeros_like(parameter)
-        state["step"] = step = state["step"] + 1
+        if self._skip is None:
+            state["step"] = step = state["step"] + 1
+        else:
+            step = self._count(state, parameter)
         largest = state["max_exp_avg_sq"] if amsgrad else None
-        _core.update_adam(parameter, grad, state["exp_avg"], state["exp_avg_sq"], largest, step, *numbers)
+        _core.update_adam(parameter, grad, state["exp_avg"], state["exp_avg_sq"], largest, step, *numbers, self._skip)
 
 
 class AdamW(Adam):

@@ -32,7 +32,7 @@ class Adamax(Optimizer):
 
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
-        step = self._count(state)
+        step = self._count(state, parameter)
         self._assign(parameter, state, ["exp_avg", "exp_inf"], _core.adamax_step, grad, options | {"step": step})
 
 
@@ -69,9 +69,9 @@ class NAdam(Optimizer):
     def _update(self, parameter, grad, options):
         numbers, decay = options
         state = self.state[parameter]
-        step = self._count(state)
+        step = self._count(state, parameter)
         mu, mu_next = (numbers["beta1"] * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
-        state["mu_product"] = product = state.get("mu_product", 1.0) * mu
+        product = self._advance(state, "mu_product", 1.0, lambda product: product * mu, parameter)
         momenta = {"step": step, "mu": mu, "mu_next": mu_next, "mu_product": product}
         self._assign(parameter, state, ["exp_avg", "exp_avg_sq"], _core.nadam_step, grad, numbers | momenta)
 
@@ -106,5 +106,5 @@ class RAdam(Optimizer):
 
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
-        step = self._count(state)
+        step = self._count(state, parameter)
         self._assign(parameter, state, ["exp_avg", "exp_avg_sq"], _core.radam_step, grad, options | {"step": step})

@@ -51,6 +51,9 @@ def implementation(foreach, fused, differentiable, fusible=True):
 class Optimizer:
     """Updates parameters from their gradients. Subclasses define _options(group) and _update(parameter, grad, options)."""
 
+    _skip = None  # a bool on the device: where it is true, a step changes nothing
+    _counted = None  # in such a step: counts before, if it is made, and then
+
     def __init__(self, params, defaults):
         if isinstance(params, _core.Tensor):
             raise TypeError(
@@ -127,24 +130,44 @@ class Optimizer:
                 out[name] = float(group[name])
         return out
 
-    @staticmethod
-    def _count(state):
-        """Counts a step of a parameter."""
-        state["step"] = step = state.get("step", 0) + 1
-        return step
+    def _count(self, state, parameter):
+        """Counts a step of a parameter. A number, or, since the first step that may have been skipped, a tensor."""
+        return self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
 
-    @staticmethod
-    def _assign(parameter, state, names, step, grad, numbers):
+    def _advance(self, state, name, first, advance, parameter, shared=False):
+        """The next value of a number that a parameter's state has. Parameters may share a tensor of it."""
+        value = state.get(name, first)
+        if self._skip is None:
+            state[name] = advance(value)
+            return state[name]
+        made = isinstance(value, _core.Tensor)
+        key = name, (id(value) if made else value) if shared else id(parameter)
+        if key not in self._counted:
+            before = value if made else _core.full((), float(value)).to(parameter.device)
+            after = advance(before)
+            self._counted[key] = before, after, _core.where(self._skip, before, after)
+        _, after, state[name] = self._counted[key]
+        return after
+
+    def _write(self, tensor, value):
+        """Gives a parameter or its state a new value, unless the step is skipped."""
+        _core.assign(tensor, value if self._skip is None else _core.where(self._skip, tensor, value))
+
+    def _assign(self, parameter, state, names, step, grad, numbers):
         """Makes a step: new values of the parameter and of its state, which begins as zeros; None is no state."""
         for name in names:
             if name is not None and name not in state:
                 state[name] = _core.zeros_like(parameter)
         old = [None if name is None else state[name] for name in names]
         new, *made = step(parameter, grad, *old, **numbers)
-        _core.assign(parameter, new)
+        self._write(parameter, new)
         for tensor, value in zip(old, made, strict=True):
             if tensor is not None:
-                _core.assign(tensor, value)
+                self._write(tensor, value)
+
+    def _can_skip(self):
+        """Whether the state is such that the next step may be one that depends on the device."""
+        return True
 
     def step(self, closure=None):
         """Updates every parameter that has a gradient. Returns the closure's loss, if there is a closure."""
@@ -152,6 +175,7 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        self._counted = {}
         with no_grad():
             for group in self.param_groups:
                 options = self._options(group)
@@ -205,6 +229,19 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
         return "\n".join([*lines, ")"])
+
+
+def steps_conditionally(optimizer):
+    """Whether a step depends on the device where `_skip` says so: nobody's own step, and parameters on one device."""
+    kind, patched = type(optimizer), vars(optimizer).get("step")
+    ours = (
+        isinstance(optimizer, Optimizer)
+        and kind.step is Optimizer.step
+        and kind._update.__module__.startswith(__package__)
+    )
+    if not ours or (patched is not None and not hasattr(patched, "_wrapped_by_lr_sched")):
+        return False
+    return optimizer._can_skip() and len({p.device for g in optimizer.param_groups for p in g["params"]}) == 1
 
 
 def _copied(name, value, parameter):

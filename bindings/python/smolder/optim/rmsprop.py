@@ -34,5 +34,5 @@ class RMSprop(Optimizer):
         state = self.state[parameter]
         names = ["square_avg", "grad_avg" if centered else None]
         names.append("momentum_buffer" if numbers["momentum"] > 0 else None)
-        self._count(state)
+        self._count(state, parameter)
         self._assign(parameter, state, names, _core.rmsprop_step, grad, numbers)

@@ -39,10 +39,18 @@ class SGD(Optimizer):
 
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
+        if self._skip is not None and options["momentum"] != 0 and "momentum_buffer" not in state:
+            state["momentum_buffer"] = _core.zeros_like(parameter)  # where no buffer is, too, if there is no dampening
         buffer = state.get("momentum_buffer")
         new, new_buffer = _core.sgd_step(parameter, grad, buffer, **options)
-        _core.assign(parameter, new)
+        self._write(parameter, new)
         if buffer is not None:
-            _core.assign(buffer, new_buffer)
+            self._write(buffer, new_buffer)
         elif options["momentum"] != 0:
             state["momentum_buffer"] = new_buffer
+
+    def _can_skip(self):
+        def begun(group):
+            return all("momentum_buffer" in self.state[p] for p in group["params"] if p.grad is not None)
+
+        return all(g["momentum"] == 0 or g["dampening"] == 0 or begun(g) for g in self.param_groups)
