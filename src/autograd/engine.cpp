@@ -7,6 +7,7 @@
 #include "smolder/autograd/anomaly.h"
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
+#include "smolder/lazy/autocast.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -228,7 +229,12 @@ class Run {
     const size_t n = node->next.size();
     const auto needed = std::make_unique<bool[]>(n);
     for (size_t i = 0; i < n; ++i) needed[i] = node->next[i].node && (!partial_ || leads_on(node->next[i].node.get()));
-    results = node->apply(node, grads, {needed.get(), n});
+    if (custom || ir::is_user_op(node->op)) {  // what users wrote sees the state of who calls backward
+      results = node->apply(node, grads, {needed.get(), n});
+    } else {
+      const lazy::NoAutocast plain;
+      results = node->apply(node, grads, {needed.get(), n});
+    }
     if (custom) validate(*node, results);
     if (!retain_) node->release();
   }

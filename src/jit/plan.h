@@ -10,16 +10,18 @@
 #include <vector>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/precision.h"
 #include "smolder/ir/graph.h"
 
 namespace smolder::jit {
 
-/// Where a plan runs, and switches that tests and tools flip; part of the plan key. No switch changes a bit of any
-/// result.
+/// Where a plan runs and how exactly, and switches that tests and tools flip, which change no bit of any result; part
+/// of the plan key.
 struct CompileOptions {
   DeviceType device = DeviceType::kCPU;
-  bool fuse = true;      ///< off: one kernel a primitive
-  bool simplify = true;  ///< off: no rewrite rules, CSE
+  Precision precision = {};  ///< of libraries, where some compute for the device; not so on the CPU
+  bool fuse = true;          ///< off: one kernel a primitive
+  bool simplify = true;      ///< off: no rewrite rules, CSE
 };
 
 /// What happens to one requested output.

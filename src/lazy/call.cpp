@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "smolder/eager/dispatcher.h"
+#include "smolder/lazy/autocast.h"
 
 namespace smolder {
 namespace lazy {
@@ -45,6 +46,11 @@ std::vector<Tensor> call_op(ir::Op op, std::span<const OperandValue> operands, s
   std::vector<Operand> flat;
   for (size_t i = 0; i < operands.size(); ++i) append(row, row.operands[i], operands[i], flat);
   check_runnable(op, flat);
+  AutocastCall call(autocasting() ? cast_rules(row.name) : CastRules());
+  for (const Operand& o : flat) call.see(o);
+  if (call.applies()) {
+    for (Operand& o : flat) o = call.cast(o);
+  }
   std::vector<Tensor> out(row.num_outputs);
   record(op, flat, words, out.data());
   if (!ir::is_user_op(op)) return out;

@@ -207,6 +207,9 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, std::optional<Scalar> dx, int
 // -- products
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dims& dims_b) {
+  // Where autocast would make them alike, too, as in torch.
+  SMOLDER_CHECK(a.dtype() == b.dtype(), RuntimeError, "tensordot: both inputs should have same dtype, got ",
+                name(a.dtype()), " and ", name(b.dtype()));
   SMOLDER_CHECK(dims_a.size() == dims_b.size(), RuntimeError, "both dimension lists should have same length");
   const Dims sum_a = ir::check_axes("tensordot", dims_a, a.dim()), sum_b = ir::check_axes("tensordot", dims_b, b.dim());
   Dims order_a, order_b = sum_b, shape;

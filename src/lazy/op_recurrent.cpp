@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "smolder/ir/infer.h"
+#include "smolder/lazy/autocast.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 
@@ -13,8 +14,10 @@ namespace {
 void check_layer(std::string_view op, const Tensor& input, const Tensor& hx, const RecurrentWeights& w, int gates,
                  const std::vector<int64_t>& batch_sizes) {
   ir::check_dtype(op, "input", input.meta(), "float");
-  ir::check_same_dtype(op, "input", input.meta(), "weight", w.ih.meta());
-  ir::check_same_dtype(op, "input", input.meta(), "hx", hx.meta());
+  if (!autocasting()) {  // which makes operands of products alike
+    ir::check_same_dtype(op, "input", input.meta(), "weight", w.ih.meta());
+    ir::check_same_dtype(op, "input", input.meta(), "hx", hx.meta());
+  }
   SMOLDER_CHECK(input.dim() == 2 && hx.dim() == 2, RuntimeError, op, ": expected rows of input and of hx, got ",
                 input.shape(), " and ", hx.shape());
   SMOLDER_CHECK(w.ih.dim() == 2 && w.ih.size(1) == input.size(1) && w.ih.size(0) % gates == 0, RuntimeError, op,

@@ -161,8 +161,12 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   return reports;
 }
 
-/// Plans hold what ran their ops when they were made.
+/// Plans hold what ran their ops when they were made. Those for another precision may be wanted again.
 void Tape::drop_stale_plans() {
+  if (device_ != DeviceType::kCPU && options_.compile.precision != precision()) {
+    options_.compile.precision = precision();
+    for (const auto& t : known_->traces) t->plans.clear();
+  }
   const uint64_t now = eager::dispatch_generation();
   if (now == generation_) return;
   generation_ = now;

@@ -117,7 +117,11 @@ std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, c
   std::string out;
   const auto put = [&](int64_t word) { out.append(reinterpret_cast<const char*>(&word), sizeof word); };
   const auto put_size = [&](int64_t size) { put(size <= 1 ? size : 2); };
+  const Precision& p = options.precision;
   put(options.fuse * 2 + options.simplify);
+  put(static_cast<int64_t>(p.float32_matmul) | p.allow_fp16_reduced_precision_reduction << 2 |
+      p.allow_bf16_reduced_precision_reduction << 3 | p.cudnn_enabled << 4 | p.cudnn_allow_tf32 << 5 |
+      p.cudnn_benchmark << 6 | p.cudnn_deterministic << 7);
   walk(
       t,
       [&](uint32_t leaf) {

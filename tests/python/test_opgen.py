@@ -68,6 +68,31 @@ def test_errors_name_row_and_field(tmp_path, rows, parts):
         assert part in run.stderr, run.stderr
 
 
+@pytest.mark.parametrize(
+    "lists, parts",
+    [
+        ('[cpu]\nlower = ["ezp"]\n[python]\nnames = []\n', ["[cpu] lower", "no op 'ezp'"]),
+        ('[cuda]\nlow = ["exp"]\n[python]\nnames = []\n', ["[cuda] low", "unknown rule", "float32"]),
+        ('[cpu]\nlower = ["exp"]\nfloat32 = ["exp"]\n[python]\nnames = []\n', ["[cpu] float32", "'exp'", "twice"]),
+    ],
+)
+def test_errors_in_autocast_lists(tmp_path, lists, parts):
+    (tmp_path / "autocast.toml").write_text(lists)
+    run, _ = generate(tmp_path, EXP)
+    assert run.returncode != 0
+    assert "Traceback" not in run.stderr
+    for part in parts:
+        assert part in run.stderr, run.stderr
+
+
+def test_an_op_that_autocast_lists_asks_for_it(tmp_path):
+    (tmp_path / "autocast.toml").write_text('[cuda]\nfloat32 = ["exp"]\n[python]\nnames = []\n')
+    run, out = generate(tmp_path, EXP)
+    assert run.returncode == 0, run.stderr
+    assert "AutocastCall call_cast({.cuda = CastRule::kFloat32});" in (out / "lazy/ops_sample.cpp").read_text()
+    assert json.loads((out / "ops.json").read_text())[0]["autocast"] == {"cuda": "float32"}
+
+
 def test_only_what_changed_is_written(tmp_path):
     _, out = generate(tmp_path, EXP)
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}

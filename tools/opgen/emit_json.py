@@ -36,6 +36,7 @@ def entry(row):
         "elementwise": row.is_elementwise,
         "differentiable": sorted(n.strip() for names in row.grads for n in names.split(",")),
         "accepts": describe.accepts(row),
+        "autocast": row.autocast,
         "doc": " ".join(row.doc.split()),
         "test": row.test,
     }

@@ -157,6 +157,31 @@ def device_mode(row):
     return f"const lazy::DeviceMode on({first.name});\n" if first else ""
 
 
+CAST_TYPES = ("Tensor", "Tensor?", "Tensor[]", "Tensor|Number")
+
+
+def cast_rules(rules):
+    named = [f".{device} = CastRule::k{rules[device].capitalize()}" for device in ("cpu", "cuda") if device in rules]
+    return ", ".join(named)
+
+
+def autocast(row):
+    """What a function that is on a list of autocast's does first: it calls itself with its operands cast."""
+    if not row.autocast:
+        return ""
+    renamed = copies(row)[0] if not row.is_composite else set()
+    names = [(p, f"{p.name}_arg" if p.name in renamed else p.name) for p in row.sig.params]
+    cast = [name for p, name in names if p.type.name in CAST_TYPES]
+    passed = ", ".join(f"call_cast.cast({name})" if name in cast else name for _, name in names)
+    seen = "".join(f"  call_cast.see({name});\n" for name in cast)
+    asked = "!dtype && " if any(p.name == "dtype" and p.type.name == "dtype?" for p in row.sig.params) else ""
+    return f"""if (lazy::autocasting()) [[unlikely]] {{
+  lazy::AutocastCall call_cast({{{cast_rules(row.autocast)}}});
+{seen}  if ({asked}call_cast.applies()) return smolder::{function_name(row)}({passed});
+}}
+"""
+
+
 def definition(row):
     """The function itself; in an unnamed namespace when it is a method only."""
     params = row.sig.params
@@ -166,7 +191,7 @@ def definition(row):
         body = composite_check(row) + device_mode(row) + history(row) + row.body.strip()
     else:
         body = (device_mode(row) if row.prepare else "") + record_body(row)
-    text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(body)}\n}}\n"
+    text = f"{return_type(row)} {function_name(row)}({spelled}) {{\n{indent(autocast(row) + body)}\n}}\n"
     if row.is_composite:
         name = (row.python_names or [row.api_name])[0]
         text = text.replace(") {\n", ") try {\n", 1).removesuffix("\n")
@@ -243,7 +268,8 @@ def function_name(row):
 def inplace_body(row):
     if row.is_composite or row.prepare:  # whatever it records, the last result is what is written
         passed = ", ".join(["*this"] + [p.name for p in row.sig.params[1:]])
-        return f'lazy::write_inplace("{row.api_name}", *this, smolder::{function_name(row)}({passed}));\nreturn *this;'
+        written = f'lazy::write_inplace("{row.api_name}", *this, smolder::{function_name(row)}({passed}));'
+        return f"const lazy::NoAutocast plain;\n{written}\nreturn *this;"
     lines = []
     packed, operands, words = pack(row, "*this")
     lines += packed
@@ -305,11 +331,13 @@ def ops_cpp(table, stem):
 #include "absl/container/inlined_vector.h"
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/infer.h"
+#include "smolder/lazy/autocast.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/random.h"
 
 namespace smolder {{
 
+using lazy::CastRule;
 using lazy::Operand;
 using lazy::record;
 using lazy::record_inplace;
@@ -320,7 +348,29 @@ using lazy::record_inplace;
 """
 
 
+def autocast_cpp(table):
+    rules = sorted(table.autocast.items())
+    entries = "\n".join(f"      {{{quote(name)}, {{{cast_rules(of_device)}}}}}," for name, of_device in rules)
+    return f"""{BANNER}#include <unordered_map>
+
+#include "smolder/lazy/autocast.h"
+
+namespace smolder::lazy {{
+
+CastRules cast_rules(std::string_view name) {{
+  static const std::unordered_map<std::string_view, CastRules> kRules = {{
+{entries}
+  }};
+  const auto at = kRules.find(name);
+  return at == kRules.end() ? CastRules() : at->second;
+}}
+
+}}  // namespace smolder::lazy
+"""
+
+
 def emit(table, writer):
+    writer.write("smolder/lazy/autocast_rules.cpp", autocast_cpp(table))
     writer.write("smolder/lazy/ops.h", ops_h(table))
     writer.write("smolder/lazy/tensor_methods.inc", tensor_methods(table))
     for stem in table.files:

@@ -89,6 +89,7 @@ class Row:
     fields: dict
     elementwise_primitive: Primitive | None = None
     overload: str = ""
+    autocast: dict = field(default_factory=dict)  # what autocast does with its operands, by device
     saved: dict = field(default_factory=dict)
 
     def __getattr__(self, name):
@@ -155,6 +156,7 @@ class Row:
 class Table:
     rows: list  # in enumerator order: elementwise primitives as primitives.def has them, then by file
     files: list  # stems, sorted
+    autocast: dict = field(default_factory=dict)  # of autocast.toml: rules by name, {name: {device: rule}}
 
     @property
     def ops(self):
@@ -277,6 +279,35 @@ def make_row(key, fields, stem, primitives):
     return row
 
 
+CAST_RULES = ("lower", "float32", "widest", "refused", "below")
+
+
+def read_autocast(path, rows):
+    """The rules of autocast.toml by name, which the rows of these names get as well."""
+    try:
+        lists = tomllib.loads(Path(path).read_text())
+    except tomllib.TOMLDecodeError as e:
+        raise OpError(f"{path.name}: {e}") from None
+    named = {}
+    for row in rows:
+        for name in {row.api_name, *row.python_names} if not row.internal else ():
+            named.setdefault(name, []).append(row)
+    elsewhere, rules = set(lists.pop("python")["names"]), {}
+    for device, by_rule in lists.items():
+        for rule, names in by_rule.items():
+            if rule not in CAST_RULES:
+                raise OpError(f"{path.name}: [{device}] {rule}: unknown rule; known: {', '.join(CAST_RULES)}")
+            for name in names:
+                if name not in named and name not in elsewhere:
+                    raise OpError(f"{path.name}: [{device}] {rule}: there is no op {name!r}")
+                if rules.setdefault(name, {}).setdefault(device, rule) != rule:
+                    raise OpError(f"{path.name}: [{device}] {rule}: {name!r} is listed twice")
+    for name, by_device in rules.items():
+        for row in named.get(name, ()):
+            row.autocast |= by_device
+    return rules
+
+
 def load(rows_dir, primitives_path):
     """Reads every row. Raises OpError naming file, row and field at the first thing wrong."""
     primitives = {p.name: p for p in read_primitives(primitives_path)}
@@ -303,4 +334,5 @@ def load(rows_dir, primitives_path):
             raise row.error(
                 "", f"primitives.def calls it {row.elementwise_primitive.enumerator}, expected {row.enumerator}"
             )
-    return Table(rows, files)
+    lists = Path(rows_dir).parent / "autocast.toml"
+    return Table(rows, files, read_autocast(lists, rows) if lists.exists() else {})

@@ -17,6 +17,8 @@ from smolder._core import *  # every op of the table, the dtypes, the counters
 from smolder._tensor import *
 from smolder._tensor_str import *
 from smolder._creation import *
+from smolder._amp import *
+from smolder._autocast import *
 from smolder._functions import *
 from smolder._functions import _check as _check
 from smolder._foreach import *
@@ -29,7 +31,8 @@ from smolder._windows import *
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
-from smolder import cuda as cuda, distributions as distributions, linalg as linalg
+from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda
+from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder.serialization import load as load, save as save

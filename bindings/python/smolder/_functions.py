@@ -5,6 +5,7 @@ import itertools
 import math
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._tensor import Size, placed
 
 __all__ = [
@@ -293,6 +294,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 # -- writes at indices
 
 
+@listed("index_put")
 def index_put(input, indices, values, accumulate=False):
     """A copy of input with values at a tuple of index tensors, or added there."""
     return input.clone().index_put_(indices, values, accumulate)

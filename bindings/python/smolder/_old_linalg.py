@@ -5,6 +5,7 @@ import inspect
 from collections import namedtuple
 
 from smolder import linalg
+from smolder._autocast import listed
 from smolder._tensor import Tensor
 
 __all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "pinverse", "qr", "slogdet", "svd"]
@@ -12,6 +13,7 @@ __all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "pinverse", "
 _SVD = namedtuple("svd", ("U", "S", "V"))
 
 
+@listed("inverse")
 def inverse(input):
     """Inverses of matrices."""
     return linalg.inv(input)
@@ -33,11 +35,13 @@ def slogdet(input):
     return linalg.slogdet(input)
 
 
+@listed("pinverse")
 def pinverse(input, rcond=1e-15):
     """Pseudoinverses of matrices."""
     return linalg.pinv(input, rtol=rcond)
 
 
+@listed("cholesky")
 def cholesky(input, upper=False):
     """As linalg.cholesky."""
     return linalg.cholesky(input, upper=upper)
@@ -53,6 +57,7 @@ def qr(input, some=True):
     return linalg.qr(input, "reduced" if some else "complete")
 
 
+@listed("svd")
 def svd(input, some=True, compute_uv=True):
     """U, S and V with input = U diag(S) V^T; without compute_uv, zeros for U and V."""
     u, s, vh = linalg.svd(input, not some or not compute_uv)

@@ -1,4 +1,4 @@
-"""Settings of torch's that say how it may compute. Here results are deterministic and in full precision whatever they say."""
+"""Settings of torch's that say how it may compute. Here results are deterministic whatever they say."""
 
 from smolder import _core
 from smolder._tensor import CPU, device, usable_device
@@ -16,20 +16,30 @@ __all__ = [
     "use_deterministic_algorithms",
 ]
 
-_settings = {"precision": "highest", "deterministic": False, "warn_only": False}
+_settings = {"deterministic": False, "warn_only": False}
+_PRECISIONS = ("highest", "high", "medium")
 
 
 def set_float32_matmul_precision(precision):
-    """Allows products of float32 to be less precise, which they are not: "highest", "high" or "medium"."""
-    if precision not in ("highest", "high", "medium"):
-        warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current precision remains")
+    """How precise products of float32 have to be: "highest" is all of float32.
+
+    "high" and "medium" let products on CUDA be of TensorFloat32: they are backends.cuda.matmul.allow_tf32 as well. On the
+    CPU products of float32 are in float32 whatever this says.
+    """
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
+    if precision not in _PRECISIONS:
+        warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has no "
+            "effect."
+        )
         return
-    _settings["precision"] = precision
+    _core._set_matmul_precision(_PRECISIONS.index(precision))
 
 
 def get_float32_matmul_precision():
-    """What set_float32_matmul_precision was told."""
-    return _settings["precision"]
+    """How precise products of float32 have to be: "highest", "high" or "medium"."""
+    return _PRECISIONS[_core._get_matmul_precision()]
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

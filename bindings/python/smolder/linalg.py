@@ -10,6 +10,7 @@ from collections import namedtuple
 import numpy
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._core import cross
 from smolder._creation import from_numpy
 from smolder._functions import broadcast_shapes
@@ -102,6 +103,7 @@ class _Inverse(Function):
         return -(_t(out) @ grad @ _t(out))
 
 
+@listed("linalg_inv")
 def inv(A):
     """Inverses of matrices."""
     _check("linalg.inv", A)
@@ -131,6 +133,7 @@ def _batched(a, b):
     return a.expand((*lead, *a.shape[-2:])), b.expand((*lead, *b.shape[-2:]))
 
 
+@listed("linalg_solve")
 def solve(A, B, *, left=True):
     """X with A X = B, or X A = B without left. B is matrices, or vectors of A's leading dimensions."""
     _check("linalg.solve", A)
@@ -242,6 +245,7 @@ class _Cholesky(Function):
         return (out + _t(out)) * 0.5
 
 
+@listed("linalg_cholesky")
 def cholesky(A, *, upper=False):
     """L with A = L L^T, of symmetric positive-definite matrices, whose lower triangles are read; or L^T with upper."""
     _check("linalg.cholesky", A)
@@ -272,6 +276,7 @@ class _Qr(Function):
         return _t(solve(r, _t(of_q + q @ symmetric))), None
 
 
+@listed("linalg_qr")
 def qr(A, mode="reduced"):
     """Q, whose columns are orthonormal, and R, upper triangular, with A = Q R. mode is reduced, complete or r."""
     _check("linalg.qr", A, square=False)
@@ -325,6 +330,7 @@ class _Svd(Function):
         return u @ inner @ _t(v) + rest, None
 
 
+@listed("linalg_svd")
 def svd(A, full_matrices=True, *, driver=None):
     """U, S and Vh with A = U diag(S) Vh, S in descending order. LAPACK chooses the driver: only None is taken."""
     _check("linalg.svd", A, square=False)
@@ -335,6 +341,7 @@ def svd(A, full_matrices=True, *, driver=None):
     return _SVD(*_Svd.apply(A, bool(full_matrices)))
 
 
+@listed("linalg_svdvals")
 def svdvals(A, *, driver=None):
     """The singular values of matrices, in descending order."""
     return svd(A, False, driver=driver).S
@@ -357,6 +364,7 @@ class _EighFunction(Function):
         return (out + _t(out)) * 0.5, None
 
 
+@listed("linalg_eigh")
 def eigh(A, UPLO="L"):
     """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
     _check("linalg.eigh", A)
@@ -365,6 +373,7 @@ def eigh(A, UPLO="L"):
     return _Eigh(*_EighFunction.apply(A, UPLO.upper()))
 
 
+@listed("linalg_eigvalsh")
 def eigvalsh(A, UPLO="L"):
     """Eigenvalues of symmetric matrices, in ascending order."""
     return eigh(A, UPLO).eigenvalues
@@ -401,6 +410,7 @@ def pinv(A, *, atol=None, rtol=None, hermitian=False):
     return _Pinv.apply(A, _cut(A, rtol, atol, "linalg.pinv"), hermitian)
 
 
+@listed("linalg_matrix_rank")
 def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
     """How many singular values of matrices are above rtol times the largest."""
     _check("linalg.matrix_rank", A, square=hermitian)
@@ -417,6 +427,7 @@ def _in_dtype(x, dtype, name):
     return x if dtype is None else x.to(dtype)
 
 
+@listed("linalg_vector_norm")
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     """Norms of order ord of vectors along dim, or of all elements."""
     x = _in_dtype(x, dtype, "linalg.vector_norm")
@@ -428,6 +439,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     return x.norm(ord, [dim] if isinstance(dim, int) else list(dim), keepdim)
 
 
+@listed("linalg_matrix_norm")
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """Norms of matrices: fro, nuc, or of order 1, 2 or inf, or the least of such values with a minus."""
     A = _in_dtype(A, dtype, "linalg.matrix_norm")
@@ -472,6 +484,7 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
     return vector_norm(A, ord, dims, keepdim, dtype=dtype)
 
 
+@listed("linalg_vecdot")
 def vecdot(x, y, *, dim=-1):
     """Sums of the products of vectors along dim."""
     return (x * y).sum(dim)

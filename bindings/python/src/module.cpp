@@ -146,6 +146,7 @@ NB_MODULE(_core, m) {
   bind_generator(m);
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
+  bind_precision(m);
   install_warning_handler();
   bind_runtime(m);
   bind_user_ops(m);

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "smolder/lazy/autocast.h"
 #include "smolder/lazy/ops.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
@@ -131,6 +132,7 @@ PyObject* power_in_place(PyObject* self, PyObject* b, PyObject* modulus) {
   try {
     Argument y;
     if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
+    const lazy::NoAutocast plain;
     lazy::write_inplace("pow", tensor_in(self), pow(lazy::Operand(tensor_in(self)), y.operand));
     return Py_NewRef(self);
   } catch (...) {

@@ -15,6 +15,8 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor);
 void release_orphans();
 /// Where tensors are, and devices.
 void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Autocast, and how exact libraries have to be.
+void bind_precision(nb::module_& m);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);
 /// Everything else that is neither a tensor nor an op: metrics, options.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "smolder/core/error.h"
+#include "smolder/core/precision.h"
 #include "smolder/eager/cuda/cublaslt.h"
 
 namespace smolder::eager::cuda {
@@ -15,6 +16,7 @@ namespace {
 using smolder::cuda::Queue;
 
 constexpr size_t kWorkspaceBytes = 32 << 20;
+constexpr uint32_t kReduceInComputeType = 2;  ///< CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 
 LtType lt_type(DType t) {
   switch (t) {
@@ -75,7 +77,11 @@ class LtMatmul final : public DeviceMatmul {
     const LtType type = lt_type(d.dtype);
     const bool wide = d.dtype == DType::kFloat64;
     const CublasLt& lt = cublaslt();
-    check_lt(lt.desc_create(&product_, wide ? LtCompute::kFloat64 : LtCompute::kFloat32,
+    const bool tf32 = d.dtype == DType::kFloat32 && precision_.allow_tf32();
+    check_lt(lt.desc_create(&product_,
+                            wide   ? LtCompute::kFloat64
+                            : tf32 ? LtCompute::kTF32
+                                   : LtCompute::kFloat32,
                             wide ? LtType::kFloat64 : LtType::kFloat32),
              "desc_create");
     set_transposed(LtDescAttribute::kTransposeA, operands.first->transposed);
@@ -143,6 +149,7 @@ class LtMatmul final : public DeviceMatmul {
                              LtPreferenceAttribute::kAlignmentC, LtPreferenceAttribute::kAlignmentD}) {
       set(which, alignment);
     }
+    if (!may_reduce_in_halves()) set(LtPreferenceAttribute::kReductionSchemes, kReduceInComputeType);
     LtChoice choice{};
     int found = 0;
     smolder::cuda::make_current(queue_.device());
@@ -151,6 +158,11 @@ class LtMatmul final : public DeviceMatmul {
     lt.preference_destroy(preference);
     if (status != 0 || found == 0) return std::nullopt;
     return choice;
+  }
+
+  bool may_reduce_in_halves() const {
+    if (desc_.dtype == DType::kFloat16) return precision_.allow_fp16_reduced_precision_reduction;
+    return desc_.dtype != DType::kBFloat16 || precision_.allow_bf16_reduced_precision_reduction;
   }
 
   void fill_zeros(void* c) const {
@@ -167,6 +179,7 @@ class LtMatmul final : public DeviceMatmul {
   Queue& queue_;
   Shared& shared_;
   MatmulDesc desc_;
+  Precision precision_ = precision();
   LtDesc product_ = nullptr;
   LtLayout first_ = nullptr, second_ = nullptr, result_ = nullptr;
   std::optional<LtChoice> aligned_, any_;

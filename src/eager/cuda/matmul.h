@@ -12,7 +12,8 @@ namespace smolder::eager::cuda {
 bool can_multiply(const MatmulDesc& desc);
 
 /// A product whose algorithm is chosen, by cuBLASLt's heuristic from the description alone: equal descriptions give
-/// equal bits. float32 is multiplied in float32 (no TF32), halves are summed in float32.
+/// equal bits. float32 is multiplied in float32, or as TF32 where `precision()` allows it; halves are summed in
+/// float32, partial sums in halves where that allows it.
 class DeviceMatmul {
  public:
   /// Throws RuntimeError naming the package to install when there is no cuBLASLt, NotImplementedError when it has no

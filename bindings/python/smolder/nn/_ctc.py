@@ -1,6 +1,7 @@
 """The loss of connectionist temporal classification: over all ways to spread a target over time."""
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._creation import tensor
 
 __all__ = ["ctc_loss"]
@@ -66,6 +67,7 @@ def _losses(log_probs, targets, input_lengths, target_lengths, blank):
     return -_core.stack([on_blank, on_label], 0).logsumexp(0)
 
 
+@listed("ctc_loss")
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Loss of log probabilities [T, N, C] with targets [N, S], or one after the other, of so many steps and labels each.
 

@@ -1,6 +1,7 @@
 """Losses as functions: rows of the op table under torch's names and defaults, reductions of old and new."""
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._core import cosine_similarity, pairwise_distance
 from smolder._warn import warn
 
@@ -63,6 +64,7 @@ def _first(result):
 # -- over classes
 
 
+@listed("cross_entropy")
 def cross_entropy(
     input,
     target,

@@ -3,6 +3,7 @@
 import math
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, softplus, tanh
 from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
@@ -155,8 +156,12 @@ def one_hot(tensor, num_classes=-1):
     return _one_hot(tensor, num_classes)
 
 
+_pad_with_elements = listed("pad_with_elements")(_pad)
+
+
 def pad(input, pad, mode="constant", value=None):
     """Adds elements around the last dimensions: (left, right, top, bottom, ...); of a number, or of the input."""
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    return _pad(input, tuple(pad), mode, 0.0 if value is None else value)
+    elements = mode == "replicate" or (mode == "reflect" and len(pad) <= 4)
+    return (_pad_with_elements if elements else _pad)(input, tuple(pad), mode, 0.0 if value is None else value)

@@ -4,6 +4,7 @@ import math
 import numbers
 
 from smolder import _core
+from smolder._autocast import listed
 from smolder._tensor import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
@@ -11,6 +12,9 @@ from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 from smolder.nn.utils.rnn import PackedSequence
+
+# On the CPU torch has a kernel for layers of LSTM over batches, without projections, and autocast lists that.
+_lstm_of_batch = listed("mkldnn_rnn_layer")(_core.lstm_layer)
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
@@ -102,25 +106,26 @@ class RNNBase(Module):
     def flatten_parameters(self):
         """Nothing: it lays weights out for cuDNN, and these are on the CPU."""
 
-    def _direction(self, rows, state, suffix, sizes, reverse):
+    def _direction(self, rows, state, suffix, sizes, reverse, packed):
         """One direction of a layer: every h, and the last states."""
         weights = [getattr(self, name + suffix) for name in ("weight_ih", "weight_hh")]
         weights += [getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh")]
         if self.mode == "LSTM":
             projection = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-            return _core.lstm_layer(rows, *state, *weights, projection, sizes, reverse)
+            layer = _core.lstm_layer if packed or self.proj_size else _lstm_of_batch
+            return layer(rows, *state, *weights, projection, sizes, reverse)
         if self.mode == "GRU":
             return _core.gru_layer(rows, *state, *weights, sizes, reverse)
         return _core.rnn_layer(rows, *state, *weights, sizes, self.mode[4:].lower(), reverse)
 
-    def _layers(self, rows, states, sizes):
+    def _layers(self, rows, states, sizes, packed=False):
         """All layers, over rows time by time; states are [layers * directions, B, size] each."""
         last = []
         for layer in range(self.num_layers):
             outs = []
             for d, suffix in enumerate(self._suffixes(layer)):
                 begin = [s[layer * self._directions + d] for s in states]
-                out, *end = self._direction(rows, begin, suffix, sizes, d == 1)
+                out, *end = self._direction(rows, begin, suffix, sizes, d == 1, packed)
                 outs.append(out)
                 last.append(end)
             rows = outs[0] if len(outs) == 1 else _core.cat(outs, 1)
@@ -145,7 +150,7 @@ class RNNBase(Module):
 
     def _check_input(self, input, dims):
         dtype = self.weight_ih_l0.dtype
-        if input.dtype != dtype:
+        if input.dtype != dtype and not _core._autocasting():
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: "
                 f"input.to({dtype}), or convert model: model.to({input.dtype})"
@@ -164,7 +169,7 @@ class RNNBase(Module):
         if states is not None and order is not None:
             states = [s.index_select(1, order) for s in states]
         begin = self._begin(states, sizes_here[0], data.dtype)
-        out, last = self._layers(data, begin, sizes_here)
+        out, last = self._layers(data, begin, sizes_here, packed=True)
         if back is not None:
             last = [s.index_select(1, back) for s in last]
         return PackedSequence(out, sizes, order, back), last

@@ -6,6 +6,7 @@ import itertools
 import weakref
 
 from smolder import _core, autograd
+from smolder._autocast import State as Autocast
 from smolder._random import fork_rng
 from smolder._warn import warn
 from smolder.autograd.graph import saved_tensors_hooks
@@ -55,9 +56,9 @@ _CHECKS = {"default": _describe, "none": lambda t: None}
 
 
 @contextlib.contextmanager
-def _again(rng_state):
-    """Recomputation: not merged with the forward, and random as that was."""
-    with fork_rng(enabled=rng_state is not None), _core._Recomputing(), autograd.enable_grad():
+def _again(rng_state, autocast):
+    """Recomputation: not merged with the forward, in the regions of autocast that it was in, and random as it was."""
+    with fork_rng(enabled=rng_state is not None), _core._Recomputing(), autograd.enable_grad(), autocast:
         if rng_state is not None:
             _core.default_generator.set_state(rng_state)
         yield
@@ -81,7 +82,7 @@ class _Frame:
 
     def __init__(self, function, args, kwargs, rng_state, context, describe, early_stop):
         self.function, self.context, self.rng_state = function, context, rng_state
-        self.describe, self.early_stop = describe, early_stop
+        self.describe, self.early_stop, self.autocast = describe, early_stop, Autocast()
         # Through the hooks of an outer checkpoint, which then need not keep them either.
         self.args = [_kept(a) for a in args]
         self.kwargs = {k: _kept(a) for k, a in kwargs.items()}
@@ -134,7 +135,7 @@ class _Frame:
         args = [_given(a) for a in self.args]
         kwargs = {k: _given(a) for k, a in self.kwargs.items()}
         try:
-            with _again(self.rng_state), self.context, saved_tensors_hooks(pack, lambda t: t):
+            with _again(self.rng_state, self.autocast), self.context, saved_tensors_hooks(pack, lambda t: t):
                 self.function(*args, **kwargs)
         except _StopRecomputation:
             pass
@@ -178,7 +179,7 @@ class CheckpointFunction(autograd.Function):
         """The function's results; of its arguments, the tensors are kept."""
         if not any(isinstance(a, _core.Tensor) and a.requires_grad for a in args):
             warn("None of the inputs have requires_grad=True. Gradients will be None")
-        ctx.run_function = run_function
+        ctx.run_function, ctx.autocast = run_function, Autocast()
         ctx.rng_state = _core.default_generator.get_state() if preserve_rng_state else None
         ctx.inputs = [None if isinstance(a, _core.Tensor) else a for a in args]
         ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, _core.Tensor)]
@@ -197,7 +198,7 @@ class CheckpointFunction(autograd.Function):
         inputs = list(ctx.inputs)
         for i, t in zip(ctx.tensor_indices, ctx.saved_tensors, strict=True):
             inputs[i] = t.detach().requires_grad_(t.requires_grad)
-        with _again(ctx.rng_state):
+        with _again(ctx.rng_state, ctx.autocast):
             outputs = ctx.run_function(*inputs)
         outputs = (outputs,) if isinstance(outputs, _core.Tensor) else outputs
         wanted = [

@@ -10,9 +10,11 @@ import types
 from smolder import _core
 from smolder._tensor import device as _device
 from smolder._tensor import usable_device as _usable
+from smolder.cuda import amp
 
 __all__ = [
     "OutOfMemoryError",
+    "amp",
     "current_device",
     "device_count",
     "empty_cache",

@@ -1,0 +1,208 @@
+"""Regions in which ops get their operands in the dtypes that src/ir/autocast.toml lists, under torch's names."""
+
+import functools
+
+from smolder import _core
+from smolder._tensor import Tensor
+from smolder._warn import warn
+
+__all__ = [
+    "autocast",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
+]
+
+DTYPES = (_core.bfloat16, _core.float16)
+
+
+def is_autocast_available(device_type):
+    """Whether a type of devices knows autocast."""
+    return _core._is_autocast_available(device_type)
+
+
+def _expect(function, name, position, value, kind):
+    if not isinstance(value, kind):
+        wanted = "smolder.dtype" if kind is _core.dtype else kind.__name__
+        raise TypeError(
+            f"{function}(): argument '{name}' (position {position}) must be {wanted}, not {type(value).__name__}"
+        )
+
+
+def is_autocast_enabled(device_type="cuda"):
+    """Whether the calling thread is in a region of this type of devices."""
+    _expect("is_autocast_enabled", "device_type", 1, device_type, str)
+    return _core._is_autocast_enabled(device_type)
+
+
+def set_autocast_enabled(device_type, enabled=None):
+    """Turns autocast on or off for a type of devices in the calling thread; given the switch alone, for "cuda"."""
+    if enabled is None and isinstance(device_type, bool):
+        device_type, enabled = "cuda", device_type
+    _expect("set_autocast_enabled", "device_type", 1, device_type, str)
+    _expect("set_autocast_enabled", "enabled", 2, enabled, bool)
+    _core._set_autocast_enabled(device_type, enabled)
+
+
+def get_autocast_dtype(device_type):
+    """The dtype of regions of this type of devices in the calling thread."""
+    _expect("get_autocast_dtype", "device_type", 1, device_type, str)
+    return _core._get_autocast_dtype(device_type)
+
+
+def set_autocast_dtype(device_type, dtype):
+    """Sets the dtype of regions of this type of devices in the calling thread."""
+    _expect("set_autocast_dtype", "device_type", 1, device_type, str)
+    _expect("set_autocast_dtype", "dtype", 2, dtype, _core.dtype)
+    _core._set_autocast_dtype(device_type, dtype)
+
+
+def _old(name, function, device_type, argument=""):
+    """A deprecated name of a function for one type of devices."""
+    instead = f"{function.__name__}({', '.join(filter(None, [repr(device_type), argument]))})"
+
+    def deprecated(*args):
+        text = f"smolder.{name}({argument}) is deprecated. Please use smolder.{instead} instead."
+        warn(text, DeprecationWarning)
+        return function(device_type, *args)
+
+    deprecated.__name__, deprecated.__doc__ = name, f"Deprecated: {instead}."
+    return deprecated
+
+
+is_autocast_cpu_enabled = _old("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
+set_autocast_cpu_enabled = _old("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
+get_autocast_cpu_dtype = _old("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
+set_autocast_cpu_dtype = _old("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
+get_autocast_gpu_dtype = _old("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
+set_autocast_gpu_dtype = _old("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
+
+
+class autocast:
+    """Within it, ops of this type of devices run in the dtypes that suit them, as torch's lists say.
+
+    Products and convolutions run in dtype: bfloat16 on the CPU, float16 on CUDA, where it is not given. Casts of weights
+    are kept until the outermost region ends, unless cache_enabled is False; gradients come back in the dtype of the
+    weights. Decorates functions too.
+    """
+
+    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if not is_autocast_available(device_type):
+            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+        self.device = device_type
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        self._cache_enabled = _core.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._enabled = bool(enabled) and self._supported()
+
+    def _supported(self):
+        if self.device == "cuda":
+            if not _core._cuda_is_available():
+                warn("CUDA is not available. Disabling autocast.")
+                return False
+            return True
+        if self.fast_dtype in DTYPES:
+            return True
+        name = self.device.upper()
+        warn(
+            f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+            f"{name} Autocast only supports dtypes of {', '.join(map(str, DTYPES))} currently."
+        )
+        return False
+
+    def __enter__(self):
+        self.prev_cache_enabled = _core.is_autocast_cache_enabled()
+        self.prev = is_autocast_enabled(self.device)
+        self.prev_fastdtype = get_autocast_dtype(self.device)
+        set_autocast_enabled(self.device, self._enabled)
+        set_autocast_dtype(self.device, self.fast_dtype)
+        _core.autocast_increment_nesting()
+        _core.set_autocast_cache_enabled(self._cache_enabled)
+        return self
+
+    def __exit__(self, *exception):
+        if _core.autocast_decrement_nesting() == 0:
+            _core.clear_autocast_cache()
+        set_autocast_enabled(self.device, self.prev)
+        set_autocast_dtype(self.device, self.prev_fastdtype)
+        _core.set_autocast_cache_enabled(self.prev_cache_enabled)
+        return False
+
+    def __call__(self, func):
+        if not callable(func):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. "
+                f"Did you mean to use autocast as a context manager? For example:\n"
+                f"    with smolder.autocast(device_type=...):\n"
+                f"        output = model(input)"
+            )
+        return autocast_decorator(self, func)
+
+
+def autocast_decorator(autocast_instance, func):
+    """func, run in the region of an autocast."""
+
+    @functools.wraps(func)
+    def decorate_autocast(*args, **kwargs):
+        with autocast_instance:
+            return func(*args, **kwargs)
+
+    return decorate_autocast
+
+
+class State:
+    """What regions the thread is in, for what runs later as if it ran now."""
+
+    def __init__(self):
+        cache = _core.is_autocast_cache_enabled()
+        self.regions = [
+            (t, _core._get_autocast_dtype(t), _core._is_autocast_enabled(t), cache) for t in ("cpu", "cuda")
+        ]
+
+    def __enter__(self):
+        self.entered = []
+        for device_type, dtype, enabled, cache in self.regions:
+            region = autocast.__new__(autocast)  # which was looked at when it was made
+            region.device, region.fast_dtype, region._enabled, region._cache_enabled = (
+                device_type,
+                dtype,
+                enabled,
+                cache,
+            )
+            self.entered.append(region.__enter__())
+
+    def __exit__(self, *exception):
+        while self.entered:
+            self.entered.pop().__exit__(*exception)
+
+
+def listed(name):
+    """Decorates a function of Python that src/ir/autocast.toml lists under this name: tensors are cast, in lists too."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            if not _core._autocasting():
+                return function(*args, **kwargs)
+            tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+
+            def again(cast):
+                given = iter(cast)
+                # evaluated in the order of `tensors`
+                first = [next(given) if isinstance(a, Tensor) else a for a in args]
+                named = {k: next(given) if isinstance(a, Tensor) else a for k, a in kwargs.items()}
+                return function(*first, **named)
+
+            return _core._call_autocast(name, tensors, again)
+
+        return call
+
+    return decorate

@@ -1,0 +1,74 @@
+"""autocast, and what lets autograd functions of users run in it."""
+
+import collections.abc
+import functools
+
+import numpy as np
+
+from smolder import _core
+from smolder._autocast import (
+    autocast,
+    autocast_decorator,
+    get_autocast_dtype,
+    is_autocast_available,
+    is_autocast_enabled,
+)
+
+__all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def _cast(value, device_type, dtype):
+    """Floating-point tensors of a type of devices in dtype, in containers too; float64 stays."""
+    if isinstance(value, _core.Tensor):
+        fits = value.dtype.is_floating_point and value.device.type == device_type and value.dtype != _core.float64
+        return value.to(dtype) if fits else value
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return value
+    if isinstance(value, collections.abc.Mapping):
+        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
+    if isinstance(value, collections.abc.Iterable):
+        cast = (_cast(v, device_type, dtype) for v in value)
+        return type(value)(cast) if isinstance(value, (list, tuple)) else cast
+    return value
+
+
+def _check_type(device_type):
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+
+
+def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
+    """Decorates the forward of an autograd.Function, whose backward custom_bwd decorates.
+
+    In a region, with cast_inputs, floating-point tensors are cast to that and forward runs with autocast off. Elsewhere
+    cast_inputs does nothing.
+    """
+    _check_type(device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorate_fwd(*args, **kwargs):
+        ctx, on = args[0], is_autocast_enabled(device_type)
+        ctx._dtype = get_autocast_dtype(device_type)
+        ctx._fwd_used_autocast = on and cast_inputs is None
+        if cast_inputs is None or not on:
+            return fwd(*args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+
+    return decorate_fwd
+
+
+def custom_bwd(bwd=None, *, device_type):
+    """Decorates the backward of an autograd.Function: it runs in the region that its forward ran in."""
+    _check_type(device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorate_bwd(*args, **kwargs):
+        with autocast(device_type, enabled=args[0]._fwd_used_autocast, dtype=args[0]._dtype):
+            return bwd(*args, **kwargs)
+
+    return decorate_bwd

@@ -1,0 +1,5 @@
+"""Settings of the libraries that compute for devices, under torch's names."""
+
+from smolder.backends import cuda, cudnn
+
+__all__ = ["cuda", "cudnn"]

@@ -1,0 +1,9 @@
+"""Deprecated names of smolder.amp for the CPU."""
+
+from smolder import _core
+from smolder.amp._by_device import autocast_for, scaler_for
+
+__all__ = ["GradScaler", "autocast"]
+
+autocast = autocast_for("cpu", _core.bfloat16)
+GradScaler = scaler_for("cpu")

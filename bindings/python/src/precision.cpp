@@ -1,0 +1,68 @@
+// Autocast, and how exact the products of libraries have to be.
+#include "smolder/core/precision.h"
+
+#include "smolder/lazy/autocast.h"
+#include "src/tensor.h"
+
+namespace smolder::python {
+namespace {
+
+DeviceType type_named(const std::string& name) { return parse_device(name).type; }
+
+/// function(tensors), they cast where the function called `name` is on a list of autocast's.
+nb::object call_autocast(const std::string& name, const std::vector<Tensor>& tensors, const nb::callable& function) {
+  lazy::AutocastCall call(lazy::cast_rules(name));
+  for (const Tensor& t : tensors) call.see(t);
+  if (!call.applies()) return function(tensors);
+  std::vector<Tensor> cast;
+  for (const Tensor& t : tensors) cast.push_back(call.cast(t));
+  return function(cast);
+}
+
+void bind_autocast(nb::module_& m) {
+  m.def("_is_autocast_available", [](const std::string& type) { return is_autocast_available(type_named(type)); });
+  m.def("_is_autocast_enabled", [](const std::string& type) { return is_autocast_enabled(type_named(type)); });
+  m.def("_set_autocast_enabled", [](const std::string& type, bool on) { set_autocast_enabled(type_named(type), on); });
+  m.def("_get_autocast_dtype", [](const std::string& type) { return PyDType{get_autocast_dtype(type_named(type))}; });
+  m.def("_set_autocast_dtype",
+        [](const std::string& type, PyDType dtype) { set_autocast_dtype(type_named(type), dtype.value); });
+  m.def("_autocasting", &lazy::autocasting);
+  m.def("_call_autocast", &call_autocast);
+  m.def("is_autocast_cache_enabled", &is_autocast_cache_enabled, "Whether casts of weights are kept for a region.");
+  m.def("set_autocast_cache_enabled", &set_autocast_cache_enabled, nb::arg("enabled"),
+        "Whether casts of weights are kept for a region.");
+  m.def("autocast_increment_nesting", &autocast_increment_nesting, "Enters a region; how many the thread is in then.");
+  m.def("autocast_decrement_nesting", &autocast_decrement_nesting, "Leaves a region; how many the thread is in then.");
+  m.def("clear_autocast_cache", &clear_autocast_cache, "Forgets the casts of weights that are kept for a region.");
+}
+
+/// A flag of `Precision` as functions _get_NAME and _set_NAME.
+template <bool Precision::* flag>
+void bind_flag(nb::module_& m, const std::string& name) {
+  m.def(("_get_" + name).c_str(), [] { return precision().*flag; });
+  m.def(("_set_" + name).c_str(), [](bool on) {
+    Precision p = precision();
+    p.*flag = on;
+    set_precision(p);
+  });
+}
+
+}  // namespace
+
+void bind_precision(nb::module_& m) {
+  bind_autocast(m);
+  m.def("_get_matmul_precision", [] { return static_cast<int>(precision().float32_matmul); });
+  m.def("_set_matmul_precision", [](int which) {
+    Precision p = precision();
+    p.float32_matmul = static_cast<MatmulPrecision>(which);
+    set_precision(p);
+  });
+  bind_flag<&Precision::allow_fp16_reduced_precision_reduction>(m, "fp16_reduction");
+  bind_flag<&Precision::allow_bf16_reduced_precision_reduction>(m, "bf16_reduction");
+  bind_flag<&Precision::cudnn_enabled>(m, "cudnn_enabled");
+  bind_flag<&Precision::cudnn_allow_tf32>(m, "cudnn_allow_tf32");
+  bind_flag<&Precision::cudnn_benchmark>(m, "cudnn_benchmark");
+  bind_flag<&Precision::cudnn_deterministic>(m, "cudnn_deterministic");
+}
+
+}  // namespace smolder::python
