@@ -47,7 +47,7 @@ V evaluate(scalar::Primitive p, DType t, std::span<const V> args) {
 class Interpreter {
  public:
   Interpreter(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-              ReduceLanes lanes)
+              const ReduceOrder* order)
       : k_(k),
         buffers_(buffers),
         ints_(ints),
@@ -56,7 +56,7 @@ class Interpreter {
         vars_(k.num_vars),
         locals_(k.num_locals),
         accs_(k.num_accs),
-        lanes_(lanes) {
+        order_(order) {
     note_dtypes(k.root);
   }
 
@@ -106,11 +106,11 @@ class Interpreter {
 
   void loop(const Stmt& s) {
     int64_t extent = integer(s.extents[0]);
-    const int lanes = lanes_ ? lanes_(extent) : kReduceLanes;
+    const ReduceOrder::Deal deal = order_ ? order_->deal(extent) : ReduceOrder::Deal{kReduceLanes, 1};
     if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
     for (int64_t i = 0; i < extent; ++i) {
       vars_[s.vars[0]] = i;
-      lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i % lanes) : 0;
+      lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i / deal.unit % deal.lanes) : 0;
       body(s);
     }
   }
@@ -137,7 +137,7 @@ class Interpreter {
         return set(s, V{static_cast<uint64_t>(at(s.map))});
       case StmtKind::kAcc:
         // A loop of fewer lanes than there may be leaves the others at the identity, which changes no bit.
-        accs_[s.acc].lanes.assign(lanes_ ? kMostReduceLanes : kReduceLanes,
+        accs_[s.acc].lanes.assign(order_ ? kMostReduceLanes : kReduceLanes,
                                   number(reduce_identity(s.reduce, s.dtype), s.dtype));
         accs_[s.acc].declared = &s;
         return;
@@ -183,10 +183,20 @@ class Interpreter {
     return evaluate(static_cast<scalar::Primitive>(reduce_step(acc.reduce)), compute_type(acc.dtype), args);
   }
 
-  V combined(Accumulator& acc) const {
-    for (size_t half = acc.lanes.size() / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) acc.lanes[i] = step(*acc.declared, acc.lanes[i], acc.lanes[i + half]);
+  /// Lane i with lane i + half, until the first is all.
+  void halve(const Accumulator& acc, std::span<V> lanes) const {
+    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] = step(*acc.declared, lanes[i], lanes[i + half]);
     }
+  }
+
+  V combined(Accumulator& acc) const {
+    const size_t groups = acc.lanes.size() / kReduceLanes;
+    for (size_t g = 0; g < groups; ++g) {
+      halve(acc, std::span(acc.lanes).subspan(g * kReduceLanes, kReduceLanes));
+      acc.lanes[g] = acc.lanes[g * kReduceLanes];
+    }
+    halve(acc, std::span(acc.lanes).first(groups));
     HostBuilder b;
     const DType t = acc.declared->dtype;
     return is_half(t) ? scalar::emit_cast(b, DType::kFloat32, t, acc.lanes[0]) : acc.lanes[0];
@@ -207,7 +217,7 @@ class Interpreter {
   std::vector<int64_t> vars_;
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
-  const ReduceLanes lanes_;
+  const ReduceOrder* const order_;
   int lane_ = 0;
 };
 
@@ -228,8 +238,8 @@ Scalar evaluate(Op op, DType t, std::span<const Scalar> operands) {
 }
 
 void interpret(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-               int64_t begin, int64_t end, ReduceLanes lanes) {
-  Interpreter(k, buffers, ints, scalars, errors, lanes).run(begin, end);
+               int64_t begin, int64_t end, const ReduceOrder* order) {
+  Interpreter(k, buffers, ints, scalars, errors, order).run(begin, end);
 }
 
 }  // namespace smolder::jit

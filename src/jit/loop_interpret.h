@@ -10,14 +10,10 @@
 
 namespace smolder::jit {
 
-/// How many lanes a reduction over a vector loop of this extent has: a power of two, at most `kMostReduceLanes`.
-using ReduceLanes = int (*)(int64_t extent);
-inline constexpr int kMostReduceLanes = 512;
-
-/// Runs positions [begin, end) of a verified kernel's root loop; arguments as KernelFn's. `lanes`: for the order of a
-/// device, where that is not the canonical one.
+/// Runs positions [begin, end) of a verified kernel's root loop; arguments as KernelFn's. `order`: a device's,
+/// where that is not the canonical one.
 void interpret(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-               int64_t begin, int64_t end, ReduceLanes lanes = nullptr);
+               int64_t begin, int64_t end, const ReduceOrder* order = nullptr);
 
 /// One primitive on numbers, with the bits that kernels give: operands and result are values of dtype `t` (or
 /// what `t` gives: bool for comparisons; the condition of `where` is bool).

@@ -39,6 +39,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,16 @@ namespace smolder::jit {
 
 /// Lanes of a canonical row reduction, whatever the machine's vectors are.
 inline constexpr int kReduceLanes = 32;
+
+/// The order of a device's reductions over a vector loop: element j goes to lane j / unit modulo lanes, a power of two.
+/// Lanes are combined by halving within each 32, then what that gave by halving.
+struct ReduceOrder {
+  struct Deal {
+    int lanes, unit;
+  };
+  std::function<Deal(int64_t extent)> deal;
+};
+inline constexpr int kMostReduceLanes = 1024;
 
 /// An integer in a kernel: a constant of the structure, or run-time integer `slot`.
 struct IntRef {

@@ -56,9 +56,14 @@ std::string KernelEmitter::arguments() const {
     const std::string b = std::to_string(column.buffer);
     text += cat({"  i64 slots", b, ", slot_bytes", b, ";\n"});
   }
-  for (const auto& row : shape_.kept) {
+  for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
     text += cat({"  i64 row", b, ", row_bytes", b, ";\n"});
+  }
+  if (shape_.synchronizes) {
+    for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
+      if (s.kind == StmtKind::kVector) text += cat({"  i64 lanes", std::to_string(s.vars[0]), ";\n"});
+    });
   }
   return text + "};\n";
 }
@@ -132,7 +137,7 @@ std::string KernelEmitter::aligned() const {
 }
 
 void KernelEmitter::rows() {
-  line("constexpr int V = 4;");
+  line("constexpr int V = " + std::to_string(shape_.vector) + ";");
   line("const int t = threadIdx.x;");
   if (shape_.team) {
     line("const i64 position = blockIdx.x;");
@@ -142,7 +147,10 @@ void KernelEmitter::rows() {
   }
   position("position");
   scratch_rows();
-  kept_rows();
+  slots();
+  held_rows();
+  if (!shape_.extents.empty()) line("const bool aligned = " + aligned() + ";");
+  if (k_.num_accs > 0) line("u32 turn = 0;");
   body(k_.root.body);
 }
 
@@ -164,15 +172,19 @@ void KernelEmitter::scratch_rows() {
   }
 }
 
-/// Rows that several loops use, and what groups add to columns, in shared memory; null where there is no room.
-void KernelEmitter::kept_rows() {
+/// What groups add to columns, in shared memory; null where there is one group.
+void KernelEmitter::slots() {
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer),
                       type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
     line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : reinterpret_cast<", type,
               "*>(shared + a.slots", b, ");"}));
   }
-  for (const auto& row : shape_.kept) {
+}
+
+/// Rows in shared memory; null where there is no room.
+void KernelEmitter::held_rows() {
+  for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
     line(cat({type, "* const row", b, " = a.row", b, " < 0 ? nullptr : reinterpret_cast<", type, "*>(shared + a.row", b,
               " + a.row_bytes", b, " * threadIdx.y);"}));
@@ -381,7 +393,7 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
     case StmtKind::kResult: {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
-      return "combine(" + acc.name + ", [](" + type + " x, " + type + " y) { return " +
+      return "combine(" + acc.name + ", turn, [](" + type + " x, " + type + " y) { return " +
              functions_.primitive(acc.step, acc.dtype) + "(x, y); })";
     }
     default:

@@ -14,9 +14,11 @@ bool is_fixed(const Affine& a, VarId v) { return stride_of(a, v) == IntRef{}; }
 
 }  // namespace
 
-// Loads of lanes beyond the last read the last again: a valid place, without a branch.
+// A chunk is V neighbouring elements from `i` on. In columns `left` of them are the loop's, loads of others read the
+// last again (a valid place, without a branch), and `whole` ones are loaded and stored at once. In rows a chunk that is
+// not whole is taken as chunks of one.
 
-/// The thread's own lanes, which are neighbours: the loop is around the whole body.
+/// The thread's own lanes: the loop is around the whole body.
 void KernelEmitter::vector_columns(const Stmt& s) {
   loop_ = &s;
   vars_[s.vars[0]] = "(i + k)";
@@ -26,29 +28,56 @@ void KernelEmitter::vector_columns(const Stmt& s) {
   loop_ = nullptr;
 }
 
-/// Lanes are dealt out to the threads of the group in turn: element j to thread j mod `lanes`.
+/// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
 void KernelEmitter::vector_rows(const Stmt& s) {
-  const std::string v = std::to_string(s.vars[0]);
   if (shape_.synchronizes) line("group_sync();");
   line("if (const i64 n = " + extent(s) + "; n > 0) {");
   loop_ = &s;
-  vars_[s.vars[0]] = "e[k]";
-  line("const int lanes = lanes_of(" + integer(s.extents[0]) + ");");
+  vars_[s.vars[0]] = "(i + k)";
+  line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
+  find_rows(s);
   for (const Stmt& inner : s.body) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
   }
-  find_rows();
-  line("for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {");
-  line("i64 e[V];");
-  lanes("e[k] = smaller(j + k * lanes, n - 1);");
+  line("const auto chunk = [&](i64 i, auto lanes) {");
+  line("constexpr int V = decltype(lanes)::kCount;");
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
   }
-  line("}");
+  line("};");
+  const std::string lanes = shape_.synchronizes ? "a.lanes" + std::to_string(s.vars[0]) : "blockDim.x";
+  line("for_units<V>(n, unit, aligned, " + lanes + ", chunk);");
   line("}");
   loop_ = nullptr;
   if (shape_.synchronizes) line("group_sync();");
+}
+
+/// Where this loop finds the rows that are held: in shared memory, or where they are for want of room.
+void KernelEmitter::find_rows(const Stmt& s) {
+  bool fetches = false;
+  for (const auto& row : shape_.held) {
+    const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
+      return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
+    });
+    if (access == s.body.end()) continue;
+    const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
+    const std::string at = buffer(row.buffer) + " + (" + affine(access->address.map, s.vars[0]) + ")";
+    line(cat({type, "* const found", b, " = row", b, " ? row", b, " : ", at, ";"}));
+    if (row.first == &s && !row.last_store) {
+      line(cat({"if (row", b, ") fetch<V>(row", b, ", ", at, ", n, unit, aligned);"}));
+      fetches = true;
+    }
+  }
+  if (fetches) line("fetched();");
+}
+
+std::string KernelEmitter::pack(int buffer) const {
+  return std::string("Pack<") + type_name(storage_lane(k_.buffers[buffer].dtype)) + ", V>";
+}
+
+std::string KernelEmitter::chunk_at(const Address& a) const {
+  return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
 
 bool KernelEmitter::is_uniform(const Stmt& s) const {
@@ -80,8 +109,6 @@ std::string KernelEmitter::declare_lanes(const Stmt& s) {
 }
 
 void KernelEmitter::varying(const Stmt& s) {
-  const bool columns_mode = shape_.mode == KernelShape::kColumns;
-  const std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
   if (const KernelShape::TeamColumn* c = team_column(s)) {
     if (&s == c->store) varying_add(*c);
     return;
@@ -93,11 +120,11 @@ void KernelEmitter::varying(const Stmt& s) {
       return varying_store(s);
     case StmtKind::kUpdate: {
       const Accumulator& acc = accs_[s.acc];
-      return lanes("if (" + active + ") " + acc.name + " = " + functions_.primitive(acc.step, acc.dtype) + "(" +
-                   acc.name + ", " + value(s.args[0]) + ");");
+      return lanes(acc.name + " = " + functions_.primitive(acc.step, acc.dtype) + "(" + acc.name + ", " +
+                   value(s.args[0]) + ");");
     }
     case StmtKind::kCheckIndex:
-      lanes("if (" + active + " && " + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
+      lanes("if (" + mask(" && ") + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
             std::to_string(s.slot) + "] = 1;");
       break;
     default:
@@ -113,8 +140,7 @@ void KernelEmitter::varying(const Stmt& s) {
 
 /// Random numbers of one stream at consecutive positions.
 bool KernelEmitter::random_lanes(const Stmt& s) {
-  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kRandomBits || shape_.mode != KernelShape::kColumns)
-    return false;
+  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kRandomBits) return false;
   if (locals_[s.args[0]].varies || locals_[s.args[1]].varies) return false;
   const VarId v = loop_->vars[0];
   const auto position = std::ranges::find(loop_->body, s.args[2], &Stmt::result);
@@ -128,8 +154,7 @@ bool KernelEmitter::random_lanes(const Stmt& s) {
 }
 
 bool KernelEmitter::is_contiguous(const Address& a) const {
-  return shape_.mode == KernelShape::kColumns && shape_.vector > 1 && a.indirect.empty() &&
-         stride_of(a.map, loop_->vars[0]) == IntRef{1};
+  return shape_.vector > 1 && a.indirect.empty() && stride_of(a.map, loop_->vars[0]) == IntRef{1};
 }
 
 const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
@@ -137,38 +162,30 @@ const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
   return it == kept_.end() ? nullptr : &*it;
 }
 
-const KernelShape::KeptRow* KernelEmitter::kept_row(int buffer) const {
+const KernelShape::HeldRow* KernelEmitter::held_row(int buffer) const {
   if (shape_.mode != KernelShape::kRows) return nullptr;
-  const auto it = std::ranges::find(shape_.kept, buffer, &KernelShape::KeptRow::buffer);
-  return it == shape_.kept.end() ? nullptr : &*it;
-}
-
-/// Where this loop finds the rows that stay: in shared memory, or where they are for want of room.
-void KernelEmitter::find_rows() {
-  std::vector<int> found;
-  for (const Stmt& s : loop_->body) {
-    if (s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) continue;
-    const int b = s.address.buffer;
-    if (!kept_row(b) || std::ranges::find(found, b) != found.end()) continue;
-    found.push_back(b);
-    const std::string n = std::to_string(b), type = type_name(storage_lane(k_.buffers[b].dtype));
-    line(cat({type, "* const found", n, " = row", n, " ? row", n, " : b", n, " + (",
-              affine(s.address.map, loop_->vars[0]), ");"}));
-  }
+  const auto it = std::ranges::find(shape_.held, buffer, &KernelShape::HeldRow::buffer);
+  return it == shape_.held.end() ? nullptr : &*it;
 }
 
 void KernelEmitter::varying_load(const Stmt& s) {
   const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
-  const std::string type = type_name(storage_lane(s.dtype));
   if (const Kept* kept = kept_of(s.address.buffer)) {
-    return lanes(name + " = " + loaded(s.dtype, kept->name + "[k]") + ";");
+    return lanes(name + " = " + loaded(s.dtype, kept->name + ".x[k]") + ";");
   }
-  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer)) return load_of_row(s, *row);
-  const bool columns_mode = shape_.mode == KernelShape::kColumns;
+  if (is_contiguous(s.address) && s.bounds.empty()) {
+    const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
+    line(pack(s.address.buffer) + " " + raw + ";");
+    const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
+    line(load_of(raw, at));
+    return lanes(name + " = " + loaded(s.dtype, raw + ".x[k]") + ";");
+  }
   std::string inside;
-  if (columns_mode && s.address.indirect.empty()) {
+  if (shape_.mode == KernelShape::kRows) {
+    // All lanes are elements.
+  } else if (s.address.indirect.empty()) {
     vars_[loop_->vars[0]] = "(i + (k < left ? k : left - 1))";
-  } else if (columns_mode) {
+  } else {
     inside = "k < left";  // what it is indexed by may be anything beyond
   }
   if (!s.bounds.empty()) inside += (inside.empty() ? "" : " && ") + bounds(s);
@@ -177,69 +194,62 @@ void KernelEmitter::varying_load(const Stmt& s) {
     const uint64_t fill = s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype);
     masked = inside + " ? " + masked + " : " + literal(register_lane(s.dtype), fill);
   }
-  if (columns_mode) vars_[loop_->vars[0]] = "(i + k)";
-  if (!is_contiguous(s.address) || !s.bounds.empty()) return lanes(name + " = " + masked + ";");
-  line("if (whole) {");
-  line(type + " raw[V];");
-  line("load_whole(raw, " + b + " + (" + affine(s.address.map, loop_->vars[0]) + ") + i);");
-  lanes(name + " = " + loaded(s.dtype, "raw[k]") + ";");
-  line("} else {");
+  vars_[loop_->vars[0]] = "(i + k)";
   lanes(name + " = " + masked + ";");
-  line("}");
-}
-
-/// Of a row that stays: its first loop brings it to shared memory.
-void KernelEmitter::load_of_row(const Stmt& s, const KernelShape::KeptRow& row) {
-  const std::string name = value(s.result), n = std::to_string(s.address.buffer);
-  const std::string at = "[" + vars_[loop_->vars[0]] + "]";
-  if (row.last_store || row.first != loop_) return lanes(name + " = " + loaded(s.dtype, "found" + n + at) + ";");
-  const std::string raw = "raw" + std::to_string(s.result);
-  line(std::string(type_name(storage_lane(s.dtype))) + " " + raw + "[V];");
-  lanes(raw + "[k] = " + buffer(s.address.buffer) + "[" + element(s.address) + "];");
-  line("if (row" + n + ") {");
-  lanes("if (j + k * lanes < n) row" + n + at + " = " + raw + "[k];");
-  line("}");
-  lanes(name + " = " + loaded(s.dtype, raw + "[k]") + ";");
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {
-  const bool columns_mode = shape_.mode == KernelShape::kColumns;
-  std::string active = columns_mode ? "k < left" : "j + k * lanes < n";
-  const std::string x = stored(s.dtype, value(s.args[0]));
-  if (const Kept* kept = kept_of(s.address.buffer)) return lanes(kept->name + "[k] = " + x + ";");
-  const std::string b = buffer(s.address.buffer);
+  const std::string x = stored(s.dtype, value(s.args[0])), b = buffer(s.address.buffer);
   const VarId v = loop_->vars[0];
+  if (const Kept* kept = kept_of(s.address.buffer)) return lanes(kept->name + ".x[k] = " + x + ";");
+  if (is_contiguous(s.address)) {
+    const std::string out = "out" + std::to_string(outs_++), n = std::to_string(s.address.buffer);
+    line(pack(s.address.buffer) + " " + out + ";");
+    lanes(out + ".x[k] = " + x + ";");
+    if (const KernelShape::HeldRow* row = held_row(s.address.buffer); row && row->last_store != &s) {
+      return line(store_of("found" + n + " + i", out));
+    }
+    return line(store_of(chunk_at(s.address), out, s.streaming));
+  }
   // All elements go to one place: the last stays.
   const bool one_place = is_fixed(s.address.map, v) && std::ranges::none_of(s.address.indirect, [&](const auto& i) {
                            return locals_[i.index].varies;
                          });
-  if (const KernelShape::KeptRow* row = kept_row(s.address.buffer); row && row->last_store != &s) {
-    return lanes("if (" + active + ") found" + std::to_string(s.address.buffer) + "[" + vars_[v] + "] = " + x + ";");
-  }
-  if (one_place) active = vars_[v] + " == n - 1";
-  const std::string masked = "if (" + active + ") " + b + "[" + element(s.address) + "] = " + x + ";";
-  if (!is_contiguous(s.address)) return lanes(masked);
-  line("if (whole) {");
-  line(std::string(type_name(storage_lane(s.dtype))) + " raw[V];");
-  lanes("raw[k] = " + x + ";");
-  line("store_whole(" + b + " + (" + affine(s.address.map, v) + ") + i, raw);");
-  line("} else {");
-  lanes(masked);
-  line("}");
+  const std::string store = b + "[" + element(s.address) + "] = " + x + ";";
+  if (one_place) return lanes("if (" + vars_[v] + " == n - 1) " + store);
+  lanes(mask("").empty() ? store : "if (" + mask("") + ") " + store);
+}
+
+/// Whether lane k is the loop's, where it may not be.
+std::string KernelEmitter::mask(const char* then) const {
+  return shape_.mode == KernelShape::kRows ? "" : std::string("k < left") + then;
+}
+
+std::string KernelEmitter::load_of(const std::string& pack, const std::string& at) const {
+  if (shape_.mode == KernelShape::kRows) return cat({"load_whole(", pack, ", ", at, ");"});
+  return cat({"load_chunk(", pack, ", ", at, ", left, whole);"});
+}
+
+std::string KernelEmitter::store_of(const std::string& at, const std::string& pack, bool streams) const {
+  if (shape_.mode == KernelShape::kColumns) return cat({"store_chunk(", at, ", ", pack, ", left, whole);"});
+  return cat({streams ? "stream_whole(" : "store_whole(", at, ", ", pack, ");"});
 }
 
 /// Adds to a column: after the round, or at once where there is one group.
 void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
   const DType t = k_.buffers[c.buffer].dtype;
   const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t)), x = value(c.step->args[1]);
-  const std::string at = buffer(c.buffer) + "[" + element(c.load->address) + "]";
+  const std::string out = "out" + std::to_string(outs_++), at = chunk_at(c.load->address);
+  line(pack(c.buffer) + " " + out + ";");
   line("if (slots" + b + ") {");
-  line(type + "* const slot = reinterpret_cast<" + type + "*>(shared + a.slots" + b + " + a.slot_bytes" + b +
-       " * threadIdx.y);");
-  lanes("if (j + k * lanes < n) slot[" + vars_[loop_->vars[0]] + "] = " + stored(t, x) + ";");
+  lanes(out + ".x[k] = " + stored(t, x) + ";");
+  line(store_of(cat({"reinterpret_cast<", type, "*>(shared + a.slots", b, " + a.slot_bytes", b, " * threadIdx.y) + i"}),
+                out));
   line("} else {");
-  lanes("if (j + k * lanes < n) " + at + " = " +
-        stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, at) + ", " + x + ")") + ";");
+  line(load_of(out, at));
+  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
+  lanes(out + ".x[k] = " + stored(t, sum) + ";");
+  line(store_of(at, out));
   line("}");
 }
 
@@ -247,18 +257,14 @@ void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
 void KernelEmitter::transfer_kept(const Kept& kept, bool load) {
   const std::string type = type_name(storage_lane(k_.buffers[kept.buffer].dtype)), b = buffer(kept.buffer);
   vars_[kept.var] = "(i + k)";
-  const bool contiguous = shape_.vector > 1 && stride_of(kept.address.map, kept.var) == IntRef{1};
-  const std::string at = b + " + (" + affine(kept.address.map, kept.var) + ") + i";
+  if (load) line(pack(kept.buffer) + " " + kept.name + ";");
+  if (shape_.vector > 1 && stride_of(kept.address.map, kept.var) == IntRef{1}) {
+    const std::string at = b + " + (" + affine(kept.address.map, kept.var) + ") + i";
+    return line(load ? load_of(kept.name, at) : store_of(at, kept.name));
+  }
   const std::string one = b + "[" + element(kept.address) + "]";
-  if (load) line(type + " " + kept.name + "[V];");
-  const std::string masked = load ? kept.name + "[k] = k < left ? " + one + " : static_cast<" + type + ">(0);"
-                                  : "if (k < left) " + one + " = " + kept.name + "[k];";
-  if (!contiguous) return lanes(masked);
-  line("if (whole) {");
-  line(load ? "load_whole(" + kept.name + ", " + at + ");" : "store_whole(" + at + ", " + kept.name + ");");
-  line("} else {");
-  lanes(masked);
-  line("}");
+  lanes(load ? kept.name + ".x[k] = k < left ? " + one + " : static_cast<" + type + ">(0);"
+             : "if (k < left) " + one + " = " + kept.name + ".x[k];");
 }
 
 }  // namespace smolder::jit::cuda

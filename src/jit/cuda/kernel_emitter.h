@@ -44,7 +44,8 @@ class KernelEmitter {
   void rows();
   void position(const std::string& name);
   void scratch_rows();
-  void kept_rows();
+  void slots();
+  void held_rows();
   std::string aligned() const;
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
@@ -61,18 +62,23 @@ class KernelEmitter {
   // -- vector loops (emit_vector.cpp)
   void vector_columns(const Stmt& s);
   void vector_rows(const Stmt& s);
+  void find_rows(const Stmt& s);
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
   bool random_lanes(const Stmt& s);
-  void load_of_row(const Stmt& s, const KernelShape::KeptRow& row);
   void varying_store(const Stmt& s);
   void varying_add(const KernelShape::TeamColumn& c);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
-  const KernelShape::KeptRow* kept_row(int buffer) const;
-  void find_rows();
+  const KernelShape::HeldRow* held_row(int buffer) const;
   bool is_contiguous(const Address& a) const;
+  /// Where the chunk from element `i` on is in memory.
+  std::string chunk_at(const Address& a) const;
+  std::string pack(int buffer) const;
+  std::string mask(const char* then) const;
+  std::string load_of(const std::string& pack, const std::string& at) const;
+  std::string store_of(const std::string& at, const std::string& pack, bool streams = false) const;
   void lanes(const std::string& statement) { line("FOR_LANES " + statement); }
   /// A new array of lanes for what a statement defines.
   std::string declare_lanes(const Stmt& s);
@@ -109,6 +115,7 @@ class KernelEmitter {
   std::vector<std::string> vars_;  ///< by VarId: its value
   std::vector<Kept> kept_;
   const Stmt* loop_ = nullptr;  ///< the vector loop whose lanes are being written
+  int outs_ = 0;                ///< chunks on their way to memory
   bool in_team_ = false;        ///< in the loop whose turns groups take side by side
   bool loads_uniform_ = false;  ///< somewhere a value is loaded for all threads of a group
 };

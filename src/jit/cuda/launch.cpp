@@ -9,10 +9,10 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are warps or less
+constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are less than that
 constexpr int64_t kSharedAlignment = 16;
-constexpr int64_t kBusyThreads = 512;
-constexpr uint64_t kTeam = 16;  ///< groups, of a warp each
+constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
+constexpr int64_t kTeamThreads = 512;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -29,18 +29,19 @@ void set_block(LaunchPlan& plan, int64_t group, int64_t groups) {
   plan.shape.block[1] = static_cast<unsigned>(groups);
 }
 
-int64_t row_bytes(IntRef extent, int64_t itemsize, std::span<const int64_t> ints) {
-  return round_up(value_of(extent, ints) * itemsize, kSharedAlignment);
+/// Of a row in shared memory: whole chunks, so that the last may be taken whole.
+int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std::span<const int64_t> ints) {
+  return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
 /// Groups of a block that take turns of a loop side by side: as many as there is room for what they add.
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   if (group > kWarp) return 1;  // a barrier is the block's then
   int64_t bytes = 0;
-  for (const auto& column : shape.columns) bytes += row_bytes(column.vector->extents[0], column.itemsize, ints);
-  for (const auto& row : shape.scratch) bytes += row_bytes(row.extent, row.itemsize, ints);
+  for (const auto& column : shape.columns) bytes += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
+  for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
-  auto groups = static_cast<int64_t>(std::min<uint64_t>(std::bit_ceil(turns), kTeam));
+  auto groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
   while (groups > 1 && bytes * groups > shared_limit) groups /= 2;
   return groups;
 }
@@ -69,33 +70,37 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     return plan;
   }
   int64_t group = 1;
-  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(value_of(n, ints)));
+  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, shape.lanes(value_of(n, ints)));
   const int64_t groups = shape.team       ? team_of(shape, group, ints, shared_limit)
                          : group <= kWarp ? kRowBlock / group
                                           : 1;
   set_block(plan, group, groups);
   set_grid(plan, shape.team ? std::max<int64_t>(positions, 0) : ceil_div(std::max<int64_t>(positions, 0), groups));
-  int64_t shared = group > kWarp ? group * static_cast<int64_t>(sizeof(uint64_t)) : 0;
+  int64_t shared = group > kWarp ? kCombineBytes : 0;
   const int64_t lanes = shared;
   for (const auto& row : shape.scratch) {
-    const int64_t bytes = row_bytes(row.extent, row.itemsize, ints);
+    const int64_t bytes = row_bytes(shape, row.extent, row.itemsize, ints);
     plan.scratch.push_back({shared, bytes});
     shared += bytes * groups;
   }
   plan.scratch_in_memory = shared > shared_limit;
   if (plan.scratch_in_memory) shared = lanes;
   for (const auto& column : shape.columns) {
-    const int64_t bytes = row_bytes(column.vector->extents[0], column.itemsize, ints);
+    const int64_t bytes = row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
     plan.slots.push_back({groups > 1 ? shared : -1, bytes});
     if (groups > 1) shared += bytes * groups;
   }
-  // Rows are kept as long as enough threads have theirs on a multiprocessor to keep its memory busy.
-  const int64_t room = shared_limit * std::min(group * groups, kBusyThreads) / kBusyThreads;
-  for (const auto& row : shape.kept) {
-    const int64_t bytes = row_bytes(row.extent, row.itemsize, ints);
-    const bool fits = shared + bytes * groups <= room;
-    plan.kept.push_back({fits ? shared : -1, bytes});
+  const auto hold = [&](int64_t bytes) {
+    const bool fits = shared + bytes * groups <= shared_limit;
+    plan.held.push_back({fits ? shared : -1, bytes});
     if (fits) shared += bytes * groups;
+  };
+  for (const auto& row : shape.held) {
+    if (row.scratch >= 0 && !plan.scratch_in_memory) {
+      plan.held.push_back(plan.scratch[static_cast<size_t>(row.scratch)]);
+    } else {
+      hold(row_bytes(shape, row.extent, row.itemsize, ints));
+    }
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
@@ -127,7 +132,10 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
     }
   }
   for (const LaunchPlan::Row& row : plan_.slots) words_.insert(words_.end(), {row.offset, row.bytes});
-  for (const LaunchPlan::Row& row : plan_.kept) words_.insert(words_.end(), {row.offset, row.bytes});
+  for (const LaunchPlan::Row& row : plan_.held) words_.insert(words_.end(), {row.offset, row.bytes});
+  if (shape.synchronizes) {
+    for (const IntRef extent : shape.extents) words_.push_back(shape.lanes(value_of(extent, integers)));
+  }
 }
 
 void Launch::place_scratch(int64_t address) {

@@ -20,7 +20,7 @@ struct LaunchPlan {
   std::vector<Row> scratch;
   bool scratch_in_memory = false;
   std::vector<Row> slots;  ///< by team column; an offset of -1 where there is one group
-  std::vector<Row> kept;   ///< by kept row; an offset of -1 where there is no room
+  std::vector<Row> held;   ///< by held row; an offset of -1 where there is no room
 };
 
 /// `flat`: the root is one vector loop. `shared_limit`: what a block may have. Throws RuntimeError when there are more

@@ -83,78 +83,113 @@ template <class T, int V> union Pack {
   typename Bytes<kPiece>::type pieces[kPieces];
   T x[V];
 };
-template <class T, int V> DEVICE void load_whole(T (&x)[V], const T* from) {
-  Pack<T, V> pack;
+template <class T, int V> DEVICE void load_whole(Pack<T, V>& to, const T* from) {
 #pragma unroll
-  for (int i = 0; i < pack.kPieces; ++i) {
-    pack.pieces[i] = reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(from)[i];
+  for (int i = 0; i < to.kPieces; ++i) {
+    to.pieces[i] = reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(from)[i];
   }
-#pragma unroll
-  for (int k = 0; k < V; ++k) x[k] = pack.x[k];
 }
-template <class T, int V> DEVICE void store_whole(T* to, const T (&x)[V]) {
-  Pack<T, V> pack;
+template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
-  for (int k = 0; k < V; ++k) pack.x[k] = x[k];
+  for (int i = 0; i < from.kPieces; ++i) {
+    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = from.pieces[i];
+  }
+}
+// A chunk of which only so many elements are left. Beyond them the last is read again: a valid place, without a branch.
+template <class T, int V> DEVICE void load_chunk(Pack<T, V>& to, const T* from, int left, bool whole) {
+  if (whole) return load_whole(to, from);
 #pragma unroll
-  for (int i = 0; i < pack.kPieces; ++i) {
-    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = pack.pieces[i];
+  for (int k = 0; k < V; ++k) to.x[k] = from[k < left ? k : left - 1];
+}
+template <class T, int V> DEVICE void store_chunk(T* to, const Pack<T, V>& from, int left, bool whole) {
+  if (whole) return store_whole(to, from);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    if (k < left) to[k] = from.x[k];
+  }
+}
+// Past the caches.
+template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from) {
+#pragma unroll
+  for (int i = 0; i < from.kPieces; ++i) {
+    __stcs(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, from.pieces[i]);
   }
 }
 
-// A group is the threads of one row of the block: a warp, or a block of one row.
+// A group is the threads of one row of the block: up to a warp, a power of two of them, or a block of one row.
 extern __shared__ __align__(16) unsigned char shared[];
+DEVICE u32 group_mask() {
+  return blockDim.x < 32 ? ((1u << blockDim.x) - 1) << (threadIdx.y * blockDim.x % 32) : 0xffffffffu;
+}
 DEVICE void group_sync() {
   if (blockDim.x > 32) {
     __syncthreads();
-  } else if (blockDim.x == 32) {
-    __syncwarp();
+  } else if (blockDim.x > 1) {
+    __syncwarp(group_mask());
   }
 }
-// Lanes that the elements of a loop are dealt out to: see docs/design.md, "CUDA kernels".
-DEVICE int lanes_of(i64 extent) { return extent <= 1024 ? 32 : extent <= 8192 ? 256 : 512; }
-DEVICE u8 shuffle(u8 x, int from) { return static_cast<u8>(__shfl_sync(0xffffffffu, static_cast<u32>(x), from)); }
-DEVICE bool shuffle(bool x, int from) { return __shfl_sync(0xffffffffu, static_cast<u32>(x), from) != 0; }
-DEVICE u32 shuffle(u32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-DEVICE u64 shuffle(u64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-DEVICE f32 shuffle(f32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-DEVICE f64 shuffle(f64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-template <int Half, class T, int W, class F> DEVICE void halve(T (&r)[W], F step) {
-#pragma unroll
-  for (int i = 0; i < Half; ++i) r[i] = step(r[i], r[i + Half]);
-  if constexpr (Half > 1) halve<Half / 2>(r, step);
+template <int Bytes> DEVICE void fetch_bytes(void* to, const void* from) {
+  const u32 place = static_cast<u32>(__cvta_generic_to_shared(to));
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");
+  }
 }
-template <int W, class T, class F> DEVICE T combine_column(const T* lanes, F step) {
-  T r[W];
-#pragma unroll
-  for (int i = 0; i < W; ++i) r[i] = lanes[i * 32];
-  halve<W / 2>(r, step);
-  return r[0];
-}
-// Lane i with lane i + half, by halving; the result in all threads.
-template <class T, class F> DEVICE T combine(T x, F step) {
-  if (blockDim.x > 32) {
-    T* lanes = reinterpret_cast<T*>(shared);
-    __syncthreads();
-    lanes[threadIdx.x] = x;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-      x = blockDim.x == 256 ? combine_column<8>(lanes + threadIdx.x, step)
-                            : combine_column<16>(lanes + threadIdx.x, step);
+// The units of a loop of n elements that are the thread's, each at once where it is a whole chunk.
+template <int N> struct Lanes { static constexpr int kCount = N; };
+template <int V, class F> DEVICE void for_units(i64 n, int unit, bool aligned, int lanes, F chunk) {
+  if (threadIdx.x >= lanes) return;
+#pragma unroll 1
+  for (i64 i = static_cast<i64>(threadIdx.x) * unit; i < n; i += unit * lanes) {
+    const int left = static_cast<int>(smaller(n - i, unit));
+    if (left == V && aligned) {
+      chunk(i, Lanes<V>());
+    } else {
+#pragma unroll 1
+      for (int k = 0; k < left; ++k) chunk(i + k, Lanes<1>());
     }
   }
-  if (threadIdx.x < 32) {
+}
+// The same units of a row, to shared memory, all on their way at once. `fetched` waits for them.
+template <int V, class T> DEVICE void fetch(T* row, const T* from, i64 n, int unit, bool aligned) {
+  for_units<V>(n, unit, aligned, blockDim.x, [&](i64 i, auto lanes) {
+    constexpr int kCount = decltype(lanes)::kCount, kBytes = Pack<T, kCount>::kPiece;
+    if constexpr (kBytes < 4) {
+      row[i] = from[i];
+    } else {
 #pragma unroll
-    for (int half = 16; half > 0; half /= 2) x = step(x, shuffle(x, (threadIdx.x + half) % 32));
-    x = shuffle(x, 0);
-  }
-  if (blockDim.x > 32) {
-    T* lanes = reinterpret_cast<T*>(shared);
-    if (threadIdx.x == 0) lanes[0] = x;
-    __syncthreads();
-    x = lanes[0];
-  }
-  return x;
+      for (int b = 0; b < kCount * static_cast<int>(sizeof(T)); b += kBytes) {
+        fetch_bytes<kBytes>(reinterpret_cast<char*>(row + i) + b, reinterpret_cast<const char*>(from + i) + b);
+      }
+    }
+  });
+}
+DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Of lane `from` modulo `width`.
+DEVICE u32 shuffle(u32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE u64 shuffle(u64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE f32 shuffle(f32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE f64 shuffle(f64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE u8 shuffle(u8 x, int from, int width) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
+DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
+// Of the first so many lanes of a warp, lane i with lane i + half until one is all; the result in all lanes.
+template <class T, class F> DEVICE T halve(T x, int lanes, int width, F step) {
+#pragma unroll 1
+  for (int half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
+  return shuffle(x, 0, width);
+}
+// All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
+// so that the next may be written while this is read.
+template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
+  const int width = blockDim.x < 32 ? blockDim.x : 32, warps = blockDim.x / 32;
+  x = halve(x, width, width, step);
+  if (warps <= 1) return x;
+  T* const all = reinterpret_cast<T*>(shared + 256 * turn);
+  turn ^= 1;
+  if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;
+  __syncthreads();
+  return halve(all[threadIdx.x % 32 & (warps - 1)], warps, 32, step);
 }
 )cuda";
 

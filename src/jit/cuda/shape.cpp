@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/shape.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -64,17 +65,21 @@ struct Facts {
     });
   }
 
-  /// Whether several vector loops in one body use the same elements, one after the other.
-  bool is_used_again(size_t buffer) const {
+  /// Whether the elements are of the position's row, in order, and used in loops of one body alone.
+  bool is_own_row(size_t buffer) const {
     const auto& all = accesses[buffer];
-    if (all.size() < 2 || all.front().vector == all.back().vector || !stays_in_column(buffer)) return false;
-    return std::ranges::all_of(all, [&](const Access& a) {
+    return !all.empty() && stays_in_column(buffer) && std::ranges::all_of(all, [&](const Access& a) {
+      const Address& at = a.statement->address;
       // A row that is the same for all positions is in a cache anyway.
-      return a.outer == all.front().outer && a.statement->bounds.empty() && a.statement->address.map.terms.size() > 1 &&
-             stride_of(a.statement->address.map, a.var()) == IntRef{1};
+      return a.vector && a.outer == all.front().outer && a.statement->bounds.empty() && at.indirect.empty() &&
+             at.map.terms.size() > 1 && stride_of(at.map, a.var()) == IntRef{1};
     });
   }
   static bool is_store(const Access& a) { return a.statement->kind == StmtKind::kStore; }
+  bool is_used_again(size_t buffer) const { return accesses[buffer].front().vector != accesses[buffer].back().vector; }
+  static bool reduces(const Stmt& loop) {
+    return std::ranges::any_of(loop.body, [](const Stmt& s) { return s.kind == StmtKind::kUpdate; });
+  }
 };
 
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
@@ -190,7 +195,53 @@ class TeamFinder {
   const Stmt* loop_ = nullptr;
 };
 
+/// The row of scratch that may take the memory of a row that is only read.
+int successor_of(const Facts& facts, const KernelShape& shape, const KernelShape::HeldRow& row) {
+  const Access& last = facts.accesses[static_cast<size_t>(row.buffer)].back();
+  for (size_t i = 0; i < shape.scratch.size(); ++i) {
+    const Access& first = facts.accesses[static_cast<size_t>(shape.scratch[i].buffer)].front();
+    const bool same = shape.scratch[i].extent == row.extent && shape.scratch[i].itemsize == row.itemsize;
+    if (same && first.vector == last.vector && Facts::is_store(first) && last.statement < first.statement &&
+        std::ranges::find(shape.held, static_cast<int>(i), &KernelShape::HeldRow::scratch) == shape.held.end()) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
+  for (const bool written : {true, false}) {
+    for (size_t b = 0; b < k.buffers.size(); ++b) {
+      if (!facts.is_own_row(b)) continue;
+      const auto& all = facts.accesses[b];
+      if (std::ranges::any_of(all, Facts::is_store) != written) continue;
+      if (!facts.is_used_again(b) && (written || !Facts::reduces(*all[0].vector))) continue;
+      // What is written must be so before it is read, and at the end.
+      if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
+      KernelShape::HeldRow row{static_cast<int>(b), all[0].vector->extents[0],
+                               static_cast<int64_t>(itemsize(k.buffers[b].dtype)), all[0].vector,
+                               written ? all.back().statement : nullptr};
+      if (!written) row.scratch = successor_of(facts, shape, row);
+      shape.held.push_back(row);
+    }
+  }
+}
+
 }  // namespace
+
+int KernelShape::lanes(int64_t extent) const {
+  constexpr int64_t kShare = 32;  // elements that a thread of a warp has before there are more warps
+  const auto groups_of = [&](int64_t size) {
+    const auto n = static_cast<uint64_t>(std::max<int64_t>(extent, 1)), group = static_cast<uint64_t>(size);
+    return static_cast<int64_t>(std::bit_ceil((n + group - 1) / group));
+  };
+  const int64_t few = std::min<int64_t>(groups_of(int64_t{2} * unit(extent)), kWarp);
+  return static_cast<int>(std::min<int64_t>(std::max(few, groups_of(kShare)), kMostRowThreads));
+}
+
+ReduceOrder order_of(const KernelShape& shape) {
+  return {[shape](int64_t extent) { return ReduceOrder::Deal{shape.lanes(extent), shape.unit(extent)}; }};
+}
 
 IntRef stride_of(const Affine& map, VarId v) {
   for (const auto& t : map.terms) {
@@ -229,6 +280,7 @@ KernelShape shape_of(const Kernel& k) {
     return shape;
   }
   shape.mode = KernelShape::kRows;
+  shape.vector = vector_of(k, facts);
   for (const Stmt* s : facts.vectors) shape.extents.push_back(s->extents[0]);
   const bool one_position = std::ranges::all_of(k.root.extents, [](IntRef e) { return e == IntRef{1}; });
   for (size_t b = 0; b < k.buffers.size(); ++b) {
@@ -238,22 +290,11 @@ KernelShape shape_of(const Kernel& k) {
       shape.scratch.push_back({static_cast<int>(b), loop.extents[0], static_cast<int64_t>(itemsize(arg.dtype))});
     }
   }
-  for (const bool written : {true, false}) {
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      if (!facts.is_used_again(b)) continue;
-      const auto& all = facts.accesses[b];
-      const bool is_scratch = std::ranges::find(shape.scratch, static_cast<int>(b), &KernelShape::ScratchRow::buffer) !=
-                              shape.scratch.end();
-      if (is_scratch || std::ranges::any_of(all, Facts::is_store) != written) continue;
-      // What is written must be so before it is read, and at the end.
-      if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
-      shape.kept.push_back({static_cast<int>(b), all[0].vector->extents[0],
-                            static_cast<int64_t>(itemsize(k.buffers[b].dtype)), all[0].vector,
-                            written ? all.back().statement : nullptr});
-    }
-  }
   shape.synchronizes = !one_extent || written_across();
-  if (!shape.synchronizes) TeamFinder(k, facts, shape).find(shape);
+  if (!shape.synchronizes) {
+    hold_rows(k, facts, shape);
+    TeamFinder(k, facts, shape).find(shape);
+  }
   return shape;
 }
 

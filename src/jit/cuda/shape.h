@@ -10,6 +10,9 @@
 
 namespace smolder::jit::cuda {
 
+inline constexpr int kWarp = 32;
+inline constexpr int kColumnThreads = 256, kMostRowThreads = 1024;
+
 struct KernelShape {
   enum Mode : uint8_t {
     /// No reduction along vector loops, which are all of one extent: each thread takes a few neighbouring elements of
@@ -19,11 +22,15 @@ struct KernelShape {
     kRows,
   };
   Mode mode = kColumns;
-  int vector = 1;               ///< kColumns: elements a thread
+  int vector = 1;               ///< neighbouring elements that a thread takes at once: a chunk
   IntRef extent;                ///< kColumns: of the vector loops
   bool transposed = false;      ///< kColumns: neighbours of a loaded element are at the next positions
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
+  /// Neighbours that stay together where a vector loop's elements are dealt out: chunks, or one where they leave a rest.
+  int unit(int64_t extent) const { return extent % vector == 0 ? vector : 1; }
+  /// Lanes that they are dealt out to: the threads of a group that take the loop.
+  int lanes(int64_t extent) const;
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.
   struct ScratchRow {
     int buffer;
@@ -31,16 +38,18 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<ScratchRow> scratch;
-  /// Buffers of which a group uses the same row in several vector loops: where there is room it stays in shared memory
-  /// from the first of them on. Those that are written, of which only the last store need reach memory, come first.
-  struct KeptRow {
+  /// Buffers of which a group has its row in shared memory from the loop of their first use on, where there is room:
+  /// what several loops use, what a reduction reads. Those that are written, of which only the last store need reach
+  /// memory, come first.
+  struct HeldRow {
     int buffer;
     IntRef extent;
     int64_t itemsize;
-    const Stmt* first;       ///< loop of the first use
+    const Stmt* first;       ///< loop of the first use, which fetches what is only read
     const Stmt* last_store;  ///< null: it is only read
+    int scratch = -1;        ///< row of scratch that is first written where this is last read, and so may lie there
   };
-  std::vector<KeptRow> kept;
+  std::vector<HeldRow> held;
   /// A sequential loop whose turns depend on each other only in the elements they add to, as in the backward pass of
   /// layer_norm: the groups of a block take turns side by side, and what they add is added in order after each round.
   const Stmt* team = nullptr;
@@ -56,10 +65,8 @@ struct KernelShape {
 /// Refers to statements of the kernel, which must outlive it.
 KernelShape shape_of(const Kernel& kernel);
 
-inline constexpr int kWarp = 32;
-inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
-/// Lanes that the elements of a loop of this extent are dealt out to, where there are reductions.
-constexpr int lanes_of(int64_t extent) { return extent <= 1024 ? kWarp : extent <= 8192 ? 256 : kMostRowThreads; }
+/// In which order the kernel's reductions combine elements: see docs/design.md, "CUDA kernels".
+ReduceOrder order_of(const KernelShape& shape);
 
 inline int64_t value_of(IntRef r, std::span<const int64_t> ints) { return r.is_constant() ? r.constant : ints[r.slot]; }
 

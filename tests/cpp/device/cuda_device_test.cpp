@@ -3,7 +3,7 @@
 //
 //   smolder_test_cuda [--seeds=N] [--only=PART] [--source]
 //     --seeds   random kernels (default 300)
-//     --only    groups whose name holds this: golden, ops, random, large, time
+//     --only    groups whose name holds this: golden, primitives, ops, random, large
 //     --source  prints the CUDA C++ of each kernel that differs
 //
 // Run it in the top folder of the checkout (it reads tests/golden), with NVRTC where it is found:
@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -139,6 +138,7 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
                       static_cast<uint32_t*>(device_errors.data()), s.positions);
   for (Array& a : want) on_host.push_back(a.data());
   std::vector<uint32_t> want_errors(static_cast<size_t>(k.num_errors));
+  const ReduceOrder order = cuda::order_of(cuda::shape_of(k));
   parallel_for(s.positions, std::max<int64_t>(1, s.positions / 64), [&](int64_t begin, int64_t end) {
     std::vector<std::vector<char>> rows;  // of scratch, a thread's own
     std::vector<void*> mine = on_host;
@@ -148,7 +148,7 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
       mine[i] = rows.back().data();
     }
     std::vector<uint32_t> own(want_errors.size());
-    interpret(k, mine.data(), s.ints.data(), s.scalars.data(), own.data(), begin, end, cuda::lanes_of);
+    interpret(k, mine.data(), s.ints.data(), s.scalars.data(), own.data(), begin, end, &order);
     for (size_t i = 0; i < own.size(); ++i) {
       if (own[i]) std::atomic_ref<uint32_t>(want_errors[i]).store(1);
     }
@@ -236,6 +236,8 @@ void add_golden(std::vector<Case>& cases, int64_t rows, int64_t n) {
   const int64_t all = rows * n;
   cases.push_back(make("gelu" + size, golden("gelu"), {all, all}, {all}, {}, all, true));
   cases.push_back(make("softmax" + size, golden("softmax"), {all, all}, {rows, n}, {}, rows));
+  cases.push_back(make("softmax_kept" + size, golden("softmax_kept"), {all, n, all}, {rows, n}, {}, rows));
+  cases.back().sample.scratch = {false, true, false};
   cases.push_back(make("layer_norm" + size, golden("layer_norm"), {all, n, n, all}, {rows, n},
                        {bits(1e-5), static_cast<uint64_t>(n)}, rows));
   cases.push_back(make("dropout" + size, golden("dropout"), {1, all, all, all}, {all}, {3, bits(2147483648.0)}, all));
@@ -255,7 +257,9 @@ std::vector<Case> golden_cases() {
   for (const int64_t n : {1, 5, 32, 47, 1000, 1024, 1025, 3000, 8192, 8200}) add_golden(cases, n < 2000 ? 33 : 3, n);
   add_golden(cases, 300, 64);
   add_golden(cases, 0, 16);  // empty
+  for (const int64_t n : {24, 40, 80, 160, 256}) add_golden(cases, 70, n);  // rows that share a warp
   add_golden(cases, 2, 50304);
+  add_golden(cases, 3, 60000);  // beyond shared memory
   cases.push_back(make("pad_and_cat", golden("pad_and_cat"), {18, 24, 200}, {5, 40, -8, 6, 3, 4}, {}, 5));
   return cases;
 }
@@ -329,92 +333,6 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
-// -- time
-
-/// Microseconds of a launch, the median of several, and the share of what a copy of as many bytes takes.
-void time_kernel(const Case& c) {
-  Stream stream(0);
-  const Kernel* kernels[] = {&c.sample.kernel};
-  const CompiledKernel code = cuda::cuda_backend(0).load(cuda::cuda_backend(0).compile(kernels)[0].bytes);
-  std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<void*> buffers;
-  double bytes = 0;
-  for (size_t i = 0; i < c.sample.sizes.size(); ++i) {
-    const size_t size = static_cast<size_t>(c.sample.sizes[i]) * itemsize(c.sample.kernel.buffers[i].dtype);
-    memory.push_back(std::make_unique<DeviceMemory>(0, size));
-    smolder::cuda::fill(stream, memory.back()->data(), 0, size);
-    buffers.push_back(memory.back()->data());
-    bytes += static_cast<double>(size);
-  }
-  const DeviceMemory from(0, static_cast<size_t>(bytes / 2)), to(0, static_cast<size_t>(bytes / 2));
-  const DeviceMemory scalars(0, 1024), errors(0, 1024);
-  smolder::cuda::fill(stream, scalars.data(), 0, 1024);
-  const auto median = [&](const std::function<void()>& run) {
-    std::vector<double> times;
-    for (int i = 0; i < 12; ++i) {
-      smolder::cuda::Event begin(0, true), end(0, true);
-      begin.record(stream);
-      run();
-      end.record(stream);
-      end.synchronize();
-      times.push_back(end.milliseconds_since(begin) * 1000);
-    }
-    std::ranges::sort(times);
-    return times[times.size() / 2];
-  };
-  const double us = median([&] {
-    code.device->launch(stream, buffers.data(), c.sample.ints.data(), static_cast<uint64_t*>(scalars.data()),
-                        static_cast<uint32_t*>(errors.data()), c.sample.positions);
-  });
-  const double copy = median([&] { smolder::cuda::copy_on_device(stream, to.data(), from.data(), from.bytes()); });
-  std::printf("%-28s %9.1f us, %7.1f GB/s, %.2f of a copy's speed\n", c.name.c_str(), us, bytes / us / 1e3, copy / us);
-  std::fflush(stdout);
-}
-
-Kernel elementwise(const char* dtype, const char* body) {
-  const std::string t = dtype;
-  return parse_loop("kernel {\n  buffers b0:" + t + " r, b1:" + t + " w\n  ints 1\n  parallel vector v0 < n0 {\n" +
-                    "    %0 = load b0[v0]\n" + body + "  }\n}\n");
-}
-
-void time_all() {
-  const int64_t n = int64_t{1} << 28;
-  time_kernel(make("neg f32, 1 GiB each way", elementwise("float32", "    %1 = neg float32 %0\n    store b1[v0], %1\n"),
-                   {n, n}, {n}, {}, n));
-  time_kernel(make("exp f32, 1 GiB each way", elementwise("float32", "    %1 = exp float32 %0\n    store b1[v0], %1\n"),
-                   {n, n}, {n}, {}, n));
-  time_kernel(make("neg bf16, 1 GiB each way",
-                   elementwise("bfloat16", "    %1 = neg bfloat16 %0\n    store b1[v0], %1\n"), {2 * n, 2 * n}, {2 * n},
-                   {}, 2 * n));
-  std::string chain;
-  for (int i = 0; i < 8; ++i) {
-    chain += "    %" + std::to_string(i + 1) + (i % 2 ? " = add bfloat16 %" : " = mul bfloat16 %") + std::to_string(i) +
-             ", %0\n";
-  }
-  time_kernel(make("8 ops bf16, 1 GiB each way", elementwise("bfloat16", (chain + "    store b1[v0], %8\n").c_str()),
-                   {2 * n, 2 * n}, {2 * n}, {}, 2 * n));
-  time_kernel(make("gelu", golden("gelu"), {n, n}, {n}, {}, n));
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{65536, 1024}, {16384, 8192}, {2048, 50304}}) {
-    const std::string size = " " + std::to_string(rows) + "x" + std::to_string(columns);
-    const int64_t all = rows * columns;
-    time_kernel(make("softmax" + size, golden("softmax"), {all, all}, {rows, columns}, {}, rows));
-    time_kernel(make("layer_norm" + size, golden("layer_norm"), {all, columns, columns, all}, {rows, columns},
-                     {bits(1e-5), static_cast<uint64_t>(columns)}, rows));
-    const int64_t row_chunks = (rows + 127) / 128, column_chunks = (columns + 1023) / 1024;
-    time_kernel(make("layer_norm_backward" + size, golden("layer_norm_backward"),
-                     {row_chunks * columns, row_chunks * columns, rows, rows, all, columns, all, all},
-                     {row_chunks, columns, rows, 128 * columns}, {}, row_chunks));
-    time_kernel(make("column_sum" + size, golden("column_sum"), {row_chunks * columns, all},
-                     {row_chunks, column_chunks, columns, rows, 128 * columns}, {}, row_chunks * column_chunks));
-  }
-  const Kernel transpose = parse_loop(
-      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
-      "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n");
-  const int64_t side = 8192;
-  time_kernel(make("transpose f32 8192x8192", transpose, {side * side, side * side}, {side, side}, {}, side));
-  time_kernel(make("dropout", golden("dropout"), {1, n, n, n}, {n}, {3, bits(2147483648.0)}, n));
-}
-
 int run(int argc, char** argv) {
   uint64_t seeds = 300;
   std::string only;
@@ -441,7 +359,6 @@ int run(int argc, char** argv) {
   if (wanted("random")) run_all("random", random_cases(seeds));
   if (wanted("ops")) run_all("ops", op_cases());
   if (wanted("large")) run_all("large", large_cases());
-  if (wanted("time")) time_all();
   std::printf("%d runs, %d failures\n", runs, failures);
   return failures > 0 ? 1 : 0;
 }

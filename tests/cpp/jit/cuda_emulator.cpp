@@ -97,16 +97,16 @@ template <class Count> static void wait(size_t begin, size_t end, Count Fiber::*
   }
 }
 static void __syncthreads() { wait(0, fibers.size(), &Fiber::block); }
-static void __syncwarp() {
-  const size_t first = running / 32 * 32;
-  wait(first, first + 32 < fibers.size() ? first + 32 : fibers.size(), &Fiber::warp);
+static void __syncwarp(unsigned mask = ~0u) {
+  const size_t first = running / 32 * 32 + __builtin_ctz(mask), end = first + __builtin_popcount(mask);
+  wait(first, end < fibers.size() ? end : fibers.size(), &Fiber::warp);
 }
-template <class T> static T __shfl_sync(unsigned, T x, int from) {
+template <class T> static T __shfl_sync(unsigned mask, T x, int from, int width) {
   std::memcpy(&fibers[running].slot, &x, sizeof x);
-  __syncwarp();
+  __syncwarp(mask);
   T y;
-  std::memcpy(&y, &fibers[running / 32 * 32 + from].slot, sizeof y);
-  __syncwarp();
+  std::memcpy(&y, &fibers[running / width * width + from % width].slot, sizeof y);
+  __syncwarp(mask);
   return y;
 }
 template <class F> static unsigned of_warp(unsigned long long x, F counts) {
@@ -122,6 +122,8 @@ template <class F> static unsigned of_warp(unsigned long long x, F counts) {
 }
 static unsigned __ballot_sync(unsigned, bool x) { return of_warp(x, [](unsigned long long y) { return y != 0; }); }
 static unsigned __match_any_sync(unsigned, unsigned x) { return of_warp(x, [x](unsigned long long y) { return y == x; }); }
+static unsigned __cvta_generic_to_shared(const void*) { return 0; }
+template <class T> static void __stcs(T* to, T x) { *to = x; }
 static void (*kernel_to_run)(const void*);
 static const void* arguments_to_run;
 static void enter() {
@@ -174,6 +176,11 @@ std::string host_text(std::string text) {
   replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");
   replace(R"(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));)",
           "pair = host_f32_to_bf16(low) | static_cast<u32>(host_f32_to_bf16(high)) << 16;");
+  replace(R"(asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");)",
+          "std::memcpy(to, from, 16);");
+  replace(R"(asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");)",
+          "std::memcpy(to, from, Bytes);");
+  replace(R"(asm volatile("cp.async.wait_all;" ::: "memory");)", "");
   return text;
 }
 

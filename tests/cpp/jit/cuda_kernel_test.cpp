@@ -42,7 +42,7 @@ Kernel golden(const std::string& name) { return parse_loop(contents("tests/golde
 
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaKernel, Text) {
-  for (const char* name : {"gelu", "softmax", "column_sum", "embedding", "pad_and_cat", "layer_norm_backward"}) {
+  for (const char* name : {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat", "layer_norm_backward"}) {
     const Kernel k = golden(name);
     const Kernel* kernels[] = {&k};
     const std::string text = cuda::program_text(kernels).kernels[0];
@@ -84,11 +84,26 @@ TEST(CudaLaunch, ElementsInOneGrid) {
 TEST(CudaLaunch, RowsByLength) {
   const auto warp = planned("softmax", {1000, 1024}, 1000);
   EXPECT_EQ(warp.shape.block[0], 32u);
+  EXPECT_EQ(warp.shape.block[1], 4u);
   EXPECT_EQ(warp.shape.grid[0], 250u);
-  const auto block = planned("softmax", {1000, 1025}, 1000);
+  const auto block = planned("softmax", {1000, 8192}, 1000);
   EXPECT_EQ(block.shape.block[0], 256u);
   EXPECT_EQ(block.shape.grid[0], 1000u);
-  EXPECT_EQ(planned("softmax", {3, 8193}, 3).shape.block[0], 512u);
+  EXPECT_EQ(planned("softmax", {1000, 1028}, 1000).shape.block[0], 64u);
+  EXPECT_EQ(planned("softmax", {3, 50304}, 3).shape.block[0], 1024u);
+  // Short rows share a warp: a thread has two chunks of four.
+  EXPECT_EQ(planned("softmax", {1000, 64}, 1000).shape.block[0], 8u);
+  EXPECT_EQ(planned("softmax", {1000, 3}, 1000).shape.block[0], 2u);
+}
+
+TEST(CudaLaunch, RowsAreHeldWhereThereIsRoom) {
+  EXPECT_EQ(planned("softmax", {3, 50304}, 3).held[0].offset, 512);
+  EXPECT_EQ(planned("softmax", {3, 60000}, 3).held[0].offset, -1);
+  const auto kept = planned("softmax_kept", {8, 1024}, 8);
+  EXPECT_EQ(kept.scratch[0].bytes, 4096);
+  EXPECT_EQ(kept.held[0].bytes, 2048);
+  EXPECT_EQ(kept.shape.shared_bytes, 4u * (4096 + 2048));
+  EXPECT_TRUE(planned("softmax_kept", {8, 60000}, 8).scratch_in_memory);
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
@@ -170,8 +185,8 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
     }
     std::vector<uint32_t> got_errors(static_cast<size_t>(s.kernel.num_errors)), want_errors(got_errors.size());
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
-    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
-              cuda::lanes_of);
+    const ReduceOrder order = cuda::order_of(cuda::shape_of(s.kernel));
+    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions, &order);
     for (size_t b = 0; b < got.size(); ++b) {
       if (on_device[b]) {
         EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
@@ -189,10 +204,13 @@ TEST(CudaEmulated, GoldenKernels) {
     samples.push_back({golden(name), std::move(sizes), {}, std::move(ints), std::move(scalars), positions});
   };
   for (const int64_t n : {0, 1, 7, 1029}) add("gelu", {n, n}, {n}, {}, n);
-  for (const int64_t n : {1, 31, 1024, 1025, 9000}) {
+  for (const int64_t n : {1, 24, 31, 256, 1024, 1025, 9000}) {
     add("softmax", {3 * n, 3 * n}, {3, n}, {}, 3);
+    add("softmax_kept", {3 * n, n, 3 * n}, {3, n}, {}, 3);
+    samples.back().scratch = {false, true, false};
     add("layer_norm", {5 * n, n, n, 5 * n}, {5, n}, {std::bit_cast<uint64_t>(1e-5), static_cast<uint64_t>(n)}, 5);
   }
+  add("softmax", {60000, 60000}, {1, 60000}, {}, 1);  // does not fit shared memory
   for (const int64_t columns : {5, 1000, 2100}) {
     const int64_t rows = 300, row_chunks = 3, column_chunks = (columns + 1023) / 1024;
     add("column_sum", {row_chunks * columns, rows * columns}, {row_chunks, column_chunks, columns, rows, 128 * columns},

@@ -27,42 +27,26 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   const bool whole = left == V && ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (from_address(b1) & 15) | (a.n4 * 2 & 15) | (a.n2 * 2 & 15)) == 0;
   const f32 x0 = 0.0f;
   {
-    if (whole) {
-      f32 raw[V];
-      FOR_LANES raw[k] = x0;
-      store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, raw);
-    } else {
-      FOR_LANES if (k < left) b0[v0 * a.n2 + v1 * 1024ll + (i + k)] = x0;
-    }
+    Pack<f32, V> out0;
+    FOR_LANES out0.x[k] = x0;
+    store_chunk(b0 + (v0 * a.n2 + v1 * 1024ll) + i, out0, left, whole);
   }
-  f32 kept0_3[V];
-  if (whole) {
-    load_whole(kept0_3, b0 + (v0 * a.n2 + v1 * 1024ll) + i);
-  } else {
-    FOR_LANES kept0_3[k] = k < left ? b0[v0 * a.n2 + v1 * 1024ll + (i + k)] : static_cast<f32>(0);
-  }
+  Pack<f32, V> kept0_3;
+  load_chunk(kept0_3, b0 + (v0 * a.n2 + v1 * 1024ll) + i, left, whole);
   for (i64 v3 = 0, end_v3 = smaller(128ll, a.n3 - v0 * 128ll); v3 < end_v3; ++v3) {
     {
       f32 x1[V];
-      if (whole) {
-        u16 raw[V];
-        load_whole(raw, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i);
-        FOR_LANES x1[k] = bf16_to_f32(raw[k]);
-      } else {
-        FOR_LANES x1[k] = bf16_to_f32(b1[v0 * a.n4 + v1 * 1024ll + v3 * a.n2 + (i + (k < left ? k : left - 1))]);
-      }
+      Pack<u16, V> raw1;
+      load_chunk(raw1, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i, left, whole);
+      FOR_LANES x1[k] = bf16_to_f32(raw1.x[k]);
       f32 x2[V];
       FOR_LANES x2[k] = x1[k];
       f32 x3[V];
-      FOR_LANES x3[k] = kept0_3[k];
+      FOR_LANES x3[k] = kept0_3.x[k];
       f32 x4[V];
       FOR_LANES x4[k] = add_f32(x3[k], x2[k]);
-      FOR_LANES kept0_3[k] = x4[k];
+      FOR_LANES kept0_3.x[k] = x4[k];
     }
   }
-  if (whole) {
-    store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, kept0_3);
-  } else {
-    FOR_LANES if (k < left) b0[v0 * a.n2 + v1 * 1024ll + (i + k)] = kept0_3[k];
-  }
+  store_chunk(b0 + (v0 * a.n2 + v1 * 1024ll) + i, kept0_3, left, whole);
 }

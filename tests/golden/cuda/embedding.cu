@@ -29,12 +29,8 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   {
     f32 x2[V];
     FOR_LANES x2[k] = k < left ? f16_to_f32(b1[(i + k) + static_cast<i64>(x1) * a.n2]) : 0.0f;
-    if (whole) {
-      u16 raw[V];
-      FOR_LANES raw[k] = f32_to_f16(x2[k]);
-      store_whole(b2 + (v0 * a.n2) + i, raw);
-    } else {
-      FOR_LANES if (k < left) b2[v0 * a.n2 + (i + k)] = f32_to_f16(x2[k]);
-    }
+    Pack<u16, V> out0;
+    FOR_LANES out0.x[k] = f32_to_f16(x2[k]);
+    store_chunk(b2 + (v0 * a.n2) + i, out0, left, whole);
   }
 }

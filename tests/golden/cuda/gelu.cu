@@ -17,13 +17,9 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   const bool whole = left == V && ((from_address(b0) & 15) | (from_address(b1) & 15)) == 0;
   {
     f32 x0[V];
-    if (whole) {
-      f32 raw[V];
-      load_whole(raw, b0 + (0ll) + i);
-      FOR_LANES x0[k] = raw[k];
-    } else {
-      FOR_LANES x0[k] = b0[(i + (k < left ? k : left - 1))];
-    }
+    Pack<f32, V> raw0;
+    load_chunk(raw0, b0 + (0ll) + i, left, whole);
+    FOR_LANES x0[k] = raw0.x[k];
     const f32 x1 = 0x1.6a09e6p-1f;
     f32 x2[V];
     FOR_LANES x2[k] = mul_f32(x0[k], x1);
@@ -37,12 +33,8 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     FOR_LANES x7[k] = mul_f32(x0[k], x6);
     f32 x8[V];
     FOR_LANES x8[k] = mul_f32(x7[k], x5[k]);
-    if (whole) {
-      f32 raw[V];
-      FOR_LANES raw[k] = x8[k];
-      store_whole(b1 + (0ll) + i, raw);
-    } else {
-      FOR_LANES if (k < left) b1[(i + k)] = x8[k];
-    }
+    Pack<f32, V> out0;
+    FOR_LANES out0.x[k] = x8[k];
+    store_chunk(b1 + (0ll) + i, out0, left, whole);
   }
 }

@@ -19,7 +19,7 @@ struct k0_arguments {
   i64 row4, row_bytes4;
   i64 row6, row_bytes6;
 };
-extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
   constexpr int V = 4;
   const int t = threadIdx.x;
   const i64 position = blockIdx.x;
@@ -36,25 +36,31 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
   f32* const row4 = a.row4 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row4 + a.row_bytes4 * threadIdx.y);
   f32* const row6 = a.row6 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row6 + a.row_bytes6 * threadIdx.y);
+  const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
+  u32 turn = 0;
   const f32 x0 = 0.0f;
   if (threadIdx.y == 0) {
     if (const i64 n = a.n1; n > 0) {
-      const int lanes = lanes_of(a.n1);
-      for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
-        i64 e[V];
-        FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
-        FOR_LANES if (j + k * lanes < n) b0[v0 * a.n1 + e[k]] = x0;
-      }
+      const int unit = a.n1 % V == 0 ? V : 1;
+      const auto chunk = [&](i64 i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        Pack<f32, V> out0;
+        FOR_LANES out0.x[k] = x0;
+        store_whole(b0 + (v0 * a.n1) + i, out0);
+      };
+      for_units<V>(n, unit, aligned, blockDim.x, chunk);
     }
   }
   if (threadIdx.y == 0) {
     if (const i64 n = a.n1; n > 0) {
-      const int lanes = lanes_of(a.n1);
-      for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
-        i64 e[V];
-        FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
-        FOR_LANES if (j + k * lanes < n) b1[v0 * a.n1 + e[k]] = x0;
-      }
+      const int unit = a.n1 % V == 0 ? V : 1;
+      const auto chunk = [&](i64 i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        Pack<f32, V> out1;
+        FOR_LANES out1.x[k] = x0;
+        store_whole(b1 + (v0 * a.n1) + i, out1);
+      };
+      for_units<V>(n, unit, aligned, blockDim.x, chunk);
     }
   }
   const u64 x1 = static_cast<u64>(a.n1);
@@ -68,75 +74,85 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       const f32 x4 = b3[v0 * 128ll + v3];
       f32 a1 = 0.0f;
       if (const i64 n = a.n1; n > 0) {
-        const int lanes = lanes_of(a.n1);
+        const int unit = a.n1 % V == 0 ? V : 1;
         f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
+        if (row4) fetch<V>(row4, b4 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
         f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
-          i64 e[V];
-          FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
+        if (row6) fetch<V>(row6, b6 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
+        fetched();
+        const auto chunk = [&](i64 i, auto lanes) {
+          constexpr int V = decltype(lanes)::kCount;
           f32 x5[V];
-          f32 raw5[V];
-          FOR_LANES raw5[k] = b4[v0 * a.n3 + v3 * a.n1 + e[k]];
-          if (row4) {
-            FOR_LANES if (j + k * lanes < n) row4[e[k]] = raw5[k];
-          }
-          FOR_LANES x5[k] = raw5[k];
+          Pack<f32, V> raw5;
+          load_whole(raw5, found4 + i);
+          FOR_LANES x5[k] = raw5.x[k];
           f32 x6[V];
-          FOR_LANES x6[k] = b5[e[k]];
+          Pack<f32, V> raw6;
+          load_whole(raw6, b5 + (0ll) + i);
+          FOR_LANES x6[k] = raw6.x[k];
           f32 x7[V];
           FOR_LANES x7[k] = mul_f32(x5[k], x6[k]);
           f32 x8[V];
-          f32 raw8[V];
-          FOR_LANES raw8[k] = b6[v0 * a.n3 + v3 * a.n1 + e[k]];
-          if (row6) {
-            FOR_LANES if (j + k * lanes < n) row6[e[k]] = raw8[k];
-          }
-          FOR_LANES x8[k] = raw8[k];
+          Pack<f32, V> raw8;
+          load_whole(raw8, found6 + i);
+          FOR_LANES x8[k] = raw8.x[k];
           f32 x9[V];
           FOR_LANES x9[k] = sub_f32(x8[k], x3);
           f32 x10[V];
           FOR_LANES x10[k] = mul_f32(x9[k], x4);
           f32 x11[V];
           FOR_LANES x11[k] = mul_f32(x7[k], x10[k]);
-          FOR_LANES if (j + k * lanes < n) a0 = add_f32(a0, x11[k]);
-          FOR_LANES if (j + k * lanes < n) a1 = add_f32(a1, x7[k]);
+          FOR_LANES a0 = add_f32(a0, x11[k]);
+          FOR_LANES a1 = add_f32(a1, x7[k]);
           f32 x12[V];
           FOR_LANES x12[k] = mul_f32(x5[k], x10[k]);
+          Pack<f32, V> out2;
           if (slots0) {
-            f32* const slot = reinterpret_cast<f32*>(shared + a.slots0 + a.slot_bytes0 * threadIdx.y);
-            FOR_LANES if (j + k * lanes < n) slot[e[k]] = x12[k];
+            FOR_LANES out2.x[k] = x12[k];
+            store_whole(reinterpret_cast<f32*>(shared + a.slots0 + a.slot_bytes0 * threadIdx.y) + i, out2);
           } else {
-            FOR_LANES if (j + k * lanes < n) b0[v0 * a.n1 + e[k]] = add_f32(b0[v0 * a.n1 + e[k]], x12[k]);
+            load_whole(out2, b0 + (v0 * a.n1) + i);
+            FOR_LANES out2.x[k] = add_f32(out2.x[k], x12[k]);
+            store_whole(b0 + (v0 * a.n1) + i, out2);
           }
+          Pack<f32, V> out3;
           if (slots1) {
-            f32* const slot = reinterpret_cast<f32*>(shared + a.slots1 + a.slot_bytes1 * threadIdx.y);
-            FOR_LANES if (j + k * lanes < n) slot[e[k]] = x5[k];
+            FOR_LANES out3.x[k] = x5[k];
+            store_whole(reinterpret_cast<f32*>(shared + a.slots1 + a.slot_bytes1 * threadIdx.y) + i, out3);
           } else {
-            FOR_LANES if (j + k * lanes < n) b1[v0 * a.n1 + e[k]] = add_f32(b1[v0 * a.n1 + e[k]], x5[k]);
+            load_whole(out3, b1 + (v0 * a.n1) + i);
+            FOR_LANES out3.x[k] = add_f32(out3.x[k], x5[k]);
+            store_whole(b1 + (v0 * a.n1) + i, out3);
           }
-        }
+        };
+        for_units<V>(n, unit, aligned, blockDim.x, chunk);
       }
-      const f32 x17 = combine(a0, [](f32 x, f32 y) { return add_f32(x, y); });
-      const f32 x18 = combine(a1, [](f32 x, f32 y) { return add_f32(x, y); });
+      const f32 x17 = combine(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+      const f32 x18 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
       const f32 x19 = div_f32(x18, x2);
       const f32 x20 = div_f32(x17, x2);
       if (const i64 n = a.n1; n > 0) {
-        const int lanes = lanes_of(a.n1);
+        const int unit = a.n1 % V == 0 ? V : 1;
         f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
         f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        for (i64 j = t < lanes ? t : n; j < n; j += V * lanes) {
-          i64 e[V];
-          FOR_LANES e[k] = smaller(j + k * lanes, n - 1);
+        const auto chunk = [&](i64 i, auto lanes) {
+          constexpr int V = decltype(lanes)::kCount;
           f32 x21[V];
-          FOR_LANES x21[k] = found4[e[k]];
+          Pack<f32, V> raw21;
+          load_whole(raw21, found4 + i);
+          FOR_LANES x21[k] = raw21.x[k];
           f32 x22[V];
-          FOR_LANES x22[k] = b5[e[k]];
+          Pack<f32, V> raw22;
+          load_whole(raw22, b5 + (0ll) + i);
+          FOR_LANES x22[k] = raw22.x[k];
           f32 x23[V];
           FOR_LANES x23[k] = mul_f32(x21[k], x22[k]);
           f32 x24[V];
           FOR_LANES x24[k] = sub_f32(x23[k], x19);
           f32 x25[V];
-          FOR_LANES x25[k] = found6[e[k]];
+          Pack<f32, V> raw25;
+          load_whole(raw25, found6 + i);
+          FOR_LANES x25[k] = raw25.x[k];
           f32 x26[V];
           FOR_LANES x26[k] = sub_f32(x25[k], x3);
           f32 x27[V];
@@ -147,8 +163,11 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x29[k] = sub_f32(x24[k], x28[k]);
           f32 x30[V];
           FOR_LANES x30[k] = mul_f32(x29[k], x4);
-          FOR_LANES if (j + k * lanes < n) b7[v0 * a.n3 + v3 * a.n1 + e[k]] = x30[k];
-        }
+          Pack<f32, V> out4;
+          FOR_LANES out4.x[k] = x30[k];
+          store_whole(b7 + (v0 * a.n3 + v3 * a.n1) + i, out4);
+        };
+        for_units<V>(n, unit, aligned, blockDim.x, chunk);
       }
     }
     __syncthreads();

@@ -38,12 +38,8 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     FOR_LANES x4[k] = lt_i64(x2[k], x3);
     u32 x5[V];
     FOR_LANES x5[k] = where_i32(x4[k], x0[k], x1[k]);
-    if (whole) {
-      u32 raw[V];
-      FOR_LANES raw[k] = x5[k];
-      store_whole(b2 + (v0 * a.n1) + i, raw);
-    } else {
-      FOR_LANES if (k < left) b2[v0 * a.n1 + (i + k)] = x5[k];
-    }
+    Pack<u32, V> out0;
+    FOR_LANES out0.x[k] = x5[k];
+    store_chunk(b2 + (v0 * a.n1) + i, out0, left, whole);
   }
 }
