@@ -154,9 +154,11 @@ void fill(Stream& stream, const DeviceMemory& memory, DType dtype) {
   std::mt19937_64 random(3);
   Array block(dtype, int64_t{1} << 20);
   block.fill(random);
-  for (size_t at = 0; at < memory.bytes(); at += block.bytes()) {
-    smolder::cuda::copy_to_device(stream, static_cast<char*>(memory.data()) + at, block.data(),
-                                  std::min(block.bytes(), memory.bytes() - at));
+  const auto at = [&](size_t byte) { return static_cast<char*>(memory.data()) + byte; };
+  size_t filled = std::min(block.bytes(), memory.bytes());
+  smolder::cuda::copy_to_device(stream, at(0), block.data(), filled);
+  for (; filled < memory.bytes(); filled *= 2) {
+    smolder::cuda::copy_on_device(stream, at(filled), at(0), std::min(filled, memory.bytes() - filled));
   }
   stream.synchronize();
 }
