@@ -17,8 +17,8 @@ namespace smolder::jit::cuda {
 namespace {
 
 /// Each operation rounds as IEEE says, and nothing is contracted. Generic lambdas are the device's.
-constexpr const char* kFlags[] = {"--fmad=false",     "--ftz=false", "--prec-div=true",
-                                  "--prec-sqrt=true", "--std=c++17", "--device-as-default-execution-space",
+constexpr const char* kFlags[] = {"--fmad=false",      "--ftz=false", "--prec-div=true",
+                                  "--prec-sqrt=true",  "--std=c++17", "--device-as-default-execution-space",
                                   "--disable-warnings"};
 /// Changes with the form of objects.
 constexpr std::string_view kMagic = "smolder-cuda-1";

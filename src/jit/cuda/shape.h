@@ -27,7 +27,8 @@ struct KernelShape {
   bool transposed = false;      ///< kColumns: neighbours of a loaded element are at the next positions
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
-  /// Neighbours that stay together where a vector loop's elements are dealt out: chunks, or one where they leave a rest.
+  /// Neighbours that stay together where a vector loop's elements are dealt out: chunks, or one where they leave a
+  /// rest.
   int unit(int64_t extent) const { return extent % vector == 0 ? vector : 1; }
   /// Lanes that they are dealt out to: the threads of a group that take the loop.
   int lanes(int64_t extent) const;

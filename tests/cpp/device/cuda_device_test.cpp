@@ -256,7 +256,7 @@ std::vector<Case> golden_cases() {
   std::vector<Case> cases;
   for (const int64_t n : {1, 5, 32, 47, 1000, 1024, 1025, 3000, 8192, 8200}) add_golden(cases, n < 2000 ? 33 : 3, n);
   add_golden(cases, 300, 64);
-  add_golden(cases, 0, 16);  // empty
+  add_golden(cases, 0, 16);                                                 // empty
   for (const int64_t n : {24, 40, 80, 160, 256}) add_golden(cases, 70, n);  // rows that share a warp
   add_golden(cases, 2, 50304);
   add_golden(cases, 3, 60000);  // beyond shared memory

@@ -178,8 +178,9 @@ std::string host_text(std::string text) {
           "pair = host_f32_to_bf16(low) | static_cast<u32>(host_f32_to_bf16(high)) << 16;");
   replace(R"(asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");)",
           "std::memcpy(to, from, 16);");
-  replace(R"(asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");)",
-          "std::memcpy(to, from, Bytes);");
+  replace(
+      R"(asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");)",
+      "std::memcpy(to, from, Bytes);");
   replace(R"(asm volatile("cp.async.wait_all;" ::: "memory");)", "");
   return text;
 }

@@ -42,7 +42,8 @@ Kernel golden(const std::string& name) { return parse_loop(contents("tests/golde
 
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaKernel, Text) {
-  for (const char* name : {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat", "layer_norm_backward"}) {
+  for (const char* name :
+       {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat", "layer_norm_backward"}) {
     const Kernel k = golden(name);
     const Kernel* kernels[] = {&k};
     const std::string text = cuda::program_text(kernels).kernels[0];
