@@ -27,6 +27,13 @@ SMOLDER_INLINE F32<B> exp_clamped(F32<B> x) {
   return scale_halves(exp_reduced(r), t);
 }
 
+/// e^x for |x| < 87, with the bits of `exp`: no result is denormal there, so that the exponent is added to.
+template <class B>
+SMOLDER_INLINE F32<B> exp_normal(F32<B> x) {
+  auto [r, t] = reduce_ln2(x, kRoundForHalves<LaneType::kF32>);
+  return as_float(as_int(exp_reduced(r)) + (as_int(t) << 23) - (254 << 23));
+}
+
 // -- float64 at float32's need: errors below 2^-36, no special values
 
 /// e^x for |x| < 700.

@@ -31,7 +31,7 @@ void KernelEmitter::vector_columns(const Stmt& s) {
 /// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
 void KernelEmitter::vector_rows(const Stmt& s) {
   if (shape_.synchronizes) line("group_sync();");
-  line("if (const i64 n = " + extent(s) + "; n > 0) {");
+  line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
   loop_ = &s;
   vars_[s.vars[0]] = "(i + k)";
   line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
@@ -40,7 +40,7 @@ void KernelEmitter::vector_rows(const Stmt& s) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
   }
-  line("const auto chunk = [&](i64 i, auto lanes) {");
+  line("const auto chunk = [&](int i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
@@ -131,11 +131,22 @@ void KernelEmitter::varying(const Stmt& s) {
       break;
   }
   if (random_lanes(s)) return;
-  const std::string x = unrounded(s), name = declare_lanes(s);
-  lanes(name + " = " + x + ";");
+  if (!exp_lanes(s)) {
+    const std::string x = unrounded(s), name = declare_lanes(s);
+    lanes(name + " = " + x + ";");
+  }
   if (rounds(s)) {
     line(std::string("round_lanes_") + (s.dtype == DType::kFloat16 ? "f16(" : "bf16(") + locals_[s.result].name + ");");
   }
+}
+
+bool KernelEmitter::exp_lanes(const Stmt& s) {
+  const bool is_exp = s.kind == StmtKind::kPrimitive && s.op == ir::Op::kExp;
+  if (!is_exp || compute_type(s.dtype) != DType::kFloat32 || !locals_[s.args[0]].varies) return false;
+  const std::string function = functions_.exp_lanes();
+  declare_lanes(s);
+  line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
+  return true;
 }
 
 /// Random numbers of one stream at consecutive positions.
@@ -171,14 +182,14 @@ const KernelShape::HeldRow* KernelEmitter::held_row(int buffer) const {
 void KernelEmitter::varying_load(const Stmt& s) {
   const std::string name = declare_lanes(s), b = buffer(s.address.buffer);
   if (const Kept* kept = kept_of(s.address.buffer)) {
-    return lanes(name + " = " + loaded(s.dtype, kept->name + ".x[k]") + ";");
+    return lanes(name + " = " + lane_of(s.dtype, kept->name) + ";");
   }
   if (is_contiguous(s.address) && s.bounds.empty()) {
     const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
     line(pack(s.address.buffer) + " " + raw + ";");
     const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
     line(load_of(raw, at));
-    return lanes(name + " = " + loaded(s.dtype, raw + ".x[k]") + ";");
+    return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
   }
   std::string inside;
   if (shape_.mode == KernelShape::kRows) {
@@ -218,6 +229,10 @@ void KernelEmitter::varying_store(const Stmt& s) {
   const std::string store = b + "[" + element(s.address) + "] = " + x + ";";
   if (one_place) return lanes("if (" + vars_[v] + " == n - 1) " + store);
   lanes(mask("").empty() ? store : "if (" + mask("") + ") " + store);
+}
+
+std::string KernelEmitter::lane_of(DType t, const std::string& pack) const {
+  return t == DType::kBFloat16 ? "bf16_lane(" + pack + ", k)" : loaded(t, pack + ".x[k]");
 }
 
 /// Whether lane k is the loop's, where it may not be.

@@ -106,6 +106,31 @@ template <int V> DEVICE void random_lanes(u64 (&x)[V], u64 seed, u64 offset, u64
   return name;
 }
 
+/// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish.
+std::string Functions::exp_lanes() {
+  const std::string any = primitive(ir::Op::kExp, DType::kFloat32), name = "exp_lanes";
+  if (!defined_.emplace(name, true).second) return name;
+  const DType f32 = DType::kFloat32;
+  define("exp_normal", f32, 1, &f32, [](TextBuilder& b, std::span<const Text> args) {
+    return scalar::detail::exp_normal(scalar::F32<TextBuilder>{&b, args[0]}).v;
+  });
+  text_ += "static __device__ __noinline__ f32 exp_any(f32 x) { return " + any + R"((x); }
+template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {
+  bool normal = true;
+#pragma unroll
+  for (int k = 0; k < V; ++k) normal = normal && fabsf(x[k]) < 87.0f;
+  if (normal) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k) y[k] = exp_any(x[k]);
+  }
+}
+)";
+  return name;
+}
+
 LaneType register_lane(DType t) { return scalar::register_lane(t); }
 LaneType storage_lane(DType t) { return scalar::storage_lane(t); }
 

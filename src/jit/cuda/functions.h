@@ -20,6 +20,7 @@ class Functions {
   std::string cast(DType from, DType to);
   /// Of `random_bits`; and of one that fills lanes at consecutive positions, which share four numbers a counter.
   std::string random_bits();
+  std::string exp_lanes();
   std::string random_lanes();
 
   /// All that were asked for.

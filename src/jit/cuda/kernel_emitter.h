@@ -67,6 +67,7 @@ class KernelEmitter {
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
   bool random_lanes(const Stmt& s);
+  bool exp_lanes(const Stmt& s);
   void varying_store(const Stmt& s);
   void varying_add(const KernelShape::TeamColumn& c);
   void transfer_kept(const Kept& kept, bool load);
@@ -76,6 +77,8 @@ class KernelEmitter {
   /// Where the chunk from element `i` on is in memory.
   std::string chunk_at(const Address& a) const;
   std::string pack(int buffer) const;
+  /// A number from an element of a chunk.
+  std::string lane_of(DType t, const std::string& pack) const;
   std::string mask(const char* then) const;
   std::string load_of(const std::string& pack, const std::string& at) const;
   std::string store_of(const std::string& at, const std::string& pack, bool streams = false) const;

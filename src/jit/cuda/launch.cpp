@@ -29,6 +29,15 @@ void set_block(LaunchPlan& plan, int64_t group, int64_t groups) {
   plan.shape.block[1] = static_cast<unsigned>(groups);
 }
 
+/// Threads count the elements of a row in 32 bits.
+int64_t row_extent(IntRef extent, std::span<const int64_t> ints) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const int64_t n = value_of(extent, ints);
+  SMOLDER_CHECK(n <= kMost, RuntimeError, "a kernel with rows of ", n, " elements is more than a launch can have (",
+                kMost, ")");
+  return n;
+}
+
 /// Of a row in shared memory: whole chunks, so that the last may be taken whole.
 int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std::span<const int64_t> ints) {
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
@@ -70,7 +79,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     return plan;
   }
   int64_t group = 1;
-  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, shape.lanes(value_of(n, ints)));
+  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(row_extent(n, ints)));
   const int64_t groups = shape.team       ? team_of(shape, group, ints, shared_limit)
                          : group <= kWarp ? kRowBlock / group
                                           : 1;
@@ -134,7 +143,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
   for (const LaunchPlan::Row& row : plan_.slots) words_.insert(words_.end(), {row.offset, row.bytes});
   for (const LaunchPlan::Row& row : plan_.held) words_.insert(words_.end(), {row.offset, row.bytes});
   if (shape.synchronizes) {
-    for (const IntRef extent : shape.extents) words_.push_back(shape.lanes(value_of(extent, integers)));
+    for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));
   }
 }
 

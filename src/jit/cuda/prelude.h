@@ -82,7 +82,13 @@ template <class T, int V> union Pack {
   static constexpr int kBytes = V * sizeof(T), kPiece = kBytes < 16 ? kBytes : 16, kPieces = kBytes / kPiece;
   typename Bytes<kPiece>::type pieces[kPieces];
   T x[V];
+  u32 words[kBytes < 4 ? 1 : kBytes / 4];
 };
+// Element k as a float: half a word, without a move to a register of its own.
+template <int V> DEVICE f32 bf16_lane(const Pack<u16, V>& pack, int k) {
+  if constexpr (V == 1) return bf16_to_f32(pack.x[0]);
+  else return __uint_as_float(k % 2 == 0 ? pack.words[k / 2] << 16 : pack.words[k / 2] & 0xffff0000u);
+}
 template <class T, int V> DEVICE void load_whole(Pack<T, V>& to, const T* from) {
 #pragma unroll
   for (int i = 0; i < to.kPieces; ++i) {
@@ -138,22 +144,22 @@ template <int Bytes> DEVICE void fetch_bytes(void* to, const void* from) {
 }
 // The units of a loop of n elements that are the thread's, each at once where it is a whole chunk.
 template <int N> struct Lanes { static constexpr int kCount = N; };
-template <int V, class F> DEVICE void for_units(i64 n, int unit, bool aligned, int lanes, F chunk) {
+template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, int lanes, F chunk) {
   if (threadIdx.x >= lanes) return;
+  int i = threadIdx.x * unit;
+  if (aligned && unit == V) {
 #pragma unroll 1
-  for (i64 i = static_cast<i64>(threadIdx.x) * unit; i < n; i += unit * lanes) {
-    const int left = static_cast<int>(smaller(n - i, unit));
-    if (left == V && aligned) {
-      chunk(i, Lanes<V>());
-    } else {
+    for (; i <= n - V; i += V * lanes) chunk(i, Lanes<V>());
+  }
 #pragma unroll 1
-      for (int k = 0; k < left; ++k) chunk(i + k, Lanes<1>());
-    }
+  for (; i < n; i += unit * lanes) {
+#pragma unroll 1
+    for (int k = 0; k < unit && i + k < n; ++k) chunk(i + k, Lanes<1>());
   }
 }
 // The same units of a row, to shared memory, all on their way at once. `fetched` waits for them.
-template <int V, class T> DEVICE void fetch(T* row, const T* from, i64 n, int unit, bool aligned) {
-  for_units<V>(n, unit, aligned, blockDim.x, [&](i64 i, auto lanes) {
+template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int unit, bool aligned) {
+  for_units<V>(n, unit, aligned, blockDim.x, [&](int i, auto lanes) {
     constexpr int kCount = decltype(lanes)::kCount, kBytes = Pack<T, kCount>::kPiece;
     if constexpr (kBytes < 4) {
       row[i] = from[i];
@@ -174,15 +180,15 @@ DEVICE f64 shuffle(f64 x, int from, int width) { return __shfl_sync(group_mask()
 DEVICE u8 shuffle(u8 x, int from, int width) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
 DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
 // Of the first so many lanes of a warp, lane i with lane i + half until one is all; the result in all lanes.
-template <class T, class F> DEVICE T halve(T x, int lanes, int width, F step) {
+template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
 #pragma unroll 1
-  for (int half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
+  for (u32 half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
   return shuffle(x, 0, width);
 }
 // All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
 // so that the next may be written while this is read.
 template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
-  const int width = blockDim.x < 32 ? blockDim.x : 32, warps = blockDim.x / 32;
+  const u32 width = blockDim.x < 32 ? blockDim.x : 32, warps = blockDim.x / 32;
   x = halve(x, width, width, step);
   if (warps <= 1) return x;
   T* const all = reinterpret_cast<T*>(shared + 256 * turn);

@@ -229,18 +229,20 @@ void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
 
 }  // namespace
 
-int KernelShape::lanes(int64_t extent) const {
-  constexpr int64_t kShare = 32;  // elements that a thread of a warp has before there are more warps
+int lanes_of(int64_t extent) {
+  constexpr int64_t kFew = 2, kShare = 32;  // units, and elements, that a thread has before there are more
   const auto groups_of = [&](int64_t size) {
     const auto n = static_cast<uint64_t>(std::max<int64_t>(extent, 1)), group = static_cast<uint64_t>(size);
     return static_cast<int64_t>(std::bit_ceil((n + group - 1) / group));
   };
-  const int64_t few = std::min<int64_t>(groups_of(int64_t{2} * unit(extent)), kWarp);
+  const int64_t few = std::min<int64_t>(groups_of(kFew * unit_of(extent)), kWarp);
   return static_cast<int>(std::min<int64_t>(std::max(few, groups_of(kShare)), kMostRowThreads));
 }
 
-ReduceOrder order_of(const KernelShape& shape) {
-  return {[shape](int64_t extent) { return ReduceOrder::Deal{shape.lanes(extent), shape.unit(extent)}; }};
+const ReduceOrder& reduce_order() {
+  static const auto* const kOrder =
+      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }};
+  return *kOrder;
 }
 
 IntRef stride_of(const Affine& map, VarId v) {
@@ -280,7 +282,6 @@ KernelShape shape_of(const Kernel& k) {
     return shape;
   }
   shape.mode = KernelShape::kRows;
-  shape.vector = vector_of(k, facts);
   for (const Stmt* s : facts.vectors) shape.extents.push_back(s->extents[0]);
   const bool one_position = std::ranges::all_of(k.root.extents, [](IntRef e) { return e == IntRef{1}; });
   for (size_t b = 0; b < k.buffers.size(); ++b) {

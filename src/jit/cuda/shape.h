@@ -10,7 +10,7 @@
 
 namespace smolder::jit::cuda {
 
-inline constexpr int kWarp = 32;
+inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 1024;
 
 struct KernelShape {
@@ -22,16 +22,11 @@ struct KernelShape {
     kRows,
   };
   Mode mode = kColumns;
-  int vector = 1;               ///< neighbouring elements that a thread takes at once: a chunk
+  int vector = kUnit;           ///< neighbouring elements that a thread takes at once: a chunk
   IntRef extent;                ///< kColumns: of the vector loops
   bool transposed = false;      ///< kColumns: neighbours of a loaded element are at the next positions
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
-  /// Neighbours that stay together where a vector loop's elements are dealt out: chunks, or one where they leave a
-  /// rest.
-  int unit(int64_t extent) const { return extent % vector == 0 ? vector : 1; }
-  /// Lanes that they are dealt out to: the threads of a group that take the loop.
-  int lanes(int64_t extent) const;
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.
   struct ScratchRow {
     int buffer;
@@ -66,8 +61,13 @@ struct KernelShape {
 /// Refers to statements of the kernel, which must outlive it.
 KernelShape shape_of(const Kernel& kernel);
 
-/// In which order the kernel's reductions combine elements: see docs/design.md, "CUDA kernels".
-ReduceOrder order_of(const KernelShape& shape);
+/// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
+/// these, or one by one where that leaves a rest.
+constexpr int unit_of(int64_t extent) { return extent % kUnit == 0 ? kUnit : 1; }
+/// Lanes that they are dealt out to: the threads of a group that take the loop.
+int lanes_of(int64_t extent);
+/// In which order reductions combine elements: docs/design.md, "CUDA kernels".
+const ReduceOrder& reduce_order();
 
 inline int64_t value_of(IntRef r, std::span<const int64_t> ints) { return r.is_constant() ? r.constant : ints[r.slot]; }
 

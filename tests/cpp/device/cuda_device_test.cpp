@@ -138,7 +138,6 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
                       static_cast<uint32_t*>(device_errors.data()), s.positions);
   for (Array& a : want) on_host.push_back(a.data());
   std::vector<uint32_t> want_errors(static_cast<size_t>(k.num_errors));
-  const ReduceOrder order = cuda::order_of(cuda::shape_of(k));
   parallel_for(s.positions, std::max<int64_t>(1, s.positions / 64), [&](int64_t begin, int64_t end) {
     std::vector<std::vector<char>> rows;  // of scratch, a thread's own
     std::vector<void*> mine = on_host;
@@ -148,7 +147,7 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
       mine[i] = rows.back().data();
     }
     std::vector<uint32_t> own(want_errors.size());
-    interpret(k, mine.data(), s.ints.data(), s.scalars.data(), own.data(), begin, end, &order);
+    interpret(k, mine.data(), s.ints.data(), s.scalars.data(), own.data(), begin, end, &cuda::reduce_order());
     for (size_t i = 0; i < own.size(); ++i) {
       if (own[i]) std::atomic_ref<uint32_t>(want_errors[i]).store(1);
     }

@@ -186,8 +186,8 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
     }
     std::vector<uint32_t> got_errors(static_cast<size_t>(s.kernel.num_errors)), want_errors(got_errors.size());
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
-    const ReduceOrder order = cuda::order_of(cuda::shape_of(s.kernel));
-    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions, &order);
+    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
+              &cuda::reduce_order());
     for (size_t b = 0; b < got.size(); ++b) {
       if (on_device[b]) {
         EXPECT_TRUE(same(got[b], want[b])) << "b" << b;

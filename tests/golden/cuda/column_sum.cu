@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       f32 x1[V];
       Pack<u16, V> raw1;
       load_chunk(raw1, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i, left, whole);
-      FOR_LANES x1[k] = bf16_to_f32(raw1.x[k]);
+      FOR_LANES x1[k] = bf16_lane(raw1, k);
       f32 x2[V];
       FOR_LANES x2[k] = x1[k];
       f32 x3[V];

@@ -40,9 +40,9 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   u32 turn = 0;
   const f32 x0 = 0.0f;
   if (threadIdx.y == 0) {
-    if (const i64 n = a.n1; n > 0) {
+    if (const int n = static_cast<int>(a.n1); n > 0) {
       const int unit = a.n1 % V == 0 ? V : 1;
-      const auto chunk = [&](i64 i, auto lanes) {
+      const auto chunk = [&](int i, auto lanes) {
         constexpr int V = decltype(lanes)::kCount;
         Pack<f32, V> out0;
         FOR_LANES out0.x[k] = x0;
@@ -52,9 +52,9 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
     }
   }
   if (threadIdx.y == 0) {
-    if (const i64 n = a.n1; n > 0) {
+    if (const int n = static_cast<int>(a.n1); n > 0) {
       const int unit = a.n1 % V == 0 ? V : 1;
-      const auto chunk = [&](i64 i, auto lanes) {
+      const auto chunk = [&](int i, auto lanes) {
         constexpr int V = decltype(lanes)::kCount;
         Pack<f32, V> out1;
         FOR_LANES out1.x[k] = x0;
@@ -73,14 +73,14 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       const f32 x3 = b2[v0 * 128ll + v3];
       const f32 x4 = b3[v0 * 128ll + v3];
       f32 a1 = 0.0f;
-      if (const i64 n = a.n1; n > 0) {
+      if (const int n = static_cast<int>(a.n1); n > 0) {
         const int unit = a.n1 % V == 0 ? V : 1;
         f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
         if (row4) fetch<V>(row4, b4 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
         f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
         if (row6) fetch<V>(row6, b6 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
         fetched();
-        const auto chunk = [&](i64 i, auto lanes) {
+        const auto chunk = [&](int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x5[V];
           Pack<f32, V> raw5;
@@ -131,11 +131,11 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       const f32 x18 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
       const f32 x19 = div_f32(x18, x2);
       const f32 x20 = div_f32(x17, x2);
-      if (const i64 n = a.n1; n > 0) {
+      if (const int n = static_cast<int>(a.n1); n > 0) {
         const int unit = a.n1 % V == 0 ? V : 1;
         f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
         f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        const auto chunk = [&](i64 i, auto lanes) {
+        const auto chunk = [&](int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x21[V];
           Pack<f32, V> raw21;

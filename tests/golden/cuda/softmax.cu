@@ -20,12 +20,12 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15)) == 0;
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
     if (row0) fetch<V>(row0, b0 + (v0 * a.n1), n, unit, aligned);
     fetched();
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x0[V];
       Pack<f32, V> raw0;
@@ -37,10 +37,10 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   }
   const f32 x1 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
   f32 a1 = 0.0f;
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x2[V];
       Pack<f32, V> raw2;
@@ -49,16 +49,16 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       f32 x3[V];
       FOR_LANES x3[k] = sub_f32(x2[k], x1);
       f32 x4[V];
-      FOR_LANES x4[k] = exp_f32(x3[k]);
+      exp_lanes(x4, x3);
       FOR_LANES a1 = add_f32(a1, x4[k]);
     };
     for_units<V>(n, unit, aligned, blockDim.x, chunk);
   }
   const f32 x5 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x6[V];
       Pack<f32, V> raw6;
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       f32 x7[V];
       FOR_LANES x7[k] = sub_f32(x6[k], x1);
       f32 x8[V];
-      FOR_LANES x8[k] = exp_f32(x7[k]);
+      exp_lanes(x8, x7);
       f32 x9[V];
       FOR_LANES x9[k] = div_f32(x8[k], x5);
       Pack<f32, V> out0;

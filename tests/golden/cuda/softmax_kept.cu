@@ -11,7 +11,7 @@ struct k0_arguments {
   i64 row0, row_bytes0;
 };
 extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
-  constexpr int V = 8;
+  constexpr int V = 4;
   const int t = threadIdx.x;
   const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
@@ -20,20 +20,20 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   f32* const b1 = reinterpret_cast<f32*>(a.step1 < 0 ? from_address(shared) + from_address(a.b1) - a.step1 * threadIdx.y : from_address(a.b1) + a.step1 * position);
   u16* const b2 = a.b2;
   u16* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<u16*>(shared + a.row0 + a.row_bytes0 * threadIdx.y);
-  const bool aligned = ((from_address(b0) & 15) | (a.n1 * 2 & 15) | (from_address(b1) & 15) | (from_address(b2) & 15)) == 0;
+  const bool aligned = ((from_address(b0) & 7) | (a.n1 * 2 & 7) | (from_address(b1) & 15) | (from_address(b2) & 7)) == 0;
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     u16* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
     if (row0) fetch<V>(row0, b0 + (v0 * a.n1), n, unit, aligned);
     fetched();
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x0[V];
       Pack<u16, V> raw0;
       load_whole(raw0, found0 + i);
-      FOR_LANES x0[k] = bf16_to_f32(raw0.x[k]);
+      FOR_LANES x0[k] = bf16_lane(raw0, k);
       f32 x1[V];
       FOR_LANES x1[k] = x0[k];
       FOR_LANES a0 = maximum_f32(a0, x1[k]);
@@ -42,21 +42,21 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   }
   const f32 x2 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
   f32 a1 = 0.0f;
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     u16* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x3[V];
       Pack<u16, V> raw3;
       load_whole(raw3, found0 + i);
-      FOR_LANES x3[k] = bf16_to_f32(raw3.x[k]);
+      FOR_LANES x3[k] = bf16_lane(raw3, k);
       f32 x4[V];
       FOR_LANES x4[k] = x3[k];
       f32 x5[V];
       FOR_LANES x5[k] = sub_f32(x4[k], x2);
       f32 x6[V];
-      FOR_LANES x6[k] = exp_f32(x5[k]);
+      exp_lanes(x6, x5);
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x6[k];
       store_whole(b1 + (0ll) + i, out0);
@@ -65,9 +65,9 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
     for_units<V>(n, unit, aligned, blockDim.x, chunk);
   }
   const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-  if (const i64 n = a.n1; n > 0) {
+  if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
-    const auto chunk = [&](i64 i, auto lanes) {
+    const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x8[V];
       Pack<f32, V> raw8;
