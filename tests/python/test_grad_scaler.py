@@ -4,6 +4,7 @@ does: sweeps/grad_scaler.py."""
 import numpy as np
 import pytest
 from conftest import compiled
+from op_rows import ROOT
 
 import smolder
 from smolder import nn
@@ -195,3 +196,9 @@ def test_without_cuda_the_default_scales_nothing():
     with pytest.warns(UserWarning, match="GradScaler is enabled, but CUDA is not available"):
         scaler = smolder.amp.GradScaler()
     assert not scaler.is_enabled() and scaler.get_scale() == 1.0 and scaler.scale(3) == 3
+
+
+def test_the_page_shows_what_happens(capsys):
+    _, code, _, shown, *_ = (ROOT / "docs/amp.md").read_text().split("```")
+    exec(code.removeprefix("python"), {})
+    assert capsys.readouterr().out.strip() == shown.strip()

@@ -67,6 +67,24 @@ def test_repeated_steps_are_followed_and_numbers_are_in_no_key(op):
     assert count("predictor.hits") == hits + 3
 
 
+def test_operands_are_cast_in_regions_of_autocast(lib):
+    lib.define("twice(Tensor x, Tensor[] rest) -> Tensor")
+    lib.impl("twice", lambda x, rest: x + rest[0], "CPU")
+    library.register_fake("testlib::twice", lambda x, rest: smolder.empty_like(x))
+    library.register_autocast("testlib::twice", "cpu", smolder.float16)
+    twice, x = smolder.ops.testlib.twice, smolder.full((3,), 1 / 3)
+    third = float(np.float16(1 / 3))
+    with smolder.autocast("cpu"):
+        out = twice(x, [x])
+        assert out.dtype == smolder.float16 and out.tolist() == [2 * third] * 3
+        assert twice(x.double(), [x.double()]).dtype == smolder.float64
+        with smolder.autocast("cpu", enabled=False):
+            assert twice(x, [x]).dtype == smolder.float32
+    assert twice(x, [x]).dtype == smolder.float32
+    with pytest.raises(ValueError, match="Unknown device type: nothing"):
+        library.register_autocast("testlib::twice", "nothing", smolder.float16)
+
+
 def test_kernels_see_strides_and_share_memory(lib):
     seen = []
 

@@ -1,6 +1,9 @@
 """Regions in which ops get their operands in the dtypes that src/ir/autocast.toml lists, under torch's names."""
 
+import collections.abc
 import functools
+
+import numpy as np
 
 from smolder import _core
 from smolder._tensor import Tensor
@@ -158,34 +161,50 @@ def autocast_decorator(autocast_instance, func):
     return decorate_autocast
 
 
+def cast(value, device_type, dtype):
+    """Floating-point tensors of a type of devices in dtype, in containers too; float64 stays."""
+    if isinstance(value, Tensor):
+        fits = value.dtype.is_floating_point and value.device.type == device_type and value.dtype != _core.float64
+        return value.to(dtype) if fits else value
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return value
+    if isinstance(value, collections.abc.Mapping):
+        return {cast(k, device_type, dtype): cast(v, device_type, dtype) for k, v in value.items()}
+    if isinstance(value, collections.abc.Iterable):
+        each = (cast(v, device_type, dtype) for v in value)
+        return type(value)(each) if isinstance(value, (list, tuple)) else each
+    return value
+
+
 class State:
     """What regions the thread is in, for what runs later as if it ran now."""
 
     def __init__(self):
         cache = _core.is_autocast_cache_enabled()
         self.regions = [
-            (t, _core._get_autocast_dtype(t), _core._is_autocast_enabled(t), cache) for t in ("cpu", "cuda")
+            {
+                "device": t,
+                "fast_dtype": get_autocast_dtype(t),
+                "_enabled": is_autocast_enabled(t),
+                "_cache_enabled": cache,
+            }
+            for t in ("cpu", "cuda")
         ]
+        self.entered = []
 
     def __enter__(self):
-        self.entered = []
-        for device_type, dtype, enabled, cache in self.regions:
-            region = autocast.__new__(autocast)  # which was looked at when it was made
-            region.device, region.fast_dtype, region._enabled, region._cache_enabled = (
-                device_type,
-                dtype,
-                enabled,
-                cache,
-            )
+        for settings in self.regions:
+            region = autocast.__new__(autocast)  # what it is made of was looked at when the regions were made
+            vars(region).update(settings)
             self.entered.append(region.__enter__())
 
     def __exit__(self, *exception):
-        while self.entered:
+        for _ in self.regions:
             self.entered.pop().__exit__(*exception)
 
 
 def listed(name):
-    """Decorates a function of Python that src/ir/autocast.toml lists under this name: tensors are cast, in lists too."""
+    """Decorates a function of Python that src/ir/autocast.toml lists under this name."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -194,9 +213,8 @@ def listed(name):
                 return function(*args, **kwargs)
             tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
 
-            def again(cast):
-                given = iter(cast)
-                # evaluated in the order of `tensors`
+            def again(tensors):
+                given = iter(tensors)
                 first = [next(given) if isinstance(a, Tensor) else a for a in args]
                 named = {k: next(given) if isinstance(a, Tensor) else a for k, a in kwargs.items()}
                 return function(*first, **named)

@@ -1,6 +1,7 @@
 """Ops by name: smolder.ops.namespace.name(...)."""
 
 from smolder import _core
+from smolder._autocast import autocast, cast, is_autocast_enabled
 
 __all__ = ["ops"]
 
@@ -14,6 +15,7 @@ class OpOverload:
         self._arguments = core.arguments  # (name, type, keyword only, has a default, default, written to)
         self._names = [a[0] for a in self._arguments]
         self._fake = self._kernel = self._composite = self._function = None
+        self._autocast = {}  # the dtype that operands are cast to, by type of devices
         self._run = core.call  # what a call does, gradients left aside
 
     @property
@@ -37,6 +39,11 @@ class OpOverload:
 
     def __call__(self, *args, **kwargs):
         args = self._bind(args, kwargs)
+        if self._autocast and _core._autocasting():
+            for device_type, dtype in self._autocast.items():
+                if is_autocast_enabled(device_type):
+                    with autocast(device_type, enabled=False):
+                        return self(*cast(args, device_type, dtype))
         if self._function is not None and _core.is_grad_enabled() and any_requires_grad(args):
             return self._function(args)
         return self._run(args)

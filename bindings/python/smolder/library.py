@@ -17,6 +17,7 @@ __all__ = [
     "impl",
     "infer_schema",
     "opcheck",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
@@ -28,8 +29,8 @@ _UNSUPPORTED_KEYS = {
     "Autograd": "use register_autograd",
     "AutogradCPU": "use register_autograd",
     "AutogradCUDA": "use register_autograd",
-    "AutocastCPU": "there is no autocast of custom ops",
-    "AutocastCUDA": "there is no autocast of custom ops",
+    "AutocastCPU": "use register_autocast",
+    "AutocastCUDA": "use register_autocast",
     "ADInplaceOrView": "use mutates_args",
     "BackendSelect": "ops run where their tensors are",
     "FuncTorchBatched": "there is no vmap",
@@ -386,6 +387,16 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     found._function = _differentiable(found, backward, setup_context)
 
 
+def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
+    """In regions of autocast, an op's floating-point operands are cast to cast_inputs; it runs with autocast off."""
+    found = _resolve(op)
+    if isinstance(found, _Builtin):
+        raise NotImplementedError(f"register_autocast: what autocast does with {found.name()} is built in")
+    if device_type not in _DEVICE_KEYS:
+        raise ValueError(f"Unknown device type: {device_type}")
+    found._autocast[device_type] = cast_inputs
+
+
 # -- functions over names
 
 
@@ -532,8 +543,8 @@ class CustomOpDef:
         raise NotImplementedError(f"{self._qualname}: register_torch_dispatch is not supported")
 
     def register_autocast(self, device_type, cast_inputs, /):
-        """Autocast of custom ops is not supported."""
-        raise NotImplementedError(f"{self._qualname}: register_autocast is not supported")
+        """In regions of autocast, floating-point operands are cast to cast_inputs and the op runs with autocast off."""
+        register_autocast(self, device_type, cast_inputs)
 
 
 _custom = {}  # by qualified name

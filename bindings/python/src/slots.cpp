@@ -87,9 +87,19 @@ PyObject* of_two(PyObject* a, PyObject* b, F&& f) {
   }
 }
 
+/// Whether `number / tensor` is what torch makes of it, which autocast lists on CUDA: reciprocal(tensor) * number.
+bool is_cast_reciprocal(const lazy::Operand& a, const lazy::Operand& b) {
+  return lazy::autocasting() && a.kind() == lazy::Operand::kNumber && b.kind() == lazy::Operand::kTensor &&
+         b.impl()->value->device == DeviceType::kCUDA;
+}
+
 template <ir::Op op>
 PyObject* binary(PyObject* a, PyObject* b) {
   return of_two < op == ir::Op::kDiv > (a, b, [](const lazy::Operand& x, const lazy::Operand& y) {
+                          if constexpr (op == ir::Op::kDiv) {
+                            if (is_cast_reciprocal(x, y)) [[unlikely]]
+                              return reciprocal(Tensor(y.impl())) * x.number();
+                          }
                           const lazy::Operand operands[] = {x, y};
                           Tensor out;
                           lazy::record(op, operands, {}, &out);

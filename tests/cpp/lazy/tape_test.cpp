@@ -10,6 +10,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/trace.h"
 
 namespace smolder {
 namespace {
@@ -124,6 +125,16 @@ TEST_F(TapeTest, AForcedHashCollisionIsNoticed) {
     EXPECT_EQ((x + x * x).to_vector<float>(), (Floats{0, 2, 6}));
     EXPECT_EQ((x - 1.0).to_vector<float>(), (Floats{-1, 0, 1}));
   }
+}
+
+TEST_F(TapeTest, WhatLibrariesMayRoundIsInTheKeyOfAPlan) {
+  const auto key = [](const Precision& p) { return lazy::plan_structure(lazy::Trace(), {}, {.precision = p}); };
+  EXPECT_EQ(key({}), key(Precision{}));
+  EXPECT_NE(key({}), key({.float32_matmul = MatmulPrecision::kHigh}));
+  EXPECT_NE(key({}), key({.allow_fp16_reduced_precision_reduction = false}));
+  EXPECT_NE(key({}), key({.allow_bf16_reduced_precision_reduction = false}));
+  EXPECT_NE(key({}), key({.cudnn_allow_tf32 = false}));
+  EXPECT_NE(key({}), key({.cudnn_deterministic = true}));
 }
 
 TEST_F(TapeTest, LivenessNeverChoosesAWrongPlan) {

@@ -184,6 +184,43 @@ def packed():
 
 case("LSTM packed", packed)
 
+
+def filled(module):
+    for p in module.parameters():
+        p.data = arr(*p.shape, low=-0.5, high=0.5)
+    return module
+
+
+def transformed(make, *given):
+    def body():
+        layer = filled(make()).eval()
+        inputs = [arr(*shape) for shape in given]
+        with region():
+            out = layer(*inputs)
+        out = out[0] if isinstance(out, tuple) else out
+        return [str(out.dtype), out.bfloat16()]
+
+    return body
+
+
+case("attention layer", transformed(lambda: nn.MultiheadAttention(8, 2), (5, 2, 8), (5, 2, 8), (5, 2, 8)))
+case("encoder layer", transformed(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)))
+case("decoder layer", transformed(lambda: nn.TransformerDecoderLayer(8, 2, 16), (5, 2, 8), (4, 2, 8)))
+case(
+    "conv, norm, pool",
+    transformed(lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2)), (2, 2, 8, 8)),
+)
+case("group norm", transformed(lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4)), (2, 2, 8)))
+case(
+    "instance norm",
+    transformed(lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.InstanceNorm1d(4, affine=True)), (2, 2, 8)),
+)
+case(
+    "layer norm",
+    transformed(lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.GELU(), nn.Dropout(0.1)), (3, 4)),
+)
+case("embedding", lambda: in_bfloat16(lambda: F.linear(filled(nn.Embedding(5, 4))(T.tensor([1, 2])), arr(3, 4))))
+
 # -- regions
 x, w = (lambda: arr(3, 4)), (lambda: arr(4, 4).requires_grad_())
 

@@ -1,35 +1,17 @@
 """autocast, and what lets autograd functions of users run in it."""
 
-import collections.abc
 import functools
 
-import numpy as np
-
-from smolder import _core
 from smolder._autocast import (
     autocast,
     autocast_decorator,
+    cast,
     get_autocast_dtype,
     is_autocast_available,
     is_autocast_enabled,
 )
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
-
-
-def _cast(value, device_type, dtype):
-    """Floating-point tensors of a type of devices in dtype, in containers too; float64 stays."""
-    if isinstance(value, _core.Tensor):
-        fits = value.dtype.is_floating_point and value.device.type == device_type and value.dtype != _core.float64
-        return value.to(dtype) if fits else value
-    if isinstance(value, (str, bytes, np.ndarray)):
-        return value
-    if isinstance(value, collections.abc.Mapping):
-        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
-    if isinstance(value, collections.abc.Iterable):
-        cast = (_cast(v, device_type, dtype) for v in value)
-        return type(value)(cast) if isinstance(value, (list, tuple)) else cast
-    return value
 
 
 def _check_type(device_type):
@@ -55,7 +37,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
         if cast_inputs is None or not on:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+            return fwd(*cast(args, device_type, cast_inputs), **cast(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from smolder import _core
 from smolder._amp import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
+from smolder._creation import full
 from smolder._modes import no_grad
 from smolder._warn import warn
 from smolder.optim.optimizer import steps_conditionally
@@ -26,7 +27,7 @@ def _refresh_per_optimizer_state():
 
 
 def _number_on(device, value, dtype):
-    return _core.full((), value, dtype=dtype).to(device)
+    return full((), value, dtype=dtype, device=device)
 
 
 class GradScaler:

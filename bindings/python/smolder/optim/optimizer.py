@@ -4,6 +4,7 @@ from collections import defaultdict
 from copy import deepcopy
 
 from smolder import _core
+from smolder._creation import full
 from smolder._modes import enable_grad, no_grad
 from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
@@ -143,7 +144,7 @@ class Optimizer:
         made = isinstance(value, _core.Tensor)
         key = name, (id(value) if made else value) if shared else id(parameter)
         if key not in self._counted:
-            before = value if made else _core.full((), float(value)).to(parameter.device)
+            before = value if made else full((), float(value), device=parameter.device)
             after = advance(before)
             self._counted[key] = before, after, _core.where(self._skip, before, after)
         _, after, state[name] = self._counted[key]
