@@ -40,8 +40,9 @@ bool is_library(Op op) {
 
 bool is_fallback(DeviceType device, Op op) {
   if (device == DeviceType::kCUDA) {
-    const bool is_ours = op == Op::kDot || ir::info(op).flags.updates || cuda::is_attention(op);
-    return is_library(op) && !is_ours && !is_users(op);
+    const bool has_kernel = op == Op::kDot || op == Op::kScan || op == Op::kSorted || ir::info(op).flags.updates ||
+                            cuda::is_attention(op);
+    return is_library(op) && !has_kernel && !is_users(op);
   }
   switch (op) {
     case Op::kDot:

@@ -117,3 +117,48 @@ def test_a_wrong_index_raises_and_writes_nothing_else(count, wrong):
     with pytest.raises(IndexError, match="out of range"):
         x.index_add(0, i, smolder.ones(count, device="cuda")).tolist()
     assert (x + 1).tolist() == [1] * 10
+
+
+@pytest.mark.parametrize("dtype", [smolder.float32, smolder.bfloat16, smolder.float64])
+@pytest.mark.parametrize("shape", [(7,), (3, 20), (100, 33), (3, 5000), (2, 100_000), (600, 3000)])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorts(dtype, shape, descending):
+    x = floats(*shape)
+    x.flat[:: max(1, x.size // 50)] = 0
+    x.flat[1 :: max(2, x.size // 10)] = np.nan
+    assert_same(lambda x: x.sort(-1, descending), x, dtype=dtype)
+    assert_same(lambda x: x.sort(0, descending), x, dtype=dtype)
+    assert_same(lambda x: x.topk(min(5, x.shape[-1]), -1, descending), x, dtype=dtype)
+
+
+def test_sorts_of_integers():
+    for dtype in (smolder.int64, smolder.int32, smolder.uint8, smolder.bool):
+        for shape in ((50_000,), (40, 300)):
+            assert_same(lambda x, dtype=dtype: (x - 40).to(dtype).sort(-1), indices(80, *shape))
+
+
+@pytest.mark.parametrize("shape", [(9,), (100, 33), (3, 5000), (1, 1 << 20), (600, 3000), (3000, 4), (4, 3000, 40)])
+def test_scans(shape):
+    for axis in range(len(shape)):
+        for dtype in (smolder.float32, smolder.bfloat16):
+            for got, want in zip(
+                *on_both(lambda x, axis=axis: x.cumsum(axis), floats(*shape), dtype=dtype), strict=True
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-6 if dtype is smolder.float32 else 1e-2, atol=1e-5)
+        assert_same(lambda x, axis=axis: x.cumsum(axis), indices(100, *shape))
+        assert_same(lambda x, axis=axis: x.cummax(axis)[0], floats(*shape))
+        assert_same(lambda x, axis=axis: smolder.cumsum(x > 0, axis), floats(*shape))
+
+
+def test_products_that_no_library_has():
+    for dtype in (smolder.int64, smolder.int32, smolder.uint8):
+        assert_same(lambda x, y, t=dtype: x.to(t) @ y.to(t), indices(50, 3, 70, 90), indices(50, 3, 90, 110))
+    for got, want in zip(*on_both(lambda x, y: x[:, ::2] @ y[::2, ::3], floats(30, 80), floats(80, 60)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_strict_mode_takes_them():
+    with smolder.strict():
+        x = smolder.randn(100, device="cuda")
+        values, positions = x.cumsum(0).sort()
+        assert x.index_add(0, positions, values).isfinite().all().item()

@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/library.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "smolder/core/counters.h"
@@ -9,7 +10,10 @@
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
+#include "smolder/jit/cuda/native/product.h"
+#include "smolder/jit/cuda/native/scan.h"
 #include "smolder/jit/cuda/native/scatter.h"
+#include "smolder/jit/cuda/native/sort.h"
 #include "smolder/jit/product_steps.h"
 
 namespace smolder::jit::cuda {
@@ -38,6 +42,45 @@ class DeviceProduct final : public BoundLibrary {
   std::shared_ptr<const eager::cuda::DeviceMatmul> product_;
   ProductSteps steps_;
 };
+
+/// The same where cuBLASLt does not take an operand as it lies: it is copied first.
+class GatheredProduct final : public BoundLibrary {
+ public:
+  GatheredProduct(NativeDevice& device, const LibraryView& a, const LibraryView& b, bool copies_a, bool copies_b,
+                  ProductSteps steps)
+      : product_(std::move(steps)) {
+    if (copies_a) operands_[0].emplace(device, a);
+    if (copies_b) operands_[1].emplace(device, b);
+  }
+  bool run(std::span<void* const> addresses) const override {
+    BufferRef holders[2];
+    void* all[] = {addresses[0], addresses[1], addresses[2]};
+    for (int i = 0; i < 2; ++i) {
+      if (operands_[i]) all[i] = const_cast<void*>(operands_[i]->at(addresses[i], holders[i]));
+    }
+    return product_.run(all);
+  }
+  std::string describe() const override { return product_.describe() + ", from copies"; }
+
+ private:
+  std::optional<DenseOperand> operands_[2];
+  DeviceProduct product_;
+};
+
+/// Null for products that neither cuBLASLt nor kernels of ours make.
+std::unique_ptr<BoundLibrary> bind_product(const LibraryView& a, const LibraryView& b, const LibraryView& c) {
+  const auto dense = [](LibraryView v) {
+    v.strides = contiguous_strides(v.shape);
+    return v;
+  };
+  for (const auto& [copies_a, copies_b] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+    ProductSteps steps(copies_a ? dense(a) : a, copies_b ? dense(b) : b, c);
+    if (!steps.is_empty() && !eager::cuda::can_multiply(steps.desc)) continue;
+    if (!copies_a && !copies_b) return std::make_unique<DeviceProduct>(std::move(steps));
+    return std::make_unique<GatheredProduct>(NativeDevice::of(kDevice), a, b, copies_a, copies_b, std::move(steps));
+  }
+  return nullptr;
+}
 
 /// What the host does: operands are copied there, and results back.
 class HostCall final : public BoundLibrary {
@@ -116,16 +159,18 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {
   if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kSliceWrite) return std::make_unique<SliceWrite>(device, inputs, outputs[0], attrs);
+  if (op == ir::Op::kScan) return make_scan(device, inputs[0], outputs[0], attrs);
+  if (op == ir::Op::kSorted) return make_sorted(device, inputs[0], outputs, attrs);
+  if (op == ir::Op::kDot && !is_floating(inputs[0].dtype) && outputs[0].dtype == inputs[0].dtype) {
+    return make_integer_product(device, ProductSteps(inputs[0], inputs[1], outputs[0]));
+  }
   return nullptr;
 }
 
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs) {
   if (op == ir::Op::kDot) {
-    ProductSteps steps(inputs[0], inputs[1], outputs[0]);
-    if (steps.is_empty() || eager::cuda::can_multiply(steps.desc)) {
-      return std::make_unique<DeviceProduct>(std::move(steps));
-    }
+    if (auto product = bind_product(inputs[0], inputs[1], outputs[0])) return product;
   }
   if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
   if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;

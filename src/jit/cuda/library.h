@@ -15,8 +15,7 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs);
 
 /// Products of floats go to cuBLASLt, attention and what `bind_native` knows to kernels of our own. All else runs on
-/// the host, between copies that wait for the device and are counted (fallbacks.bytes_copied); so does a product whose
-/// operands cuBLASLt does not take as they lie.
+/// the host, between copies that wait for the device and are counted (fallbacks.bytes_copied).
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs);
 

@@ -19,6 +19,7 @@ namespace {
 
 /// The machine: what the language has beyond C++, intrinsics, and a scheduler of fibers.
 constexpr const char* kMachine = R"machine(
+#include <setjmp.h>
 #include <ucontext.h>
 #include <cmath>
 #include <cstdint>
@@ -76,17 +77,26 @@ static unsigned short host_f32_to_bf16(float f) {
 }
 
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;  // where it begins; it goes on at `jump`, which unlike this takes no system call
+  jmp_buf jump;
   std::unique_ptr<char[]> stack;
   BlockIndex index;
-  bool done = false;
+  bool begun = false, done = false;
   unsigned long warp = 0, block = 0;
   unsigned long long slot = 0;
 };
 static std::vector<Fiber> fibers;
 static size_t running;
-static ucontext_t scheduler;
-static void yield() { swapcontext(&fibers[running].context, &scheduler); }
+static jmp_buf scheduler;
+static void yield() {
+  if (!_setjmp(fibers[running].jump)) _longjmp(scheduler, 1);
+}
+static void __attribute__((noinline)) resume(Fiber& f) {
+  if (_setjmp(scheduler)) return;
+  if (f.begun) _longjmp(f.jump, 1);
+  f.begun = true;
+  setcontext(&f.context);
+}
 template <class Count> static void wait(size_t begin, size_t end, Count Fiber::* count) {
   const unsigned long mine = ++(fibers[running].*count);
   for (;;) {
@@ -129,6 +139,7 @@ static const void* arguments_to_run;
 static void enter() {
   kernel_to_run(arguments_to_run);
   fibers[running].done = true;
+  _longjmp(scheduler, 1);
 }
 extern "C" void emulate(void (*kernel)(const void*), const void* arguments, const unsigned* grid, const unsigned* block) {
   constexpr size_t kStack = 64 << 10;
@@ -136,19 +147,22 @@ extern "C" void emulate(void (*kernel)(const void*), const void* arguments, cons
   arguments_to_run = arguments;
   blockDim = {block[0], block[1], 1};
   gridDim = {grid[0], 1, 1};
+  fibers.reserve(1024);  // contexts must stay where they are
   fibers.resize(block[0] * block[1]);
   for (unsigned b = 0; b < grid[0]; ++b) {
     blockIdx = {b, 0, 0};
     for (size_t i = 0; i < fibers.size(); ++i) {
       Fiber& f = fibers[i];
-      if (!f.stack) f.stack.reset(new char[kStack]);
+      if (!f.stack) {
+        f.stack.reset(new char[kStack]);
+        getcontext(&f.context);
+      }
       f.index = {static_cast<unsigned>(i % block[0]), static_cast<unsigned>(i / block[0]), 0};
-      f.done = false;
+      f.begun = f.done = false;
       f.warp = f.block = 0;
-      getcontext(&f.context);
       f.context.uc_stack.ss_sp = f.stack.get();
       f.context.uc_stack.ss_size = kStack;
-      f.context.uc_link = &scheduler;
+      f.context.uc_link = nullptr;
       makecontext(&f.context, enter, 0);
     }
     for (size_t left = fibers.size(); left > 0;) {
@@ -157,7 +171,7 @@ extern "C" void emulate(void (*kernel)(const void*), const void* arguments, cons
         if (fibers[running].done) continue;
         ++left;
         threadIdx = fibers[running].index;
-        swapcontext(&scheduler, &fibers[running].context);
+        resume(fibers[running]);
       }
     }
   }

@@ -1,7 +1,9 @@
 // Kernels written by hand for CUDA, emulated on the host against those of the CPU; and that NVRTC takes them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -12,6 +14,7 @@
 #include "jit/cuda_emulator.h"
 #include "jit/kernel_test_util.h"
 #include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/half.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/cuda/compiler.h"
@@ -255,6 +258,123 @@ TEST(CudaNative, SlicesAreWritten) {
       std::vector<Operand> outputs;
       outputs.push_back(dense(dtype, shape));
       expect_same(Op::kSliceWrite, inputs, outputs, attrs);
+    }
+  }
+}
+
+// -- products, scans and sorts
+
+TEST(CudaNative, ProductsOfIntegersAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(4);
+  for (const DType dtype : {DType::kBool, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    for (const auto& [batch, m, n, k] :
+         {std::array{2, 3, 5, 7}, {1, 70, 65, 40}, {3, 1, 9, 0}, {0, 2, 2, 2}, {2, 9, 80, 1}}) {
+      for (const bool plain : {true, false}) {
+        const auto make = [&](const Dims& s) { return plain ? dense(dtype, s) : strided(dtype, s, random); };
+        Operand a = make({batch, 2, m, k}), b = make({batch, 2, k, n});
+        a.memory.fill_special(random);
+        b.memory.fill_special(random);
+        std::vector<Operand*> inputs{&a, &b};
+        SCOPED_TRACE(describe(Op::kDot, inputs));
+        std::vector<Operand> outputs;
+        outputs.push_back(dense(dtype, {batch, 2, m, n}));
+        expect_same(Op::kDot, inputs, outputs, {static_cast<int64_t>(dtype)});
+      }
+    }
+  }
+}
+
+TEST(CudaNative, SortsAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  struct Case {
+    Dims shape;
+    int axis;
+    int64_t limit;
+  };
+  const Case cases[] = {{{7, 5}, 1, 5},    {{3, 32, 4}, 1, 9},   {{40}, 0, 40},        {{1}, 0, 1},
+                        {{0, 4}, 1, 4},    {{4, 0}, 1, 0},       {{3, 900}, 1, 900},   {{2, 1100, 2}, 1, 7},
+                        {{4000}, 0, 4000}, {{3, 5000}, 1, 5000}, {{2, 4500}, 1, 3000}, {{2, 4200}, 1, 10},
+                        {{9000}, 0, 1000}};
+  std::mt19937_64 random(5);
+  const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
+  for (const DType dtype : kDTypes) {
+    for (const int64_t descending : {0, 1}) {
+      const bool is_one_of_few = dtype == DType::kFloat32                              ? !descending
+                                 : dtype == DType::kBFloat16 || dtype == DType::kInt64 ? descending != 0
+                                                                                       : false;
+      if (!all && !is_one_of_few) continue;
+      for (const Case& c : cases) {
+        Operand x = random() % 2 == 0 ? dense(dtype, c.shape) : strided(dtype, c.shape, random);
+        x.memory.fill_special(random);
+        // Many equal ones, as special values are few, and some that are all different.
+        for (int64_t i = 0; random() % 2 == 0 && i < x.memory.size(); ++i) {
+          if (is_floating(dtype)) x.memory.set(i, std::round(static_cast<double>(random() % 64) - 32));
+        }
+        std::vector<Operand*> inputs{&x};
+        SCOPED_TRACE(describe(Op::kSorted, inputs) + " along " + std::to_string(c.axis) + " to " +
+                     std::to_string(c.limit));
+        Dims shape = c.shape;
+        shape[c.axis] = c.limit;
+        std::vector<Operand> outputs;
+        outputs.push_back(dense(dtype, shape));
+        outputs.push_back(dense(DType::kInt64, shape));
+        expect_same(Op::kSorted, inputs, outputs, {c.axis, descending, c.limit});
+      }
+    }
+  }
+}
+
+double value_of(const Array& a, int64_t i) {
+  switch (a.dtype()) {
+    case DType::kFloat16:
+      return to_float(Float16{static_cast<uint16_t>(a.bits(i))});
+    case DType::kBFloat16:
+      return to_float(BFloat16{static_cast<uint16_t>(a.bits(i))});
+    case DType::kFloat32:
+      return std::bit_cast<float>(static_cast<uint32_t>(a.bits(i)));
+    default:
+      return std::bit_cast<double>(a.bits(i));
+  }
+}
+/// Sums in another order: equal to a few units of float64, and what that makes of the dtype.
+testing::AssertionResult nearly(const Array& got, const Array& want) {
+  const DType t = got.dtype();
+  if (!is_floating(t)) return same(got, want);
+  for (int64_t i = 0; i < got.size(); ++i) {
+    const double a = value_of(got, i), b = value_of(want, i);
+    const double unit = t == DType::kFloat64 ? 1e-11 : t == DType::kFloat32 ? 1e-6 : t == DType::kFloat16 ? 2e-3 : 1e-2;
+    if (std::isnan(a) != std::isnan(b) ||
+        (a != b && !std::isnan(a) && !(std::abs(a - b) <= unit * (1 + std::abs(b))))) {
+      return testing::AssertionFailure() << "element " << i << " is " << a << ", not " << b;
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+TEST(CudaNative, ScansAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  const std::vector<std::pair<Dims, int>> cases = {{{5}, 0},        {{1}, 0},        {{3, 0}, 1},   {{0, 3}, 1},
+                                                   {{20, 33}, 1},   {{4, 512}, 1},   {{2, 700}, 1}, {{2, 9001}, 1},
+                                                   {{512, 520}, 1}, {{6, 40, 5}, 1}, {{900, 3}, 0}, {{2, 2000, 8}, 1},
+                                                   {{1000, 3}, 1},  {{3, 70000}, 0}};
+  std::mt19937_64 random(6);
+  const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
+  int number = 0;
+  for (const DType dtype : kDTypes) {
+    for (const int64_t kind : {0, 1, 2, 3}) {
+      if (!all && ++number % 7 != 0 && !(dtype == DType::kFloat32 && kind == 0)) continue;
+      for (const auto& [shape, axis] : cases) {
+        Operand x = random() % 2 == 0 ? dense(dtype, shape) : strided(dtype, shape, random);
+        // The order of sums shows in floats alone, and what overflows on the way in none that is compared.
+        const bool exact = !is_floating(dtype) || kind >= 2;
+        exact ? x.memory.fill_special(random) : x.memory.fill(random);
+        std::vector<Operand*> inputs{&x};
+        SCOPED_TRACE(describe(Op::kScan, inputs) + " along " + std::to_string(axis) + " kind " + std::to_string(kind));
+        std::vector<Operand> outputs;
+        outputs.push_back(dense(dtype, shape));
+        expect_same(Op::kScan, inputs, outputs, {kind, axis}, exact ? Same(same_bits) : Same(nearly));
+      }
     }
   }
 }

@@ -1,0 +1,349 @@
+#include "smolder/jit/cuda/native/scan.h"
+
+#include <algorithm>
+
+#include "smolder/jit/cuda/native/copy.h"
+#include "smolder/jit/cuda/native/device.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+// The program names Element, Carry, in which it is summed, and Step.
+constexpr const char* kStepText = R"cuda(
+template <class C> struct Limits;
+template <> struct Limits<bool> { DEVICE bool low() { return false; } DEVICE bool high() { return true; } };
+template <> struct Limits<u8> { DEVICE u8 low() { return 0; } DEVICE u8 high() { return 255; } };
+template <> struct Limits<i32> {
+  DEVICE i32 low() { return static_cast<i32>(0x80000000u); }
+  DEVICE i32 high() { return 0x7fffffff; }
+};
+template <> struct Limits<i64> {
+  DEVICE i64 low() { return static_cast<i64>(0x8000000000000000ull); }
+  DEVICE i64 high() { return 0x7fffffffffffffffll; }
+};
+template <> struct Limits<f64> {
+  DEVICE f64 low() { return __longlong_as_double(static_cast<i64>(0xfff0000000000000ull)); }
+  DEVICE f64 high() { return __longlong_as_double(0x7ff0000000000000ll); }
+};
+// What comes first is the first operand.
+struct Sum {
+  DEVICE Carry identity() { return static_cast<Carry>(0); }
+  template <class C> DEVICE C of(C x, C y) {
+    if constexpr (Is<C>::kBool) return x || y;
+    else if constexpr (Is<C>::kFloat) return x + y;
+    else return static_cast<C>(static_cast<u64>(x) + static_cast<u64>(y));
+  }
+};
+struct Product {
+  DEVICE Carry identity() { return static_cast<Carry>(1); }
+  template <class C> DEVICE C of(C x, C y) {
+    if constexpr (Is<C>::kBool) return x && y;
+    else if constexpr (Is<C>::kFloat) return x * y;
+    else return static_cast<C>(static_cast<u64>(x) * static_cast<u64>(y));
+  }
+};
+// nan stays, and of equal elements the first.
+struct Largest {
+  DEVICE Carry identity() { return Limits<Carry>::low(); }
+  template <class C> DEVICE C of(C x, C y) { return y > x || !(y == y) ? y : x; }
+};
+struct Smallest {
+  DEVICE Carry identity() { return Limits<Carry>::high(); }
+  template <class C> DEVICE C of(C x, C y) { return y < x || !(y == y) ? y : x; }
+};
+)cuda";
+
+// Rows. A thread has some neighbours, a warp rounds of them, side by side; what came before a round, a warp and a tile
+// is put in front of each.
+constexpr const char* kRowsText = R"cuda(
+constexpr int kEach = 4, kRounds = 4, kOfThread = kEach * kRounds, kOfWarp = 32 * kOfThread;
+constexpr int kWarps = kThreads / 32, kTile = kWarps * kOfWarp;
+DEVICE int lane_number() { return static_cast<int>(threadIdx.x % 32); }
+DEVICE int warp_number() { return static_cast<int>(threadIdx.x / 32); }
+DEVICE int place_of(int round) { return round * (32 * kEach) + lane_number() * kEach; }
+
+// The elements of a warp, up to each; returns that of all.
+DEVICE Carry scan_warp(Carry (&x)[kOfThread]) {
+  const int lane = lane_number();
+  Carry before = Step::identity();
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    Carry* mine = x + r * kEach;
+#pragma unroll
+    for (int k = 1; k < kEach; ++k) mine[k] = Step::of(mine[k - 1], mine[k]);
+    Carry upto = mine[kEach - 1];
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const Carry ahead = shuffle(upto, lane < step ? lane : lane - step);
+      if (lane >= step) upto = Step::of(ahead, upto);
+    }
+    const Carry left = shuffle(upto, lane > 0 ? lane - 1 : 0);
+    const Carry start = lane > 0 ? Step::of(before, left) : before;
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) mine[k] = Step::of(start, mine[k]);
+    before = Step::of(before, shuffle(upto, 31));
+  }
+  return before;
+}
+// The same of a block, after what `before` says.
+DEVICE Carry scan_block(Carry (&x)[kOfThread], Carry before, Carry* sums) {
+  const Carry all = scan_warp(x);
+  __syncthreads();
+  if (lane_number() == 0) sums[warp_number()] = all;
+  __syncthreads();
+  Carry start = before;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp_number()) start = before;
+    before = Step::of(before, sums[w]);
+  }
+#pragma unroll
+  for (int k = 0; k < kOfThread; ++k) x[k] = Step::of(start, x[k]);
+  return before;
+}
+// Elements of a warp from `from` on, of which there are `left`; identities after them.
+template <class T> DEVICE void read_warp(Carry (&x)[kOfThread], const T* from, i64 left, bool whole) {
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    const int at = place_of(r);
+    T y[kEach];
+    if (whole && at + kEach <= left) {
+      load_whole(y, from + at);
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) x[r * kEach + k] = static_cast<Carry>(widen(y[k]));
+    } else {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        x[r * kEach + k] = at + k < left ? static_cast<Carry>(widen(from[at + k])) : Step::identity();
+      }
+    }
+  }
+}
+template <class T> DEVICE void write_warp(const Carry (&x)[kOfThread], T* to, i64 left, bool whole) {
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    const int at = place_of(r);
+    T y[kEach];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) y[k] = Narrow<T>::of(x[r * kEach + k]);
+    if (whole && at + kEach <= left) {
+      store_whole(to + at, y);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        if (at + k < left) to[at + k] = y[k];
+      }
+    }
+  }
+}
+
+struct ScanArguments {
+  const Element* x;
+  Element* out;
+  Carry* totals;  // [row, tile]
+  i64 rows, n, tiles, whole;
+};
+KERNEL(scan_short_rows, ScanArguments) {
+  const i64 row = static_cast<i64>(blockIdx.x) * kWarps + warp_number();
+  if (row >= a.rows) return;
+  Carry x[kOfThread];
+  read_warp(x, a.x + row * a.n, a.n, a.whole);
+  scan_warp(x);
+  write_warp(x, a.out + row * a.n, a.n, a.whole);
+}
+// A block walks along a row.
+KERNEL(scan_rows, ScanArguments) {
+  __shared__ Carry sums[kWarps];
+  const i64 row = blockIdx.x;
+  Carry before = Step::identity();
+  for (i64 first = 0; first < a.n; first += kTile) {
+    const i64 at = row * a.n + first + warp_number() * kOfWarp, left = a.n - first - warp_number() * kOfWarp;
+    Carry x[kOfThread];
+    read_warp(x, a.x + at, left, a.whole);
+    before = scan_block(x, before, sums);
+    write_warp(x, a.out + at, left, a.whole);
+  }
+}
+// Where rows are few, their tiles are summed side by side, then these sums, then tiles are scanned.
+KERNEL(sum_tiles, ScanArguments) {
+  __shared__ Carry sums[kWarps];
+  const i64 row = blockIdx.x / a.tiles, first = blockIdx.x % a.tiles * kTile + warp_number() * kOfWarp;
+  Carry x[kOfThread];
+  read_warp(x, a.x + row * a.n + first, a.n - first, a.whole);
+  const Carry all = scan_block(x, Step::identity(), sums);
+  if (threadIdx.x == 0) a.totals[blockIdx.x] = all;
+}
+KERNEL(scan_totals, ScanArguments) {
+  __shared__ Carry sums[kWarps];
+  Carry* totals = a.totals + blockIdx.x * a.tiles;
+  Carry before = Step::identity();
+  for (i64 first = 0; first < a.tiles; first += kTile) {
+    const i64 at = first + warp_number() * kOfWarp;
+    Carry x[kOfThread];
+    read_warp(x, totals + at, a.tiles - at, false);
+    before = scan_block(x, before, sums);
+    write_warp(x, totals + at, a.tiles - at, false);
+  }
+}
+KERNEL(scan_tiles, ScanArguments) {
+  __shared__ Carry sums[kWarps];
+  const i64 row = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles, first = tile * kTile + warp_number() * kOfWarp;
+  Carry x[kOfThread];
+  read_warp(x, a.x + row * a.n + first, a.n - first, a.whole);
+  scan_block(x, tile > 0 ? a.totals[blockIdx.x - 1] : Step::identity(), sums);
+  write_warp(x, a.out + row * a.n + first, a.n - first, a.whole);
+}
+)cuda";
+
+// Columns of [outer, n, inner]. A thread walks along a stretch of one; where columns are few, stretches are summed
+// first.
+constexpr const char* kColumnsText = R"cuda(
+struct ColumnArguments {
+  const Element* x;
+  Element* out;
+  Carry* totals;  // [outer, stretch, inner]
+  i64 outer, n, inner, stretches, length;
+};
+struct Stretch {
+  i64 at, count;
+};
+DEVICE bool find_stretch(const ColumnArguments& a, Stretch& s) {
+  u64 rest = static_cast<u64>(thread_number());
+  const i64 column = take_digit(rest, static_cast<u64>(a.inner));
+  const i64 first = take_digit(rest, static_cast<u64>(a.stretches)) * a.length, outer = static_cast<i64>(rest);
+  s.at = (outer * a.n + first) * a.inner + column;
+  s.count = smaller(a.length, a.n - first);
+  return outer < a.outer;
+}
+KERNEL(sum_stretches, ColumnArguments) {
+  Stretch s;
+  if (!find_stretch(a, s)) return;
+  Carry sum = Step::identity();
+#pragma unroll 8
+  for (i64 i = 0; i < s.count; ++i) sum = Step::of(sum, static_cast<Carry>(widen(a.x[s.at + i * a.inner])));
+  a.totals[thread_number()] = sum;
+}
+// Totals become what comes before each stretch.
+KERNEL(scan_stretches, ColumnArguments) {
+  u64 rest = static_cast<u64>(thread_number());
+  const i64 column = take_digit(rest, static_cast<u64>(a.inner)), outer = static_cast<i64>(rest);
+  if (outer >= a.outer) return;
+  Carry sum = Step::identity();
+#pragma unroll 8
+  for (i64 s = 0; s < a.stretches; ++s) {
+    Carry& there = a.totals[(outer * a.stretches + s) * a.inner + column];
+    const Carry total = there;
+    there = sum;
+    sum = Step::of(sum, total);
+  }
+}
+KERNEL(scan_columns, ColumnArguments) {
+  Stretch s;
+  if (!find_stretch(a, s)) return;
+  const Element* __restrict__ from = a.x;
+  Element* __restrict__ to = a.out;
+  Carry sum = a.stretches > 1 ? a.totals[thread_number()] : Step::identity();
+#pragma unroll 8
+  for (i64 i = 0; i < s.count; ++i) {
+    sum = Step::of(sum, static_cast<Carry>(widen(from[s.at + i * a.inner])));
+    to[s.at + i * a.inner] = Narrow<Element>::of(sum);
+  }
+}
+)cuda";
+
+constexpr int kThreads = 256;
+constexpr int64_t kOfWarp = 512, kTile = kOfWarp * kThreads / 32;
+/// From so many rows on a block walks along each.
+constexpr int64_t kManyRows = 512;
+/// Columns that are enough for a thread each; else stretches of them, none shorter than the second and not more than
+/// the third a column.
+constexpr int64_t kManyColumns = 1 << 16, kLeastStretch = 32, kMostStretches = 1024;
+
+class Scan final : public BoundLibrary {
+ public:
+  Scan(NativeDevice& device, const LibraryView& x, const LibraryView& out, const std::vector<int64_t>& attrs)
+      : device_(device), x_(device, x), out_(device, out), item_(static_cast<int64_t>(itemsize(x.dtype))) {
+    const int axis = normalize_axis(attrs[1], x.shape.size());
+    for (int a = 0; a < axis; ++a) outer_ *= x.shape[a];
+    n_ = x.shape[axis];
+    for (int a = axis + 1; a < x.shape.size(); ++a) inner_ *= x.shape[a];
+    if (numel(x.shape) == 0) return;
+    const DType carry = is_floating(x.dtype) ? DType::kFloat64 : x.dtype;
+    carry_bytes_ = static_cast<int64_t>(itemsize(carry));
+    constexpr const char* kSteps[] = {"Sum", "Product", "Largest", "Smallest"};  // as ir::ScanKind
+    const std::string start = typedef_of("Element", x.dtype) + typedef_of("Carry", carry) + kStepText + "typedef " +
+                              kSteps[attrs[0]] + " Step;\nconstexpr int kThreads = " + std::to_string(kThreads) + ";\n";
+    if (inner_ > 1) {
+      choose_columns(start + kColumnsText);
+    } else {
+      choose_rows(start + kRowsText);
+    }
+  }
+
+  bool run(std::span<void* const> addresses) const override {
+    if (!scan_) return true;
+    BufferRef holders[3];
+    const void* const x = x_.at(addresses[0], holders[0]);
+    void* const out = out_.at(addresses[1], holders[1]);
+    if (pieces_ > 1) holders[2] = device_.allocate(outer_ * pieces_ * inner_ * carry_bytes_);
+    const void* const totals = holders[2] ? holders[2]->data() : nullptr;
+    const bool is_columns = inner_ > 1;
+    Words arguments = words(x, out, totals, outer_, n_);
+    if (is_columns) {
+      arguments.add(inner_).add(pieces_).add(length_);
+    } else {
+      const int64_t pack = 4 * item_, alignment = std::min<int64_t>(16, pack);
+      const auto both = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out);
+      const bool whole = (outer_ == 1 || n_ * item_ % alignment == 0) && both % static_cast<uintptr_t>(alignment) == 0;
+      arguments.add(pieces_).add(whole);
+    }
+    const int64_t all = is_columns ? ceil_div(outer_ * pieces_ * inner_, kThreads) : outer_ * pieces_;
+    if (pieces_ > 1) {
+      sum_->launch(all, kThreads, arguments);
+      scan_sums_->launch(is_columns ? ceil_div(outer_ * inner_, kThreads) : outer_, kThreads, arguments);
+    }
+    scan_->launch(is_short_ ? ceil_div(outer_, kThreads / 32) : all, kThreads, arguments);
+    out_.finish(addresses[1], holders[1]);
+    return true;
+  }
+  std::string describe() const override {
+    return "scan of " + std::to_string(outer_) + " x " + std::to_string(n_) + " x " + std::to_string(inner_);
+  }
+
+ private:
+  void choose_columns(const std::string& program) {
+    const int64_t most = std::clamp<int64_t>(ceil_div(kManyColumns, outer_ * inner_), 1, kMostStretches);
+    length_ = std::max(kLeastStretch, ceil_div(n_, most));
+    pieces_ = ceil_div(n_, length_);
+    sum_ = device_.function(program, "sum_stretches");
+    scan_sums_ = device_.function(program, "scan_stretches");
+    scan_ = device_.function(program, "scan_columns");
+  }
+  void choose_rows(const std::string& program) {
+    is_short_ = n_ <= kOfWarp;
+    if (!is_short_ && outer_ < kManyRows) pieces_ = ceil_div(n_, kTile);
+    sum_ = device_.function(program, "sum_tiles");
+    scan_sums_ = device_.function(program, "scan_totals");
+    scan_ = device_.function(program, is_short_ ? "scan_short_rows" : pieces_ > 1 ? "scan_tiles" : "scan_rows");
+  }
+
+  NativeDevice& device_;
+  const DenseOperand x_;
+  const DenseResult out_;
+  const int64_t item_;
+  int64_t outer_ = 1, n_ = 0, inner_ = 1, carry_bytes_ = 0;
+  int64_t pieces_ = 1;  ///< tiles of a row or stretches of a column that are scanned side by side
+  int64_t length_ = 0;  ///< of a stretch
+  bool is_short_ = false;
+  NativeRef sum_, scan_sums_, scan_;
+};
+
+}  // namespace
+
+std::unique_ptr<BoundLibrary> make_scan(NativeDevice& device, const LibraryView& x, const LibraryView& out,
+                                        const std::vector<int64_t>& attrs) {
+  return std::make_unique<Scan>(device, x, out, attrs);
+}
+
+}  // namespace smolder::jit::cuda
