@@ -48,7 +48,7 @@ std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) 
   record.key = hash_bytes(record.structure.data(), record.structure.size());
   KernelCache& cache = KernelCache::global();
   const CacheKey key = record.cache_key();
-  const auto held = [](std::shared_ptr<void> object) { return std::static_pointer_cast<const Module>(object); };
+  const auto held = [](const std::shared_ptr<void>& object) { return std::static_pointer_cast<const Module>(object); };
   CacheLookup found = cache.lookup(key);
   if (auto* hit = std::get_if<MemoryHit>(&found)) return held(hit->object);
   if (auto* hit = std::get_if<DiskHit>(&found)) {
