@@ -283,10 +283,9 @@ KernelShape shape_of(const Kernel& k) {
   }
   shape.mode = KernelShape::kRows;
   for (const Stmt* s : facts.vectors) shape.extents.push_back(s->extents[0]);
-  const bool one_position = std::ranges::all_of(k.root.extents, [](IntRef e) { return e == IntRef{1}; });
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     const BufferArg& arg = k.buffers[b];
-    if (!one_position && arg.read && arg.write && facts.is_scratch(b)) {
+    if (arg.read && arg.write && facts.is_scratch(b)) {  // unless the caller gives memory: there is one position then
       const Stmt& loop = *facts.accesses[b][0].vector;
       shape.scratch.push_back({static_cast<int>(b), loop.extents[0], static_cast<int64_t>(itemsize(arg.dtype))});
     }

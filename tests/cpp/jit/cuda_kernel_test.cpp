@@ -226,6 +226,13 @@ TEST(CudaEmulated, GoldenKernels) {
   }
   add("pad_and_cat", {18, 24, 200}, {5, 40, -8, 6, 3, 4}, {}, 5);
   add("dropout", {1, 1000, 1000, 1000}, {1000}, {3, std::bit_cast<uint64_t>(2147483648.0)}, 1000);
+  // One position, so that a row which is the kernel's own looks like memory of the caller's.
+  for (const int64_t n : {1, 3, 700}) {
+    KernelSample one_row{golden("one_row"), std::vector<int64_t>(7, n), {false, false, true, true, true, false, false}};
+    one_row.ints = {n};
+    one_row.scalars = {std::bit_cast<uint64_t>(1.5)};
+    samples.push_back(std::move(one_row));
+  }
   expect_same(samples, {});
 }
 
