@@ -57,6 +57,8 @@ enum class LtPreferenceAttribute : int {
   FUNCTION(preference_destroy, cublasLtMatmulPreferenceDestroy, (LtPreference))                                    \
   FUNCTION(choose, cublasLtMatmulAlgoGetHeuristic,                                                                 \
            (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int, LtChoice*, int*))         \
+  FUNCTION(supports, cublasLtMatmulAlgoCheck,                                                                      \
+           (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo*, LtChoice*))                   \
   FUNCTION(multiply, cublasLtMatmul,                                                                               \
            (LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*, const void*, \
             LtLayout, void*, LtLayout, const LtAlgo*, void*, size_t, DriverStream))

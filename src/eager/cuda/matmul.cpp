@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "smolder/core/error.h"
 #include "smolder/core/precision.h"
@@ -69,75 +70,39 @@ struct Operands {
       : first(column_major(d.n, d.k, d.b_col, d.b_row)), second(column_major(d.k, d.m, d.a_col, d.a_row)) {}
 };
 
-class LtMatmul final : public DeviceMatmul {
- public:
-  LtMatmul(const MatmulDesc& d, int device) : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d) {
-    if (d.k == 0) return;
-    const Operands operands(d);
-    const LtType type = lt_type(d.dtype);
-    const bool wide = d.dtype == DType::kFloat64;
-    const CublasLt& lt = cublaslt();
-    const bool tf32 = d.dtype == DType::kFloat32 && precision_.allow_tf32();
-    check_lt(lt.desc_create(&product_,
-                            wide   ? LtCompute::kFloat64
-                            : tf32 ? LtCompute::kTF32
-                                   : LtCompute::kFloat32,
-                            wide ? LtType::kFloat64 : LtType::kFloat32),
+/// A description of cuBLASLt's of a product and its operands.
+struct Problem {
+  LtDesc product = nullptr;
+  LtLayout first = nullptr, second = nullptr, result = nullptr;
+
+  Problem(const MatmulDesc& d, const Operands& operands, const Precision& precision)
+      : may_reduce_in_halves_(d.dtype == DType::kFloat16    ? precision.allow_fp16_reduced_precision_reduction
+                              : d.dtype == DType::kBFloat16 ? precision.allow_bf16_reduced_precision_reduction
+                                                            : true) {
+    const bool wide = d.dtype == DType::kFloat64, tf32 = d.dtype == DType::kFloat32 && precision.allow_tf32();
+    check_lt(cublaslt().desc_create(&product,
+                                    wide   ? LtCompute::kFloat64
+                                    : tf32 ? LtCompute::kTF32
+                                           : LtCompute::kFloat32,
+                                    wide ? LtType::kFloat64 : LtType::kFloat32),
              "desc_create");
     set_transposed(LtDescAttribute::kTransposeA, operands.first->transposed);
     set_transposed(LtDescAttribute::kTransposeB, operands.second->transposed);
-    make_layout(first_, type, *operands.first, d.b_batch_stride);
-    make_layout(second_, type, *operands.second, d.a_batch_stride);
-    make_layout(result_, lt_type(d.out_dtype), {d.n, d.m, d.m == 1 ? d.n : d.c_row, false}, d.c_batch_stride);
-    aligned_ = choose(16);
-    any_ = choose(static_cast<uint32_t>(itemsize(d.dtype)));
-    SMOLDER_CHECK(aligned_ || any_, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype),
-                  " of ", d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
+    make_layout(first, lt_type(d.dtype), *operands.first, d.batch, d.b_batch_stride);
+    make_layout(second, lt_type(d.dtype), *operands.second, d.batch, d.a_batch_stride);
+    make_layout(result, lt_type(d.out_dtype), {d.n, d.m, d.m == 1 ? d.n : d.c_row, false}, d.batch, d.c_batch_stride);
   }
-  ~LtMatmul() override {
+  ~Problem() {
     const CublasLt& lt = cublaslt();
-    if (product_) lt.desc_destroy(product_);
-    for (LtLayout layout : {first_, second_, result_}) {
+    if (product) lt.desc_destroy(product);
+    for (LtLayout layout : {first, second, result}) {
       if (layout) lt.layout_destroy(layout);
     }
   }
-  LtMatmul(const LtMatmul&) = delete;
+  Problem(const Problem&) = delete;
 
-  void run(const void* a, const void* b, void* c) const override {
-    if (desc_.k == 0) return fill_zeros(c);
-    const float one = 1, zero = 0;
-    const double one_wide = 1, zero_wide = 0;
-    const bool wide = desc_.dtype == DType::kFloat64;
-    const auto at = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-    const bool aligned = aligned_ && at(a) && at(b) && at(c);
-    SMOLDER_CHECK(aligned || any_, NotImplementedError, "cuBLASLt has no algorithm for these operands of ",
-                  name(desc_.dtype), ", which do not start at multiples of 16 bytes");
-    const LtChoice& choice = aligned ? *aligned_ : *any_;
-    smolder::cuda::make_current(queue_.device());
-    check_lt(
-        cublaslt().multiply(shared_.handle, product_, wide ? static_cast<const void*>(&one_wide) : &one, b, first_, a,
-                            second_, wide ? static_cast<const void*>(&zero_wide) : &zero, c, result_, c, result_,
-                            &choice.algo, shared_.workspace.data(), kWorkspaceBytes, queue_.stream().handle()),
-        "matmul");
-  }
-
- private:
-  void set_transposed(LtDescAttribute which, bool transposed) {
-    const int32_t operation = transposed ? 1 : 0;
-    check_lt(cublaslt().desc_set(product_, which, &operation, sizeof operation), "desc_set");
-  }
-
-  void make_layout(LtLayout& out, LtType type, const ColumnMajor& m, int64_t batch_stride) {
-    const CublasLt& lt = cublaslt();
-    check_lt(lt.layout_create(&out, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols), m.ld),
-             "layout_create");
-    const auto batch = static_cast<int32_t>(desc_.batch);
-    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchCount, &batch, sizeof batch), "layout_set");
-    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchStride, &batch_stride, sizeof batch_stride), "layout_set");
-  }
-
-  /// The heuristic's first choice for operands that start at multiples of `alignment` bytes.
-  std::optional<LtChoice> choose(uint32_t alignment) const {
+  /// The heuristic's choices for operands that start at multiples of `alignment` bytes, the likeliest first.
+  std::vector<LtChoice> choices(LtHandle handle, uint32_t alignment) const {
     const CublasLt& lt = cublaslt();
     LtPreference preference = nullptr;
     check_lt(lt.preference_create(&preference), "preference_create");
@@ -149,20 +114,89 @@ class LtMatmul final : public DeviceMatmul {
                              LtPreferenceAttribute::kAlignmentC, LtPreferenceAttribute::kAlignmentD}) {
       set(which, alignment);
     }
-    if (!may_reduce_in_halves()) set(LtPreferenceAttribute::kReductionSchemes, kReduceInComputeType);
-    LtChoice choice{};
+    if (!may_reduce_in_halves_) set(LtPreferenceAttribute::kReductionSchemes, kReduceInComputeType);
+    constexpr int kMost = 8;
+    std::vector<LtChoice> all(kMost);
     int found = 0;
-    smolder::cuda::make_current(queue_.device());
     const LtStatus status =
-        lt.choose(shared_.handle, product_, first_, second_, result_, result_, preference, 1, &choice, &found);
+        lt.choose(handle, product, first, second, result, result, preference, kMost, all.data(), &found);
     lt.preference_destroy(preference);
-    if (status != 0 || found == 0) return std::nullopt;
-    return choice;
+    all.resize(status == 0 ? found : 0);
+    return all;
+  }
+  bool supports(LtHandle handle, const LtChoice& choice) const {
+    LtChoice checked{};
+    return cublaslt().supports(handle, product, first, second, result, result, &choice.algo, &checked) == 0 &&
+           checked.workspace_bytes <= kWorkspaceBytes;
   }
 
-  bool may_reduce_in_halves() const {
-    if (desc_.dtype == DType::kFloat16) return precision_.allow_fp16_reduced_precision_reduction;
-    return desc_.dtype != DType::kBFloat16 || precision_.allow_bf16_reduced_precision_reduction;
+ private:
+  void set_transposed(LtDescAttribute which, bool transposed) {
+    const int32_t operation = transposed ? 1 : 0;
+    check_lt(cublaslt().desc_set(product, which, &operation, sizeof operation), "desc_set");
+  }
+  static void make_layout(LtLayout& out, LtType type, const ColumnMajor& m, int64_t batch, int64_t batch_stride) {
+    const CublasLt& lt = cublaslt();
+    check_lt(lt.layout_create(&out, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols), m.ld),
+             "layout_create");
+    const auto count = static_cast<int32_t>(batch);
+    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchCount, &count, sizeof count), "layout_set");
+    check_lt(lt.layout_set(out, LtLayoutAttribute::kBatchStride, &batch_stride, sizeof batch_stride), "layout_set");
+  }
+
+  bool may_reduce_in_halves_;
+};
+
+/// The same product of operands that lie row after row.
+MatmulDesc row_major(MatmulDesc d) {
+  d.a_row = d.k, d.a_col = 1, d.a_batch_stride = d.m * d.k;
+  d.b_row = d.n, d.b_col = 1, d.b_batch_stride = d.k * d.n;
+  d.c_row = d.n, d.c_batch_stride = d.m * d.n;
+  return d;
+}
+
+class LtMatmul final : public DeviceMatmul {
+ public:
+  LtMatmul(const MatmulDesc& d, int device) : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d) {
+    if (d.k == 0) return;
+    smolder::cuda::make_current(device);
+    problem_.emplace(d, Operands(d), precision_);
+    aligned_ = choose(16);
+    any_ = choose(static_cast<uint32_t>(itemsize(d.dtype)));
+    SMOLDER_CHECK(aligned_ || any_, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype),
+                  " of ", d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
+  }
+
+  void run(const void* a, const void* b, void* c) const override {
+    if (desc_.k == 0) return fill_zeros(c);
+    const float one = 1, zero = 0;
+    const double one_wide = 1, zero_wide = 0;
+    const bool wide = desc_.dtype == DType::kFloat64;
+    const auto at = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+    const bool aligned = aligned_ && at(a) && at(b) && at(c);
+    SMOLDER_CHECK(aligned || any_, NotImplementedError, "cuBLASLt has no algorithm for these operands of ",
+                  name(desc_.dtype), ", which do not start at multiples of 16 bytes");
+    const LtChoice& choice = aligned ? *aligned_ : *any_;
+    const Problem& p = *problem_;
+    smolder::cuda::make_current(queue_.device());
+    check_lt(
+        cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b, p.first, a,
+                            p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result, c, p.result,
+                            &choice.algo, shared_.workspace.data(), kWorkspaceBytes, queue_.stream().handle()),
+        "matmul");
+  }
+
+ private:
+  /// What is best for operands in rows, where it takes these as they lie: how they lie differs between a step and its
+  /// ops one by one, and must not change a bit.
+  std::optional<LtChoice> choose(uint32_t alignment) const {
+    const MatmulDesc plain = row_major(desc_);
+    const Problem of_rows(plain, Operands(plain), precision_);
+    for (const LtChoice& c : of_rows.choices(shared_.handle, alignment)) {
+      if (c.state == 0 && problem_->supports(shared_.handle, c)) return c;
+    }
+    const std::vector<LtChoice> others = problem_->choices(shared_.handle, alignment);
+    return others.empty() ? std::nullopt : std::optional(others[0]);
   }
 
   void fill_zeros(void* c) const {
@@ -179,9 +213,8 @@ class LtMatmul final : public DeviceMatmul {
   Queue& queue_;
   Shared& shared_;
   MatmulDesc desc_;
-  Precision precision_ = precision();
-  LtDesc product_ = nullptr;
-  LtLayout first_ = nullptr, second_ = nullptr, result_ = nullptr;
+  const Precision precision_ = precision();
+  std::optional<Problem> problem_;
   std::optional<LtChoice> aligned_, any_;
 };
 

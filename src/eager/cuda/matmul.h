@@ -11,9 +11,9 @@ namespace smolder::eager::cuda {
 /// Whether cuBLASLt says this product: floats, rows or columns of each operand contiguous, no epilogue.
 bool can_multiply(const MatmulDesc& desc);
 
-/// A product whose algorithm is chosen, by cuBLASLt's heuristic from the description alone: equal descriptions give
-/// equal bits. float32 is multiplied in float32, or as TF32 where `precision()` allows it; halves are summed in
-/// float32, partial sums in halves where that allows it.
+/// A product whose algorithm is chosen, by cuBLASLt's heuristic from sizes and dtypes, and where it can from them
+/// alone: equal descriptions give equal bits, and so do operands that lie otherwise. float32 is multiplied in float32,
+/// or as TF32 where `precision()` allows it; halves are summed in float32, partial sums in halves where that allows it.
 class DeviceMatmul {
  public:
   /// Throws RuntimeError naming the package to install when there is no cuBLASLt, NotImplementedError when it has no
