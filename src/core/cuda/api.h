@@ -15,7 +15,8 @@ using DriverContext = struct OpaqueContext*;
 using DriverStream = struct OpaqueStream*;
 using DriverEvent = struct OpaqueEvent*;
 using DriverLibrary = struct OpaqueLibrary*;
-using DriverPool = struct OpaquePool*;
+using DriverGraph = struct OpaqueGraph*;
+using DriverGraphExec = struct OpaqueGraphExec*;
 using DriverKernel = struct OpaqueKernel*;  ///< CUkernel; launches take it where they take a CUfunction
 using NvrtcProgram = struct OpaqueProgram*;
 
@@ -34,9 +35,6 @@ enum class DeviceAttribute : int {
 };
 /// CUfunction_attribute
 enum class KernelAttribute : int { kLocalBytes = 3, kRegisters = 4, kMaxDynamicShared = 8 };
-
-/// CUmemPool_attribute
-enum class PoolAttribute : int { kReleaseThreshold = 4, kReserved = 5, kUsed = 7 };
 
 /// CUlaunchAttribute
 struct LaunchAttribute {
@@ -98,16 +96,18 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(release, cuMemFree_v2, (Address))                                                               \
   FUNCTION(allocate_async, cuMemAllocAsync, (Address*, size_t, DriverStream))                              \
   FUNCTION(release_async, cuMemFreeAsync, (Address, DriverStream))                                         \
-  FUNCTION(default_pool, cuDeviceGetDefaultMemPool, (DriverPool*, DriverDevice))                           \
-  FUNCTION(pool_set, cuMemPoolSetAttribute, (DriverPool, PoolAttribute, void*))                            \
-  FUNCTION(pool_get, cuMemPoolGetAttribute, (DriverPool, PoolAttribute, void*))                            \
-  FUNCTION(pool_trim, cuMemPoolTrimTo, (DriverPool, size_t))                                               \
   FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
   FUNCTION(release_host, cuMemFreeHost, (void*))                                                           \
   FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))             \
   FUNCTION(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, DriverStream))                     \
   FUNCTION(copy_on_device, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, DriverStream))                 \
-  FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))
+  FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))                    \
+  FUNCTION(capture_begin, cuStreamBeginCapture_v2, (DriverStream, int))                                    \
+  FUNCTION(capture_end, cuStreamEndCapture, (DriverStream, DriverGraph*))                                  \
+  FUNCTION(graph_instantiate, cuGraphInstantiateWithFlags, (DriverGraphExec*, DriverGraph, uint64_t))      \
+  FUNCTION(graph_launch, cuGraphLaunch, (DriverGraphExec, DriverStream))                                   \
+  FUNCTION(graph_exec_destroy, cuGraphExecDestroy, (DriverGraphExec))                                      \
+  FUNCTION(graph_destroy, cuGraphDestroy, (DriverGraph))
 
 #define SMOLDER_CUDA_NVRTC(FUNCTION)                                                               \
   FUNCTION(version, nvrtcVersion, (int*, int*))                                                    \

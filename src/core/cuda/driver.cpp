@@ -1,5 +1,8 @@
 #include "smolder/core/cuda/driver.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -41,6 +44,8 @@ std::string text_of(const Driver& functions, Status status) {
   if (text) all += std::string(" (") + text + ")";
   return all;
 }
+
+std::atomic<bool> g_forked{false};
 
 /// Fills the functions and the list of devices; the reason when that fails.
 std::string open(State& s) {
@@ -89,8 +94,13 @@ Opened& opened(int device) {
   SMOLDER_CHECK(s.reason.empty(), RuntimeError, "CUDA is not available: ", s.reason);
   SMOLDER_CHECK(device >= 0 && device < static_cast<int>(s.devices.size()), RuntimeError,
                 "there is no device cuda:", device, "; there are ", s.devices.size());
+  SMOLDER_CHECK(!is_forked(), RuntimeError,
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                "'spawn' start method");
   Opened& d = *s.devices[device];
   std::call_once(d.retained, [&] {
+    static std::once_flag watched;
+    std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
     SMOLDER_CUDA(context_retain, &d.context, d.handle);
     char name[256] = {};
     SMOLDER_CUDA(device_name, name, static_cast<int>(sizeof name) - 1, d.handle);
@@ -116,6 +126,8 @@ Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 }  // namespace
 
 bool is_available() noexcept { return device_count() > 0; }
+
+bool is_forked() noexcept { return g_forked.load(std::memory_order_relaxed); }
 
 std::string unavailable_reason() { return state().reason; }
 

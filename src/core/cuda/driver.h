@@ -16,6 +16,8 @@ bool is_available() noexcept;
 std::string unavailable_reason();
 /// 0 without a driver.
 int device_count() noexcept;
+/// Whether this process was forked from one that had used CUDA: nothing of a device can be used then.
+bool is_forked() noexcept;
 /// The driver's CUDA version, 1000 * major + 10 * minor.
 int driver_version();
 

@@ -1,5 +1,5 @@
-// Memory of tensors on a device: taken and given back in the order of its queue, from a pool of the driver's that keeps
-// what is free.
+// Memory of tensors on a device, from a caching pool in the order of the device's queue: what is given back may be
+// handed out again at once, since whatever still uses it was queued before whatever will.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,28 @@
 namespace smolder::cuda {
 
 /// Uninitialised memory. Throws OutOfMemoryError with the size asked for, what is in use and what is free, once the
-/// pool's free memory was given back in vain. Zero bytes give a buffer too.
+/// pool's free memory was given back in vain. Zero bytes give a readable address too.
 BufferRef allocate(size_t bytes, int device);
-/// Of the tensors of a device: bytes live and their peak, and bytes that the pool keeps free.
-MemoryStats memory_stats(int device);
+/// The same for work that is being queued, which may drop it as soon as the work is queued: when a graph is being
+/// captured the graph keeps it.
+BufferRef allocate_temporary(size_t bytes, int device);
+
+/// A quantity and its history.
+struct Statistic {
+  int64_t current = 0, peak = 0, total = 0;  ///< total: all that was ever added
+};
+/// Of a device's pool.
+struct PoolStatistics {
+  Statistic allocated;   ///< bytes of blocks behind tensors and plans
+  Statistic reserved;    ///< bytes taken from the driver
+  Statistic blocks;      ///< blocks behind tensors and plans
+  int64_t retries = 0;   ///< allocations that had to give cached memory back first
+  int64_t failures = 0;  ///< those that failed
+};
+PoolStatistics pool_statistics(int device);
+/// Lets peaks start from what is held now.
 void reset_peak_memory(int device);
-/// Gives free memory back to the system.
+/// Gives free memory back to the driver.
 void empty_cache(int device);
 
 /// Copies after all that was queued before. That to the host waits until it is done, that from the host until memory

@@ -1,8 +1,8 @@
 #include "smolder/core/cuda/queue.h"
 
-#include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "smolder/core/error.h"
 
@@ -14,7 +14,22 @@ std::array<std::atomic<Queue*>, kMostDevices> g_queues{};
 
 }  // namespace
 
-Queue::Queue(int device) : stream_(device), host_(device, kRingBytes), ring_(device, kRingBytes) {}
+Graph::Graph(DriverGraph graph, std::vector<BufferRef> kept) : kept_(std::move(kept)) {
+  const Status status = driver().graph_instantiate(&handle_, graph, 0);
+  driver().graph_destroy(graph);
+  check(status, "graph_instantiate");
+}
+Graph::~Graph() {
+  if (!is_forked()) driver().graph_exec_destroy(handle_);
+}
+
+thread_local Queue* Queue::capturing_ = nullptr;
+
+Queue::Queue(int device)
+    : stream_(device),
+      capture_(device),
+      ring_(device, kRingBytes),
+      read_{Event(device), Event(device), Event(device), Event(device)} {}
 
 Queue& Queue::of(int device) {
   if (Queue* const known = existing(device)) return *known;
@@ -31,21 +46,50 @@ Queue* Queue::existing(int device) noexcept {
   return device >= 0 && device < kMostDevices ? g_queues[device].load(std::memory_order_acquire) : nullptr;
 }
 
-void* Queue::upload(const void* from, size_t bytes) {
-  SMOLDER_INVARIANT(bytes <= kRingBytes);
-  constexpr size_t kLine = 64;
-  const size_t taken = (bytes + kLine - 1) / kLine * kLine;
-  const std::lock_guard hold(mutex_);
-  if (at_ + taken > kRingBytes) {
-    stream_.synchronize();  // the fence: what was uploaded before has been read
-    at_ = 0;
+std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
+  constexpr int kRelaxed = 2;  // memory may be taken from the driver meanwhile
+  make_current(device());
+  SMOLDER_CUDA(capture_begin, capture_.handle(), kRelaxed);
+  capturing_ = this;
+  DriverGraph graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    capturing_ = nullptr;
+    kept_.clear();
+    if (driver().capture_end(capture_.handle(), &graph) == 0) driver().graph_destroy(graph);
+    throw;
   }
-  char* const host = static_cast<char*>(host_.data()) + at_;
-  char* const there = static_cast<char*>(ring_.data()) + at_;
+  capturing_ = nullptr;
+  SMOLDER_CUDA(capture_end, capture_.handle(), &graph);
+  return std::make_unique<Graph>(graph, std::exchange(kept_, {}));
+}
+
+void Queue::launch(const Graph& graph) {
+  make_current(device());
+  SMOLDER_CUDA(graph_launch, graph.handle(), stream().handle());
+}
+
+void Queue::keep(const BufferRef& memory) {
+  if (capturing_ == this) kept_.push_back(memory);
+}
+
+void Queue::upload(void* to, const void* from, size_t bytes) {
+  constexpr size_t kLine = 64, kPart = kRingBytes / kParts;
+  const size_t taken = (bytes + kLine - 1) / kLine * kLine;
+  if (taken > kPart) return copy_to_device(stream_, to, from, bytes);
+  const std::lock_guard hold(mutex_);
+  const size_t part = at_ / kPart;
+  if (at_ + taken > (part + 1) * kPart) {
+    read_[part].record(stream_);
+    const size_t next = (part + 1) % kParts;
+    read_[next].synchronize();  // which it has been at first
+    at_ = next * kPart;
+  }
+  char* const host = static_cast<char*>(ring_.data()) + at_;
   std::memcpy(host, from, bytes);
-  copy_to_device(stream_, there, host, bytes);
+  copy_to_device(stream_, to, host, bytes);
   at_ += taken;
-  return there;
 }
 
 }  // namespace smolder::cuda

@@ -1,15 +1,33 @@
-// What a device has one of: the stream that all its work is queued on, and the ring through which numbers of the host
-// reach it.
+// The order of a device's work: the one stream that all of it is queued on, graphs captured from it, and the ring
+// through which numbers of the host reach the device.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
+#include "smolder/core/buffer.h"
 #include "smolder/core/cuda/driver.h"
 
 namespace smolder::cuda {
+
+/// Work that was captured rather than run, to be queued as a whole.
+class Graph {
+ public:
+  Graph(DriverGraph graph, std::vector<BufferRef> kept);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  DriverGraphExec handle() const { return handle_; }
+
+ private:
+  DriverGraphExec handle_ = nullptr;
+  std::vector<BufferRef> kept_;  ///< temporaries whose addresses the work knows
+};
 
 /// All work of a device is queued here, in program order, so memory that is freed may be given out again at once.
 class Queue {
@@ -19,20 +37,31 @@ class Queue {
   /// The same, but null unless the device was used.
   static Queue* existing(int device) noexcept;
 
-  Stream& stream() { return stream_; }
+  /// Where work goes: to the device, or into the graph that this thread is capturing.
+  Stream& stream() { return capturing_ == this ? capture_ : stream_; }
   int device() const { return stream_.device(); }
 
-  /// Queues a copy of `bytes` from the host, which are read before this returns, and says where on the device they will
-  /// be. They stay there for work that is queued before `kRingBytes` more were uploaded. At most that many at once.
-  void* upload(const void* from, size_t bytes);
-  static constexpr size_t kRingBytes = 1 << 20;
+  /// What `work` queues, as a graph. It must only queue, and on `stream()`.
+  std::unique_ptr<Graph> capture(const std::function<void()>& work);
+  void launch(const Graph& graph);
+  /// Lets the graph being captured keep memory; does nothing when none is.
+  void keep(const BufferRef& memory);
+
+  /// Queues a copy of `bytes` from the host to the device, which are read before this returns.
+  void upload(void* to, const void* from, size_t bytes);
 
  private:
   explicit Queue(int device);
-  Stream stream_;
+
+  static constexpr size_t kRingBytes = 1 << 20;
+  static constexpr int kParts = 4;  ///< each is waited for on its own
+  static thread_local Queue* capturing_;
+
+  Stream stream_, capture_;
+  std::vector<BufferRef> kept_;
   std::mutex mutex_;
-  PinnedMemory host_;
-  DeviceMemory ring_;
+  PinnedMemory ring_;
+  std::array<Event, kParts> read_;  ///< all of the part has been
   size_t at_ = 0;
 };
 
