@@ -21,7 +21,7 @@ class DeviceKernel {
   /// Queues a run of the whole root loop, whose extents' product is `positions`. Buffers are addresses on the device
   /// and null for scratch rows; integers are read before this returns, scalars and error words, which lie on the
   /// device, when the kernel runs.
-  virtual void launch(cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
+  virtual void launch(smolder::cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                       uint32_t* errors, int64_t positions) const = 0;
 };
 

@@ -172,6 +172,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
           pointers_.push_back({PointerSlot::kNull, 0});
           break;
         case LibraryCall::Operand::kParameter:
+          number_slots_.push_back(static_cast<uint32_t>(pointers_.size()));
           pointers_.push_back({PointerSlot::kParameters, x.parameter * static_cast<int64_t>(sizeof(uint64_t))});
           break;
         case LibraryCall::Operand::kNumber:

@@ -5,6 +5,12 @@
 
 namespace smolder::jit {
 
+OpSite site_of(const Program& program, const Step& step) {
+  if (step.library) return step.library->site;
+  const ir::ValueId last = program.groups[step.group].sinks.back();
+  return {program.graph.producer(last).origin.source, step.kernel->kernel.name};
+}
+
 PlanImpl::PlanImpl(Program program) : program_(std::move(program)) {
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
   find_donors(program_, program_.launch_of);

@@ -117,7 +117,7 @@ class Emitter {
     record.payload = m.object.bytes;
     record.source = m.object.source;
     record.build_ms = m.object.milliseconds;
-    record.where = where(*m.step);
+    record.where = resolve_source(site_of(p_, *m.step).source);
     const std::string name = m.step->kernel->kernel.name;
     record_event({"compile", name, record.where, m.object.milliseconds});
     if (debug_level() >= 4) debug(4, "kernel", m.object.source.empty() ? m.text : m.object.source);
@@ -125,11 +125,6 @@ class Emitter {
     const size_t bytes = record.payload.size();
     p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(
         KernelCache::global().insert(std::move(record), std::move(object), bytes));
-  }
-
-  std::string where(const Step& step) const {
-    const Group& group = p_.groups[step.group];
-    return resolve_source(p_.graph.producer(group.sinks.back()).origin.source);
   }
 
   Program& p_;

@@ -117,11 +117,14 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports
   }
 }
 
-/// Runs a launch and says what it took: microseconds, megabytes moved, gigabytes a second, steps, and what it is.
 void InstanceImpl::run_timed(const Launch& launch, std::vector<OpSite>& reports) const {
   const auto start = std::chrono::steady_clock::now();
   run_launch(launch, reports);
-  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  tell_time(launch, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+}
+
+/// Says what a launch took: microseconds, megabytes moved, gigabytes a second, steps, and what it is.
+void InstanceImpl::tell_time(const Launch& launch, double us) const {
   const Step& step = plan_->program().steps[launch.first_step];
   std::ostringstream out;
   const auto bytes = static_cast<double>(launch.bytes);

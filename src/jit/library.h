@@ -32,6 +32,9 @@ class BoundLibrary {
   /// address `queue` is given.
   virtual bool has_error_word() const { return false; }
   virtual bool queue(std::span<void* const> addresses, uint32_t* /*error*/) const { return run(addresses); }
+  /// Whether that does no more than queue work on the stream of a device's queue, with temporaries from
+  /// `allocate_temporary`, for equal addresses and numbers the same: it can be captured in a graph.
+  virtual bool only_queues() const { return false; }
   /// The op and what of its sizes decides how long it takes.
   virtual std::string describe() const = 0;
 };

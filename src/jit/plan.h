@@ -82,4 +82,8 @@ class Instance {
   virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
 };
 
+/// Indices that steps on a device found out of range since this was asked last. Its kernels report after the host went
+/// on; `idle` says that they all have. Steps on the CPU report when they run.
+std::vector<OpSite> take_reports(DeviceType device, bool idle);
+
 }  // namespace smolder::jit

@@ -13,6 +13,10 @@
 
 namespace smolder::jit {
 
+namespace cuda {
+struct InstanceState;
+}
+
 class PlanImpl final : public Plan {
  public:
   explicit PlanImpl(Program program);
@@ -95,11 +99,16 @@ class InstanceImpl final : public Instance {
  private:
   void fill_tables(const RunArguments& args, char* arena) const;
   std::vector<OpSite> run_on_cuda(const RunArguments& args) const;
+  cuda::InstanceState& state_on_cuda() const;
+  std::span<void* const> graph_key(const RunArguments& args) const;
+  void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
   int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
   void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
+  void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
 
   std::shared_ptr<const PlanImpl> plan_;
@@ -113,10 +122,12 @@ class InstanceImpl final : public Instance {
   std::vector<ScratchSlot> scratch_;
   std::vector<LibraryStep> library_;
   std::vector<PointerSlot> pointers_;
+  std::vector<uint32_t> number_slots_;  ///< pointers that are of parameters, which only library calls take
   std::vector<int64_t> ints_;
   std::vector<uint64_t> constants_;  ///< numbers that library calls take by address
   std::vector<int32_t> scalars_;     ///< parameter of each kernel scalar
   std::vector<const OpSite*> errors_;
+  mutable std::shared_ptr<cuda::InstanceState> on_cuda_;  ///< made by the first run there, and only used by runs
 };
 
 }  // namespace smolder::jit

@@ -138,4 +138,7 @@ struct Program {
   std::vector<CompiledKernel> kernels;
 };
 
+/// Whom a step is told by: its op, or the last of those that its kernel holds, under the kernel's name.
+OpSite site_of(const Program& program, const Step& step);
+
 }  // namespace smolder::jit

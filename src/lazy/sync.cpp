@@ -208,6 +208,11 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
 }
 
+void Tape::raise_reports(bool idle) {
+  const std::vector<jit::OpSite> reports = jit::take_reports(device_, idle);
+  if (!reports.empty()) raise_bad_index(reports);
+}
+
 void Tape::abandon(std::string why) {
   failure_ = std::move(why);
   for (Write& w : writes_) {

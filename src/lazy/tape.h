@@ -49,6 +49,9 @@ class Tape {
   /// Calls f with each tape there is, locked: the CPU's, then those of devices.
   static void each(const std::function<void(Tape&)>& f);
   DeviceType device() const { return device_; }
+  /// Throws IndexError for indices out of range that the device found while the host went on. `idle`: it has done all
+  /// that it was given.
+  void raise_reports(bool idle);
 
   Lock& mutex() { return mutex_; }
   TapeOptions& options() { return options_; }

@@ -97,6 +97,7 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
   BufferRef host = allocate(bytes);
   if (bytes) device_memory(tape.device()).to_host(host->data(), impl_->value->buffer->data(), bytes);
+  tape.raise_reports(bytes > 0);
   return host;
 }
 

@@ -5,6 +5,7 @@
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/jit/arena.h"
+#include "smolder/jit/cuda/replay.h"
 #include "smolder/lazy/tape.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
@@ -16,14 +17,26 @@ namespace {
 void synchronize(int index) {
   const WithoutGil nogil;
   if (cuda::Queue* const queue = cuda::Queue::existing(index)) queue->stream().synchronize();
+  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  const std::lock_guard hold(tape.mutex());
+  tape.raise_reports(true);
 }
 
+/// Under torch's names.
 nb::dict memory_of(int index) {
-  const MemoryStats s = cuda::memory_stats(index);
+  const cuda::PoolStatistics s = cuda::pool_statistics(index);
   nb::dict out;
-  out["live"] = s.live;
-  out["peak"] = s.peak;
-  out["cached"] = s.cached;
+  const auto put = [&](const std::string& name, const cuda::Statistic& of) {
+    out[(name + ".all.current").c_str()] = of.current;
+    out[(name + ".all.peak").c_str()] = of.peak;
+    out[(name + ".all.allocated").c_str()] = of.total;
+    out[(name + ".all.freed").c_str()] = of.total - of.current;
+  };
+  put("allocated_bytes", s.allocated);
+  put("reserved_bytes", s.reserved);
+  put("allocation", s.blocks);
+  out["num_alloc_retries"] = s.retries;
+  out["num_ooms"] = s.failures;
   return out;
 }
 
@@ -67,6 +80,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
     jit::Arena::of(DeviceType::kCUDA).release();
     cuda::empty_cache(index);
   });
+  m.def("_cuda_set_graphs", &jit::cuda::set_graphs_enabled);
   m.def("_cuda_add_site_packages", &cuda::add_site_packages);
 }
 

@@ -10,6 +10,7 @@
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
@@ -150,6 +151,7 @@ class AttentionCall final : public BoundLibrary {
     kernels_of(text_);
   }
 
+  bool only_queues() const override { return true; }
   bool run(std::span<void* const> addresses) const override {
     smolder::cuda::Stream& stream = smolder::cuda::Queue::of(kDevice).stream();
     const double scale = number_of(scale_dtype_, addresses[scale_]);
@@ -161,7 +163,7 @@ class AttentionCall final : public BoundLibrary {
     const Kernels& kernels = kernels_of(text);
     BufferRef delta;
     if (text.backward) {
-      delta = allocate(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), {DeviceType::kCUDA, kDevice});
+      delta = smolder::cuda::allocate_temporary(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), kDevice);
     }
     for (const Words& call : calls_) {
       std::vector<int64_t> words = call.words;

@@ -1,7 +1,16 @@
 // Running an instance on CUDA: everything is queued, in order, and the host goes on.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+
+#include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/error.h"
+#include "smolder/core/source_line.h"
 #include "smolder/jit/arena.h"
+#include "smolder/jit/cuda/replay.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -10,56 +19,116 @@ namespace {
 
 constexpr int kDevice = 0;
 
-/// The numbers of a run where kernels read them. More than the ring holds lie in memory that `own` keeps until the
-/// kernels are queued.
-const uint64_t* upload(smolder::cuda::Queue& queue, const std::vector<uint64_t>& numbers, BufferRef& own) {
-  if (numbers.empty()) return nullptr;
-  const size_t bytes = numbers.size() * sizeof(uint64_t);
-  if (bytes <= smolder::cuda::Queue::kRingBytes) return static_cast<uint64_t*>(queue.upload(numbers.data(), bytes));
-  own = allocate(bytes, {DeviceType::kCUDA, kDevice});
-  smolder::cuda::copy_from_host(own->data(), numbers.data(), bytes, kDevice);
-  return static_cast<uint64_t*>(own->data());
+/// Whether each launch is waited for, so that what fails is known: CUDA_LAUNCH_BLOCKING=1, as in CUDA's own tools.
+bool is_blocking() {
+  static const bool asked = [] {
+    const char* const text = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return text && std::string_view(text) != "0" && *text;
+  }();
+  return asked;
 }
 
 }  // namespace
 
+cuda::InstanceState& InstanceImpl::state_on_cuda() const {
+  if (on_cuda_) return *on_cuda_;
+  auto state = std::make_shared<cuda::InstanceState>();
+  if (!scalars_.empty()) state->scalars = allocate(scalars_.size() * sizeof(uint64_t), {DeviceType::kCUDA, kDevice});
+  if (!errors_.empty()) {
+    std::vector<OpSite> sites;
+    for (const OpSite* site : errors_) sites.push_back(*site);
+    state->errors = std::make_shared<cuda::ErrorWords>(kDevice, std::move(sites));
+  }
+  const auto may_be_captured = [](const LibraryStep& step) { return step.call->only_queues(); };
+  if (launches_.size() < 2 || !std::ranges::all_of(library_, may_be_captured)) state->graphs.give_up();
+  on_cuda_ = std::move(state);
+  return *on_cuda_;
+}
+
+void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+  RunTables& t = RunTables::of_thread();
+  if (launch.library >= 0) {
+    const LibraryStep& step = library_[launch.library];
+    uint32_t* const error = step.error >= 0 ? on_cuda_->errors->data() + step.error : nullptr;
+    if (!step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error)) reports.push_back(*step.site);
+    return;
+  }
+  const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
+  uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
+  for (uint32_t i = 0; i < launch.num_segments; ++i) {
+    const Segment& s = segments_[launch.first_segment + i];
+    launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), t.pointers.data() + s.pointers,
+                          ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions);
+  }
+}
+
+/// Runs a launch to its end, so that an error is known to be its.
+void InstanceImpl::run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    queue_launch(launch, reports);
+    smolder::cuda::Queue::of(kDevice).stream().synchronize();
+  } catch (const OutOfMemoryError&) {
+    throw;
+  } catch (const RuntimeError& e) {
+    const Program& program = plan_->program();
+    const OpSite site = site_of(program, program.steps[launch.first_step]);
+    const std::string where = resolve_source(site.source);
+    raise<RuntimeError>(e.what(), ", in ", site.op, where.empty() ? "" : " at " + where);
+  }
+  if (debug_level() >= 2) {
+    tell_time(launch, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+  }
+}
+
+/// The addresses of a run, and the numbers that library calls read on the host in place of theirs.
+std::span<void* const> InstanceImpl::graph_key(const RunArguments& args) const {
+  RunTables& t = RunTables::of_thread();
+  if (number_slots_.empty()) return t.pointers;
+  thread_local std::vector<void*> key;
+  key = t.pointers;
+  for (const uint32_t slot : number_slots_) {
+    key[slot] =
+        reinterpret_cast<void*>(args.parameters[static_cast<size_t>(pointers_[slot].offset) / sizeof(uint64_t)]);
+  }
+  return key;
+}
+
 std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  cuda::InstanceState& state = state_on_cuda();
   const Arena::Lease arena = Arena::of(DeviceType::kCUDA).reserve(arena_bytes_);
   fill_tables(args, arena.base);
   RunTables& t = RunTables::of_thread();
-  BufferRef own, errors;
-  const uint64_t* const scalars = upload(queue, t.scalars, own);
-  const size_t error_bytes = t.errors.size() * sizeof(uint32_t);
-  if (error_bytes > 0) {
-    errors = allocate(error_bytes, {DeviceType::kCUDA, kDevice});
-    fill(queue.stream(), errors->data(), 0, error_bytes);
+  if (state.uploaded != t.scalars) {
+    queue.upload(state.scalars->data(), t.scalars.data(), t.scalars.size() * sizeof(uint64_t));
+    state.uploaded = t.scalars;
   }
-  auto* const error_words = errors ? static_cast<uint32_t*>(errors->data()) : nullptr;
+  if (state.errors) cuda::watch(state.errors);
 
-  std::vector<OpSite> reports;
-  for (const Launch& launch : launches_) {
-    if (launch.library >= 0) {
-      const LibraryStep& step = library_[launch.library];
-      uint32_t* const error = step.error >= 0 ? error_words + step.error : nullptr;
-      if (!step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error)) {
-        reports.push_back(*step.site);
-      }
-      continue;
-    }
-    for (uint32_t i = 0; i < launch.num_segments; ++i) {
-      const Segment& s = segments_[launch.first_segment + i];
-      launch.device->launch(queue.stream(), t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars,
-                            error_words + s.errors, s.positions);
-    }
-  }
-  if (error_bytes > 0) {
-    smolder::cuda::copy_to_host(t.errors.data(), errors->data(), error_bytes, kDevice);
-    for (size_t i = 0; i < errors_.size(); ++i) {
-      if (t.errors[i] != 0) reports.push_back(*errors_[i]);
+  std::vector<OpSite> reports = cuda::take_reports(false);
+  const auto queue_all = [&] {
+    for (const Launch& launch : launches_) queue_launch(launch, reports);
+  };
+  if (is_blocking() || debug_level() >= 2) [[unlikely]] {
+    for (const Launch& launch : launches_) run_and_wait(launch, reports);
+  } else if (!cuda::graphs_enabled()) {
+    queue_all();
+  } else {
+    const std::span<void* const> key = graph_key(args);
+    if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
+      queue.launch(*graph);
+    } else if (state.graphs.wants(key)) {
+      queue.launch(state.graphs.add(key, queue.capture(queue_all)));
+    } else {
+      queue_all();
     }
   }
   return reports;
+}
+
+std::vector<OpSite> take_reports(DeviceType device, bool idle) {
+  return device == DeviceType::kCUDA ? cuda::take_reports(idle) : std::vector<OpSite>{};
 }
 
 }  // namespace smolder::jit

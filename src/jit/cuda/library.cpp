@@ -36,6 +36,7 @@ class DeviceProduct final : public BoundLibrary {
     }
     return true;
   }
+  bool only_queues() const override { return true; }
   std::string describe() const override { return steps_.describe() + " by cuBLASLt"; }
 
  private:

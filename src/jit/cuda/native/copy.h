@@ -60,6 +60,7 @@ class SliceWrite final : public BoundLibrary {
  public:
   SliceWrite(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
              std::span<const int64_t> attrs);
+  bool only_queues() const override { return true; }
   bool run(std::span<void* const> addresses) const override;
   std::string describe() const override;
 

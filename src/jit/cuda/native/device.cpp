@@ -8,6 +8,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 #include "smolder/jit/cache/kernel_cache.h"
@@ -108,7 +109,7 @@ class QueueDevice final : public NativeDevice {
     return known;
   }
   BufferRef allocate(int64_t bytes) override {
-    return smolder::allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, static_cast<int8_t>(queue_.device())});
+    return smolder::cuda::allocate_temporary(static_cast<size_t>(bytes), queue_.device());
   }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes > 0) smolder::cuda::copy_on_device(queue_.stream(), to, from, static_cast<size_t>(bytes));

@@ -328,6 +328,7 @@ class Scatter : public BoundLibrary {
                   name(index));
   }
   bool has_error_word() const override { return true; }
+  bool only_queues() const override { return true; }
   bool run(std::span<void* const> addresses) const override { return queue(addresses, nullptr); }
   std::string describe() const override { return std::string(ir::name(op_)) + " at " + std::to_string(count_); }
 

@@ -1,0 +1,30 @@
+// What kernels report while the host is ahead of them: indices out of range, by op.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "smolder/core/cuda/driver.h"
+#include "smolder/jit/plan.h"
+
+namespace smolder::jit::cuda {
+
+/// The error words of an instance, in memory of the host that its kernels write: nothing is copied, and nobody waits.
+class ErrorWords {
+ public:
+  ErrorWords(int device, std::vector<OpSite> sites);
+  uint32_t* data() const { return static_cast<uint32_t*>(memory_.data()); }
+  /// Adds the sites whose words are set, and clears those.
+  void take(std::vector<OpSite>& reports);
+
+ private:
+  smolder::cuda::PinnedMemory memory_;
+  std::vector<OpSite> sites_;
+};
+
+/// Kernels that may write `words` were queued.
+void watch(const std::shared_ptr<ErrorWords>& words);
+/// What was reported since it was asked last. `idle`: the device has done all that it was given.
+std::vector<OpSite> take_reports(bool idle);
+
+}  // namespace smolder::jit::cuda
