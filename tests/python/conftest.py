@@ -19,6 +19,14 @@ from op_results import pytest_addoption, pytest_configure, shows  # noqa: F401
 
 import smolder
 
+DEVICE = os.environ.get("SMOLDER_TEST_DEVICE", "cpu")  # where tests make what does not say where
+if DEVICE != "cpu":
+    smolder.set_default_device(DEVICE)
+    # Tests look at values as arrays, which is no part of what they test; those that do test it skip.
+    _array, _from_numpy = smolder.Tensor.numpy, smolder.from_numpy
+    smolder.Tensor.numpy = lambda self, **options: _array(self.cpu(), **options)
+    smolder.from_numpy = lambda array: _from_numpy(array).to(DEVICE)
+
 
 @pytest.fixture(autouse=True)
 def known_state(request):

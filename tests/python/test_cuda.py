@@ -1,5 +1,6 @@
 """CUDA: what a machine without a device says, and, on one with a device, every row against the CPU."""
 
+import os
 import pickle
 
 import numpy as np
@@ -207,17 +208,102 @@ def test_an_index_out_of_range_raises_and_the_process_lives():
 
 
 @on_a_device
-def test_memory_is_counted_and_a_step_out_of_memory_changes_nothing():
+def test_an_index_out_of_range_is_told_at_the_next_step_or_wait():
+    weight, bad = smolder.ones(4, 2, device="cuda"), smolder.tensor([9], device="cuda")
+    held = smolder.nn.functional.embedding(bad, weight)
+    smolder.mark_step()  # nothing waits
+    with pytest.raises(IndexError, match=r"out of range in embedding at .*test_cuda.py"):
+        cuda.synchronize()
+    cuda.synchronize()
+    assert held.tolist() == [[1, 1]]  # of the last row
+
+
+@on_a_device
+def test_a_loop_is_replayed_as_a_graph_with_the_same_bits():
+    def count(name):
+        return smolder.metrics()["counters"].get(f"graphs.{name}", 0)
+
+    smolder._core._cuda_set_graphs(False)
+    try:
+        expected = train("cuda", 30)
+    finally:
+        smolder._core._cuda_set_graphs(True)
+    captured, replayed = count("captured"), count("replayed")
+    assert train("cuda", 30) == expected
+    assert count("replayed") - replayed >= 15, "most of the steps"
+    assert count("captured") - captured <= 6
+
+
+@on_a_device
+def test_numbers_change_between_replays():
+    x, out = smolder.ones(1000, device="cuda"), []
+    for i in range(20):
+        y = (x * float(i)).sum() + x.cumsum(0)[-1]
+        out.append((y * 1).cpu().item())
+        smolder.mark_step()
+    assert out == [1000.0 * i + 1000 for i in range(20)]
+
+
+@on_a_device
+def test_memory_is_counted():
     smolder.mark_step()
+    cuda.empty_cache()
     before = cuda.memory_allocated()
     x = smolder.ones(1 << 20, device="cuda")
     smolder.mark_step()
-    assert cuda.memory_allocated() - before == 4 << 20 and cuda.max_memory_allocated() >= 4 << 20
-    with pytest.raises(MemoryError, match="CUDA out of memory"):
-        smolder.zeros(1 << 40, device="cuda").sum().item()
-        smolder.zeros(1 << 40, device="cuda").cpu()
-    x += 1
-    assert x.sum().item() == 2 << 20
+    assert cuda.memory_allocated() - before == 4 << 20
+    assert cuda.memory_reserved() >= cuda.memory_allocated()
+    cuda.reset_peak_memory_stats()
+    y = x + 1
+    smolder.mark_step()
+    del y
+    smolder.mark_step()
+    assert cuda.max_memory_allocated() - cuda.memory_allocated() >= 4 << 20
+    stats = cuda.memory_stats()
+    assert stats["allocated_bytes.all.allocated"] - stats["allocated_bytes.all.freed"] == cuda.memory_allocated()
     del x
     smolder.mark_step()
+    cuda.empty_cache()
     assert cuda.memory_allocated() == before
+
+
+@on_a_device
+def test_out_of_memory_in_a_step_leaves_parameters_and_training_goes_on():
+    model = nn.Linear(64, 64).cuda()
+    optimizer = smolder.optim.AdamW(model.parameters())
+
+    def step(batch):
+        optimizer.zero_grad()
+        x = smolder.randn(batch, 64, device="cuda")
+        (model(x).exp().T @ x).sum().backward()
+        optimizer.step()
+        smolder.mark_step()
+
+    step(8)
+    before = [p.detach().cpu().numpy().copy() for p in model.parameters()]
+    with pytest.raises(MemoryError, match=r"CUDA out of memory. Tried to allocate \d+ MiB .*held by Smolder"):
+        step(1 << 31)
+    for a, p in zip(before, model.parameters(), strict=True):
+        assert_same_bits(a, p.detach().cpu().numpy())
+    step(8)
+    assert all(not np.array_equal(a, p.detach().cpu().numpy()) for a, p in zip(before, model.parameters(), strict=True))
+    assert cuda.memory_stats()["num_ooms"] >= 1
+
+
+@on_a_device
+def test_a_forked_child_says_that_it_cannot_use_the_device():
+    x = smolder.ones(2, device="cuda")
+    smolder.mark_step()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            (x + 1).tolist()
+            said = "nothing was raised"
+        except RuntimeError as e:
+            said = str(e)
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert "Cannot re-initialize CUDA in forked subprocess" in os.read(reading, 10000).decode()
+    assert (x + 1).tolist() == [2, 2]

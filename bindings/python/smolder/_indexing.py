@@ -32,6 +32,15 @@ def _as_index(item):
     return None
 
 
+def _beside(tensor, index):
+    """The index where the tensor is: one on the CPU may index any tensor."""
+    if tensor._on_cpu and not index._on_cpu:
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor (cpu), got {index.device}"
+        )
+    return index._to_device(tensor._device) if index._on_cpu and not tensor._on_cpu else index
+
+
 def _unsupported(index):
     if isinstance(index, _core.Tensor):
         return IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -112,7 +121,7 @@ def view(tensor, index):
             if found.dim() == 0 and found.dtype == _core.bool:  # a dimension of one element, or none
                 tensor = tensor.unsqueeze(axis)
                 found = found.reshape(1)
-            pending.append((axis, found))
+            pending.append((axis, _beside(tensor, found)))
             axis += found.dim() if found.dtype == _core.bool else 1
     return tensor, pending
 
@@ -167,7 +176,7 @@ def set(tensor, index, value):
     if isinstance(value, numpy.ndarray | list | tuple):
         from smolder._creation import tensor as make
 
-        value = make(value, dtype=tensor.dtype)
+        value = make(value, dtype=tensor.dtype, device=tensor.device)
     if pending:
         _set_at(selected, pending, value)
     elif isinstance(value, _core.Tensor):
@@ -178,7 +187,7 @@ def set(tensor, index, value):
 
 def _set_at(selected, pending, value):
     if not isinstance(value, _core.Tensor):
-        value = _core.full((), value, dtype=selected.dtype)
+        value = selected.new_full((), value)
     if value.dtype != selected.dtype:
         value = value.to(selected.dtype)
     if len(pending) == 1 and pending[0][1].dtype == _core.bool:  # which reads nothing
@@ -210,7 +219,7 @@ def pending_of(tensor, indices):
         found = _as_index(item)
         if found is None:
             raise _unsupported(item)
-        pending.append((axis, found))
+        pending.append((axis, _beside(tensor, found)))
         axis += found.dim() if found.dtype == _core.bool else 1
     if axis > tensor.dim():
         raise IndexError(f"too many indices for tensor of dimension {tensor.dim()} (got {axis})")

@@ -3,6 +3,7 @@
 Tensors live on the first device, "cuda:0". There is one queue: streams and events are not supported.
 """
 
+import collections
 import functools
 import sys
 import types
@@ -28,9 +29,11 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_stats",
     "reset_peak_memory_stats",
     "set_device",
     "synchronize",
@@ -122,24 +125,34 @@ def is_bf16_supported(including_emulation=True):
     return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
+def memory_stats(device=None):
+    """Numbers of the pool that memory comes from, under torch's names: bytes and blocks held by tensors and plans, bytes
+    taken from the driver, each with its peak, and allocations that had to be tried again or failed."""
+    return collections.OrderedDict(sorted(_core._cuda_memory(_index(device)).items()))
+
+
 def memory_allocated(device=None):
-    """Bytes that tensors hold now."""
-    return _core._cuda_memory(_index(device))["live"]
+    """Bytes that tensors and plans hold now."""
+    return memory_stats(device)["allocated_bytes.all.current"]
 
 
 def max_memory_allocated(device=None):
-    """The most bytes that tensors held at a time, since the start or `reset_peak_memory_stats()`."""
-    return _core._cuda_memory(_index(device))["peak"]
+    """The most bytes that they held at a time, since the start or `reset_peak_memory_stats()`."""
+    return memory_stats(device)["allocated_bytes.all.peak"]
 
 
 def memory_reserved(device=None):
-    """Bytes that tensors hold, and those kept free for the next."""
-    memory = _core._cuda_memory(_index(device))
-    return memory["live"] + memory["cached"]
+    """Bytes taken from the driver: those that tensors and plans hold, and those kept free for the next."""
+    return memory_stats(device)["reserved_bytes.all.current"]
+
+
+def max_memory_reserved(device=None):
+    """The most bytes that were, since the start or `reset_peak_memory_stats()`."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def reset_peak_memory_stats(device=None):
-    """Lets `max_memory_allocated()` start from what is held now."""
+    """Lets peaks start from what is held now."""
     _core._cuda_reset_peak_memory(_index(device))
 
 
