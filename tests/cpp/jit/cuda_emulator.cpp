@@ -111,7 +111,7 @@ static void __syncwarp(unsigned mask = ~0u) {
   const size_t first = running / 32 * 32 + __builtin_ctz(mask), end = first + __builtin_popcount(mask);
   wait(first, end < fibers.size() ? end : fibers.size(), &Fiber::warp);
 }
-template <class T> static T __shfl_sync(unsigned mask, T x, int from, int width) {
+template <class T> static T __shfl_sync(unsigned mask, T x, int from, int width = 32) {
   std::memcpy(&fibers[running].slot, &x, sizeof x);
   __syncwarp(mask);
   T y;

@@ -59,6 +59,18 @@ template <> struct Is<bool> { static constexpr bool kFloat = false, kBool = true
 DEVICE i32 shuffle(i32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
 DEVICE i64 shuffle(i64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
 DEVICE f16 shuffle(f16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
+template <class T, int V> DEVICE void load_whole(T (&x)[V], const T* from) {
+  Pack<T, V> pack;
+  load_whole(pack, from);
+#pragma unroll
+  for (int k = 0; k < V; ++k) x[k] = pack.x[k];
+}
+template <class T, int V> DEVICE void store_whole(T* to, const T (&x)[V]) {
+  Pack<T, V> pack;
+#pragma unroll
+  for (int k = 0; k < V; ++k) pack.x[k] = x[k];
+  store_whole(to, pack);
+}
 DEVICE bf16 shuffle(bf16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
 )cuda";
 
