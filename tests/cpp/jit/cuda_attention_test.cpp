@@ -124,7 +124,7 @@ static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 }
 static f32 exp2_fast(f32 x) { return std::exp2(x); }
 static f32 log2_fast(f32 x) { return std::log2(x); }
-static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(0, x, static_cast<int>(running % 32) ^ mask); }
+static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
 )host";
 
 /// The text that the host compiles; `entries` are kernels and the structs of their arguments.
