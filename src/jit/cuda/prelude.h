@@ -173,12 +173,12 @@ template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int un
 }
 DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Of lane `from` modulo `width`.
-DEVICE u32 shuffle(u32 x, int from, int width = 32) { return __shfl_sync(group_mask(), x, from, width); }
-DEVICE u64 shuffle(u64 x, int from, int width = 32) { return __shfl_sync(group_mask(), x, from, width); }
-DEVICE f32 shuffle(f32 x, int from, int width = 32) { return __shfl_sync(group_mask(), x, from, width); }
-DEVICE f64 shuffle(f64 x, int from, int width = 32) { return __shfl_sync(group_mask(), x, from, width); }
-DEVICE u8 shuffle(u8 x, int from, int width = 32) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
-DEVICE bool shuffle(bool x, int from, int width = 32) { return shuffle(static_cast<u32>(x), from, width) != 0; }
+DEVICE u32 shuffle(u32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE u64 shuffle(u64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE f32 shuffle(f32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE f64 shuffle(f64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
+DEVICE u8 shuffle(u8 x, int from, int width) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
+DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
 // Of the first so many lanes of a warp, lane i with lane i + half until one is all; the result in all lanes.
 template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
 #pragma unroll 1

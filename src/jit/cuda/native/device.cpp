@@ -56,22 +56,14 @@ template <> struct Is<bf16> { static constexpr bool kFloat = true, kBool = false
 template <> struct Is<f32> { static constexpr bool kFloat = true, kBool = false; };
 template <> struct Is<f64> { static constexpr bool kFloat = true, kBool = false; };
 template <> struct Is<bool> { static constexpr bool kFloat = false, kBool = true; };
-DEVICE i32 shuffle(i32 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-DEVICE i64 shuffle(i64 x, int from) { return __shfl_sync(0xffffffffu, x, from); }
-DEVICE f16 shuffle(f16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
-template <class T, int V> DEVICE void load_whole(T (&x)[V], const T* from) {
-  Pack<T, V> pack;
-  load_whole(pack, from);
-#pragma unroll
-  for (int k = 0; k < V; ++k) x[k] = pack.x[k];
+// What another thread of the warp has.
+template <class T> DEVICE T from_lane(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+DEVICE u8 from_lane(u8 x, int lane) { return static_cast<u8>(from_lane(static_cast<u32>(x), lane)); }
+DEVICE bool from_lane(bool x, int lane) { return from_lane(static_cast<u32>(x), lane) != 0; }
+DEVICE f16 from_lane(f16 x, int lane) { return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))}; }
+DEVICE bf16 from_lane(bf16 x, int lane) {
+  return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))};
 }
-template <class T, int V> DEVICE void store_whole(T* to, const T (&x)[V]) {
-  Pack<T, V> pack;
-#pragma unroll
-  for (int k = 0; k < V; ++k) pack.x[k] = x[k];
-  store_whole(to, pack);
-}
-DEVICE bf16 shuffle(bf16 x, int from) { return {static_cast<u16>(shuffle(static_cast<u32>(x.bits), from))}; }
 )cuda";
 
 std::string typedef_of(const char* name, DType dtype) {

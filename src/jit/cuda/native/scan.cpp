@@ -75,14 +75,14 @@ DEVICE Carry scan_warp(Carry (&x)[kOfThread]) {
     Carry upto = mine[kEach - 1];
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      const Carry ahead = shuffle(upto, lane < step ? lane : lane - step);
+      const Carry ahead = from_lane(upto, lane < step ? lane : lane - step);
       if (lane >= step) upto = Step::of(ahead, upto);
     }
-    const Carry left = shuffle(upto, lane > 0 ? lane - 1 : 0);
+    const Carry left = from_lane(upto, lane > 0 ? lane - 1 : 0);
     const Carry start = lane > 0 ? Step::of(before, left) : before;
 #pragma unroll
     for (int k = 0; k < kEach; ++k) mine[k] = Step::of(start, mine[k]);
-    before = Step::of(before, shuffle(upto, 31));
+    before = Step::of(before, from_lane(upto, 31));
   }
   return before;
 }
@@ -107,11 +107,11 @@ template <class T> DEVICE void read_warp(Carry (&x)[kOfThread], const T* from, i
 #pragma unroll
   for (int r = 0; r < kRounds; ++r) {
     const int at = place_of(r);
-    T y[kEach];
+    Pack<T, kEach> y;
     if (whole && at + kEach <= left) {
       load_whole(y, from + at);
 #pragma unroll
-      for (int k = 0; k < kEach; ++k) x[r * kEach + k] = static_cast<Carry>(widen(y[k]));
+      for (int k = 0; k < kEach; ++k) x[r * kEach + k] = static_cast<Carry>(widen(y.x[k]));
     } else {
 #pragma unroll
       for (int k = 0; k < kEach; ++k) {
@@ -124,15 +124,15 @@ template <class T> DEVICE void write_warp(const Carry (&x)[kOfThread], T* to, i6
 #pragma unroll
   for (int r = 0; r < kRounds; ++r) {
     const int at = place_of(r);
-    T y[kEach];
+    Pack<T, kEach> y;
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) y[k] = Narrow<T>::of(x[r * kEach + k]);
+    for (int k = 0; k < kEach; ++k) y.x[k] = Narrow<T>::of(x[r * kEach + k]);
     if (whole && at + kEach <= left) {
       store_whole(to + at, y);
     } else {
 #pragma unroll
       for (int k = 0; k < kEach; ++k) {
-        if (at + k < left) to[at + k] = y[k];
+        if (at + k < left) to[at + k] = y.x[k];
       }
     }
   }

@@ -95,11 +95,11 @@ DEVICE i64 end_of(const Key* keys, i64 e, i64 count) {
   }
   return end;
 }
-template <int V> DEVICE void combine_row(Element (&x)[V], const Element* from) {
-  Element y[V];
+template <int V> DEVICE void combine_row(Pack<Element, V>& x, const Element* from) {
+  Pack<Element, V> y;
   load_whole(y, from);
 #pragma unroll
-  for (int k = 0; k < V; ++k) x[k] = Combine::of(x[k], y[k]);
+  for (int k = 0; k < V; ++k) x.x[k] = Combine::of(x.x[k], y.x[k]);
 }
 template <int V> DEVICE void write_sorted(const RowsArguments& a) {
   u64 rest = static_cast<u64>(thread_number());
@@ -113,7 +113,7 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
   Element* to = a.result + (outer * a.n + static_cast<i64>(key)) * a.inner + pack * V;
   const Element* __restrict__ from = a.source + outer * a.count * a.inner + pack * V;
   const u32* __restrict__ positions = a.positions;
-  Element x[V];
+  Pack<Element, V> x;
   if (Combine::kLast) {
     load_whole(x, from + positions[e] * a.inner);
   } else {
@@ -157,7 +157,7 @@ template <int V> DEVICE void write_few(const FewRowsArguments& a) {
   if (others || pack >= packs) return;
   Element* to = a.result + (outer * a.n + place) * a.inner + pack * V;
   const Element* from = a.source + outer * a.count * a.inner + pack * V;
-  Element x[V];
+  Pack<Element, V> x;
   if (Combine::kLast) {
     load_whole(x, from + e * a.inner);
   } else {
@@ -235,9 +235,9 @@ KERNEL(write_elements, ElementArguments) {
   while (waiting) {
     const int leader = __ffs(waiting) - 1;
     waiting &= waiting - 1;
-    const i64 its_key = shuffle(key, leader);
-    i64 k = shuffle(at, leader) + lane;
-    Element sum = shuffle(x, leader);
+    const i64 its_key = from_lane(key, leader);
+    i64 k = from_lane(at, leader) + lane;
+    Element sum = from_lane(x, leader);
     bool here = is_next(k, its_key);
     Element y = here ? source_at(a, a.positions[k]) : Element();
     for (;;) {
@@ -247,7 +247,7 @@ KERNEL(write_elements, ElementArguments) {
       const Element next = then ? source_at(a, a.positions[k]) : Element();
       const int number = __popc(present);
 #pragma unroll 8
-      for (int i = 0; i < number; ++i) sum = Combine::of(sum, shuffle(y, i));
+      for (int i = 0; i < number; ++i) sum = Combine::of(sum, from_lane(y, i));
       if (present != kAll) break;
       here = then;
       y = next;
