@@ -61,6 +61,7 @@ class GatheredProduct final : public BoundLibrary {
     }
     return product_.run(all);
   }
+  bool only_queues() const override { return true; }
   std::string describe() const override { return product_.describe() + ", from copies"; }
 
  private:

@@ -87,6 +87,7 @@ class IntegerProduct final : public BoundLibrary {
     }
     return true;
   }
+  bool only_queues() const override { return true; }
   std::string describe() const override { return steps_.describe(); }
 
  private:

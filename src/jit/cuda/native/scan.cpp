@@ -307,6 +307,7 @@ class Scan final : public BoundLibrary {
     out_.finish(addresses[1], holders[1]);
     return true;
   }
+  bool only_queues() const override { return true; }
   std::string describe() const override {
     return "scan of " + std::to_string(outer_) + " x " + std::to_string(n_) + " x " + std::to_string(inner_);
   }

@@ -277,6 +277,7 @@ class Sorted final : public BoundLibrary {
     indices_.finish(addresses[2], holders[1]);
     return true;
   }
+  bool only_queues() const override { return true; }
   std::string describe() const override {
     return "sorted of " + std::to_string(rows_) + " x " + std::to_string(n_) +
            (limit_ < n_ ? ", the first " + std::to_string(limit_) : "");
