@@ -57,6 +57,27 @@ def sums(lib, rows, columns, axis):
     return lambda: x.sum(axis), 2 * rows * columns
 
 
+def embedding_gradient(lib, repeats):
+    index = lib.randint(0, 50257 // repeats, (16384,), device="cuda")
+    grad = lib.randn(16384, 768, device="cuda")
+    return lambda: lib.zeros(50257, 768, device="cuda").index_add(0, index, grad), None
+
+
+def cumsum(lib, *shape):
+    x = lib.randn(*shape, device="cuda")
+    return lambda: lib.cumsum(x, -1), 2 * 4 * x.numel()
+
+
+def sort(lib, *shape):
+    x = lib.randn(*shape, device="cuda")
+    return lambda: lib.sort(x, -1, stable=True), None
+
+
+def topk(lib, rows, columns, k):
+    x = lib.randn(rows, columns, device="cuda")
+    return lambda: lib.topk(x, k), None
+
+
 def mlp(lib, train):
     nn = lib.nn
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)).to("cuda")
@@ -111,6 +132,13 @@ ROWS = {
     "layer_norm_16384x8192": lambda lib: layer_norm(lib, 16384, 8192),
     "row_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 1),
     "column_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 0),
+    "embedding_gradient": lambda lib: embedding_gradient(lib, 1),
+    "embedding_gradient_of_16_rows": lambda lib: embedding_gradient(lib, 3000),
+    "cumsum_2^25": lambda lib: cumsum(lib, 1 << 25),
+    "cumsum_16384x2048": lambda lib: cumsum(lib, 16384, 2048),
+    "sort_2^24": lambda lib: sort(lib, 1 << 24),
+    "sort_4096x4096": lambda lib: sort(lib, 4096, 4096),
+    "topk_64x50257": lambda lib: topk(lib, 64, 50257, 50),
     "mlp_forward": lambda lib: mlp(lib, False),
     "mlp_train": lambda lib: mlp(lib, True),
     "attention_forward": lambda lib: attention(lib, False),
