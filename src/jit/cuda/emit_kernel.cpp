@@ -93,19 +93,19 @@ void KernelEmitter::columns() {
     if (!loop && (s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector)) loop = &s;
   });
   if (flat) {
-    line("const i64 i = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) * V;");
+    line("const i64 tile = blockIdx.x;");
   } else {
-    line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles;");
+    line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;");
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
     position("position");
-    line("const i64 i = (static_cast<i64>(blockIdx.x - row * tiles) * blockDim.x + threadIdx.x) * V;");
   }
+  line("const bool aligned = " + aligned() + ";");
   line("const i64 n = " + extent(*loop) + ";");
-  line("if (i >= n) return;");
-  line("const int left = static_cast<int>(smaller(n - i, V));");
-  line("const bool whole = left == V && " + aligned() + ";");
+  line("for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {");
+  line("constexpr int V = decltype(lanes)::kCount;");
   flat ? vector_columns(k_.root) : body(k_.root.body);
+  line("});");
 }
 
 /// Whether every access to neighbouring elements is aligned for the widest loads, whatever the loops' variables.
@@ -218,11 +218,22 @@ void KernelEmitter::sequential(const Stmt& s) {
   const size_t before = kept_.size();
   kept_.insert(kept_.end(), kept.begin(), kept.end());
   const std::string v = vars_[s.vars[0]];
+  if (reads_ahead(s, kept)) line("#pragma unroll 8");
   line("for (i64 " + v + " = 0, end_" + v + " = " + extent(s) + "; " + v + " < end_" + v + "; ++" + v + ") {");
   body(s.body);
   line("}");
   kept_.resize(before);
   for (const Kept& x : kept) transfer_kept(x, false);
+}
+
+/// Whether no turn writes to memory, so that the loads of several turns can be on their way at once.
+bool KernelEmitter::reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const {
+  bool writes = kept.empty();
+  for_each_statement(loop, [&](const Stmt& s, const Stmt*) {
+    writes = writes || s.kind == StmtKind::kCheckIndex ||
+             (s.kind == StmtKind::kStore && std::ranges::find(kept, s.address.buffer, &Kept::buffer) == kept.end());
+  });
+  return !writes;
 }
 
 /// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.

@@ -14,9 +14,8 @@ bool is_fixed(const Affine& a, VarId v) { return stride_of(a, v) == IntRef{}; }
 
 }  // namespace
 
-// A chunk is V neighbouring elements from `i` on. In columns `left` of them are the loop's, loads of others read the
-// last again (a valid place, without a branch), and `whole` ones are loaded and stored at once. In rows a chunk that is
-// not whole is taken as chunks of one.
+// A chunk is V neighbouring elements from `i` on, all of them the loop's and aligned for the widest loads where there
+// are several. What is not whole is taken as chunks of one, by the same text.
 
 /// The thread's own lanes: the loop is around the whole body.
 void KernelEmitter::vector_columns(const Stmt& s) {
@@ -124,7 +123,7 @@ void KernelEmitter::varying(const Stmt& s) {
                    value(s.args[0]) + ");");
     }
     case StmtKind::kCheckIndex:
-      lanes("if (" + mask(" && ") + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
+      lanes("if (" + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
             std::to_string(s.slot) + "] = 1;");
       break;
     default:
@@ -188,25 +187,13 @@ void KernelEmitter::varying_load(const Stmt& s) {
     const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
     line(pack(s.address.buffer) + " " + raw + ";");
     const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
-    line(load_of(raw, at));
+    line("load_whole(" + raw + ", " + at + ");");
     return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
   }
-  std::string inside;
-  if (shape_.mode == KernelShape::kRows) {
-    // All lanes are elements.
-  } else if (s.address.indirect.empty()) {
-    vars_[loop_->vars[0]] = "(i + (k < left ? k : left - 1))";
-  } else {
-    inside = "k < left";  // what it is indexed by may be anything beyond
-  }
-  if (!s.bounds.empty()) inside += (inside.empty() ? "" : " && ") + bounds(s);
-  std::string masked = loaded(s.dtype, b + "[" + element(s.address) + "]");
-  if (!inside.empty()) {
-    const uint64_t fill = s.bounds.empty() ? 0 : register_bits(s.constant, s.dtype);
-    masked = inside + " ? " + masked + " : " + literal(register_lane(s.dtype), fill);
-  }
-  vars_[loop_->vars[0]] = "(i + k)";
-  lanes(name + " = " + masked + ";");
+  const std::string x = loaded(s.dtype, b + "[" + element(s.address) + "]");
+  if (s.bounds.empty()) return lanes(name + " = " + x + ";");
+  const std::string fill = literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
+  lanes(name + " = " + bounds(s) + " ? " + x + " : " + fill + ";");
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {
@@ -218,9 +205,10 @@ void KernelEmitter::varying_store(const Stmt& s) {
     line(pack(s.address.buffer) + " " + out + ";");
     lanes(out + ".x[k] = " + x + ";");
     if (const KernelShape::HeldRow* row = held_row(s.address.buffer); row && row->last_store != &s) {
-      return line(store_of("found" + n + " + i", out));
+      return line("store_whole(found" + n + " + i, " + out + ");");
     }
-    return line(store_of(chunk_at(s.address), out, s.streaming));
+    const bool streams = s.streaming && shape_.mode == KernelShape::kRows;
+    return line(cat({streams ? "stream" : "store", "_whole(", chunk_at(s.address), ", ", out, ");"}));
   }
   // All elements go to one place: the last stays.
   const bool one_place = is_fixed(s.address.map, v) && std::ranges::none_of(s.address.indirect, [&](const auto& i) {
@@ -228,26 +216,11 @@ void KernelEmitter::varying_store(const Stmt& s) {
                          });
   const std::string store = b + "[" + element(s.address) + "] = " + x + ";";
   if (one_place) return lanes("if (" + vars_[v] + " == n - 1) " + store);
-  lanes(mask("").empty() ? store : "if (" + mask("") + ") " + store);
+  lanes(store);
 }
 
 std::string KernelEmitter::lane_of(DType t, const std::string& pack) const {
   return t == DType::kBFloat16 ? "bf16_lane(" + pack + ", k)" : loaded(t, pack + ".x[k]");
-}
-
-/// Whether lane k is the loop's, where it may not be.
-std::string KernelEmitter::mask(const char* then) const {
-  return shape_.mode == KernelShape::kRows ? "" : std::string("k < left") + then;
-}
-
-std::string KernelEmitter::load_of(const std::string& pack, const std::string& at) const {
-  if (shape_.mode == KernelShape::kRows) return cat({"load_whole(", pack, ", ", at, ");"});
-  return cat({"load_chunk(", pack, ", ", at, ", left, whole);"});
-}
-
-std::string KernelEmitter::store_of(const std::string& at, const std::string& pack, bool streams) const {
-  if (shape_.mode == KernelShape::kColumns) return cat({"store_chunk(", at, ", ", pack, ", left, whole);"});
-  return cat({streams ? "stream_whole(" : "store_whole(", at, ", ", pack, ");"});
 }
 
 /// Adds to a column: after the round, or at once where there is one group.
@@ -258,28 +231,27 @@ void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
   line(pack(c.buffer) + " " + out + ";");
   line("if (slots" + b + ") {");
   lanes(out + ".x[k] = " + stored(t, x) + ";");
-  line(store_of(cat({"reinterpret_cast<", type, "*>(shared + a.slots", b, " + a.slot_bytes", b, " * threadIdx.y) + i"}),
-                out));
+  line(cat({"store_whole(reinterpret_cast<", type, "*>(shared + a.slots", b, " + a.slot_bytes", b,
+            " * threadIdx.y) + i, ", out, ");"}));
   line("} else {");
-  line(load_of(out, at));
+  line("load_whole(" + out + ", " + at + ");");
   const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
   lanes(out + ".x[k] = " + stored(t, sum) + ";");
-  line(store_of(at, out));
+  line("store_whole(" + at + ", " + out + ");");
   line("}");
 }
 
 /// Takes the elements of a loop to registers before it, and back after.
 void KernelEmitter::transfer_kept(const Kept& kept, bool load) {
-  const std::string type = type_name(storage_lane(k_.buffers[kept.buffer].dtype)), b = buffer(kept.buffer);
+  const std::string b = buffer(kept.buffer);
   vars_[kept.var] = "(i + k)";
   if (load) line(pack(kept.buffer) + " " + kept.name + ";");
   if (shape_.vector > 1 && stride_of(kept.address.map, kept.var) == IntRef{1}) {
     const std::string at = b + " + (" + affine(kept.address.map, kept.var) + ") + i";
-    return line(load ? load_of(kept.name, at) : store_of(at, kept.name));
+    return line(load ? "load_whole(" + kept.name + ", " + at + ");" : "store_whole(" + at + ", " + kept.name + ");");
   }
   const std::string one = b + "[" + element(kept.address) + "]";
-  lanes(load ? kept.name + ".x[k] = k < left ? " + one + " : static_cast<" + type + ">(0);"
-             : "if (k < left) " + one + " = " + kept.name + ".x[k];");
+  lanes(load ? kept.name + ".x[k] = " + one + ";" : one + " = " + kept.name + ".x[k];");
 }
 
 }  // namespace smolder::jit::cuda

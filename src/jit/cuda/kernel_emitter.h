@@ -49,6 +49,7 @@ class KernelEmitter {
   std::string aligned() const;
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
+  bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
   void team(const Stmt& s);
   void add_in_order(const KernelShape::TeamColumn& column);
   const KernelShape::TeamColumn* team_column(const Stmt& s) const;
@@ -79,9 +80,6 @@ class KernelEmitter {
   std::string pack(int buffer) const;
   /// A number from an element of a chunk.
   std::string lane_of(DType t, const std::string& pack) const;
-  std::string mask(const char* then) const;
-  std::string load_of(const std::string& pack, const std::string& at) const;
-  std::string store_of(const std::string& at, const std::string& pack, bool streams = false) const;
   void lanes(const std::string& statement) { line("FOR_LANES " + statement); }
   /// A new array of lanes for what a statement defines.
   std::string declare_lanes(const Stmt& s);

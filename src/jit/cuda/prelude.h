@@ -71,6 +71,7 @@ DEVICE u64 clamp_index(u64 i, i64 limit) {
 }
 DEVICE i64 from_address(const void* p) { return reinterpret_cast<i64>(p); }
 
+template <int N> struct Lanes { static constexpr int kCount = N; };
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
 template <> struct Bytes<1> { typedef u8 type; };
@@ -101,19 +102,6 @@ template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from)
     reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = from.pieces[i];
   }
 }
-// A chunk of which only so many elements are left. Beyond them the last is read again: a valid place, without a branch.
-template <class T, int V> DEVICE void load_chunk(Pack<T, V>& to, const T* from, int left, bool whole) {
-  if (whole) return load_whole(to, from);
-#pragma unroll
-  for (int k = 0; k < V; ++k) to.x[k] = from[k < left ? k : left - 1];
-}
-template <class T, int V> DEVICE void store_chunk(T* to, const Pack<T, V>& from, int left, bool whole) {
-  if (whole) return store_whole(to, from);
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    if (k < left) to[k] = from.x[k];
-  }
-}
 // Past the caches.
 template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
@@ -142,8 +130,18 @@ template <int Bytes> DEVICE void fetch_bytes(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");
   }
 }
+// Of columns, those that are the thread's in a tile of a row of n elements: a chunk, or as many that lie apart, so that
+// those of neighbours are next to each other.
+template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
+  const i64 first = tile * blockDim.x * V;
+  const i64 i = first + (aligned ? threadIdx.x * V : threadIdx.x), step = aligned ? 1 : blockDim.x;
+  if (aligned && i + V <= n) return body(i, Lanes<V>());
+#pragma unroll 1
+  for (int k = 0; k < V; ++k) {
+    if (i + k * step < n) body(i + k * step, Lanes<1>());
+  }
+}
 // The units of a loop of n elements that are the thread's, each at once where it is a whole chunk.
-template <int N> struct Lanes { static constexpr int kCount = N; };
 template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, int lanes, F chunk) {
   if (threadIdx.x >= lanes) return;
   int i = threadIdx.x * unit;

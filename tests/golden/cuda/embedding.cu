@@ -14,23 +14,23 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   u64* const b0 = a.b0;
   u16* const b1 = a.b1;
   u16* const b2 = a.b2;
-  const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles;
+  const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;
   const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
   const i64 v0 = position;
-  const i64 i = (static_cast<i64>(blockIdx.x - row * tiles) * blockDim.x + threadIdx.x) * V;
+  const bool aligned = ((from_address(b2) & 15) | (a.n2 * 2 & 15)) == 0;
   const i64 n = a.n2;
-  if (i >= n) return;
-  const int left = static_cast<int>(smaller(n - i, V));
-  const bool whole = left == V && ((from_address(b2) & 15) | (a.n2 * 2 & 15)) == 0;
-  const u64 x0 = b0[v0];
-  if (x0 >= static_cast<u64>(a.n1)) a.errors[0] = 1;
-  const u64 x1 = clamp_index(x0, a.n1);
-  {
-    f32 x2[V];
-    FOR_LANES x2[k] = k < left ? f16_to_f32(b1[(i + k) + static_cast<i64>(x1) * a.n2]) : 0.0f;
-    Pack<u16, V> out0;
-    FOR_LANES out0.x[k] = f32_to_f16(x2[k]);
-    store_chunk(b2 + (v0 * a.n2) + i, out0, left, whole);
-  }
+  for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {
+    constexpr int V = decltype(lanes)::kCount;
+    const u64 x0 = b0[v0];
+    if (x0 >= static_cast<u64>(a.n1)) a.errors[0] = 1;
+    const u64 x1 = clamp_index(x0, a.n1);
+    {
+      f32 x2[V];
+      FOR_LANES x2[k] = f16_to_f32(b1[(i + k) + static_cast<i64>(x1) * a.n2]);
+      Pack<u16, V> out0;
+      FOR_LANES out0.x[k] = f32_to_f16(x2[k]);
+      store_whole(b2 + (v0 * a.n2) + i, out0);
+    }
+  });
 }
