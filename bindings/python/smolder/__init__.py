@@ -17,7 +17,8 @@ from smolder._core import *  # every op of the table, the dtypes, the counters
 from smolder._tensor import *
 from smolder._tensor_str import *
 from smolder._creation import *
-from smolder._amp import *
+from smolder._core import _amp_foreach_non_finite_check_and_unscale_ as _amp_foreach_non_finite_check_and_unscale_
+from smolder._core import _amp_update_scale_ as _amp_update_scale_
 from smolder._autocast import *
 from smolder._functions import *
 from smolder._functions import _check as _check

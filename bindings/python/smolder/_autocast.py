@@ -99,12 +99,13 @@ class autocast:
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-        if not is_autocast_available(device_type):
+        if not _core._is_autocast_available(device_type):
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
-        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        self.fast_dtype = _core._get_autocast_dtype(device_type) if dtype is None else dtype
         self._cache_enabled = _core.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and self._supported()
+        self._before = []  # what was, in each region that was entered
 
     def _supported(self):
         if self.device == "cuda":
@@ -122,21 +123,11 @@ class autocast:
         return False
 
     def __enter__(self):
-        self.prev_cache_enabled = _core.is_autocast_cache_enabled()
-        self.prev = is_autocast_enabled(self.device)
-        self.prev_fastdtype = get_autocast_dtype(self.device)
-        set_autocast_enabled(self.device, self._enabled)
-        set_autocast_dtype(self.device, self.fast_dtype)
-        _core.autocast_increment_nesting()
-        _core.set_autocast_cache_enabled(self._cache_enabled)
+        self._before.append(_core._enter_autocast(self.device, self._enabled, self.fast_dtype, self._cache_enabled))
         return self
 
     def __exit__(self, *exception):
-        if _core.autocast_decrement_nesting() == 0:
-            _core.clear_autocast_cache()
-        set_autocast_enabled(self.device, self.prev)
-        set_autocast_dtype(self.device, self.prev_fastdtype)
-        _core.set_autocast_cache_enabled(self.prev_cache_enabled)
+        _core._exit_autocast(self.device, *self._before.pop())
         return False
 
     def __call__(self, func):
@@ -181,26 +172,16 @@ class State:
 
     def __init__(self):
         cache = _core.is_autocast_cache_enabled()
-        self.regions = [
-            {
-                "device": t,
-                "fast_dtype": get_autocast_dtype(t),
-                "_enabled": is_autocast_enabled(t),
-                "_cache_enabled": cache,
-            }
-            for t in ("cpu", "cuda")
-        ]
-        self.entered = []
+        self.regions = [(t, is_autocast_enabled(t), get_autocast_dtype(t), cache) for t in ("cpu", "cuda")]
+        self.before = []
 
     def __enter__(self):
-        for settings in self.regions:
-            region = autocast.__new__(autocast)  # what it is made of was looked at when the regions were made
-            vars(region).update(settings)
-            self.entered.append(region.__enter__())
+        for region in self.regions:
+            self.before.append((region[0], *_core._enter_autocast(*region)))
 
     def __exit__(self, *exception):
         for _ in self.regions:
-            self.entered.pop().__exit__(*exception)
+            _core._exit_autocast(*self.before.pop())
 
 
 def listed(name):

@@ -5,7 +5,7 @@ import enum
 from collections import defaultdict
 
 from smolder import _core
-from smolder._amp import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
+from smolder._core import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from smolder._creation import full
 from smolder._modes import no_grad
 from smolder._warn import warn
@@ -89,7 +89,7 @@ class GradScaler:
 
     def _unscale_grads_(self, optimizer, inv_scale, allow_fp16):
         """Multiplies the gradients; whether some were not finite, by device."""
-        by_device = defaultdict(list)
+        by_device, where, grads = {}, None, None
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if not isinstance(param, _core.Tensor):
@@ -99,12 +99,14 @@ class GradScaler:
                     continue
                 if not allow_fp16 and grad.dtype == _core.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
-                by_device[grad.device].append(grad)
+                if grad.device is not where:
+                    where = grad.device
+                    grads = by_device.setdefault(where, [])
+                grads.append(grad)
         found = {}
-        with no_grad():
-            for device, grads in by_device.items():
-                found[device] = _number_on(device, 0.0, _core.float32)
-                _amp_foreach_non_finite_check_and_unscale_(grads, found[device], inv_scale.to(device))
+        for device, grads in by_device.items():
+            found[device] = _number_on(device, 0.0, _core.float32)
+            _amp_foreach_non_finite_check_and_unscale_(grads, found[device], inv_scale.to(device))
         return found
 
     def unscale_(self, optimizer):
@@ -189,11 +191,14 @@ class GradScaler:
             ]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            with no_grad():
-                _amp_update_scale_(
-                    scale, growth_tracker, sum(found[1:], found[0]), self._growth_factor, self._backoff_factor,
-                    self._growth_interval,
-                )  # fmt: skip
+            _amp_update_scale_(
+                scale,
+                growth_tracker,
+                sum(found[1:], found[0]),
+                self._growth_factor,
+                self._backoff_factor,
+                self._growth_interval,
+            )
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
 
     def _set_scale(self, scale, new_scale):

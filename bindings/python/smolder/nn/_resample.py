@@ -120,6 +120,8 @@ def interpolate(
         if recompute_scale_factor or mode == "area":
             scales = ()
     _check_mode(input, mode, antialias)
+    if mode == "area":  # which autocast lists as what it is
+        return getattr(_core, f"adaptive_avg_pool{dims}d")(input, sizes)
     scales = dict(zip(("scale_width", "scale_height", "scale_depth"), reversed(scales), strict=False))
     return _core.interpolate_to(input, sizes, mode, bool(align_corners), antialias, **scales)
 

@@ -233,16 +233,12 @@ class Optimizer:
 
 
 def steps_conditionally(optimizer):
-    """Whether a step depends on the device where `_skip` says so: nobody's own step, and parameters on one device."""
+    """Whether a step depends on the device where `_skip` says so, which nobody's own step does."""
     kind, patched = type(optimizer), vars(optimizer).get("step")
-    ours = (
-        isinstance(optimizer, Optimizer)
-        and kind.step is Optimizer.step
-        and kind._update.__module__.startswith(__package__)
-    )
-    if not ours or (patched is not None and not hasattr(patched, "_wrapped_by_lr_sched")):
+    if not isinstance(optimizer, Optimizer) or kind.step is not Optimizer.step:
         return False
-    return optimizer._can_skip() and len({p.device for g in optimizer.param_groups for p in g["params"]}) == 1
+    ours = kind._update.__module__.startswith(__package__)
+    return ours and (patched is None or hasattr(patched, "_wrapped_by_lr_sched")) and optimizer._can_skip()
 
 
 def _copied(name, value, parameter):
