@@ -14,6 +14,11 @@ constexpr int kTypes = 2;  // of devices that know autocast: the CPU and CUDA
 struct Kept {
   Tensor weight, cast;
   uint32_t version;
+  const lazy::Value* value;  ///< that was cast, to tell it from what took its place
+
+  bool holds(DType to) const {
+    return version == weight.impl()->version && value == weight.impl()->value.get() && cast.dtype() == to;
+  }
 };
 
 struct State {
@@ -46,12 +51,10 @@ constexpr std::string_view kRefusal =
 Tensor cast_of_weight(const Tensor& weight, DType to) {
   State& s = state();
   const auto at = s.kept.find(weight.impl());
-  if (at != s.kept.end() && at->second.version == weight.impl()->version && at->second.cast.dtype() == to) {
-    return at->second.cast;
-  }
+  if (at != s.kept.end() && at->second.holds(to)) return at->second.cast;
   const lazy::GradMode on(true);
   Tensor cast = weight.to(to);
-  s.kept.insert_or_assign(weight.impl(), Kept{weight, cast, weight.impl()->version});
+  s.kept.insert_or_assign(weight.impl(), Kept{weight, cast, weight.impl()->version, weight.impl()->value.get()});
   return cast;
 }
 

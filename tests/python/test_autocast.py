@@ -172,7 +172,7 @@ def test_a_weight_is_cast_once_a_region():
     assert (first == second).all() and (first == expected).all() and w.grad is not None
 
 
-@pytest.mark.parametrize("how", ["off", "cleared", "written"])
+@pytest.mark.parametrize("how", ["off", "cleared", "written", "data"])
 def test_a_cast_that_is_not_kept(how):
     x, w = smolder.randn(4, 4), weight(4, 4)
 
@@ -182,11 +182,14 @@ def test_a_cast_that_is_not_kept(how):
         if how == "written":
             with smolder.no_grad():
                 w.mul_(2)
+        if how == "data":
+            w.data = w.detach() * 2
 
     pair = products(x, w, between, cache_enabled=how != "off")
-    assert recorded(pair) == 6 + (how == "written")
+    doubled = how in ("written", "data")
+    assert recorded(pair) == 6 + doubled
     first, second = pair()
-    assert (second == first * (2 if how == "written" else 1)).all()
+    assert (second == first * (2 if doubled else 1)).all()
 
 
 def test_only_weights_are_kept():

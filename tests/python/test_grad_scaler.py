@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from conftest import compiled
 from op_rows import ROOT
+from test_cuda import on_a_device
 
 import smolder
 from smolder import nn
@@ -21,6 +22,7 @@ OPTIMIZERS = {
     "NAdam": lambda p: smolder.optim.NAdam(p, lr=0.01),
     "RAdam": lambda p: smolder.optim.RAdam(p, lr=0.01),
 }
+ON = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_a_device)])
 ALL = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 
 
@@ -35,15 +37,16 @@ def syncs():
 class Training:
     """Steps in float16, with a loss that is multiplied by a number at will."""
 
-    def __init__(self, make, **options):
-        self.model = model()
+    def __init__(self, make, device="cpu", **options):
+        self.device = device
+        self.model = model().to(device)
         self.optimizer = make(self.model.parameters())
-        self.scaler = smolder.amp.GradScaler("cpu", **options)
-        self.x, self.y = smolder.randn(16, 4), smolder.randint(0, 2, (16,))
+        self.scaler = smolder.amp.GradScaler(device, **options)
+        self.x, self.y = smolder.randn(16, 4).to(device), smolder.randint(0, 2, (16,)).to(device)
 
     def step(self, factor=1.0):
         self.optimizer.zero_grad()
-        with smolder.autocast("cpu", dtype=smolder.float16):
+        with smolder.autocast(self.device, dtype=smolder.float16):
             loss = F.cross_entropy(self.model(self.x), self.y)
         self.scaler.scale(loss * factor).backward()
         self.scaler.step(self.optimizer)
@@ -58,9 +61,10 @@ class Training:
         ]
 
 
+@ON
 @ALL
-def test_a_step_waits_for_nothing_and_compiles_nothing_anew(make):
-    training = Training(make)
+def test_a_step_waits_for_nothing_and_compiles_nothing_anew(make, device):
+    training = Training(make, device)
     kernels, waited = [], []
     for i in range(10):
         training.step(float("inf") if i in (4, 7) else 1.0)
@@ -77,9 +81,10 @@ def counted():
     smolder.reset_metrics()
 
 
+@ON
 @ALL
-def test_a_skipped_step_changes_nothing(make):
-    training = Training(make, init_scale=16.0)
+def test_a_skipped_step_changes_nothing(make, device):
+    training = Training(make, device, init_scale=16.0)
     for _ in range(3):
         training.step()
     before = training.everything()
@@ -111,8 +116,9 @@ def test_as_without_a_scaler_where_all_is_finite(make):
     np.testing.assert_allclose(run(True), run(False), rtol=2e-6, atol=1e-7)
 
 
-def test_it_learns_in_float16():
-    training = Training(OPTIMIZERS["AdamW"], init_scale=2.0**20)  # too much for float16 at first
+@ON
+def test_it_learns_in_float16(device):
+    training = Training(OPTIMIZERS["AdamW"], device, init_scale=2.0**20)  # too much for float16 at first
     losses = [training.step().item() for _ in range(60)]
     assert losses[-1] < 0.8 * losses[0]
     assert training.scaler.get_scale() < 2.0**20

@@ -20,6 +20,7 @@ def test_defaults():
     assert smolder.get_float32_matmul_precision() == "highest" and matmul.allow_tf32 is False
     assert matmul.allow_fp16_reduced_precision_reduction is True
     assert matmul.allow_bf16_reduced_precision_reduction is True
+    assert not cudnn.is_available() and cudnn.version() is None
     assert (cudnn.enabled, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == (True, True, False, False)
 
 

@@ -1,4 +1,7 @@
-"""Settings of cuDNN: `enabled`, `allow_tf32`, `benchmark` and `deterministic` of this module."""
+"""Settings of cuDNN: `enabled`, `allow_tf32`, `benchmark` and `deterministic` of this module.
+
+They are those of a build of torch's without cuDNN: `is_available()` is False, and nothing that is computed depends on them.
+"""
 
 import contextlib
 import sys
@@ -6,7 +9,7 @@ import types
 
 from smolder import _core
 
-__all__ = ["flags", "set_flags"]
+__all__ = ["flags", "is_available", "set_flags", "version"]
 
 # Flag: what torch's setter of it is called.
 _FLAGS = {
@@ -35,6 +38,16 @@ class _Module(types.ModuleType):
 
 _module = sys.modules[__name__]
 _module.__class__ = _Module
+
+
+def is_available():
+    """False: convolutions and attention are computed without cuDNN."""
+    return False
+
+
+def version():
+    """None, as there is no cuDNN."""
+    return None
 
 
 def set_flags(_enabled=None, _benchmark=None, _deterministic=None, _allow_tf32=None):
