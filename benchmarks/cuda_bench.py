@@ -70,7 +70,7 @@ def cumsum(lib, *shape):
 
 def sort(lib, *shape):
     x = lib.randn(*shape, device="cuda")
-    return lambda: lib.sort(x, -1, stable=True), None
+    return lambda: lib.sort(x, dim=-1, stable=True), None
 
 
 def topk(lib, rows, columns, k):

@@ -131,7 +131,6 @@ template <class F> static unsigned of_warp(unsigned long long x, F counts) {
   return lanes;
 }
 static unsigned __ballot_sync(unsigned, bool x) { return of_warp(x, [](unsigned long long y) { return y != 0; }); }
-static unsigned __match_any_sync(unsigned, unsigned x) { return of_warp(x, [x](unsigned long long y) { return y == x; }); }
 static unsigned __cvta_generic_to_shared(const void*) { return 0; }
 template <class T> static void __stcs(T* to, T x) { *to = x; }
 static void (*kernel_to_run)(const void*);

@@ -222,6 +222,21 @@ TEST(CudaNative, ScattersAreThoseOfTheHost) {
   }
 }
 
+TEST(CudaNative, UpdatesOfAllOneNumber) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(7);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt64, DType::kBool}) {
+    Operand self = dense(dtype, {1}), source = dense(dtype, {2, 3}), index = dense(DType::kInt64, {2});
+    self.view.shape = {777, 3}, self.view.strides = {0, 0};
+    self.memory.fill(random);
+    source.memory.fill(random);
+    fill_indices(index, 777, false, random);
+    std::vector<Operand> outputs;
+    outputs.push_back(dense(dtype, {777, 3}));
+    expect_same(Op::kIndexAdd, {&self, &index, &source}, outputs, {0});
+  }
+}
+
 TEST(CudaNative, ManyColumnsAreWalked) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(2);

@@ -16,6 +16,29 @@ struct CopyArguments {
   Item* to;
   i64 n, rank, extents[8], from_strides[8], to_strides[8];
 };
+// One item to many places, side by side.
+struct RepeatArguments {
+  const Item* from;
+  Item* to;
+  i64 n;
+};
+KERNEL(repeat_item, RepeatArguments) {
+  constexpr int kPack = 16 / sizeof(Item);
+  Pack<Item, kPack> pack;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) pack.x[k] = *a.from;
+  const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
+  const bool whole = from_address(a.to) % 16 == 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const i64 i = (first + k * static_cast<i64>(blockDim.x)) * kPack;
+    if (whole && i + kPack <= a.n) {
+      store_whole(a.to + i, pack);
+    } else {
+      for (i64 j = i; j < i + kPack && j < a.n; ++j) a.to[j] = pack.x[0];
+    }
+  }
+}
 KERNEL(copy_items, CopyArguments) {
   const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
 #pragma unroll
@@ -75,6 +98,11 @@ void StridedCopy::run(const void* from, void* to) const {
   const int last = axes.extents.size() - 1;
   if (last < 0 || (last == 0 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1)) {
     return device_.copy(to, from, n * item);
+  }
+  if (last == 0 && axes.strides[0][0] == 0 && axes.strides[1][0] == 1) {
+    device_.function(program_of(item), "repeat_item")
+        ->launch(ceil_div(n * item, int64_t{kThreads} * kItemsOfThread * kWidest), kThreads, words(from, to, n));
+    return;
   }
   // Pairs of items that are neighbours at both ends are moved as one.
   const auto pairs = [&] {

@@ -44,6 +44,18 @@ DEVICE void scan_buckets(const u32* from, u32* to) {
   if (lane == 31) to[kBuckets] = at;
 }
 
+// The lanes of a warp that have the same digit. That they tell each other bit by bit: the instruction that finds them
+// takes a turn for each digit that there is.
+DEVICE u32 lanes_with(u32 digit) {
+  u32 lanes = kAll;
+#pragma unroll
+  for (int bit = 0; bit < 8; ++bit) {
+    const u32 set = __ballot_sync(kAll, digit >> bit & 1);
+    lanes &= digit >> bit & 1 ? set : ~set;
+  }
+  return lanes;
+}
+
 // How many items have each digit: totals, of all warps. `mine`: how many of the warp with a thread's digit come before
 // its item.
 DEVICE void count_digits(const u32 (&digits)[kItems], Ranking& r, u32 (&mine)[kItems]) {
@@ -52,7 +64,7 @@ DEVICE void count_digits(const u32 (&digits)[kItems], Ranking& r, u32 (&mine)[kI
   u32* counts = r.counts[warp_number()];
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    const u32 peers = __match_any_sync(kAll, digits[k]), before = counts[digits[k]];
+    const u32 peers = lanes_with(digits[k]), before = counts[digits[k]];
     const u32 ahead = peers & ((1u << lane_number()) - 1u);
     mine[k] = before + static_cast<u32>(__popc(ahead));
     __syncwarp();
@@ -148,18 +160,21 @@ struct CountArguments {
   i64 n, tiles, shift;
 };
 KERNEL(count_tiles, CountArguments) {
-  __shared__ Ranking ranking;
+  __shared__ u32 counts[kBuckets];
   const i64 row = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles, left = a.n - tile * kTile;
   const Key* from = a.keys + row * a.n + tile * kTile;
-  u32 digits[kItems], mine[kItems];
+  for (int d = threadIdx.x; d < kBuckets; d += kThreads) counts[d] = 0;
+  Key keys[kItems];
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) keys[k] = place_of(k) < left ? from[place_of(k)] : 0;
+  __syncthreads();
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    digits[k] = place_of(k) < left ? digit_of(from[place_of(k)], static_cast<int>(a.shift)) : kBuckets - 1;
+    if (place_of(k) < left) atomicAdd(&counts[digit_of(keys[k], static_cast<int>(a.shift))], 1u);
   }
-  count_digits(digits, ranking, mine);
+  __syncthreads();
   for (int d = threadIdx.x; d < kBuckets; d += kThreads) {
-    const u32 absent = d == kBuckets - 1 && left < kTile ? static_cast<u32>(kTile - left) : 0;
-    a.counts[(row * kBuckets + d) * a.tiles + tile] = ranking.totals[d] - absent;
+    a.counts[(row * kBuckets + d) * a.tiles + tile] = counts[d];
   }
 }
 

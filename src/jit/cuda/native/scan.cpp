@@ -28,6 +28,7 @@ template <> struct Limits<f64> {
 };
 // What comes first is the first operand.
 struct Sum {
+  static constexpr bool kAnyOrder = true;  // another is as good where only all of them are asked for
   DEVICE Carry identity() { return static_cast<Carry>(0); }
   template <class C> DEVICE C of(C x, C y) {
     if constexpr (Is<C>::kBool) return x || y;
@@ -36,6 +37,7 @@ struct Sum {
   }
 };
 struct Product {
+  static constexpr bool kAnyOrder = true;
   DEVICE Carry identity() { return static_cast<Carry>(1); }
   template <class C> DEVICE C of(C x, C y) {
     if constexpr (Is<C>::kBool) return x && y;
@@ -45,10 +47,12 @@ struct Product {
 };
 // nan stays, and of equal elements the first.
 struct Largest {
+  static constexpr bool kAnyOrder = false;
   DEVICE Carry identity() { return Limits<Carry>::low(); }
   template <class C> DEVICE C of(C x, C y) { return y > x || !(y == y) ? y : x; }
 };
 struct Smallest {
+  static constexpr bool kAnyOrder = false;
   DEVICE Carry identity() { return Limits<Carry>::high(); }
   template <class C> DEVICE C of(C x, C y) { return y < x || !(y == y) ? y : x; }
 };
@@ -86,7 +90,24 @@ DEVICE Carry scan_warp(Carry (&x)[kOfThread]) {
   }
   return before;
 }
-// The same of a block, after what `before` says.
+// That of all lanes, in their order.
+DEVICE Carry across_warp(Carry x) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) x = Step::of(x, from_lane(x, (lane_number() + step) % 32));
+  return from_lane(x, 0);
+}
+DEVICE Carry sum_warp(const Carry (&x)[kOfThread]) {
+  Carry all = Step::identity();
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    Carry mine = x[r * kEach];
+#pragma unroll
+    for (int k = 1; k < kEach; ++k) mine = Step::of(mine, x[r * kEach + k]);
+    all = Step::of(all, Step::kAnyOrder ? mine : across_warp(mine));
+  }
+  return Step::kAnyOrder ? across_warp(all) : all;
+}
+// `scan_warp` of a block, after what `before` says.
 DEVICE Carry scan_block(Carry (&x)[kOfThread], Carry before, Carry* sums) {
   const Carry all = scan_warp(x);
   __syncthreads();
@@ -171,8 +192,14 @@ KERNEL(sum_tiles, ScanArguments) {
   const i64 row = blockIdx.x / a.tiles, first = blockIdx.x % a.tiles * kTile + warp_number() * kOfWarp;
   Carry x[kOfThread];
   read_warp(x, a.x + row * a.n + first, a.n - first, a.whole);
-  const Carry all = scan_block(x, Step::identity(), sums);
-  if (threadIdx.x == 0) a.totals[blockIdx.x] = all;
+  const Carry mine = sum_warp(x);
+  if (lane_number() == 0) sums[warp_number()] = mine;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    Carry all = sums[0];
+    for (int w = 1; w < kWarps; ++w) all = Step::of(all, sums[w]);
+    a.totals[blockIdx.x] = all;
+  }
 }
 KERNEL(scan_totals, ScanArguments) {
   __shared__ Carry sums[kWarps];
@@ -188,10 +215,12 @@ KERNEL(scan_totals, ScanArguments) {
 }
 KERNEL(scan_tiles, ScanArguments) {
   __shared__ Carry sums[kWarps];
-  const i64 row = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles, first = tile * kTile + warp_number() * kOfWarp;
+  // The last first: they were read last and may still be in the cache.
+  const i64 block = gridDim.x - 1 - blockIdx.x, row = block / a.tiles, tile = block % a.tiles;
+  const i64 first = tile * kTile + warp_number() * kOfWarp;
   Carry x[kOfThread];
   read_warp(x, a.x + row * a.n + first, a.n - first, a.whole);
-  scan_block(x, tile > 0 ? a.totals[blockIdx.x - 1] : Step::identity(), sums);
+  scan_block(x, tile > 0 ? a.totals[block - 1] : Step::identity(), sums);
   write_warp(x, a.out + row * a.n + first, a.n - first, a.whole);
 }
 )cuda";
@@ -252,7 +281,7 @@ KERNEL(scan_columns, ColumnArguments) {
 }
 )cuda";
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256;  // at most: a block that walks along a row has no more than the row needs
 constexpr int64_t kOfWarp = 512, kTile = kOfWarp * kThreads / 32;
 /// From so many rows on a block walks along each.
 constexpr int64_t kManyRows = 512;
@@ -273,11 +302,13 @@ class Scan final : public BoundLibrary {
     carry_bytes_ = static_cast<int64_t>(itemsize(carry));
     constexpr const char* kSteps[] = {"Sum", "Product", "Largest", "Smallest"};  // as ir::ScanKind
     const std::string start = typedef_of("Element", x.dtype) + typedef_of("Carry", carry) + kStepText + "typedef " +
-                              kSteps[attrs[0]] + " Step;\nconstexpr int kThreads = " + std::to_string(kThreads) + ";\n";
+                              kSteps[attrs[0]] + " Step;\n";
     if (inner_ > 1) {
       choose_columns(start + kColumnsText);
     } else {
-      choose_rows(start + kRowsText);
+      is_short_ = n_ <= kOfWarp;
+      while (!is_short_ && threads_ > 64 && n_ * 2 <= threads_ / 32 * kOfWarp) threads_ /= 2;
+      choose_rows(start + "constexpr int kThreads = " + std::to_string(threads_) + ";\n" + kRowsText);
     }
   }
 
@@ -298,12 +329,12 @@ class Scan final : public BoundLibrary {
       const bool whole = (outer_ == 1 || n_ * item_ % alignment == 0) && both % static_cast<uintptr_t>(alignment) == 0;
       arguments.add(pieces_).add(whole);
     }
-    const int64_t all = is_columns ? ceil_div(outer_ * pieces_ * inner_, kThreads) : outer_ * pieces_;
+    const int64_t all = is_columns ? ceil_div(outer_ * pieces_ * inner_, threads_) : outer_ * pieces_;
     if (pieces_ > 1) {
-      sum_->launch(all, kThreads, arguments);
-      scan_sums_->launch(is_columns ? ceil_div(outer_ * inner_, kThreads) : outer_, kThreads, arguments);
+      sum_->launch(all, threads_, arguments);
+      scan_sums_->launch(is_columns ? ceil_div(outer_ * inner_, threads_) : outer_, threads_, arguments);
     }
-    scan_->launch(is_short_ ? ceil_div(outer_, kThreads / 32) : all, kThreads, arguments);
+    scan_->launch(is_short_ ? ceil_div(outer_, threads_ / 32) : all, threads_, arguments);
     out_.finish(addresses[1], holders[1]);
     return true;
   }
@@ -322,7 +353,6 @@ class Scan final : public BoundLibrary {
     scan_ = device_.function(program, "scan_columns");
   }
   void choose_rows(const std::string& program) {
-    is_short_ = n_ <= kOfWarp;
     if (!is_short_ && outer_ < kManyRows) pieces_ = ceil_div(n_, kTile);
     sum_ = device_.function(program, "sum_tiles");
     scan_sums_ = device_.function(program, "scan_totals");
@@ -336,6 +366,7 @@ class Scan final : public BoundLibrary {
   int64_t outer_ = 1, n_ = 0, inner_ = 1, carry_bytes_ = 0;
   int64_t pieces_ = 1;  ///< tiles of a row or stretches of a column that are scanned side by side
   int64_t length_ = 0;  ///< of a stretch
+  int threads_ = kThreads;
   bool is_short_ = false;
   NativeRef sum_, scan_sums_, scan_;
 };

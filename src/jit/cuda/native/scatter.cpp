@@ -119,7 +119,7 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
   } else {
     load_whole(x, to);
     const i64 end = end_of(a.keys, e, a.count);
-#pragma unroll 4
+#pragma unroll 8
     for (i64 k = e; k < end; ++k) combine_row(x, from + positions[k] * a.inner);
   }
   store_whole(to, x);
