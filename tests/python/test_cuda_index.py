@@ -1,4 +1,4 @@
-"""Scatters, scans, sorts and products of integers on a device: the bits of the host, without a copy to it."""
+"""Scatters, scans, sorts, products of integers and convolutions on a device: those of the host, without a copy to it."""
 
 import numpy as np
 import pytest
@@ -162,3 +162,16 @@ def test_strict_mode_takes_them():
         x = smolder.randn(100, device="cuda")
         values, positions = x.cumsum(0).sort()
         assert x.index_add(0, positions, values).isfinite().all().item()
+
+
+@pytest.mark.parametrize("groups, stride", [(1, 1), (2, 2), (8, 1)])
+def test_convolutions(groups, stride):
+    def function(x, w):
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = smolder.nn.functional.conv2d(x, w, stride=stride, padding=1, groups=groups)
+        (y * y).sum().backward()
+        return y, x.grad, w.grad
+
+    arrays = floats(8, 8, 24, 24), floats(16, 8 // groups, 3, 3)
+    for got, want in zip(*on_both(function, *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())

@@ -8,6 +8,7 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/eager/cuda/matmul.h"
 #include "smolder/jit/cuda/attention.h"
+#include "smolder/jit/cuda/native/convolution.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/cuda/native/product.h"
@@ -161,6 +162,7 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {
   if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kSliceWrite) return std::make_unique<SliceWrite>(device, inputs, outputs[0], attrs);
+  if (is_convolution(op)) return make_convolution(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kScan) return make_scan(device, inputs[0], outputs[0], attrs);
   if (op == ir::Op::kSorted) return make_sorted(device, inputs[0], outputs, attrs);
   if (op == ir::Op::kDot && !is_floating(inputs[0].dtype) && outputs[0].dtype == inputs[0].dtype) {

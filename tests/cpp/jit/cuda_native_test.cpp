@@ -353,14 +353,15 @@ double value_of(const Array& a, int64_t i) {
   }
 }
 /// Sums in another order: equal to a few units of float64, and what that makes of the dtype.
-testing::AssertionResult nearly(const Array& got, const Array& want) {
+testing::AssertionResult nearly(const Array& got, const Array& want, double units = 1) {
   const DType t = got.dtype();
   if (!is_floating(t)) return same(got, want);
   for (int64_t i = 0; i < got.size(); ++i) {
     const double a = value_of(got, i), b = value_of(want, i);
     const double unit = t == DType::kFloat64 ? 1e-11 : t == DType::kFloat32 ? 1e-6 : t == DType::kFloat16 ? 2e-3 : 1e-2;
+    if (is_half(t)) units = 1;  // which are rounded from float32 once
     if (std::isnan(a) != std::isnan(b) ||
-        (a != b && !std::isnan(a) && !(std::abs(a - b) <= unit * (1 + std::abs(b))))) {
+        (a != b && !std::isnan(a) && !(std::abs(a - b) <= units * unit * (1 + std::abs(b))))) {
       return testing::AssertionFailure() << "element " << i << " is " << a << ", not " << b;
     }
   }
@@ -388,8 +389,57 @@ TEST(CudaNative, ScansAreThoseOfTheHost) {
         SCOPED_TRACE(describe(Op::kScan, inputs) + " along " + std::to_string(axis) + " kind " + std::to_string(kind));
         std::vector<Operand> outputs;
         outputs.push_back(dense(dtype, shape));
-        expect_same(Op::kScan, inputs, outputs, {kind, axis}, exact ? Same(same_bits) : Same(nearly));
+        expect_same(
+            Op::kScan, inputs, outputs, {kind, axis},
+            exact ? Same(same_bits) : Same([](const Array& got, const Array& want) { return nearly(got, want); }));
       }
+    }
+  }
+}
+
+TEST(CudaNative, ConvolutionsAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  struct Case {
+    Dims x, w, y;
+    int64_t stride[2], padding[2], dilation[2], groups;
+  };
+  const Case cases[] = {
+      {{2, 3, 6, 5}, {4, 3, 3, 2}, {4, 3, 3, 3}, {2, 1}, {1, 0}, {1, 2}, 1},
+      {{2, 4, 5, 5}, {6, 2, 3, 3}, {2, 6, 5, 5}, {1, 1}, {1, 1}, {1, 1}, 2},
+      {{1, 3, 4, 4}, {3, 1, 3, 3}, {1, 3, 2, 4}, {1, 1}, {0, 1}, {1, 1}, 3},
+      {{3, 5, 20, 20}, {70, 5, 1, 1}, {3, 70, 10, 10}, {2, 2}, {0, 0}, {1, 1}, 1},
+      {{2, 8, 30, 30}, {8, 8, 3, 3}, {2, 8, 30, 30}, {1, 1}, {1, 1}, {1, 1}, 1},
+      {{0, 3, 4, 4}, {2, 3, 3, 3}, {0, 2, 2, 2}, {1, 1}, {0, 0}, {1, 1}, 1},
+  };
+  std::mt19937_64 random(8);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    for (const Case& c : cases) {
+      Dims y = c.y;
+      y[0] = c.x[0], y[1] = c.w[0];
+      const auto run = [&](Op op, const Dims& first, const Dims& second, const Dims& out, const Dims& size) {
+        const bool plain = random() % 2 == 0;
+        Operand a = plain ? dense(dtype, first) : strided(dtype, first, random), b = dense(dtype, second);
+        a.memory.fill(random);
+        b.memory.fill(random);
+        std::vector<int64_t> attrs;
+        const auto add = [&](std::span<const int64_t> list) {
+          attrs.push_back(static_cast<int64_t>(list.size()));
+          attrs.insert(attrs.end(), list.begin(), list.end());
+        };
+        if (!size.empty()) add(size);
+        add(c.stride), add(c.padding), add(c.dilation);
+        attrs.push_back(c.groups);
+        std::vector<Operand*> inputs{&a, &b};
+        SCOPED_TRACE(describe(op, inputs));
+        std::vector<Operand> outputs;
+        outputs.push_back(dense(dtype, out));
+        // Sums of up to some thousand products of numbers of about 4, in another order.
+        expect_same(op, inputs, outputs, attrs,
+                    [](const Array& got, const Array& want) { return nearly(got, want, 300); });
+      };
+      run(Op::kConvForward, c.x, c.w, y, {});
+      run(Op::kConvBackwardInput, y, c.w, c.x, {c.x[2], c.x[3]});
+      run(Op::kConvBackwardWeight, y, c.x, c.w, {c.w[2], c.w[3]});
     }
   }
 }
