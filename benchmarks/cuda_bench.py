@@ -78,6 +78,17 @@ def topk(lib, rows, columns, k):
     return lambda: lib.topk(x, k), None
 
 
+def convolution(lib):
+    x, w = lib.randn(64, 64, 56, 56, device="cuda"), lib.randn(64, 64, 3, 3, device="cuda", requires_grad=True)
+
+    def step():
+        w.grad = None
+        lib.nn.functional.conv2d(x, w, padding=1).sum().backward()
+        return w.grad
+
+    return step, None
+
+
 def mlp(lib, train):
     nn = lib.nn
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)).to("cuda")
@@ -139,6 +150,7 @@ ROWS = {
     "sort_2^24": lambda lib: sort(lib, 1 << 24),
     "sort_4096x4096": lambda lib: sort(lib, 4096, 4096),
     "topk_64x50257": lambda lib: topk(lib, 64, 50257, 50),
+    "convolution_train": convolution,
     "mlp_forward": lambda lib: mlp(lib, False),
     "mlp_train": lambda lib: mlp(lib, True),
     "attention_forward": lambda lib: attention(lib, False),
