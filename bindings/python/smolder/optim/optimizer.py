@@ -184,6 +184,7 @@ class Optimizer:
                     grad = p.grad
                     if grad is not None:
                         self._update(p, grad, options)
+        self._counted = None  # held on, the step would have to produce them
         _core.step_boundary("optimizer.step")
         return loss
 
