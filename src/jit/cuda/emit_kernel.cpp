@@ -54,11 +54,12 @@ std::string KernelEmitter::arguments() const {
   for (const auto& row : shape_.scratch) text += cat({"  i64 step", std::to_string(row.buffer), ";\n"});
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer);
-    text += cat({"  i64 slots", b, ", slot_bytes", b, ";\n"});
+    text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
+  if (shape_.team) text += "  i64 copies;\n";
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
-    text += cat({"  i64 row", b, ", row_bytes", b, ";\n"});
+    text += cat({"  i64 row", b, ", row_size", b, ";\n"});
   }
   if (shape_.synchronizes) {
     for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
@@ -147,7 +148,6 @@ void KernelEmitter::rows() {
   }
   position("position");
   scratch_rows();
-  slots();
   held_rows();
   if (!shape_.extents.empty()) line("const bool aligned = " + aligned() + ";");
   if (k_.num_accs > 0) line("u32 turn = 0;");
@@ -172,22 +172,13 @@ void KernelEmitter::scratch_rows() {
   }
 }
 
-/// What groups add to columns, in shared memory; null where there is one group.
-void KernelEmitter::slots() {
-  for (const auto& column : shape_.columns) {
-    const std::string b = std::to_string(column.buffer),
-                      type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
-    line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : reinterpret_cast<", type,
-              "*>(shared + a.slots", b, ");"}));
-  }
-}
-
 /// Rows in shared memory; null where there is no room.
 void KernelEmitter::held_rows() {
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    line(cat({type, "* const row", b, " = a.row", b, " < 0 ? nullptr : reinterpret_cast<", type, "*>(shared + a.row", b,
-              " + a.row_bytes", b, " * threadIdx.y);"}));
+    const char* name = is_read_ahead(row) ? "* const rows" : "* const row";
+    line(cat({type, name, b, " = a.row", b, " < 0 ? nullptr : reinterpret_cast<", type, "*>(shared + a.row", b,
+              ") + a.row_size", b, " * threadIdx.y;"}));
   }
 }
 
@@ -234,51 +225,6 @@ bool KernelEmitter::reads_ahead(const Stmt& loop, const std::vector<Kept>& kept)
              (s.kind == StmtKind::kStore && std::ranges::find(kept, s.address.buffer, &Kept::buffer) == kept.end());
   });
   return !writes;
-}
-
-/// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
-void KernelEmitter::team(const Stmt& s) {
-  const std::string v = vars_[s.vars[0]];
-  line("__syncthreads();");
-  line("for (i64 round = 0, end = " + extent(s) + "; round < end; round += blockDim.y) {");
-  line("const i64 " + v + " = round + threadIdx.y;");
-  line("if (" + v + " < end) {");
-  in_team_ = true;
-  body(s.body);
-  in_team_ = false;
-  line("}");
-  line("__syncthreads();");
-  line("const int turns = static_cast<int>(smaller(end - round, blockDim.y));");
-  for (const auto& column : shape_.columns) add_in_order(column);
-  line("__syncthreads();");
-  line("}");
-}
-
-void KernelEmitter::add_in_order(const KernelShape::TeamColumn& c) {
-  const DType t = k_.buffers[c.buffer].dtype;
-  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t));
-  vars_[c.vector->vars[0]] = "j";
-  const std::string at = buffer(c.buffer) + "[" + element(c.load->address) + "]";
-  line("if (slots" + b + ") {");
-  line("const i64 n = " + extent(*c.vector) + ";");
-  line("for (i64 j = threadIdx.y * blockDim.x + threadIdx.x; j < n; j += blockDim.x * blockDim.y) {");
-  line(std::string(type_name(register_lane(t))) + " x = " + loaded(t, at) + ";");
-  line("for (int turn = 0; turn < turns; ++turn) {");
-  line("const " + type + " next = reinterpret_cast<const " + type + "*>(shared + a.slots" + b + " + a.slot_bytes" + b +
-       " * turn)[j];");
-  line("x = " + functions_.primitive(c.step->op, t) + "(x, " + loaded(t, "next") + ");");
-  line("}");
-  line(at + " = " + stored(t, "x") + ";");
-  line("}");
-  line("}");
-}
-
-/// The column that a statement is part of, where groups take turns.
-const KernelShape::TeamColumn* KernelEmitter::team_column(const Stmt& s) const {
-  if (!in_team_) return nullptr;
-  const auto it = std::ranges::find_if(shape_.columns,
-                                       [&](const auto& c) { return &s == c.load || &s == c.step || &s == c.store; });
-  return it == shape_.columns.end() ? nullptr : &*it;
 }
 
 /// Elements that the loop both reads and writes, in one place whatever its variable.

@@ -63,7 +63,7 @@ void KernelEmitter::find_rows(const Stmt& s) {
     const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
     const std::string at = buffer(row.buffer) + " + (" + affine(access->address.map, s.vars[0]) + ")";
     line(cat({type, "* const found", b, " = row", b, " ? row", b, " : ", at, ";"}));
-    if (row.first == &s && !row.last_store) {
+    if (row.first == &s && !row.last_store && !is_read_ahead(row)) {
       line(cat({"if (row", b, ") fetch<V>(row", b, ", ", at, ", n, unit, aligned);"}));
       fetches = true;
     }
@@ -221,24 +221,6 @@ void KernelEmitter::varying_store(const Stmt& s) {
 
 std::string KernelEmitter::lane_of(DType t, const std::string& pack) const {
   return t == DType::kBFloat16 ? "bf16_lane(" + pack + ", k)" : loaded(t, pack + ".x[k]");
-}
-
-/// Adds to a column: after the round, or at once where there is one group.
-void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
-  const DType t = k_.buffers[c.buffer].dtype;
-  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t)), x = value(c.step->args[1]);
-  const std::string out = "out" + std::to_string(outs_++), at = chunk_at(c.load->address);
-  line(pack(c.buffer) + " " + out + ";");
-  line("if (slots" + b + ") {");
-  lanes(out + ".x[k] = " + stored(t, x) + ";");
-  line(cat({"store_whole(reinterpret_cast<", type, "*>(shared + a.slots", b, " + a.slot_bytes", b,
-            " * threadIdx.y) + i, ", out, ");"}));
-  line("} else {");
-  line("load_whole(" + out + ", " + at + ");");
-  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
-  lanes(out + ".x[k] = " + stored(t, sum) + ";");
-  line("store_whole(" + at + ", " + out + ");");
-  line("}");
 }
 
 /// Takes the elements of a loop to registers before it, and back after.

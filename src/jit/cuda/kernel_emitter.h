@@ -1,4 +1,5 @@
-// Writes one kernel: emit_kernel.cpp what surrounds vector loops, emit_vector.cpp what is in them. Values that vary
+// Writes one kernel: emit_kernel.cpp what surrounds vector loops, emit_vector.cpp what is in them,
+// emit_team.cpp loops whose turns run side by side. Values that vary
 // within a vector loop are arrays, an element for each of the lanes that a thread takes at once.
 #pragma once
 
@@ -44,17 +45,23 @@ class KernelEmitter {
   void rows();
   void position(const std::string& name);
   void scratch_rows();
-  void slots();
   void held_rows();
   std::string aligned() const;
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
   bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
-  void team(const Stmt& s);
-  void add_in_order(const KernelShape::TeamColumn& column);
-  const KernelShape::TeamColumn* team_column(const Stmt& s) const;
   std::vector<Kept> find_kept(const Stmt& loop) const;
   std::string extent(const Stmt& s) const;
+
+  // -- turns side by side (emit_team.cpp)
+  void team(const Stmt& s);
+  void slots();
+  bool is_read_ahead(const KernelShape::HeldRow& row) const;
+  void fetch_ahead(const KernelShape::HeldRow& row);
+  void move_sums(const KernelShape::TeamColumn& column, bool load);
+  void add_in_order(const KernelShape::TeamColumn& column);
+  const KernelShape::TeamColumn* team_column(const Stmt& s) const;
+  void varying_add(const KernelShape::TeamColumn& c);
 
   // -- statements that are the same for all lanes (emit_kernel.cpp)
   void statement(const Stmt& s);
@@ -70,7 +77,6 @@ class KernelEmitter {
   bool random_lanes(const Stmt& s);
   bool exp_lanes(const Stmt& s);
   void varying_store(const Stmt& s);
-  void varying_add(const KernelShape::TeamColumn& c);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
   const KernelShape::HeldRow* held_row(int buffer) const;

@@ -43,15 +43,21 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
-/// Groups of a block that take turns of a loop side by side: as many as there is room for what they add.
+/// Shared memory of a team of so many groups: what it holds, adds and sums.
+int64_t team_bytes(const KernelShape& shape, int64_t groups, int64_t copies, std::span<const int64_t> ints) {
+  int64_t sums = 0, bytes = 0;
+  for (const auto& column : shape.columns) sums += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
+  for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
+  for (const auto& row : shape.held) bytes += row_bytes(shape, row.extent, row.itemsize, ints) * copies;
+  return sums + groups * (bytes + (groups > 1 ? sums : 0));
+}
+
+/// Groups of a block that take turns of a loop side by side: as many as there is room for.
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   if (group > kWarp) return 1;  // a barrier is the block's then
-  int64_t bytes = 0;
-  for (const auto& column : shape.columns) bytes += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
-  for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
-  auto groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
-  while (groups > 1 && bytes * groups > shared_limit) groups /= 2;
+  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
+  while (groups > 1 && team_bytes(shape, groups, 1, ints) > shared_limit) --groups;
   return groups;
 }
 
@@ -94,21 +100,25 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   }
   plan.scratch_in_memory = shared > shared_limit;
   if (plan.scratch_in_memory) shared = lanes;
+  const auto place = [&](int64_t bytes) {
+    const bool fits = shared + bytes <= shared_limit;
+    const int64_t at = fits ? shared : -1;
+    if (fits) shared += bytes;
+    return at;
+  };
   for (const auto& column : shape.columns) {
     const int64_t bytes = row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
-    plan.slots.push_back({groups > 1 ? shared : -1, bytes});
-    if (groups > 1) shared += bytes * groups;
+    plan.slots.push_back({groups > 1 ? place(bytes * groups) : -1, bytes});
+    plan.sums.push_back({place(bytes), bytes});
   }
-  const auto hold = [&](int64_t bytes) {
-    const bool fits = shared + bytes * groups <= shared_limit;
-    plan.held.push_back({fits ? shared : -1, bytes});
-    if (fits) shared += bytes * groups;
-  };
+  // Of a team's rows the next turn's are on their way while a turn runs, where there is room for both.
+  plan.copies = shape.team && kCombineBytes + team_bytes(shape, groups, 2, ints) <= shared_limit ? 2 : 1;
   for (const auto& row : shape.held) {
-    if (row.scratch >= 0 && !plan.scratch_in_memory) {
+    if (row.scratch >= 0 && !plan.scratch_in_memory && !shape.team) {
       plan.held.push_back(plan.scratch[static_cast<size_t>(row.scratch)]);
     } else {
-      hold(row_bytes(shape, row.extent, row.itemsize, ints));
+      const int64_t bytes = row_bytes(shape, row.extent, row.itemsize, ints);
+      plan.held.push_back({place(bytes * groups * plan.copies), bytes});
     }
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
@@ -140,8 +150,14 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
       words_.push_back(-row.bytes);
     }
   }
-  for (const LaunchPlan::Row& row : plan_.slots) words_.insert(words_.end(), {row.offset, row.bytes});
-  for (const LaunchPlan::Row& row : plan_.held) words_.insert(words_.end(), {row.offset, row.bytes});
+  for (size_t i = 0; i < shape.columns.size(); ++i) {
+    const LaunchPlan::Row& slots = plan_.slots[i];
+    words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
+  }
+  if (shape.team) words_.push_back(plan_.copies);
+  for (size_t i = 0; i < shape.held.size(); ++i) {
+    words_.insert(words_.end(), {plan_.held[i].offset, plan_.held[i].bytes / shape.held[i].itemsize});
+  }
   if (shape.synchronizes) {
     for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));
   }

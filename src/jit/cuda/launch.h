@@ -19,7 +19,9 @@ struct LaunchPlan {
   };
   std::vector<Row> scratch;
   bool scratch_in_memory = false;
-  std::vector<Row> slots;  ///< by team column; an offset of -1 where there is one group
+  /// By team column: what groups add (an offset of -1 where there is one group), and sums (-1 where there is no room).
+  std::vector<Row> slots, sums;
+  int64_t copies = 1;  ///< of each held row
   std::vector<Row> held;   ///< by held row; an offset of -1 where there is no room
 };
 

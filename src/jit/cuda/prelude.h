@@ -170,6 +170,27 @@ template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int un
   });
 }
 DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Adds to sums what groups have in their slots, group by group.
+template <int V, class T, class F>
+DEVICE void add_turns(T* sums, const T* slots, i64 slot_size, int turns, i64 n, bool aligned, F step) {
+  const int t = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+  const auto add = [&](i64 i, auto lanes) {
+    Pack<T, decltype(lanes)::kCount> sum, x;
+    load_whole(sum, sums + i);
+#pragma unroll 4
+    for (int turn = 0; turn < turns; ++turn) {
+      load_whole(x, slots + slot_size * turn + i);
+#pragma unroll
+      for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
+    }
+    store_whole(sums + i, sum);
+  };
+  const i64 whole = aligned ? n / V * V : 0;
+#pragma unroll 1
+  for (i64 i = static_cast<i64>(t) * V; i < whole; i += V * threads) add(i, Lanes<V>());
+#pragma unroll 1
+  for (i64 i = whole + t; i < n; i += threads) add(i, Lanes<1>());
+}
 // Of lane `from` modulo `width`.
 DEVICE u32 shuffle(u32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
 DEVICE u64 shuffle(u64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }

@@ -14,10 +14,11 @@ struct k0_arguments {
   const u64* scalars;
   u32* errors;
   i64 positions, tiles;
-  i64 slots0, slot_bytes0;
-  i64 slots1, slot_bytes1;
-  i64 row4, row_bytes4;
-  i64 row6, row_bytes6;
+  i64 slots0, sums0, slot_size0;
+  i64 slots1, sums1, slot_size1;
+  i64 copies;
+  i64 row4, row_size4;
+  i64 row6, row_size6;
 };
 extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
   constexpr int V = 4;
@@ -32,10 +33,8 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   f32* const b5 = a.b5;
   f32* const b6 = a.b6;
   f32* const b7 = a.b7;
-  f32* const slots0 = a.slots0 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots0);
-  f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
-  f32* const row4 = a.row4 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row4 + a.row_bytes4 * threadIdx.y);
-  f32* const row6 = a.row6 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row6 + a.row_bytes6 * threadIdx.y);
+  f32* const rows4 = a.row4 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row4) + a.row_size4 * threadIdx.y;
+  f32* const rows6 = a.row6 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row6) + a.row_size6 * threadIdx.y;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
   u32 turn = 0;
   const f32 x0 = 0.0f;
@@ -66,9 +65,36 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const u64 x1 = static_cast<u64>(a.n1);
   const f32 x2 = i64_to_f32(x1);
   __syncthreads();
-  for (i64 round = 0, end = smaller(128ll, a.n2 - v0 * 128ll); round < end; round += blockDim.y) {
+  f32* const slots0 = a.slots0 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots0);
+  f32* const sums0 = a.sums0 < 0 ? b0 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums0);
+  f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
+  f32* const sums1 = a.sums1 < 0 ? b1 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums1);
+  if (a.sums0 >= 0) {
+    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+      sums0[j] = b0[v0 * a.n1 + j];
+    }
+  }
+  if (a.sums1 >= 0) {
+    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+      sums1[j] = b1[v0 * a.n1 + j];
+    }
+  }
+  const i64 end = smaller(128ll, a.n2 - v0 * 128ll);
+  const auto fetch_turn = [&](i64 v3, int place) {
+    if (rows4) fetch<V>(rows4 + a.row_size4 * (place * blockDim.y), b4 + (v0 * a.n3 + v3 * a.n1), static_cast<int>(a.n1), a.n1 % V == 0 ? V : 1, aligned);
+    if (rows6) fetch<V>(rows6 + a.row_size6 * (place * blockDim.y), b6 + (v0 * a.n3 + v3 * a.n1), static_cast<int>(a.n1), a.n1 % V == 0 ? V : 1, aligned);
+  };
+  __syncthreads();
+  int place = 0;
+  const int ahead = a.copies == 2 ? blockDim.y : 0;
+  for (i64 round = -ahead; round < end; round += blockDim.y) {
     const i64 v3 = round + threadIdx.y;
-    if (v3 < end) {
+    if (ahead > 0) fetched();
+    if (v3 + ahead < end) fetch_turn(v3 + ahead, place ^ (ahead > 0));
+    if (ahead == 0) fetched();
+    if (round >= 0 && v3 < end) {
+      auto* const row4 = rows4 ? rows4 + a.row_size4 * (place * blockDim.y) : nullptr;
+      auto* const row6 = rows6 ? rows6 + a.row_size6 * (place * blockDim.y) : nullptr;
       f32 a0 = 0.0f;
       const f32 x3 = b2[v0 * 128ll + v3];
       const f32 x4 = b3[v0 * 128ll + v3];
@@ -76,10 +102,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       if (const int n = static_cast<int>(a.n1); n > 0) {
         const int unit = a.n1 % V == 0 ? V : 1;
         f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
-        if (row4) fetch<V>(row4, b4 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
         f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        if (row6) fetch<V>(row6, b6 + (v0 * a.n3 + v3 * a.n1), n, unit, aligned);
-        fetched();
         const auto chunk = [&](int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x5[V];
@@ -109,20 +132,20 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           Pack<f32, V> out2;
           if (slots0) {
             FOR_LANES out2.x[k] = x12[k];
-            store_whole(reinterpret_cast<f32*>(shared + a.slots0 + a.slot_bytes0 * threadIdx.y) + i, out2);
+            store_whole(slots0 + a.slot_size0 * threadIdx.y + i, out2);
           } else {
-            load_whole(out2, b0 + (v0 * a.n1) + i);
+            load_whole(out2, sums0 + i);
             FOR_LANES out2.x[k] = add_f32(out2.x[k], x12[k]);
-            store_whole(b0 + (v0 * a.n1) + i, out2);
+            store_whole(sums0 + i, out2);
           }
           Pack<f32, V> out3;
           if (slots1) {
             FOR_LANES out3.x[k] = x5[k];
-            store_whole(reinterpret_cast<f32*>(shared + a.slots1 + a.slot_bytes1 * threadIdx.y) + i, out3);
+            store_whole(slots1 + a.slot_size1 * threadIdx.y + i, out3);
           } else {
-            load_whole(out3, b1 + (v0 * a.n1) + i);
+            load_whole(out3, sums1 + i);
             FOR_LANES out3.x[k] = add_f32(out3.x[k], x5[k]);
-            store_whole(b1 + (v0 * a.n1) + i, out3);
+            store_whole(sums1 + i, out3);
           }
         };
         for_units<V>(n, unit, aligned, blockDim.x, chunk);
@@ -170,30 +193,24 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
         for_units<V>(n, unit, aligned, blockDim.x, chunk);
       }
     }
+    if (ahead > 0) place ^= 1;
+    if (round < 0 || blockDim.y == 1) continue;
     __syncthreads();
     const int turns = static_cast<int>(smaller(end - round, blockDim.y));
-    if (slots0) {
-      const i64 n = a.n1;
-      for (i64 j = threadIdx.y * blockDim.x + threadIdx.x; j < n; j += blockDim.x * blockDim.y) {
-        f32 x = b0[v0 * a.n1 + j];
-        for (int turn = 0; turn < turns; ++turn) {
-          const f32 next = reinterpret_cast<const f32*>(shared + a.slots0 + a.slot_bytes0 * turn)[j];
-          x = add_f32(x, next);
-        }
-        b0[v0 * a.n1 + j] = x;
-      }
-    }
-    if (slots1) {
-      const i64 n = a.n1;
-      for (i64 j = threadIdx.y * blockDim.x + threadIdx.x; j < n; j += blockDim.x * blockDim.y) {
-        f32 x = b1[v0 * a.n1 + j];
-        for (int turn = 0; turn < turns; ++turn) {
-          const f32 next = reinterpret_cast<const f32*>(shared + a.slots1 + a.slot_bytes1 * turn)[j];
-          x = add_f32(x, next);
-        }
-        b1[v0 * a.n1 + j] = x;
-      }
-    }
+    add_turns<V>(sums0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_turns<V>(sums1, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();
   }
+  __syncthreads();
+  if (a.sums0 >= 0) {
+    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+      b0[v0 * a.n1 + j] = sums0[j];
+    }
+  }
+  if (a.sums1 >= 0) {
+    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+      b1[v0 * a.n1 + j] = sums1[j];
+    }
+  }
+  __syncthreads();
 }

@@ -6,7 +6,7 @@ struct k0_arguments {
   const u64* scalars;
   u32* errors;
   i64 positions, tiles;
-  i64 row0, row_bytes0;
+  i64 row0, row_size0;
 };
 extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
   constexpr int V = 4;
@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const i64 v0 = position;
   f32* const b0 = a.b0;
   f32* const b1 = a.b1;
-  f32* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row0 + a.row_bytes0 * threadIdx.y);
+  f32* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row0) + a.row_size0 * threadIdx.y;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15)) == 0;
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);

@@ -8,7 +8,7 @@ struct k0_arguments {
   u32* errors;
   i64 positions, tiles;
   i64 step1;
-  i64 row0, row_bytes0;
+  i64 row0, row_size0;
 };
 extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
   constexpr int V = 4;
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   u16* const b0 = a.b0;
   f32* const b1 = reinterpret_cast<f32*>(a.step1 < 0 ? from_address(shared) + from_address(a.b1) - a.step1 * threadIdx.y : from_address(a.b1) + a.step1 * position);
   u16* const b2 = a.b2;
-  u16* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<u16*>(shared + a.row0 + a.row_bytes0 * threadIdx.y);
+  u16* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<u16*>(shared + a.row0) + a.row_size0 * threadIdx.y;
   const bool aligned = ((from_address(b0) & 7) | (a.n1 * 2 & 7) | (from_address(b1) & 15) | (from_address(b2) & 7)) == 0;
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);

@@ -1,0 +1,129 @@
+// A sequential loop whose turns the groups of a block take side by side, and what they add to columns.
+#include <algorithm>
+
+#include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/text.h"
+#include "smolder/jit/cuda/text_builder.h"
+
+namespace smolder::jit::cuda {
+
+/// What groups add to columns waits in slots, in shared memory; null where there is one group. The sums are there too,
+/// or where they belong for want of room.
+void KernelEmitter::slots() {
+  for (const auto& column : shape_.columns) {
+    const std::string b = std::to_string(column.buffer);
+    const std::string type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
+    const auto in_shared = [&](const std::string& name) {
+      return cat({"reinterpret_cast<", type, "*>(shared + a.", name, b, ")"});
+    };
+    line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : ", in_shared("slots"), ";"}));
+    const std::string at = buffer(column.buffer) + " + (" + affine(column.load->address.map, column.vector->vars[0]) + ")";
+    line(cat({type, "* const sums", b, " = a.sums", b, " < 0 ? ", at, " : ", in_shared("sums"), ";"}));
+  }
+}
+
+/// Rows of a turn that are on their way while the turn before runs.
+bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
+  return shape_.team && !row.last_store &&
+         std::ranges::any_of(shape_.team->body, [&](const Stmt& s) { return &s == row.first; });
+}
+
+/// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
+void KernelEmitter::team(const Stmt& s) {
+  const std::string v = vars_[s.vars[0]];
+  line("__syncthreads();");
+  slots();
+  for (const auto& column : shape_.columns) move_sums(column, true);
+  line("const i64 end = " + extent(s) + ";");
+  line("const auto fetch_turn = [&](i64 " + v + ", int place) {");
+  for (const auto& row : shape_.held) {
+    if (is_read_ahead(row)) fetch_ahead(row);
+  }
+  line("};");
+  line("__syncthreads();");
+  line("int place = 0;");
+  // With one copy of each row a turn fetches its own, with two the first fetches its own too, and all the next one's.
+  line("const int ahead = a.copies == 2 ? blockDim.y : 0;");
+  line("for (i64 round = -ahead; round < end; round += blockDim.y) {");
+  line("const i64 " + v + " = round + threadIdx.y;");
+  line("if (ahead > 0) fetched();");
+  line("if (" + v + " + ahead < end) fetch_turn(" + v + " + ahead, place ^ (ahead > 0));");
+  line("if (ahead == 0) fetched();");
+  line("if (round >= 0 && " + v + " < end) {");
+  for (const auto& row : shape_.held) {
+    if (!is_read_ahead(row)) continue;
+    const std::string b = std::to_string(row.buffer);
+    line(cat({"auto* const row", b, " = rows", b, " ? rows", b, " + a.row_size", b, " * (place * blockDim.y) : nullptr;"}));
+  }
+  in_team_ = true;
+  body(s.body);
+  in_team_ = false;
+  line("}");
+  line("if (ahead > 0) place ^= 1;");
+  line("if (round < 0 || blockDim.y == 1) continue;");
+  line("__syncthreads();");
+  line("const int turns = static_cast<int>(smaller(end - round, blockDim.y));");
+  for (const auto& column : shape_.columns) add_in_order(column);
+  line("__syncthreads();");
+  line("}");
+  line("__syncthreads();");
+  for (const auto& column : shape_.columns) move_sums(column, false);
+  line("__syncthreads();");
+}
+
+void KernelEmitter::fetch_ahead(const KernelShape::HeldRow& row) {
+  const std::string b = std::to_string(row.buffer);
+  const auto access = std::ranges::find_if(row.first->body, [&](const Stmt& s) {
+    return s.kind == StmtKind::kLoad && s.address.buffer == row.buffer;
+  });
+  const std::string n = "static_cast<int>(" + extent(*row.first) + ")";
+  line(cat({"if (rows", b, ") fetch<V>(rows", b, " + a.row_size", b, " * (place * blockDim.y), ", buffer(row.buffer),
+            " + (", affine(access->address.map, row.first->vars[0]), "), ", n, ", ", integer(row.first->extents[0]),
+            " % V == 0 ? V : 1, aligned);"}));
+}
+
+/// To shared memory before the loop, and back after it.
+void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
+  const std::string b = std::to_string(c.buffer), at = cat({buffer(c.buffer), "[",
+                                                           affine(c.load->address.map, c.vector->vars[0]), " + j]"});
+  line("if (a.sums" + b + " >= 0) {");
+  line("for (i64 j = threadIdx.y * blockDim.x + t; j < " + extent(*c.vector) + "; j += blockDim.x * blockDim.y) {");
+  line(load ? "sums" + b + "[j] = " + at + ";" : at + " = sums" + b + "[j];");
+  line("}");
+  line("}");
+}
+
+void KernelEmitter::add_in_order(const KernelShape::TeamColumn& c) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t));
+  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, "x") + ", " + loaded(t, "y") + ")";
+  line(cat({"add_turns<V>(sums", b, ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, [](",
+            type, " x, ", type, " y) { return static_cast<", type, ">(", stored(t, sum), "); });"}));
+}
+
+/// The column that a statement is part of, where groups take turns.
+const KernelShape::TeamColumn* KernelEmitter::team_column(const Stmt& s) const {
+  if (!in_team_) return nullptr;
+  const auto it = std::ranges::find_if(shape_.columns,
+                                       [&](const auto& c) { return &s == c.load || &s == c.step || &s == c.store; });
+  return it == shape_.columns.end() ? nullptr : &*it;
+}
+
+/// Adds to a column: after the round, or at once where there is one group.
+void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  const std::string b = std::to_string(c.buffer), x = value(c.step->args[1]);
+  const std::string out = "out" + std::to_string(outs_++);
+  line(pack(c.buffer) + " " + out + ";");
+  line("if (slots" + b + ") {");
+  lanes(out + ".x[k] = " + stored(t, x) + ";");
+  line(cat({"store_whole(slots", b, " + a.slot_size", b, " * threadIdx.y + i, ", out, ");"}));
+  line("} else {");
+  line("load_whole(" + out + ", sums" + b + " + i);");
+  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
+  lanes(out + ".x[k] = " + stored(t, sum) + ";");
+  line("store_whole(sums" + b + " + i, " + out + ");");
+  line("}");
+}
+
+}  // namespace smolder::jit::cuda
