@@ -85,6 +85,11 @@ void KernelEmitter::position(const std::string& name) {
 void KernelEmitter::columns() {
   const bool flat = k_.root.kind == StmtKind::kParallelVector;
   line("constexpr int V = " + std::to_string(shape_.vector) + ";");
+  for (size_t i = 0; i < shape_.turned.size(); ++i) {
+    const int elements = kColumnThreads / kTile * shape_.vector * (kTile + 1);
+    line(cat({"__shared__ ", type_name(storage_lane(shape_.turned[i]->dtype)), " tile", std::to_string(i), "[",
+              std::to_string(elements), "];"}));
+  }
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
     const std::string name = buffer(static_cast<int>(b));
     line(cat({type_name(storage_lane(k_.buffers[b].dtype)), "* const ", name, " = a.", name, ";"}));
@@ -97,6 +102,7 @@ void KernelEmitter::columns() {
     line("const i64 tile = blockIdx.x;");
   } else {
     line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;");
+    if (!shape_.turned.empty()) turn_loads(*loop);
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
     position("position");
@@ -107,6 +113,32 @@ void KernelEmitter::columns() {
   line("constexpr int V = decltype(lanes)::kCount;");
   flat ? vector_columns(k_.root) : body(k_.root.body);
   line("});");
+}
+
+/// Loads of all positions of the block, 32 of which are next to each other, to tiles in shared memory: a row of a tile
+/// is an element of the vector loop, and begins in a bank of its own.
+void KernelEmitter::turn_loads(const Stmt& loop) {
+  line("const i64 first = static_cast<i64>(tile) * blockDim.x * V;");
+  line("{");
+  line("const int t = threadIdx.y * blockDim.x + threadIdx.x;");
+  line("const i64 position = smaller(static_cast<i64>(row) * " + std::to_string(kTile) + " + t % " +
+       std::to_string(kTile) + ", a.positions - 1);");
+  position("position");
+  line("const i64 n = " + extent(loop) + ";");
+  for (size_t i = 0; i < shape_.turned.size(); ++i) {
+    const Stmt& s = *shape_.turned[i];
+    line("#pragma unroll");
+    line(cat({"for (int e = 0; e < V; ++e) {"}));
+    line("const int j = t / " + std::to_string(kTile) + " + e * blockDim.x;");
+    for_each_statement(k_.root, [&](const Stmt& other, const Stmt* vector) {
+      if (&other == &s) vars_[vector->vars[0]] = "smaller(first + j, n - 1)";
+    });
+    line(cat({"tile", std::to_string(i), "[j * ", std::to_string(kTile + 1), " + t % ", std::to_string(kTile),
+              "] = ", buffer(s.address.buffer), "[", element(s.address), "];"}));
+    line("}");
+  }
+  line("}");
+  line("__syncthreads();");
 }
 
 /// Whether every access to neighbouring elements is aligned for the widest loads, whatever the loops' variables.

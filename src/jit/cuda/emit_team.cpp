@@ -17,7 +17,8 @@ void KernelEmitter::slots() {
       return cat({"reinterpret_cast<", type, "*>(shared + a.", name, b, ")"});
     };
     line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : ", in_shared("slots"), ";"}));
-    const std::string at = buffer(column.buffer) + " + (" + affine(column.load->address.map, column.vector->vars[0]) + ")";
+    const std::string at =
+        buffer(column.buffer) + " + (" + affine(column.load->address.map, column.vector->vars[0]) + ")";
     line(cat({type, "* const sums", b, " = a.sums", b, " < 0 ? ", at, " : ", in_shared("sums"), ";"}));
   }
 }
@@ -53,7 +54,8 @@ void KernelEmitter::team(const Stmt& s) {
   for (const auto& row : shape_.held) {
     if (!is_read_ahead(row)) continue;
     const std::string b = std::to_string(row.buffer);
-    line(cat({"auto* const row", b, " = rows", b, " ? rows", b, " + a.row_size", b, " * (place * blockDim.y) : nullptr;"}));
+    line(cat(
+        {"auto* const row", b, " = rows", b, " ? rows", b, " + a.row_size", b, " * (place * blockDim.y) : nullptr;"}));
   }
   in_team_ = true;
   body(s.body);
@@ -73,9 +75,8 @@ void KernelEmitter::team(const Stmt& s) {
 
 void KernelEmitter::fetch_ahead(const KernelShape::HeldRow& row) {
   const std::string b = std::to_string(row.buffer);
-  const auto access = std::ranges::find_if(row.first->body, [&](const Stmt& s) {
-    return s.kind == StmtKind::kLoad && s.address.buffer == row.buffer;
-  });
+  const auto access = std::ranges::find_if(
+      row.first->body, [&](const Stmt& s) { return s.kind == StmtKind::kLoad && s.address.buffer == row.buffer; });
   const std::string n = "static_cast<int>(" + extent(*row.first) + ")";
   line(cat({"if (rows", b, ") fetch<V>(rows", b, " + a.row_size", b, " * (place * blockDim.y), ", buffer(row.buffer),
             " + (", affine(access->address.map, row.first->vars[0]), "), ", n, ", ", integer(row.first->extents[0]),
@@ -84,9 +85,10 @@ void KernelEmitter::fetch_ahead(const KernelShape::HeldRow& row) {
 
 /// To shared memory before the loop, and back after it.
 void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
-  const std::string b = std::to_string(c.buffer), at = cat({buffer(c.buffer), "[",
-                                                           affine(c.load->address.map, c.vector->vars[0]), " + j]"});
+  const std::string b = std::to_string(c.buffer),
+                    at = cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + j]"});
   line("if (a.sums" + b + " >= 0) {");
+  line("#pragma unroll 1");
   line("for (i64 j = threadIdx.y * blockDim.x + t; j < " + extent(*c.vector) + "; j += blockDim.x * blockDim.y) {");
   line(load ? "sums" + b + "[j] = " + at + ";" : at + " = sums" + b + "[j];");
   line("}");

@@ -42,6 +42,7 @@ class KernelEmitter {
   // -- structure (emit_kernel.cpp)
   std::string arguments() const;
   void columns();
+  void turn_loads(const Stmt& loop);
   void rows();
   void position(const std::string& name);
   void scratch_rows();

@@ -73,6 +73,12 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
       set_grid(plan, 0);
       return plan;
     }
+    if (!shape.turned.empty()) {
+      plan.tiles = ceil_div(threads, kColumnThreads / kTile);
+      set_block(plan, kColumnThreads / kTile, kTile);
+      set_grid(plan, ceil_div(rows, kTile) * plan.tiles);
+      return plan;
+    }
     // Blocks of several rows find in the first-level cache what is next to what one row loads.
     const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
     plan.tiles = ceil_div(threads, widest);

@@ -177,7 +177,7 @@ DEVICE void add_turns(T* sums, const T* slots, i64 slot_size, int turns, i64 n, 
   const auto add = [&](i64 i, auto lanes) {
     Pack<T, decltype(lanes)::kCount> sum, x;
     load_whole(sum, sums + i);
-#pragma unroll 4
+#pragma unroll(decltype(lanes)::kCount)
     for (int turn = 0; turn < turns; ++turn) {
       load_whole(x, slots + slot_size * turn + i);
 #pragma unroll
@@ -204,12 +204,18 @@ template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
   for (u32 half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
   return shuffle(x, 0, width);
 }
+template <class T, class F> DEVICE T halve_warp(T x, F step) {
+#pragma unroll
+  for (u32 half = 16; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, 32));
+  return shuffle(x, 0, 32);
+}
 // All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
 // so that the next may be written while this is read.
 template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
-  const u32 width = blockDim.x < 32 ? blockDim.x : 32, warps = blockDim.x / 32;
-  x = halve(x, width, width, step);
-  if (warps <= 1) return x;
+  if (blockDim.x < 32) return halve(x, blockDim.x, blockDim.x, step);
+  const u32 warps = blockDim.x / 32;
+  x = halve_warp(x, step);
+  if (warps == 1) return x;
   T* const all = reinterpret_cast<T*>(shared + 256 * turn);
   turn ^= 1;
   if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;

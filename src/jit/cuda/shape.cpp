@@ -96,17 +96,31 @@ int vector_of(const Kernel& k, const Facts& facts) {
   return narrowest == kBytes ? 1 : std::min(kMost, kBytes / narrowest);
 }
 
-/// Whether some load goes along the last variable of the root loop and across the vector loop.
-bool is_transposed(const Kernel& k, const Facts& facts) {
-  if (k.root.kind != StmtKind::kParallel) return false;
+/// Loads that go along the last variable of the root loop and across the vector loop.
+std::vector<const Stmt*> transposed_loads(const Kernel& k, const Facts& facts) {
+  std::vector<const Stmt*> loads;
+  if (k.root.kind != StmtKind::kParallel) return loads;
   for (const auto& list : facts.accesses) {
     for (const Access& a : list) {
       const Affine& map = a.statement->address.map;
       if (!a.vector || stride_of(map, k.root.vars.back()) != IntRef{1}) continue;
-      if (const IntRef across = stride_of(map, a.var()); across != IntRef{} && across != IntRef{1}) return true;
+      const IntRef across = stride_of(map, a.var());
+      if (across != IntRef{} && across != IntRef{1}) loads.push_back(a.statement);
     }
   }
-  return false;
+  return loads;
+}
+
+/// Whether a block can make these loads before all else.
+bool can_turn(const Kernel& k, const Facts& facts, const std::vector<const Stmt*>& loads) {
+  constexpr size_t kMost = 4;
+  if (loads.size() > kMost || std::ranges::any_of(k.root.body, [](const Stmt& s) { return s.kind == StmtKind::kLoop; }))
+    return false;
+  return std::ranges::all_of(loads, [&](const Stmt* s) {
+    const auto& uses = facts.accesses[static_cast<size_t>(s->address.buffer)];
+    return s->kind == StmtKind::kLoad && s->bounds.empty() && s->address.indirect.empty() &&
+           std::ranges::none_of(uses, Facts::is_store);
+  });
 }
 
 /// Fills `team` and `columns` where the kernel's sequential loop allows it.
@@ -278,7 +292,9 @@ KernelShape shape_of(const Kernel& k) {
     shape.mode = KernelShape::kColumns;
     shape.vector = vector_of(k, facts);
     shape.extent = facts.vectors[0]->extents[0];
-    shape.transposed = is_transposed(k, facts);
+    const auto loads = transposed_loads(k, facts);
+    shape.transposed = !loads.empty();
+    if (shape.transposed && can_turn(k, facts, loads)) shape.turned = loads;
     return shape;
   }
   shape.mode = KernelShape::kRows;

@@ -11,6 +11,7 @@
 namespace smolder::jit::cuda {
 
 inline constexpr int kWarp = 32, kUnit = 4;
+inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 1024;
 
 struct KernelShape {
@@ -22,9 +23,11 @@ struct KernelShape {
     kRows,
   };
   Mode mode = kColumns;
-  int vector = kUnit;           ///< neighbouring elements that a thread takes at once: a chunk
-  IntRef extent;                ///< kColumns: of the vector loops
-  bool transposed = false;      ///< kColumns: neighbours of a loaded element are at the next positions
+  int vector = kUnit;       ///< neighbouring elements that a thread takes at once: a chunk
+  IntRef extent;            ///< kColumns: of the vector loops
+  bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
+  /// kColumns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
+  std::vector<const Stmt*> turned;
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.

@@ -113,17 +113,35 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
   EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * plan.shape.block[1] * 8, 6 * 1024);
 }
 
-TEST(CudaLaunch, TransposesInSquareBlocks) {
+TEST(CudaLaunch, TransposesInTiles) {
   SKIP_UNDER_SANITIZER;
-  const Kernel k = parse_loop(
-      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
-      "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n");
-  const std::vector<int64_t> ints{1000, 600};
-  const auto plan = cuda::plan_launch(cuda::shape_of(k), false, ints, 1000, 227 << 10);
-  EXPECT_EQ(plan.shape.block[0], 32u);
-  EXPECT_EQ(plan.shape.block[1], 8u);
-  EXPECT_EQ(plan.shape.grid[0], 125u * 5);
-  expect_same({{k, {600000, 600000}, {}, ints, {}, 1000}}, {});
+  std::vector<KernelSample> samples;
+  for (const char* dtype : {"float32", "bfloat16", "bool", "int64"}) {
+    std::string text =
+        "kernel {\n  buffers b0:$T r, b1:$T w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
+        "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n";
+    for (size_t at = 0; (at = text.find("$T", at)) != std::string::npos;) text.replace(at, 2, dtype);
+    const Kernel k = parse_loop(text);
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1000, 600}, {33, 7}, {1, 65}, {64, 1}}) {
+      samples.push_back({k, {rows * columns, rows * columns}, {}, {rows, columns}, {}, rows});
+    }
+  }
+  const auto plan = cuda::plan_launch(cuda::shape_of(samples[0].kernel), false, samples[0].ints, 1000, 227 << 10);
+  EXPECT_EQ(plan.shape.block[0], 8u);
+  EXPECT_EQ(plan.shape.block[1], 32u);
+  EXPECT_EQ(plan.shape.grid[0], 32u * 19);
+  // Batches of matrices, added to what goes the other way.
+  samples.push_back(
+      {parse_loop("kernel {\n  buffers b0:bfloat16 r, b1:bfloat16 r, b2:bfloat16 w\n  ints 4\n  parallel "
+                  "v0 < n0, v1 < n1 {\n    vector v2 < n2 {\n      %0 = load b0[v0*n3 + v1 + v2*n1]\n      "
+                  "%1 = load b1[v0*n3 + v1*n2 + v2]\n      %2 = add bfloat16 %0, %1\n      store b2[v0*n3 "
+                  "+ v1*n2 + v2], %2\n    }\n  }\n}\n"),
+       {3 * 50 * 72, 3 * 50 * 72, 3 * 50 * 72},
+       {},
+       {3, 50, 72, 50 * 72},
+       {},
+       150});
+  expect_same(samples, {});
 }
 
 TEST(CudaLaunch, TurnsSideBySide) {

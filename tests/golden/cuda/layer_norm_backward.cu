@@ -70,11 +70,13 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
   f32* const sums1 = a.sums1 < 0 ? b1 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums1);
   if (a.sums0 >= 0) {
+    #pragma unroll 1
     for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
       sums0[j] = b0[v0 * a.n1 + j];
     }
   }
   if (a.sums1 >= 0) {
+    #pragma unroll 1
     for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
       sums1[j] = b1[v0 * a.n1 + j];
     }
@@ -203,11 +205,13 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   }
   __syncthreads();
   if (a.sums0 >= 0) {
+    #pragma unroll 1
     for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
       b0[v0 * a.n1 + j] = sums0[j];
     }
   }
   if (a.sums1 >= 0) {
+    #pragma unroll 1
     for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
       b1[v0 * a.n1 + j] = sums1[j];
     }
