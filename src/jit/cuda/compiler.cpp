@@ -21,7 +21,7 @@ constexpr const char* kFlags[] = {"--fmad=false",      "--ftz=false", "--prec-di
                                   "--prec-sqrt=true",  "--std=c++17", "--device-as-default-execution-space",
                                   "--disable-warnings"};
 /// Changes with the form of objects, and with what is generated for a kernel or passed to it.
-constexpr std::string_view kMagic = "smolder-cuda-4";
+constexpr std::string_view kMagic = "smolder-cuda-5";
 
 void append(std::string& bytes, std::string_view part) {
   const uint64_t size = part.size();

@@ -38,6 +38,8 @@ void KernelEmitter::vector_rows(const Stmt& s) {
   for (const Stmt& inner : s.body) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
+    if (divides_row(inner))
+      line("const f32 inverse_" + locals_[inner.result].name + " = 1.0f / " + value(inner.args[1]) + ";");
   }
   line("const auto chunk = [&](int i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
@@ -130,7 +132,7 @@ void KernelEmitter::varying(const Stmt& s) {
       break;
   }
   if (random_lanes(s)) return;
-  if (!exp_lanes(s)) {
+  if (!exp_lanes(s) && !div_lanes(s)) {
     const std::string x = unrounded(s), name = declare_lanes(s);
     lanes(name + " = " + x + ";");
   }
@@ -145,6 +147,22 @@ bool KernelEmitter::exp_lanes(const Stmt& s) {
   const std::string function = functions_.exp_lanes();
   declare_lanes(s);
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
+  return true;
+}
+
+/// A row divided by one number, as most divisions of rows are.
+bool KernelEmitter::divides_row(const Stmt& s) const {
+  return shape_.mode == KernelShape::kRows && s.kind == StmtKind::kPrimitive && s.op == ir::Op::kDiv &&
+         compute_type(s.dtype) == DType::kFloat32 && locals_[s.args[0]].varies && !locals_[s.args[1]].varies;
+}
+
+bool KernelEmitter::div_lanes(const Stmt& s) {
+  if (!divides_row(s)) return false;
+  const std::string function = functions_.div_lanes();
+  declare_lanes(s);
+  const std::string name = locals_[s.result].name;
+  line(cat(
+      {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"}));
   return true;
 }
 

@@ -21,6 +21,7 @@ class Functions {
   /// Of `random_bits`; and of one that fills lanes at consecutive positions, which share four numbers a counter.
   std::string random_bits();
   std::string exp_lanes();
+  std::string div_lanes();
   std::string random_lanes();
 
   /// All that were asked for.

@@ -77,6 +77,8 @@ class KernelEmitter {
   void varying_load(const Stmt& s);
   bool random_lanes(const Stmt& s);
   bool exp_lanes(const Stmt& s);
+  bool divides_row(const Stmt& s) const;
+  bool div_lanes(const Stmt& s);
   void varying_store(const Stmt& s);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;

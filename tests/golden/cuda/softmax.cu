@@ -58,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
     f32* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
+    const f32 inverse_x9 = 1.0f / x5;
     const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x6[V];
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       f32 x8[V];
       exp_lanes(x8, x7);
       f32 x9[V];
-      FOR_LANES x9[k] = div_f32(x8[k], x5);
+      div_lanes(x9, x8, x5, inverse_x9);
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x9[k];
       stream_whole(b1 + (v0 * a.n1) + i, out0);

@@ -67,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
   if (const int n = static_cast<int>(a.n1); n > 0) {
     const int unit = a.n1 % V == 0 ? V : 1;
+    const f32 inverse_x9 = 1.0f / x7;
     const auto chunk = [&](int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x8[V];
@@ -74,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       load_whole(raw8, b1 + (0ll) + i);
       FOR_LANES x8[k] = raw8.x[k];
       f32 x9[V];
-      FOR_LANES x9[k] = div_f32(x8[k], x7);
+      div_lanes(x9, x8, x7, inverse_x9);
       f32 x10[V];
       FOR_LANES x10[k] = x9[k];
       round_lanes_bf16(x10);
