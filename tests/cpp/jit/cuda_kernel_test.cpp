@@ -257,6 +257,25 @@ TEST(CudaEmulated, GoldenKernels) {
   expect_same(samples, {});
 }
 
+// What several lanes take a short way through: numbers of all sizes, with others beside them that may not.
+TEST(CudaEmulated, QuotientsAndExponentialsOfRows) {
+  SKIP_UNDER_SANITIZER;
+  std::vector<KernelSample> samples;
+  const int64_t rows = 2000;
+  for (const int64_t n : {4, 5, 64}) {
+    const Kernel k = parse_loop(
+        "kernel {\n  buffers b0:float32 r, b1:float32 r, b2:float32 w, b3:float32 w, b4:float32 w\n  ints 2\n"
+        "  parallel v0 < n0 {\n    %0 = load b1[v0]\n    acc a0 = max float32\n    vector v1 < n1 {\n"
+        "      %1 = load b0[v0*n1 + v1]\n      %2 = div float32 %1, %0\n      %3 = exp float32 %1\n"
+        "      update a0, %2\n      store b2[v0*n1 + v1], %2\n      store b3[v0*n1 + v1], %3\n    }\n"
+        "    %4 = result a0\n    store b4[v0], %4\n  }\n}\n");
+    samples.push_back({k, {rows * n, rows, rows * n, rows * n, rows}, {}, {rows, n}, {}, rows});
+  }
+  EXPECT_NE(cuda::program_text(std::vector<const Kernel*>{&samples[0].kernel}).text.find("div_lanes(x2"),
+            std::string::npos);
+  expect_same(samples, {});
+}
+
 TEST(CudaEmulated, RandomKernels) {
   SKIP_UNDER_SANITIZER;
   std::vector<KernelSample> samples;
