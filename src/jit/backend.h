@@ -20,9 +20,9 @@ class DeviceKernel {
   virtual ~DeviceKernel() = default;
   /// Queues a run of the whole root loop, whose extents' product is `positions`. Buffers are addresses on the device
   /// and null for scratch rows; integers are read before this returns, scalars and error words, which lie on the
-  /// device, when the kernel runs.
+  /// device, when the kernel runs. `follows`: the stream's work before it is one kernel, while which ends it may start.
   virtual void launch(smolder::cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
-                      uint32_t* errors, int64_t positions) const = 0;
+                      uint32_t* errors, int64_t positions, bool follows = false) const = 0;
 };
 
 /// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.

@@ -117,6 +117,31 @@ PointerSlot InstanceImpl::pointer(BufferId b) const {
   return {PointerSlot::kArena, arena_offset_[b]};
 }
 
+/// Notes what a step on a device touches: the bytes from the first to the last element of each buffer.
+void InstanceImpl::add_unit(const Step& step, int segment, std::span<const int64_t> evaluated) {
+  const Program& p = plan_->program();
+  if (p.options.device == DeviceType::kCPU) return;
+  WorkUnit unit{static_cast<uint32_t>(launches_.size()) - 1, segment, static_cast<uint32_t>(touches_.size())};
+  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
+  for (const bool written : {false, true}) {
+    for (const BufferId b : written ? step.writes : step.reads) {
+      const BufferInfo& info = p.buffers[b];
+      int64_t low = size(info.offset), high = low;
+      for (int i = 0; i < info.shape.size(); ++i) {
+        const int64_t reach = (size(info.shape[i]) - 1) * size(info.strides[i]);
+        (reach < 0 ? low : high) += reach;
+      }
+      if (size(info.elements) == 0) continue;
+      const auto item = static_cast<int64_t>(itemsize(info.dtype));
+      PointerSlot from = pointer(b);
+      from.offset += low * item;
+      touches_.push_back({from, (high - low + 1) * item, written});
+    }
+  }
+  unit.num_touches = static_cast<uint32_t>(touches_.size()) - unit.first_touch;
+  units_.push_back(unit);
+}
+
 void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evaluated) {
   const KernelCall& call = *step.kernel;
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
@@ -150,6 +175,7 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   launch.work += work;
   launch.parallel = launch.work > kSerialWork && launch.blocks > 1;
   segments_.push_back(segment);
+  add_unit(step, static_cast<int>(segments_.size()) - 1, evaluated);
 }
 
 void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evaluated) {
@@ -199,6 +225,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   }
   launches_.back().library = static_cast<int>(library_.size());
   library_.push_back(std::move(bound));
+  add_unit(step, -1, evaluated);
 }
 
 }  // namespace smolder::jit

@@ -81,6 +81,20 @@ struct RunTables {
   static RunTables& of_thread();
 };
 
+/// What can be queued by itself on a device: one kernel over one set of arguments, or a library call.
+struct WorkUnit {
+  uint32_t launch = 0;
+  int segment = -1;  ///< -1: a library call
+  uint32_t first_touch = 0, num_touches = 0;
+};
+
+/// Memory that a unit reads or writes.
+struct Touch {
+  PointerSlot from;
+  int64_t bytes = 0;
+  bool written = false;
+};
+
 struct LibraryStep {
   std::unique_ptr<BoundLibrary> call;
   uint32_t pointers = 0, num_pointers = 0;
@@ -102,6 +116,9 @@ class InstanceImpl final : public Instance {
   cuda::InstanceState& state_on_cuda() const;
   std::span<void* const> graph_key(const RunArguments& args) const;
   void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
+  bool queue_library(const LibraryStep& step) const;
+  void queue_segment(const Launch& launch, const Segment& segment, bool follows) const;
+  void queue_on_lanes() const;
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
@@ -110,6 +127,7 @@ class InstanceImpl final : public Instance {
   void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
   void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
+  void add_unit(const Step& step, int segment, std::span<const int64_t> evaluated);
 
   std::shared_ptr<const PlanImpl> plan_;
   std::vector<int64_t> output_bytes_;
@@ -119,6 +137,8 @@ class InstanceImpl final : public Instance {
 
   std::vector<Launch> launches_;
   std::vector<Segment> segments_;
+  std::vector<WorkUnit> units_;  ///< on a device
+  std::vector<Touch> touches_;
   std::vector<ScratchSlot> scratch_;
   std::vector<LibraryStep> library_;
   std::vector<PointerSlot> pointers_;

@@ -94,8 +94,6 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(memory_info, cuMemGetInfo_v2, (size_t*, size_t*))                                               \
   FUNCTION(allocate, cuMemAlloc_v2, (Address*, size_t))                                                    \
   FUNCTION(release, cuMemFree_v2, (Address))                                                               \
-  FUNCTION(allocate_async, cuMemAllocAsync, (Address*, size_t, DriverStream))                              \
-  FUNCTION(release_async, cuMemFreeAsync, (Address, DriverStream))                                         \
   FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
   FUNCTION(release_host, cuMemFreeHost, (void*))                                                           \
   FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))             \

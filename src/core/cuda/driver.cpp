@@ -217,14 +217,6 @@ DeviceMemory::~DeviceMemory() {
   driver().release(address_);
 }
 
-Address allocate_async(Stream& stream, size_t bytes) {
-  make_current(stream.device());
-  Address address = 0;
-  SMOLDER_CUDA(allocate_async, &address, std::max<size_t>(bytes, 1), stream.handle());
-  return address;
-}
-void release_async(Stream& stream, Address address) { SMOLDER_CUDA(release_async, address, stream.handle()); }
-
 std::pair<size_t, size_t> memory_info(int device) {
   make_current(device);
   std::pair<size_t, size_t> info;

@@ -104,9 +104,6 @@ class DeviceMemory {
   size_t bytes_;
   Address address_ = 0;
 };
-/// Memory in the order of a stream, from the driver's pool.
-Address allocate_async(Stream& stream, size_t bytes);
-void release_async(Stream& stream, Address address);
 /// Free and total bytes.
 std::pair<size_t, size_t> memory_info(int device);
 

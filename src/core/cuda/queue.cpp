@@ -26,10 +26,7 @@ Graph::~Graph() {
 thread_local Queue* Queue::capturing_ = nullptr;
 
 Queue::Queue(int device)
-    : stream_(device),
-      capture_(device),
-      ring_(device, kRingBytes),
-      read_{Event(device), Event(device), Event(device), Event(device)} {}
+    : stream_(device), ring_(device, kRingBytes), read_{Event(device), Event(device), Event(device), Event(device)} {}
 
 Queue& Queue::of(int device) {
   if (Queue* const known = existing(device)) return *known;
@@ -48,22 +45,51 @@ Queue* Queue::existing(int device) noexcept {
 
 std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
   constexpr int kRelaxed = 2;  // memory may be taken from the driver meanwhile
+  for (auto& lane : lanes_) {
+    if (!lane) lane = std::make_unique<Stream>(device());
+  }
+  const DriverStream origin = lanes_[0]->handle();
   make_current(device());
-  SMOLDER_CUDA(capture_begin, capture_.handle(), kRelaxed);
+  SMOLDER_CUDA(capture_begin, origin, kRelaxed);
   capturing_ = this;
+  lane_ = marks_ = 0;
+  used_ = {true};
   DriverGraph graph = nullptr;
   try {
+    mark();  // where the other lanes begin
     work();
+    for (int lane = 1; lane < kLanes; ++lane) {
+      if (!used_[lane]) continue;
+      use_lane(lane);
+      const int end = mark();
+      use_lane(0);
+      wait_for(end);
+    }
   } catch (...) {
     capturing_ = nullptr;
     kept_.clear();
-    if (driver().capture_end(capture_.handle(), &graph) == 0) driver().graph_destroy(graph);
+    if (driver().capture_end(origin, &graph) == 0 && graph) driver().graph_destroy(graph);
     throw;
   }
   capturing_ = nullptr;
-  SMOLDER_CUDA(capture_end, capture_.handle(), &graph);
-  return std::make_unique<Graph>(graph, std::exchange(kept_, {}));
+  std::vector<BufferRef> kept = std::exchange(kept_, {});
+  SMOLDER_CUDA(capture_end, origin, &graph);
+  return std::make_unique<Graph>(graph, std::move(kept));
 }
+
+void Queue::use_lane(int lane) {
+  lane_ = lane;
+  if (std::exchange(used_[lane], true)) return;
+  wait_for(0);
+}
+
+int Queue::mark() {
+  if (marks_ == static_cast<int>(events_.size())) events_.push_back(std::make_unique<Event>(device()));
+  events_[marks_]->record(*lanes_[lane_]);
+  return marks_++;
+}
+
+void Queue::wait_for(int mark) { lanes_[lane_]->wait(*events_[mark]); }
 
 void Queue::launch(const Graph& graph) {
   make_current(device());

@@ -37,12 +37,20 @@ class Queue {
   /// The same, but null unless the device was used.
   static Queue* existing(int device) noexcept;
 
-  /// Where work goes: to the device, or into the graph that this thread is capturing.
-  Stream& stream() { return capturing_ == this ? capture_ : stream_; }
+  /// Where work goes: to the device, or to a lane of the graph that this thread is capturing.
+  Stream& stream() { return capturing_ == this ? *lanes_[lane_] : stream_; }
   int device() const { return stream_.device(); }
 
   /// What `work` queues, as a graph. It must only queue, and on `stream()`.
   std::unique_ptr<Graph> capture(const std::function<void()>& work);
+  /// For work that is being captured: lanes go side by side, from the start of the graph to its end.
+  static constexpr int kLanes = 6;
+  void use_lane(int lane);
+  /// The lane in use; 0 when nothing is being captured.
+  int lane() const { return capturing_ == this ? lane_ : 0; }
+  /// A point of the lane in use, and what follows on the lane in use waits for such a point.
+  int mark();
+  void wait_for(int mark);
   void launch(const Graph& graph);
   /// Lets the graph being captured keep memory; does nothing when none is.
   void keep(const BufferRef& memory);
@@ -57,8 +65,15 @@ class Queue {
   static constexpr int kParts = 4;  ///< each is waited for on its own
   static thread_local Queue* capturing_;
 
-  Stream stream_, capture_;
+  Stream stream_;
+  // Of the graph being captured.
+  std::array<std::unique_ptr<Stream>, kLanes> lanes_;
+  std::array<bool, kLanes> used_{};
+  int lane_ = 0;
+  std::vector<std::unique_ptr<Event>> events_;
+  int marks_ = 0;
   std::vector<BufferRef> kept_;
+
   std::mutex mutex_;
   PinnedMemory ring_;
   std::array<Event, kParts> read_;  ///< all of the part has been

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -35,9 +36,8 @@ LtType lt_type(DType t) {
 /// What products of a device share.
 struct Shared {
   LtHandle handle = nullptr;
-  smolder::cuda::DeviceMemory workspace;
 
-  explicit Shared(int device) : workspace(device, kWorkspaceBytes) { check_lt(cublaslt().create(&handle), "create"); }
+  explicit Shared(int device) : device_(device) { check_lt(cublaslt().create(&handle), "create"); }
   static Shared& of(int device) {
     static std::mutex lock;
     static std::array<Shared*, 64> all{};
@@ -45,6 +45,18 @@ struct Shared {
     if (!all[device]) all[device] = new Shared(device);
     return *all[device];
   }
+  /// Of a lane: products on several run side by side.
+  void* workspace(int lane) {
+    const std::lock_guard hold(lock_);
+    auto& memory = workspaces_[lane];
+    if (!memory) memory = std::make_unique<smolder::cuda::DeviceMemory>(device_, kWorkspaceBytes);
+    return memory->data();
+  }
+
+ private:
+  int device_;
+  std::mutex lock_;
+  std::array<std::unique_ptr<smolder::cuda::DeviceMemory>, Queue::kLanes> workspaces_;
 };
 
 /// A matrix as cuBLASLt reads it: column-major, perhaps to be transposed.
@@ -182,7 +194,7 @@ class LtMatmul final : public DeviceMatmul {
     check_lt(
         cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b, p.first, a,
                             p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result, c, p.result,
-                            &choice.algo, shared_.workspace.data(), kWorkspaceBytes, queue_.stream().handle()),
+                            &choice.algo, shared_.workspace(queue_.lane()), kWorkspaceBytes, queue_.stream().handle()),
         "matmul");
   }
 

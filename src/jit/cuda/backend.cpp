@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/error.h"
 #include "smolder/core/hash.h"
@@ -42,18 +43,19 @@ class CudaKernel final : public DeviceKernel {
         function_(module_->kernel(object.entry.c_str())) {}
 
   void launch(Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-              int64_t positions) const override {
-    Launch launch(kernel_, shape_, buffers, ints, scalars, errors, positions,
-                  smolder::cuda::device_info(stream.device()).shared_bytes);
+              int64_t positions, bool follows) const override {
+    const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
+    Launch launch(kernel_, shape_, buffers, ints, scalars, errors, positions, info.shared_bytes);
     if (launch.empty()) return;
-    smolder::cuda::Address scratch = 0;
+    BufferRef scratch;
     if (launch.scratch_bytes() > 0) {
-      scratch = smolder::cuda::allocate_async(stream, static_cast<size_t>(launch.scratch_bytes()));
-      launch.place_scratch(static_cast<int64_t>(scratch));
+      scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(launch.scratch_bytes()), stream.device());
+      launch.place_scratch(reinterpret_cast<int64_t>(scratch->data()));
     }
     void* parameters[] = {launch.words().data()};
-    smolder::cuda::launch(function_, stream, launch.plan().shape, parameters);
-    if (scratch != 0) smolder::cuda::release_async(stream, scratch);
+    smolder::cuda::LaunchShape shape = launch.plan().shape;
+    shape.dependent = follows && info.major >= 9;
+    smolder::cuda::launch(function_, stream, shape, parameters);
   }
 
  private:

@@ -38,6 +38,7 @@ std::string KernelEmitter::run() {
   const int threads = columns_mode ? kColumnThreads : kMostRowThreads;
   line("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " + entry_ +
        "(const __grid_constant__ " + entry_ + "_arguments a) {");
+  line("wait_for_kernel_before();");
   columns_mode ? columns() : rows();
   line("}");
   return std::move(out_);

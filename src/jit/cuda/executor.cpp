@@ -1,5 +1,6 @@
 // Running an instance on CUDA: everything is queued, in order, and the host goes on.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "smolder/core/error.h"
 #include "smolder/core/source_line.h"
 #include "smolder/jit/arena.h"
+#include "smolder/jit/cuda/lanes.h"
 #include "smolder/jit/cuda/replay.h"
 #include "smolder/jit/plan_impl.h"
 
@@ -45,20 +47,58 @@ cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   return *on_cuda_;
 }
 
-void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+/// False: an index was out of range, and was found to be on the host.
+bool InstanceImpl::queue_library(const LibraryStep& step) const {
   RunTables& t = RunTables::of_thread();
-  if (launch.library >= 0) {
-    const LibraryStep& step = library_[launch.library];
-    uint32_t* const error = step.error >= 0 ? on_cuda_->errors->data() + step.error : nullptr;
-    if (!step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error)) reports.push_back(*step.site);
-    return;
-  }
+  uint32_t* const error = step.error >= 0 ? on_cuda_->errors->data() + step.error : nullptr;
+  return step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error);
+}
+
+void InstanceImpl::queue_segment(const Launch& launch, const Segment& s, bool follows) const {
+  RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
   uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
-  for (uint32_t i = 0; i < launch.num_segments; ++i) {
-    const Segment& s = segments_[launch.first_segment + i];
-    launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), t.pointers.data() + s.pointers,
-                          ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions);
+  launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), t.pointers.data() + s.pointers,
+                        ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions, follows);
+}
+
+void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+  if (launch.library >= 0) {
+    const LibraryStep& step = library_[launch.library];
+    if (!queue_library(step)) reports.push_back(*step.site);
+    return;
+  }
+  for (uint32_t i = 0; i < launch.num_segments; ++i) queue_segment(launch, segments_[launch.first_segment + i], false);
+}
+
+/// Queues a run that is being captured: what shares no memory goes side by side.
+void InstanceImpl::queue_on_lanes() const {
+  smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  const std::vector<char*>& bases = RunTables::of_thread().bases;
+  std::vector<std::vector<cuda::MemoryRange>> work(units_.size());
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (uint32_t i = 0; i < units_[u].num_touches; ++i) {
+      const Touch& touch = touches_[units_[u].first_touch + i];
+      const auto begin = reinterpret_cast<uintptr_t>(bases[touch.from.base] + touch.from.offset);
+      work[u].push_back({begin, begin + static_cast<uintptr_t>(touch.bytes), touch.written});
+    }
+  }
+  const std::vector<cuda::LanePlace> places = cuda::deal_to_lanes(work, smolder::cuda::Queue::kLanes);
+  std::vector<int> marks(units_.size(), -1);
+  std::array<bool, smolder::cuda::Queue::kLanes> ends_in_kernel{};  // of ours
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const cuda::LanePlace& place = places[u];
+    queue.use_lane(place.lane);
+    for (const int earlier : place.waits) queue.wait_for(marks[earlier]);
+    const Launch& launch = launches_[units_[u].launch];
+    const bool is_kernel = units_[u].segment >= 0;
+    if (is_kernel) {
+      queue_segment(launch, segments_[units_[u].segment], place.follows_one && ends_in_kernel[place.lane]);
+    } else {
+      queue_library(library_[launch.library]);
+    }
+    ends_in_kernel[place.lane] = is_kernel;
+    if (place.is_waited_for) marks[u] = queue.mark();
   }
 }
 
@@ -119,7 +159,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
     if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
       queue.launch(*graph);
     } else if (state.graphs.wants(key)) {
-      queue.launch(state.graphs.add(key, queue.capture(queue_all)));
+      queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
     } else {
       queue_all();
     }

@@ -16,6 +16,13 @@ typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
 
+// A kernel may be launched while the one before it ends: it touches no memory before this.
+DEVICE void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The instruction drops the sign of a nan, which copysign may ask for.
 DEVICE f32 f16_to_f32(u16 h) {
   f32 f;

@@ -7,6 +7,7 @@ struct k0_arguments {
   i64 positions, tiles;
 };
 extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
+  wait_for_kernel_before();
   constexpr int V = 4;
   f32* const b0 = a.b0;
   f32* const b1 = a.b1;

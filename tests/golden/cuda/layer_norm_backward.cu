@@ -21,6 +21,7 @@ struct k0_arguments {
   i64 row6, row_size6;
 };
 extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
+  wait_for_kernel_before();
   constexpr int V = 4;
   const int t = threadIdx.x;
   const i64 position = blockIdx.x;
