@@ -65,12 +65,16 @@ RunTables& RunTables::of_thread() {
   return tables;
 }
 
-void InstanceImpl::fill_tables(const RunArguments& args, char* arena) const {
+void InstanceImpl::fill_bases(const RunArguments& args, char* arena) const {
   RunTables& t = RunTables::of_thread();
   t.bases.assign({arena, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
                   reinterpret_cast<char*>(const_cast<uint64_t*>(constants_.data())), nullptr});
   for (int i = 0; i < num_leaves_; ++i) t.bases.push_back(static_cast<char*>(args.leaves[i]));
   for (void* out : args.outputs) t.bases.push_back(static_cast<char*>(out));
+}
+
+void InstanceImpl::fill_tables(const RunArguments& args) const {
+  RunTables& t = RunTables::of_thread();
   t.pointers.resize(pointers_.size());
   for (size_t i = 0; i < pointers_.size(); ++i) t.pointers[i] = t.bases[pointers_[i].base] + pointers_[i].offset;
   t.scalars.resize(scalars_.size());
@@ -82,7 +86,8 @@ std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
   const DeviceType device = plan_->program().options.device;
   if (device == DeviceType::kCUDA) return run_on_cuda(args);
   const Arena::Lease arena = Arena::of(device).reserve(arena_bytes_);
-  fill_tables(args, arena.base);
+  fill_bases(args, arena.base);
+  fill_tables(args);
   RunTables& t = RunTables::of_thread();
   std::vector<OpSite> reports;
   const bool timed = debug_level() >= 2;

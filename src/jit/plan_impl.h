@@ -15,7 +15,8 @@ namespace smolder::jit {
 
 namespace cuda {
 struct InstanceState;
-}
+struct TouchedBytes;
+}  // namespace cuda
 
 class PlanImpl final : public Plan {
  public:
@@ -111,14 +112,17 @@ class InstanceImpl final : public Instance {
   std::vector<OpSite> run(const RunArguments& args) const override;
 
  private:
-  void fill_tables(const RunArguments& args, char* arena) const;
+  void fill_bases(const RunArguments& args, char* arena) const;
+  void fill_tables(const RunArguments& args) const;
   std::vector<OpSite> run_on_cuda(const RunArguments& args) const;
   cuda::InstanceState& state_on_cuda() const;
+  std::vector<cuda::TouchedBytes> touched_bytes() const;
   std::span<void* const> graph_key(const RunArguments& args) const;
   void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   bool queue_library(const LibraryStep& step) const;
   void queue_segment(const Launch& launch, const Segment& segment, bool follows) const;
   void queue_on_lanes() const;
+  void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);

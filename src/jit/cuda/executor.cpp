@@ -43,8 +43,26 @@ cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   }
   const auto may_be_captured = [](const LibraryStep& step) { return step.call->only_queues(); };
   if (launches_.size() < 2 || !std::ranges::all_of(library_, may_be_captured)) state->graphs.give_up();
+  state->staging = std::make_unique<cuda::Staging>(touched_bytes());
   on_cuda_ = std::move(state);
   return *on_cuda_;
+}
+
+/// Of each leaf, then of each output.
+std::vector<cuda::TouchedBytes> InstanceImpl::touched_bytes() const {
+  std::vector<cuda::TouchedBytes> all(static_cast<size_t>(num_leaves_) + output_bytes_.size());
+  for (const Touch& touch : touches_) {
+    if (touch.from.base < PointerSlot::kFirstLeaf) continue;
+    const size_t slot = touch.from.base - PointerSlot::kFirstLeaf;
+    cuda::TouchedBytes& bytes = all[slot];
+    const bool is_first = bytes.end == bytes.begin;
+    bytes.begin = is_first ? touch.from.offset : std::min(bytes.begin, touch.from.offset);
+    bytes.end = std::max(bytes.end, touch.from.offset + touch.bytes);
+    const bool is_leaf = slot < static_cast<size_t>(num_leaves_);
+    bytes.copied_in |= is_leaf;
+    bytes.copied_out |= !is_leaf;
+  }
+  return all;
 }
 
 /// False: an index was out of range, and was found to be on the host.
@@ -138,8 +156,14 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
   cuda::InstanceState& state = state_on_cuda();
   const Arena::Lease arena = Arena::of(DeviceType::kCUDA).reserve(arena_bytes_);
-  fill_tables(args, arena.base);
   RunTables& t = RunTables::of_thread();
+  fill_bases(args, arena.base);
+  const bool waits = is_blocking() || debug_level() >= 2;
+  const bool may_replay = !waits && cuda::graphs_enabled() && state.graphs.may_replay();
+  thread_local std::vector<char*> own;  // addresses of the run's leaves and outputs
+  own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
+  if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));
+  fill_tables(args);
   if (state.uploaded != t.scalars) {
     queue.upload(state.scalars->data(), t.scalars.data(), t.scalars.size() * sizeof(uint64_t));
     state.uploaded = t.scalars;
@@ -147,24 +171,27 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   if (state.errors) cuda::watch(state.errors);
 
   std::vector<OpSite> reports = cuda::take_reports(false);
-  const auto queue_all = [&] {
-    for (const Launch& launch : launches_) queue_launch(launch, reports);
-  };
-  if (is_blocking() || debug_level() >= 2) [[unlikely]] {
-    for (const Launch& launch : launches_) run_and_wait(launch, reports);
-  } else if (!cuda::graphs_enabled()) {
-    queue_all();
+  if (may_replay) {
+    state.staging->copy_in(queue.stream(), own);
+    replay(args, state, reports);
+    state.staging->copy_out(queue.stream(), own);
   } else {
-    const std::span<void* const> key = graph_key(args);
-    if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
-      queue.launch(*graph);
-    } else if (state.graphs.wants(key)) {
-      queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
-    } else {
-      queue_all();
-    }
+    for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
   }
   return reports;
+}
+
+/// Queues a run as a graph: one captured before, or one captured now that its addresses come again.
+void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const {
+  smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  const std::span<void* const> key = graph_key(args);
+  if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
+    queue.launch(*graph);
+  } else if (state.graphs.wants(key)) {
+    queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
+  } else {
+    for (const Launch& launch : launches_) queue_launch(launch, reports);
+  }
 }
 
 std::vector<OpSite> take_reports(DeviceType device, bool idle) {

@@ -34,7 +34,6 @@ Graphs::Entry* Graphs::entry_of(std::span<void* const> addresses) {
 
 const smolder::cuda::Graph* Graphs::find(std::span<void* const> addresses) {
   static Counter& replayed = counter("graphs.replayed");
-  if (gave_up_) return nullptr;
   Entry* const e = entry_of(addresses);
   if (!e || !e->graph) return nullptr;
   ++e->uses;
@@ -43,7 +42,6 @@ const smolder::cuda::Graph* Graphs::find(std::span<void* const> addresses) {
 }
 
 bool Graphs::wants(std::span<void* const> addresses) {
-  if (gave_up_) return false;
   if (entry_of(addresses)) return true;
   if (entries_.size() == kMost) {
     const auto oldest = std::ranges::min_element(entries_, {}, &Entry::last_used);
@@ -61,6 +59,40 @@ const smolder::cuda::Graph& Graphs::add(std::span<void* const> addresses, std::u
   Entry* const e = entry_of(addresses);
   e->graph = std::move(graph);
   return *e->graph;
+}
+
+void Staging::replace(std::span<char*> addresses) {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    Slot& slot = slots_[i];
+    const TouchedBytes& e = touched_[i];
+    const int64_t bytes = e.end - e.begin;
+    if (!slot.memory) {
+      slot.changes += slot.address && slot.address != addresses[i];
+      slot.address = addresses[i];
+      if (slot.changes < kChanges || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
+      slot.memory = allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, 0});
+      staged_bytes_ += bytes;
+    }
+    addresses[i] = static_cast<char*>(slot.memory->data()) - e.begin;
+  }
+}
+
+void Staging::copy_in(smolder::cuda::Stream& stream, std::span<char* const> addresses) const {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const TouchedBytes& e = touched_[i];
+    if (!slots_[i].memory || !e.copied_in) continue;
+    smolder::cuda::copy_on_device(stream, slots_[i].memory->data(), addresses[i] + e.begin,
+                                  static_cast<size_t>(e.end - e.begin));
+  }
+}
+
+void Staging::copy_out(smolder::cuda::Stream& stream, std::span<char* const> addresses) const {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const TouchedBytes& e = touched_[i];
+    if (!slots_[i].memory || !e.copied_out) continue;
+    smolder::cuda::copy_on_device(stream, addresses[i] + e.begin, slots_[i].memory->data(),
+                                  static_cast<size_t>(e.end - e.begin));
+  }
 }
 
 }  // namespace smolder::jit::cuda

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/cuda/queue.h"
@@ -23,6 +24,7 @@ class Graphs {
   const smolder::cuda::Graph& add(std::span<void* const> addresses, std::unique_ptr<smolder::cuda::Graph> graph);
   /// Captures nothing any more.
   void give_up() { gave_up_ = true; }
+  bool may_replay() const { return !gave_up_; }
 
  private:
   struct Entry {
@@ -40,7 +42,40 @@ class Graphs {
   bool gave_up_ = false;
 };
 
+/// Bytes [begin, end) that a run touches of a leaf or an output, from its base.
+struct TouchedBytes {
+  int64_t begin = 0, end = 0;
+  bool copied_in = false, copied_out = false;  ///< where it is staged
+};
+
+/// Leaves and outputs of one instance whose addresses differ from run to run, as those of a loss do that the user
+/// keeps. Small ones are copied to and from memory of the instance, so that the addresses its kernels see stay.
+class Staging {
+ public:
+  explicit Staging(std::vector<TouchedBytes> touched) : touched_(std::move(touched)), slots_(touched_.size()) {}
+
+  /// Notes the addresses of a run, and replaces those that are staged by where they are.
+  void replace(std::span<char*> addresses);
+  /// Queues copies of what the run reads, and of what it wrote. `addresses` are the run's own.
+  void copy_in(smolder::cuda::Stream& stream, std::span<char* const> addresses) const;
+  void copy_out(smolder::cuda::Stream& stream, std::span<char* const> addresses) const;
+
+ private:
+  static constexpr int kChanges = 3;              ///< after so many an address is taken to vary
+  static constexpr int64_t kMostBytes = 4 << 20;  ///< that all which is staged may have
+
+  struct Slot {
+    char* address = nullptr;
+    int changes = 0;
+    BufferRef memory;  ///< null: not staged
+  };
+  std::vector<TouchedBytes> touched_;
+  std::vector<Slot> slots_;
+  int64_t staged_bytes_ = 0;
+};
+
 struct InstanceState {
+  std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them
   std::vector<uint64_t> uploaded;  ///< what they are
   std::shared_ptr<ErrorWords> errors;
