@@ -136,7 +136,8 @@ inline void record_values(const Call& c, std::span<const Operand> operands, size
       const SourceToken source = capture_source();
       attempt(&source);
     }
-    if (t_modes.eager) [[unlikely]] {
+    // A view computes nothing: it runs with what reads it, which then finds operands as a step does.
+    if (t_modes.eager && !ir::info(c.op).flags.view) [[unlikely]] {
       const SourceToken source = capture_source();
       const std::lock_guard hold(tape.mutex());
       tape.sync("eager op", source);
