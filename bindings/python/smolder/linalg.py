@@ -68,8 +68,9 @@ def _check(name, a, square=True):
 
 def _arrays(function, *operands):
     """Tensors with what a function of NumPy makes of arrays; LinAlgError as its LinAlgError is."""
-    out = function(*(a.detach().numpy() for a in operands))
-    return [from_numpy(numpy.array(x)) for x in (out if isinstance(out, tuple) else (out,))]
+    out = function(*(a.detach().cpu().numpy() for a in operands))
+    where = operands[0].device
+    return [from_numpy(numpy.array(x)).to(where) for x in (out if isinstance(out, tuple) else (out,))]
 
 
 def _eye_like(a, n):

@@ -91,10 +91,10 @@ void bind_options(nb::module_& m) {
   m.def(
       "set_strict",
       [](bool on) {
-        lazy::Tape& tape = lazy::Tape::cpu();
-        const std::lock_guard hold(tape.mutex());
-        if (on && !tape.options().strict) tape.forget_traces();  // what they hold was not checked
-        tape.options().strict = on;
+        lazy::Tape::each([&](lazy::Tape& tape) {
+          if (on && !tape.options().strict) tape.forget_traces();  // what they hold was not checked
+          tape.options().strict = on;
+        });
       },
       nb::arg("on"), "Whether an op that would run eagerly is refused.");
   m.def(
@@ -111,12 +111,7 @@ void bind_options(nb::module_& m) {
     cache.memory().clear();
   });
   m.def(
-      "forget_traces",
-      [] {
-        lazy::Tape& tape = lazy::Tape::cpu();
-        const std::lock_guard hold(tape.mutex());
-        tape.forget_traces();
-      },
+      "forget_traces", [] { lazy::Tape::each([](lazy::Tape& tape) { tape.forget_traces(); }); },
       "Forgets recorded traces and their plans; kernels stay in the cache.");
 }
 

@@ -37,16 +37,16 @@ def _checked_inputs(inputs):
 def _numerical(func, inputs, at, eps):
     """For the input at `at`: a matrix for each output, d(output)/d(input), by central differences."""
     x = inputs[at].detach()
-    flat = x.numpy().reshape(-1).astype("float64")
+    flat = x.cpu().numpy().reshape(-1).astype("float64")
     columns = []
     for i in range(flat.size):
         sides = []
         for sign in (1, -1):
             moved = flat.copy()
             moved[i] += sign * eps
-            changed = _core.from_numpy_copy(moved.reshape(tuple(x.shape))).to(x.dtype).requires_grad_()
+            changed = _core.from_numpy_copy(moved.reshape(tuple(x.shape))).to(x.device, x.dtype).requires_grad_()
             arguments = [*inputs[:at], changed, *inputs[at + 1 :]]
-            sides.append([o.detach().double().numpy().reshape(-1) for o in _outputs(func(*arguments))])
+            sides.append([o.detach().double().cpu().numpy().reshape(-1) for o in _outputs(func(*arguments))])
         columns.append([(a - b) / (2 * eps) for a, b in zip(*sides, strict=True)])
     return columns
 
@@ -91,7 +91,7 @@ def _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes):
                         raise GradcheckError(f"Gradient of input {at[k]} has dtype {g.dtype}, expected {x.dtype}")
                     if g.shape != x.shape:
                         raise GradcheckError("Analytical gradient has incorrect size")
-                    table[:, j] = g.double().numpy().reshape(-1)
+                    table[:, j] = g.double().cpu().numpy().reshape(-1)
             if not numpy.all(numpy.abs(a - b) <= nondet_tol):
                 raise GradcheckError(
                     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
