@@ -13,10 +13,10 @@ namespace smolder::jit::test {
 /// A kernel and the numbers of one launch.
 struct KernelSample {
   Kernel kernel;
-  std::vector<int64_t> sizes;  ///< elements of each buffer
-  std::vector<bool> scratch;   ///< buffers that are a row of the running thread
-  std::vector<int64_t> ints;
-  std::vector<uint64_t> scalars;
+  std::vector<int64_t> sizes;      ///< elements of each buffer
+  std::vector<bool> scratch = {};  ///< buffers that are a row of the running thread
+  std::vector<int64_t> ints = {};
+  std::vector<uint64_t> scalars = {};
   int64_t positions = 1;
 };
 
