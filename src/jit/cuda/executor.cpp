@@ -187,11 +187,18 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, 
   const std::span<void* const> key = graph_key(args);
   if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
     queue.launch(*graph);
-  } else if (state.graphs.wants(key)) {
-    queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
-  } else {
-    for (const Launch& launch : launches_) queue_launch(launch, reports);
+    return;
   }
+  if (state.graphs.wants(key)) {
+    try {
+      queue.launch(state.graphs.add(key, queue.capture([&] { queue_on_lanes(); })));
+      return;
+    } catch (const Error& e) {  // nothing has run
+      record_event({"graph", std::string("a step is not replayed: ") + e.what(), ""});
+      state.graphs.give_up();
+    }
+  }
+  for (const Launch& launch : launches_) queue_launch(launch, reports);
 }
 
 std::vector<OpSite> take_reports(DeviceType device, bool idle) {
