@@ -102,6 +102,16 @@ def test_modules_and_files_are_where_they_are_asked_to_be(tmp_path):
 
 
 @on_a_device
+def test_what_a_tensor_says_of_its_memory():
+    x = smolder.arange(8, device="cuda")
+    assert x.get_device() == 0 and x.cpu().get_device() == -1
+    assert x.data_ptr() % 512 == 0 and x.data_ptr() == x.data_ptr() != (x + 1).data_ptr()
+    assert x.__dlpack_device__() == (2, 0) and x.cpu().__dlpack_device__() == (1, 0)
+    with pytest.raises(BufferError, match="cuda:0"):
+        np.from_dlpack(x)
+
+
+@on_a_device
 def test_the_default_device():
     smolder.set_default_device("cuda")
     try:

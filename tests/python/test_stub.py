@@ -40,6 +40,7 @@ def test_the_stub_names_what_there_is():
         "_contents",
         "_detach_",
         "_device",
+        "_device_address",
         "_on_cpu",
         "_register_leaf_hook",
         "_dlpack",

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
+from smolder._device import device as _device
 from smolder._tensor import Size
-from smolder._tensor import device as _device
 
 _Number: TypeAlias = _bool | _int | _float
 

@@ -5,7 +5,8 @@ import builtins
 import numpy
 
 from smolder import _core
-from smolder._tensor import Tensor, moved, placed, placed_like, usable_device
+from smolder._device import moved, placed, placed_like, usable_device
+from smolder._tensor import Tensor
 
 __all__ = [
     "arange",

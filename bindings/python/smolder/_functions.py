@@ -6,7 +6,8 @@ import math
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._tensor import Size, placed
+from smolder._device import placed
+from smolder._tensor import Size
 
 __all__ = [
     "allclose",

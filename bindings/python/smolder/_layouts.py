@@ -3,7 +3,8 @@
 import numbers
 
 from smolder import _core
-from smolder._tensor import _TYPE_NAMES, Size, Tensor, on_device
+from smolder._device import on_device
+from smolder._tensor import _TYPE_NAMES, Size, Tensor
 
 __all__ = [
     "BFloat16Tensor",

@@ -1,7 +1,7 @@
 """Settings of torch's that say how it may compute. Here results are deterministic whatever they say."""
 
 from smolder import _core
-from smolder._tensor import CPU, device, usable_device
+from smolder._device import CPU, device, usable_device
 from smolder._types import get_default_dtype
 from smolder._warn import warn
 

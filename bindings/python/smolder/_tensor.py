@@ -3,14 +3,12 @@
 import builtins
 import copy
 import copyreg
-import functools
-import inspect
-import typing
 import weakref
 
 import numpy
 
 from smolder import _core, _indexing, _strided, _tensor_str
+from smolder._device import CPU, CUDA, device, placed_like, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -38,120 +36,6 @@ class Size(tuple):
     def __getitem__(self, at):
         out = tuple.__getitem__(self, at)
         return Size(out) if isinstance(at, slice) else out
-
-
-class device:
-    """Where a tensor lives: device("cpu"), device("cuda"), device("cuda:0"), device("cuda", 0).
-
-    In a `with` statement it is where tensors are made that say nothing else.
-    """
-
-    __slots__ = ("_before", "index", "type")
-
-    def __init__(self, type="cpu", index=None):
-        if isinstance(type, builtins.int):
-            type, index = "cuda", type
-        text = type.type if isinstance(type, device) else str(type)
-        if isinstance(type, device) and index is None:
-            index = type.index
-        _core._check_device(text)
-        name, _, number = text.partition(":")
-        if number and index is not None:
-            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
-        self.type, self.index = name, builtins.int(number) if number else index
-
-    def __repr__(self):
-        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
-
-    def __str__(self):
-        return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __eq__(self, other):
-        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self):
-        return hash((self.type, self.index))
-
-    def __reduce__(self):
-        return (device, (self.type,) if self.index is None else (self.type, self.index))
-
-    def __enter__(self):
-        usable_device(self)
-        self._before = (_core._creation_device(), getattr(self, "_before", None))
-        _core._set_creation_device(self.type)
-        return self
-
-    def __exit__(self, *_):
-        before, self._before = self._before
-        _core._set_creation_device(before)
-
-
-CPU = device("cpu")
-_CUDA = device("cuda", 0)
-
-
-def usable_device(where):
-    """The device that `where` names; raises unless tensors may be there."""
-    where = where if isinstance(where, device) else device(where)
-    if where.type == "cuda":
-        if not _core._cuda_is_available():
-            raise RuntimeError(f"CUDA is not available: {_core._cuda_unavailable_reason()}")
-        if where.index not in (None, 0):
-            raise NotImplementedError(f"device '{where}' is not supported: tensors are on 'cpu' or 'cuda:0'")
-    return where
-
-
-_F = typing.TypeVar("_F")
-
-
-def placed(make: _F) -> _F:
-    """A function that makes tensors where its `device` says, which it does not read itself."""
-
-    @functools.wraps(make)
-    def call(*args, device=None, **options):
-        if device is None:
-            device = _core._creation_device()
-            if device == "cpu":
-                return make(*args, **options)
-        with usable_device(device) as where:
-            out = make(*args, **options)
-        return moved(out, where)
-
-    return call
-
-
-def on_device(make: _F) -> _F:
-    """A function or constructor whose `device` says where all that it makes lies, which it need not read itself."""
-    at = list(inspect.signature(make).parameters).index("device")
-
-    @functools.wraps(make)
-    def call(*args, **options):
-        where = args[at] if len(args) > at else options.get("device")
-        if where is None:
-            return make(*args, **options)
-        with usable_device(where):
-            return make(*args, **options)
-
-    return call
-
-
-def placed_like(make: _F) -> _F:
-    """The same for a function whose first argument says where, unless `device` does."""
-
-    @functools.wraps(make)
-    def call(input, *args, device=None, **options):
-        return placed(make)(input, *args, device=input.device if device is None else device, **options)
-
-    return call
-
-
-def moved(tensor, where):
-    """The tensor on a device; itself when it is there."""
-    if tensor.device.type == where.type:
-        return tensor
-    if not tensor.requires_grad or not tensor.is_leaf:
-        return tensor._to_device(where.type)
-    return tensor.detach()._to_device(where.type).requires_grad_()  # a leaf was asked for
 
 
 _shape = Tensor.shape.__get__
@@ -194,7 +78,7 @@ def device_of(self):
     """Where the tensor lives."""
     if self._on_cpu:
         return CPU
-    return _CUDA if self._device == "cuda:0" else device(self._device)
+    return CUDA if self._device == "cuda:0" else device(self._device)
 
 
 Tensor.device = Tensor.device_of
@@ -257,26 +141,30 @@ def nbytes(self):
 @_method
 def data_ptr(self):
     """The address of the first element, which a later write may move. Computes the tensor, so ends the step."""
+    if not self._on_cpu:
+        return self._device_address()
     shared = self.detach()
     return shared._numpy().__array_interface__["data"][0] if self.numel() else 0
 
 
 @_method
 def get_device(self):
-    """-1: the tensor is on the CPU."""
-    return -1
+    """The number of the device of CUDA that the tensor is on; -1 on the CPU."""
+    return -1 if self._on_cpu else self.device.index
 
 
 @_method
 def is_pinned(self, device=None):
-    """False: there is no device that memory would be pinned for."""
+    """False: tensors are not in pinned memory."""
     return False
 
 
 @_method
 def pin_memory(self, device=None):
-    """Raises: there is no device that memory would be pinned for."""
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+    """Raises: tensors are not in pinned memory."""
+    if not _core._cuda_is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    raise NotImplementedError("pin_memory is not supported: copies to the device go through a pinned ring of their own")
 
 
 @_property
@@ -401,14 +289,16 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     """The tensor's memory as a DLPack capsule, shared."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if not self._on_cpu:
+        raise BufferError(f"DLPack of a tensor on {self.device} is not supported: use .cpu()")
     source = self.clone() if copy else self
     return source._dlpack().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
 
 @_method
 def __dlpack_device__(self):
-    """(1, 0): the CPU, as DLPack numbers devices."""
-    return (1, 0)
+    """(1, 0) on the CPU, (2, 0) on CUDA, as DLPack numbers devices."""
+    return (1, 0) if self._on_cpu else (2, self.get_device())
 
 
 Tensor.__array_priority__ = 1000  # array + tensor is the tensor's to answer

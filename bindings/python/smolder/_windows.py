@@ -3,7 +3,7 @@
 import math
 
 from smolder import _core
-from smolder._tensor import on_device
+from smolder._device import on_device
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy
 
 from smolder import _core
-from smolder._tensor import CPU, Tensor, moved, usable_device
+from smolder._device import CPU, moved, usable_device
+from smolder._tensor import Tensor
 from smolder.serialization import replacing
 
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]

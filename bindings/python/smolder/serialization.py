@@ -17,9 +17,10 @@ from typing import ClassVar
 import numpy
 
 from smolder import _core
+from smolder._device import CPU, device, moved, usable_device
 from smolder._modes import no_grad
 from smolder._strided import view_of
-from smolder._tensor import CPU, Size, Tensor, device, moved, usable_device
+from smolder._tensor import Size, Tensor
 from smolder._unpickler import Unpickler, UnpicklingError
 from smolder._warn import warn
 from smolder.nn.parameter import Parameter

@@ -7,6 +7,7 @@
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/replay.h"
 #include "smolder/lazy/tape.h"
+#include "smolder/lazy/view.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -40,6 +41,18 @@ nb::dict memory_of(int index) {
   return out;
 }
 
+/// Where the elements are. Computes the tensor.
+uintptr_t address_of(const Tensor& t) {
+  const WithoutGil nogil;
+  const SourceToken source = capture_source();
+  lazy::refresh(t.impl());
+  lazy::Tape& tape = lazy::Tape::on(t.device().type);
+  const std::lock_guard hold(tape.mutex());
+  const lazy::Value& value = *t.impl()->value;
+  if (value.pending) tape.sync("data_ptr", source);
+  return t.numel() ? reinterpret_cast<uintptr_t>(value.buffer->data()) : 0;
+}
+
 nb::dict properties_of(int index) {
   const cuda::DeviceInfo& d = cuda::device_info(index);
   nb::dict out;
@@ -59,6 +72,7 @@ nb::dict properties_of(int index) {
 void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   tensor.def_prop_ro("_device", [](const Tensor& t) { return to_string(t.device()); });
   tensor.def_prop_ro("_on_cpu", [](const Tensor& t) { return t.device().type == DeviceType::kCPU; });
+  tensor.def("_device_address", &address_of);
   tensor.def("_to_device", [](const Tensor& t, const std::string& where) {
     const Device device = parse_device(where);
     const WithoutGil nogil;

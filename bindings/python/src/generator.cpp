@@ -66,7 +66,7 @@ void bind_generator(nb::module_& m) {
             new (g) Generator;
           },
           nb::arg("device") = "cpu")
-      .def_prop_ro("device", [](nb::handle) { return nb::module_::import_("smolder._tensor").attr("CPU"); })
+      .def_prop_ro("device", [](nb::handle) { return nb::module_::import_("smolder._device").attr("CPU"); })
       .def(
           "manual_seed",
           [](nb::object self, nb::handle seed) {

@@ -9,8 +9,8 @@ import sys
 import types
 
 from smolder import _core
-from smolder._tensor import device as _device
-from smolder._tensor import usable_device as _usable
+from smolder._device import device as _device
+from smolder._device import usable_device as _usable
 from smolder.cuda import amp
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Activations as modules."""
 
 from smolder import _core
-from smolder._tensor import on_device
+from smolder._device import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init

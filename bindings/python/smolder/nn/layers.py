@@ -3,8 +3,8 @@
 import math
 
 from smolder import _core
+from smolder._device import on_device
 from smolder._modes import no_grad
-from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module

@@ -306,8 +306,8 @@ class Module(hooks.Hooks, State):
 
         Parameters stay the objects they are, so that an optimizer made before goes on training them.
         """
+        from smolder._device import usable_device
         from smolder._layouts import check_format
-        from smolder._tensor import usable_device
 
         check_format("to", memory_format)
         for arg in args:

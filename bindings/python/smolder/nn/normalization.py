@@ -4,8 +4,8 @@ import numbers
 import warnings
 
 from smolder import _core
+from smolder._device import on_device
 from smolder._modes import no_grad
-from smolder._tensor import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module

@@ -5,7 +5,7 @@ import numbers
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._tensor import on_device
+from smolder._device import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init

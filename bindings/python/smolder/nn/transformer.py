@@ -3,7 +3,7 @@
 import math
 
 from smolder import _core
-from smolder._tensor import on_device
+from smolder._device import on_device
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init

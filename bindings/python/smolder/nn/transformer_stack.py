@@ -4,7 +4,7 @@ import copy
 import math
 
 from smolder import _core
-from smolder._tensor import on_device
+from smolder._device import on_device
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.container import ModuleList

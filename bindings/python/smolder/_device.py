@@ -1,0 +1,122 @@
+"""Where tensors are: devices, and functions that make tensors on them."""
+
+import builtins
+import functools
+import inspect
+import typing
+
+from smolder import _core
+
+
+class device:
+    """Where a tensor lives: device("cpu"), device("cuda"), device("cuda:0"), device("cuda", 0).
+
+    In a `with` statement it is where tensors are made that say nothing else.
+    """
+
+    __slots__ = ("_before", "index", "type")
+
+    def __init__(self, type="cpu", index=None):
+        if isinstance(type, builtins.int):
+            type, index = "cuda", type
+        text = type.type if isinstance(type, device) else str(type)
+        if isinstance(type, device) and index is None:
+            index = type.index
+        _core._check_device(text)
+        name, _, number = text.partition(":")
+        if number and index is not None:
+            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
+        self.type, self.index = name, builtins.int(number) if number else index
+
+    def __repr__(self):
+        return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __reduce__(self):
+        return (device, (self.type,) if self.index is None else (self.type, self.index))
+
+    def __enter__(self):
+        usable_device(self)
+        self._before = (_core._creation_device(), getattr(self, "_before", None))
+        _core._set_creation_device(self.type)
+        return self
+
+    def __exit__(self, *_):
+        before, self._before = self._before
+        _core._set_creation_device(before)
+
+
+CPU = device("cpu")
+CUDA = device("cuda", 0)
+
+
+def usable_device(where):
+    """The device that `where` names; raises unless tensors may be there."""
+    where = where if isinstance(where, device) else device(where)
+    if where.type == "cuda":
+        if not _core._cuda_is_available():
+            raise RuntimeError(f"CUDA is not available: {_core._cuda_unavailable_reason()}")
+        if where.index not in (None, 0):
+            raise NotImplementedError(f"device '{where}' is not supported: tensors are on 'cpu' or 'cuda:0'")
+    return where
+
+
+_F = typing.TypeVar("_F")
+
+
+def placed(make: _F) -> _F:
+    """A function that makes tensors where its `device` says, which it does not read itself."""
+
+    @functools.wraps(make)
+    def call(*args, device=None, **options):
+        if device is None:
+            device = _core._creation_device()
+            if device == "cpu":
+                return make(*args, **options)
+        with usable_device(device) as where:
+            out = make(*args, **options)
+        return moved(out, where)
+
+    return call
+
+
+def on_device(make: _F) -> _F:
+    """A function or constructor whose `device` says where all that it makes lies, which it need not read itself."""
+    at = list(inspect.signature(make).parameters).index("device")
+
+    @functools.wraps(make)
+    def call(*args, **options):
+        where = args[at] if len(args) > at else options.get("device")
+        if where is None:
+            return make(*args, **options)
+        with usable_device(where):
+            return make(*args, **options)
+
+    return call
+
+
+def placed_like(make: _F) -> _F:
+    """The same for a function whose first argument says where, unless `device` does."""
+
+    @functools.wraps(make)
+    def call(input, *args, device=None, **options):
+        return placed(make)(input, *args, device=input.device if device is None else device, **options)
+
+    return call
+
+
+def moved(tensor, where):
+    """The tensor on a device; itself when it is there."""
+    if tensor.device.type == where.type:
+        return tensor
+    if not tensor.requires_grad or not tensor.is_leaf:
+        return tensor._to_device(where.type)
+    return tensor.detach()._to_device(where.type).requires_grad_()  # a leaf was asked for
