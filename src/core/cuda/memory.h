@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/cuda/pool.h"
 
 namespace smolder::cuda {
 
@@ -15,18 +16,7 @@ BufferRef allocate(size_t bytes, int device);
 /// captured the graph keeps it.
 BufferRef allocate_temporary(size_t bytes, int device);
 
-/// A quantity and its history.
-struct Statistic {
-  int64_t current = 0, peak = 0, total = 0;  ///< total: all that was ever added
-};
-/// Of a device's pool.
-struct PoolStatistics {
-  Statistic allocated;   ///< bytes of blocks behind tensors and plans
-  Statistic reserved;    ///< bytes taken from the driver
-  Statistic blocks;      ///< blocks behind tensors and plans
-  int64_t retries = 0;   ///< allocations that had to give cached memory back first
-  int64_t failures = 0;  ///< those that failed
-};
+/// Of the pool of a device.
 PoolStatistics pool_statistics(int device);
 /// Lets peaks start from what is held now.
 void reset_peak_memory(int device);

@@ -1,0 +1,86 @@
+// A caching pool of memory that is handed out in one order: what is given back may serve the next at once. Segments and
+// their splitting are as in PyTorch's caching allocator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "smolder/core/cuda/api.h"
+
+namespace smolder::cuda {
+
+/// A quantity and its history.
+struct Statistic {
+  int64_t current = 0, peak = 0, total = 0;  ///< total: all that was ever added
+};
+struct PoolStatistics {
+  Statistic allocated;   ///< bytes of blocks that are held
+  Statistic reserved;    ///< bytes taken from the source
+  Statistic blocks;      ///< blocks that are held
+  int64_t retries = 0;   ///< allocations that had to give cached memory back first
+  int64_t failures = 0;  ///< those that failed
+};
+
+/// Where a pool's memory comes from.
+struct PoolSource {
+  std::function<Address(size_t bytes)> take;  ///< 0 when there is none left
+  std::function<void(Address)> give_back;
+  std::function<void()> wait;  ///< until nothing uses what was given back to the pool
+};
+
+/// Thread-safe.
+class Pool {
+ public:
+  /// A stretch of a segment. Neighbours that are both free are one.
+  struct Block {
+    Pool* pool;
+    Address address;
+    size_t size;
+    bool small;
+    bool free = true;
+    Block *before = nullptr, *after = nullptr;  ///< in the segment
+  };
+
+  explicit Pool(PoolSource source) : source_(std::move(source)) {}
+  Pool(const Pool&) = delete;
+
+  /// Null when there is none left, though cached memory was given back. Zero bytes give a block too.
+  Block* take(size_t bytes);
+  void give_back(Block* block);
+  PoolStatistics statistics();
+  /// Lets peaks start from what is held now.
+  void reset_peak();
+  /// Gives back the segments that nothing is in.
+  void empty_cache();
+
+ private:
+  /// The smallest that fits, of those the lowest: a loop that allocates the same sizes in the same order finds the same
+  /// addresses again, which lets its graph be replayed.
+  struct BySize {
+    using is_transparent = void;
+    bool operator()(const Block* a, const Block* b) const {
+      return a->size != b->size ? a->size < b->size : a->address < b->address;
+    }
+    bool operator()(const Block* a, size_t size) const { return a->size < size; }
+    bool operator()(size_t size, const Block* a) const { return size < a->size; }
+  };
+  using Free = std::set<Block*, BySize>;
+
+  Free& free_of(bool small) { return small ? small_ : large_; }
+  Block* find(size_t size);
+  Block* new_segment(size_t size);
+  void split(Block* block, size_t size);
+  void absorb(Block* block, Block* next);
+  void release_free_segments();
+
+  const PoolSource source_;
+  std::mutex lock_;
+  Free small_, large_;
+  PoolStatistics statistics_;
+};
+
+}  // namespace smolder::cuda

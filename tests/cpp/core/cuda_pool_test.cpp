@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "smolder/core/cuda/pool.h"
+
+namespace smolder::cuda {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+/// Memory that is only numbers.
+struct Source {
+  size_t left = 1024 * kMiB;
+  Address next = 4096;
+  std::map<Address, size_t> taken;
+  int waits = 0;
+
+  PoolSource functions() {
+    return {[this](size_t bytes) -> Address {
+              if (bytes > left) return 0;
+              left -= bytes;
+              taken[next] = bytes;
+              return std::exchange(next, next + bytes + 4096);
+            },
+            [this](Address address) {
+              left += taken.at(address);
+              taken.erase(address);
+            },
+            [this] { ++waits; }};
+  }
+};
+
+TEST(CudaPool, ALoopFindsTheSameAddressesAgain) {
+  Source source;
+  Pool pool(source.functions());
+  std::vector<std::vector<Address>> rounds;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<Pool::Block*> blocks;
+    for (const size_t bytes : {100ul, 5 * kMiB, 3 * kMiB, 700ul, 100ul, 30 * kMiB, 0ul})
+      blocks.push_back(pool.take(bytes));
+    std::vector<Address> addresses;
+    for (Pool::Block* b : blocks) addresses.push_back(b->address);
+    rounds.push_back(addresses);
+    for (const size_t i : {3, 0, 5, 1, 6, 2, 4}) pool.give_back(blocks[i]);
+  }
+  for (const auto& r : rounds) EXPECT_EQ(r, rounds[0]);
+  EXPECT_EQ(pool.statistics().allocated.current, 0);
+  EXPECT_EQ(pool.statistics().blocks.total, 28);
+}
+
+TEST(CudaPool, FreeNeighboursAreOneAgain) {
+  Source source;
+  Pool pool(source.functions());
+  std::vector<Pool::Block*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.take(kMiB / 8));  // a segment of 2 MiB, whole
+  EXPECT_EQ(source.taken.size(), 1u);
+  std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+  for (Pool::Block* b : blocks) pool.give_back(b);
+  pool.give_back(pool.take(kMiB));
+  EXPECT_EQ(source.taken.size(), 1u);
+  pool.empty_cache();
+  EXPECT_TRUE(source.taken.empty());
+  EXPECT_EQ(pool.statistics().reserved.current, 0);
+  EXPECT_EQ(source.waits, 1) << "what was given back may be in use";
+}
+
+TEST(CudaPool, GivesCachedMemoryBackBeforeItFails) {
+  Source source;
+  Pool pool(source.functions());
+  Pool::Block* const kept = pool.take(100 * kMiB);
+  for (int i = 0; i < 2; ++i) {
+    Pool::Block* const a = pool.take(400 * kMiB);
+    Pool::Block* const b = pool.take(500 * kMiB);
+    ASSERT_TRUE(a && b);
+    pool.give_back(a);
+    pool.give_back(b);
+  }
+  Pool::Block* const whole = pool.take(900 * kMiB);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(pool.statistics().retries, 1);
+  EXPECT_EQ(pool.take(200 * kMiB), nullptr);
+  EXPECT_EQ(pool.take(SIZE_MAX), nullptr);
+  EXPECT_EQ(pool.statistics().failures, 2);
+  pool.give_back(whole);
+  pool.give_back(kept);
+  EXPECT_TRUE(pool.take(200 * kMiB));
+}
+
+TEST(CudaPool, BlocksNeverOverlapAndAreCounted) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::mt19937_64 random(seed);
+    Source source;
+    Pool pool(source.functions());
+    std::map<Address, Pool::Block*> held;
+    int64_t bytes = 0, most = 0;
+    for (int i = 0; i < 3000; ++i) {
+      if (!held.empty() && random() % 2) {
+        auto at = held.lower_bound(random() % source.next);
+        if (at == held.end()) at = held.begin();
+        bytes -= static_cast<int64_t>(at->second->size);
+        pool.give_back(at->second);
+        held.erase(at);
+        continue;
+      }
+      const size_t wanted = random() % (size_t{1} << (random() % 27));
+      Pool::Block* const b = pool.take(wanted);
+      if (!b) continue;
+      ASSERT_GE(b->size, wanted);
+      ASSERT_EQ(b->address % 512, 0u);
+      const auto after = held.lower_bound(b->address);
+      ASSERT_TRUE(after == held.end() || b->address + b->size <= after->first) << seed;
+      ASSERT_TRUE(after == held.begin() || std::prev(after)->first + std::prev(after)->second->size <= b->address)
+          << seed;
+      held[b->address] = b;
+      bytes += static_cast<int64_t>(b->size);
+      most = std::max(most, bytes);
+      ASSERT_EQ(pool.statistics().allocated.current, bytes);
+    }
+    EXPECT_EQ(pool.statistics().allocated.peak, most);
+    for (const auto& [address, b] : held) pool.give_back(b);
+    pool.empty_cache();
+    EXPECT_TRUE(source.taken.empty());
+  }
+}
+
+}  // namespace
+}  // namespace smolder::cuda
