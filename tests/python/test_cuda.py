@@ -47,6 +47,9 @@ def test_devices_are_named_as_in_torch():
         cuda.current_device,
         cuda.get_device_name,
         cuda.mem_get_info,
+        cuda.Stream,
+        cuda.current_stream,
+        lambda: cuda.Event(enable_timing=True),
     ],
 )
 def test_without_a_device_its_use_says_why(use):
@@ -301,6 +304,36 @@ def test_out_of_memory_in_a_step_leaves_parameters_and_training_goes_on():
     step(8)
     assert all(not np.array_equal(a, p.detach().cpu().numpy()) for a, p in zip(before, model.parameters(), strict=True))
     assert cuda.memory_stats()["num_ooms"] >= 1
+
+
+@on_a_device
+def test_events_time_what_is_between_them():
+    start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    assert end.query() and "uninitialized" in repr(end)
+    with pytest.raises(ValueError, match="must be recorded"):
+        start.elapsed_time(end)
+    x = smolder.randn(2000, 2000, device="cuda")
+    start.record()
+    for _ in range(10):
+        x = x @ x * 1e-3
+    end.record()
+    end.synchronize()
+    assert end.query() and 0 < start.elapsed_time(end) < 10_000
+    with pytest.raises(ValueError, match="enable_timing"):
+        start.elapsed_time(cuda.current_stream().record_event())
+
+
+@on_a_device
+def test_streams_are_one_queue():
+    side, x = cuda.Stream(), smolder.ones(1000, device="cuda")
+    with cuda.stream(side):
+        y = x + 1
+        side.wait_stream(cuda.current_stream())
+        done = side.record_event()
+    cuda.current_stream().wait_event(done)
+    assert (y * 2).sum().item() == 4000
+    side.synchronize()
+    assert side.query() and side == cuda.default_stream() and hash(side) == hash(cuda.Stream("cuda:0"))
 
 
 @on_a_device

@@ -14,6 +14,15 @@
 namespace smolder::python {
 namespace {
 
+/// Runs what is recorded for CUDA, without making it a step that the program marked.
+void run_recorded(const std::string& reason) {
+  const WithoutGil nogil;
+  const SourceToken source = capture_source();
+  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  const std::lock_guard hold(tape.mutex());
+  tape.sync(reason, source);
+}
+
 /// Waits for all that the device was given.
 void synchronize(int index) {
   const WithoutGil nogil;
@@ -89,7 +98,22 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_memory", &memory_of);
   m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
   m.def("_cuda_reset_peak_memory", &cuda::reset_peak_memory);
+  m.def("_cuda_run_recorded", &run_recorded);
   m.def("_cuda_synchronize", &synchronize);
+  m.def("_cuda_idle", [](int index) {
+    cuda::Queue* const queue = cuda::Queue::existing(index);
+    return !queue || queue->stream().idle();
+  });
+  nb::class_<cuda::Event>(m, "_CudaEvent")
+      .def(nb::init<int, bool>())
+      .def("record", [](cuda::Event& e, int index) { e.record(cuda::Queue::of(index).stream()); })
+      .def("done", &cuda::Event::done)
+      .def("synchronize",
+           [](cuda::Event& e) {
+             const WithoutGil nogil;
+             e.synchronize();
+           })
+      .def("milliseconds_since", &cuda::Event::milliseconds_since);
   m.def("_cuda_empty_cache", [](int index) {
     jit::Arena::of(DeviceType::kCUDA).release();
     cuda::empty_cache(index);

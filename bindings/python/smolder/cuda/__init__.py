@@ -1,6 +1,6 @@
 """Devices of CUDA, under torch's names. All work of a device is queued in program order; reading a value waits for it.
 
-Tensors live on the first device, "cuda:0". There is one queue: streams and events are not supported.
+Tensors live on the first device, "cuda:0". Its streams are names of one queue.
 """
 
 import collections
@@ -12,11 +12,16 @@ from smolder import _core
 from smolder._device import device as _device
 from smolder._device import usable_device as _usable
 from smolder.cuda import amp
+from smolder.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
 __all__ = [
+    "Event",
     "OutOfMemoryError",
+    "Stream",
     "amp",
     "current_device",
+    "current_stream",
+    "default_stream",
     "device_count",
     "empty_cache",
     "get_device_capability",
@@ -36,6 +41,8 @@ __all__ = [
     "memory_stats",
     "reset_peak_memory_stats",
     "set_device",
+    "set_stream",
+    "stream",
     "synchronize",
 ]
 
@@ -98,7 +105,7 @@ def set_device(device):
 def synchronize(device=None):
     """Runs what is recorded and waits for all that the device was given."""
     init()
-    _core.mark_step()
+    _core._cuda_run_recorded("synchronize")
     _core._cuda_synchronize(_index(device))
 
 
