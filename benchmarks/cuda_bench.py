@@ -7,6 +7,8 @@ import argparse
 import statistics
 import time
 
+from models import block_step, gpt_step
+
 import smolder
 from smolder import cuda
 
@@ -135,6 +137,22 @@ def attention(lib, train):
     return fastest, None
 
 
+def block(lib, train, dtype="float32", tf32=False):
+    """d512, 8 heads, 2048 hidden, 16x128."""
+    lib.set_float32_matmul_precision("high" if tf32 else "highest")
+    return block_step(lib, train, getattr(lib, dtype), "cuda"), None
+
+
+def gpt(lib, batch, **shape):
+    return gpt_step(lib, batch, "cuda", **shape), None
+
+
+def linear_gelu_sum(lib):
+    x, w = lib.randn(32, 128, device="cuda"), lib.randn(64, 128, device="cuda")
+    F = lib.nn.functional
+    return lambda: F.gelu(F.linear(x, w)).sum(), None
+
+
 ROWS = {
     "chain_2^27": chain,
     "softmax_65536x1024": lambda lib: softmax(lib, 65536, 1024),
@@ -155,6 +173,13 @@ ROWS = {
     "mlp_train": lambda lib: mlp(lib, True),
     "attention_forward": lambda lib: attention(lib, False),
     "attention_train": lambda lib: attention(lib, True),
+    "linear_gelu_sum": linear_gelu_sum,
+    "block_forward_f32": lambda lib: block(lib, False),
+    "block_forward_tf32": lambda lib: block(lib, False, tf32=True),
+    "block_forward_bf16": lambda lib: block(lib, False, "bfloat16"),
+    "block_train_f32": lambda lib: block(lib, True),
+    "nanogpt_char_train": lambda lib: gpt(lib, 64, vocabulary=65, context=256, layers=6, heads=6, width=384),
+    "gpt2_124m_train": lambda lib: gpt(lib, 16, vocabulary=50304, context=1024, layers=12, heads=12, width=768),
 }
 
 
