@@ -64,7 +64,8 @@ TEST(Autocast, EachRule) {
   EXPECT_THROW(cast_by(CastRule::kWidest, half(b), half(h)), RuntimeError);
   EXPECT_TRUE(lazy::autocasting());  // again
   AutocastCall refused({.cpu = CastRule::kRefused});
-  refused.see(half(f));
+  const Tensor operand = half(f);
+  refused.see(operand);
   EXPECT_THROW(refused.applies(), RuntimeError);
 }
 
@@ -72,7 +73,8 @@ TEST(Autocast, ACallWithoutARuleOrOfAnotherDeviceIsNotMadeAgain) {
   const AutocastMode region(DeviceType::kCPU);
   for (const lazy::CastRules rules : {lazy::CastRules{}, lazy::CastRules{.cuda = CastRule::kLower}}) {
     AutocastCall call(rules);
-    call.see(half(DType::kFloat32));
+    const Tensor operand = half(DType::kFloat32);
+    call.see(operand);
     EXPECT_FALSE(call.applies());
     EXPECT_TRUE(lazy::autocasting());
   }
