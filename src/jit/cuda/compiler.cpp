@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "smolder/core/build_id.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/error.h"
@@ -20,8 +21,7 @@ namespace {
 constexpr const char* kFlags[] = {"--fmad=false",      "--ftz=false", "--prec-div=true",
                                   "--prec-sqrt=true",  "--std=c++17", "--device-as-default-execution-space",
                                   "--disable-warnings"};
-/// Changes with the form of objects, and with what is generated for a kernel or passed to it.
-constexpr std::string_view kMagic = "smolder-cuda-5";
+constexpr std::string_view kMagic = "smolder-cuda";
 
 void append(std::string& bytes, std::string_view part) {
   const uint64_t size = part.size();
@@ -86,7 +86,8 @@ Object object_from_bytes(const std::string& bytes) {
 }
 
 std::string target_of(const std::string& arch) {
-  std::string target = std::string(kMagic) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
+  static const char here = 0;
+  std::string target = "cuda " + smolder::build_id(&here) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
   for (const char* flag : kFlags) target += std::string(" ") + flag;
   return target;
 }

@@ -1,9 +1,9 @@
 // The entry point of the plugin.
 #include <cstdlib>
 
+#include "smolder/core/build_id.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/backend.h"
-#include "smolder/jit/llvm/build_id.h"
 #include "smolder/jit/llvm/compiler.h"
 #include "smolder/jit/llvm/object.h"
 
@@ -33,7 +33,8 @@ class LlvmBackend final : public Backend {
 
  private:
   static std::string describe(const Target& t) {
-    return "llvm " + t.triple + " " + t.cpu + " " + t.features + " " + build_id();
+    static const char here = 0;  // in the plugin
+    return "llvm " + t.triple + " " + t.cpu + " " + t.features + " " + build_id(&here);
   }
 
   Compiler compiler_;

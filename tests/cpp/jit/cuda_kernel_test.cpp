@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <regex>
 #include <sstream>
 #include <string>
 
@@ -319,6 +320,12 @@ void expect_compiles(const std::vector<const Kernel*>& kernels, const char* arch
       }
     }
   });
+}
+
+TEST(CudaCompiler, CodeIsOfThisBuild) {
+  SKIP_WITHOUT_NVRTC;
+  const std::string target = cuda::target_of("sm_90");
+  EXPECT_TRUE(std::regex_search(target, std::regex("^cuda [0-9a-f]{40} sm_90 nvrtc [0-9]"))) << target;
 }
 
 TEST(CudaKernel, RandomKernelsCompile) {

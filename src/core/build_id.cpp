@@ -1,4 +1,4 @@
-#include "smolder/jit/llvm/build_id.h"
+#include "smolder/core/build_id.h"
 
 #include <elf.h>
 #include <link.h>
@@ -7,12 +7,12 @@
 
 #include "smolder/core/error.h"
 
-namespace smolder::jit::cpu {
+namespace smolder {
 
 namespace {
 
 struct Search {
-  uintptr_t address;  ///< something of ours
+  uintptr_t address;
   std::string id;
 };
 
@@ -56,13 +56,12 @@ int visit(dl_phdr_info* info, size_t, void* context) {
 
 }  // namespace
 
-std::string build_id() {
-  static const char here = 0;
-  Search search{reinterpret_cast<uintptr_t>(&here), ""};
+std::string build_id(const void* address) {
+  Search search{reinterpret_cast<uintptr_t>(address), ""};
   dl_iterate_phdr(visit, &search);
   SMOLDER_CHECK(!search.id.empty(), RuntimeError,
-                "the code generator was linked without --build-id, so that cached kernels cannot be told apart");
+                "a code generator was linked without --build-id, so that cached kernels cannot be told apart");
   return search.id;
 }
 
-}  // namespace smolder::jit::cpu
+}  // namespace smolder
