@@ -22,6 +22,16 @@ struct Ranking {
   u32 starts[kBuckets + 1];
 };
 
+// The sum of a number of each lane up to its own.
+DEVICE u32 sum_up_to_lane(u32 x) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const u32 before = __shfl_sync(kAll, x, lane_number() < step ? lane_number() : lane_number() - step);
+    if (lane_number() >= step) x += before;
+  }
+  return x;
+}
+
 // Sums of the elements before each; the sum of all is the last. One warp.
 DEVICE void scan_buckets(const u32* from, u32* to) {
   constexpr int kEach = kBuckets / 32;
@@ -29,13 +39,7 @@ DEVICE void scan_buckets(const u32* from, u32* to) {
   u32 sum = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) sum += from[lane * kEach + i];
-  u32 upto = sum;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const u32 before = __shfl_sync(kAll, upto, lane < step ? lane : lane - step);
-    if (lane >= step) upto += before;
-  }
-  u32 at = upto - sum;
+  u32 at = sum_up_to_lane(sum) - sum;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     to[lane * kEach + i] = at;
@@ -191,12 +195,7 @@ KERNEL(scan_counts, ScanArguments) {
   for (i64 first = 0; first < a.tiles; first += kThreads) {
     const i64 i = first + threadIdx.x;
     const u32 count = i < a.tiles ? counts[i] : 0;
-    u32 upto = count;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const u32 before = __shfl_sync(kAll, upto, lane_number() < step ? lane_number() : lane_number() - step);
-      if (lane_number() >= step) upto += before;
-    }
+    const u32 upto = sum_up_to_lane(count);
     if (lane_number() == 31) sums[warp_number()] = upto;
     __syncthreads();
     u32 ahead = carry, all = 0;

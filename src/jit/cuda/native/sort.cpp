@@ -88,6 +88,22 @@ KERNEL(sort_short_rows, SortArguments) {
 }
 )cuda";
 
+// What follows the sort of a tile.
+constexpr const char* kStoreText = R"cuda(
+DEVICE void store_sorted(const SortArguments& a, const Element* from, const Key (&keys)[kItems],
+                         const u32 (&positions)[kItems]) {
+  const i64 to = out_of(a, blockIdx.x);
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    const int at = place_of(k);
+    if (at < a.limit) {
+      a.values[to + at * a.out_step] = element_of(keys[k], from + positions[k] * a.step);
+      a.indices[to + at * a.out_step] = positions[k];
+    }
+  }
+}
+)cuda";
+
 // A block sorts a row in its memory.
 constexpr const char* kTileText = R"cuda(
 KERNEL(sort_rows, SortArguments) {
@@ -102,15 +118,7 @@ KERNEL(sort_rows, SortArguments) {
     positions[k] = static_cast<u32>(at);
   }
   sort_tile(keys, positions, kBits, memory);
-  const i64 to = out_of(a, blockIdx.x);
-#pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const int at = place_of(k);
-    if (at < a.limit) {
-      a.values[to + at * a.out_step] = element_of(keys[k], from + positions[k] * a.step);
-      a.indices[to + at * a.out_step] = positions[k];
-    }
-  }
+  store_sorted(a, from, keys, positions);
 }
 )cuda";
 
@@ -118,12 +126,7 @@ KERNEL(sort_rows, SortArguments) {
 // what comes before it and, in order, as many of its equals as there is room for; those it sorts.
 constexpr const char* kSelectText = R"cuda(
 DEVICE u32 scan_threads(u32 x, u32* sums, u32& all) {
-  u32 upto = x;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const u32 before = __shfl_sync(kAll, upto, lane_number() < step ? lane_number() : lane_number() - step);
-    if (lane_number() >= step) upto += before;
-  }
+  const u32 upto = sum_up_to_lane(x);
   if (lane_number() == 31) sums[warp_number()] = upto;
   __syncthreads();
   u32 ahead = 0;
@@ -192,15 +195,7 @@ KERNEL(select_rows, SortArguments) {
   }
   __syncthreads();
   sort_tile(keys, positions, kBits, memory);
-  const i64 to = out_of(a, blockIdx.x);
-#pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const int at = place_of(k);
-    if (at < a.limit) {
-      a.values[to + at * a.out_step] = element_of(keys[k], from + positions[k] * a.step);
-      a.indices[to + at * a.out_step] = positions[k];
-    }
-  }
+  store_sorted(a, from, keys, positions);
 }
 )cuda";
 
@@ -310,7 +305,7 @@ class Sorted final : public BoundLibrary {
       sort_ = device_.function(start + kShortText, "sort_short_rows");
     } else if (selects || n_ <= kLongestTile) {
       how_ = How::kInBlock;
-      sort_ = device_.function(start + kRankText + (selects ? kSelectText : kTileText),
+      sort_ = device_.function(start + kRankText + kStoreText + (selects ? kSelectText : kTileText),
                                selects ? "select_rows" : "sort_rows");
     } else {
       how_ = How::kLong;
