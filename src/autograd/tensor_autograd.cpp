@@ -2,6 +2,7 @@
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/node.h"
+#include "smolder/core/cuda/queue.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/view.h"
 
@@ -40,6 +41,8 @@ autograd::TensorMeta* find(const Tensor& t) { return static_cast<autograd::Tenso
 }  // namespace
 
 Tensor Tensor::to(Device where) const {
+  SMOLDER_CHECK(where.type != DeviceType::kCUDA || where.index == cuda::kDevice, NotImplementedError, "device '",
+                to_string(where), "' is not supported: tensors are on 'cpu' or 'cuda:", cuda::kDevice, "'");
   return device().type == where.type ? *this : autograd::Move::apply(*this, where);
 }
 

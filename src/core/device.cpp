@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "smolder/core/cuda/memory.h"
+#include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 
 namespace smolder {
@@ -56,11 +57,11 @@ DeviceType register_device_type(std::string name, DeviceMemory memory) {
 
 const DeviceMemory& device_memory(DeviceType type) {
   if (type == DeviceType::kCUDA) {
-    static const DeviceMemory* const memory =
-        new DeviceMemory{{},
-                         {},  // buffer.h's `allocate` does that
-                         [](void* to, const void* from, size_t bytes) { cuda::copy_to_host(to, from, bytes, 0); },
-                         [](void* to, const void* from, size_t bytes) { cuda::copy_from_host(to, from, bytes, 0); }};
+    static const DeviceMemory* const memory = new DeviceMemory{
+        {},
+        {},  // buffer.h's `allocate` does that
+        [](void* to, const void* from, size_t bytes) { cuda::copy_to_host(to, from, bytes, cuda::kDevice); },
+        [](void* to, const void* from, size_t bytes) { cuda::copy_from_host(to, from, bytes, cuda::kDevice); }};
     return *memory;
   }
   const UserType* const user = user_type(static_cast<int>(type));

@@ -6,7 +6,6 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/library.h"
-#include "smolder/jit/cuda/native/convolution.h"
 #include "smolder/jit/product_steps.h"
 
 namespace smolder::jit {
@@ -40,11 +39,7 @@ bool is_library(Op op) {
 }
 
 bool is_fallback(DeviceType device, Op op) {
-  if (device == DeviceType::kCUDA) {
-    const bool has_kernel = op == Op::kDot || op == Op::kScan || op == Op::kSorted || ir::info(op).flags.updates ||
-                            cuda::is_attention(op) || cuda::is_convolution(op);
-    return is_library(op) && !has_kernel && !is_users(op);
-  }
+  if (device == DeviceType::kCUDA) return is_library(op) && !cuda::has_kernel(op) && !is_users(op);
   switch (op) {
     case Op::kDot:
     case Op::kConvForward:

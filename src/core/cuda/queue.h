@@ -15,6 +15,9 @@
 
 namespace smolder::cuda {
 
+/// The device that tensors on CUDA are on.
+inline constexpr int kDevice = 0;
+
 /// Work that was captured rather than run, to be queued as a whole.
 class Graph {
  public:

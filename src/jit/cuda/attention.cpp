@@ -25,7 +25,8 @@ using ir::Op;
 
 namespace {
 
-constexpr int kDevice = 0;
+using smolder::cuda::kDevice;
+
 constexpr int64_t kMostRows = int64_t{1} << 30;  ///< of a matrix: kernels count them in 32 bits
 constexpr int kSharedWanted = 106 << 10;         ///< of a block; where there is less, tiles are smaller
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "smolder/core/counters.h"
@@ -19,7 +20,7 @@ namespace smolder::jit {
 
 namespace {
 
-constexpr int kDevice = 0;
+using smolder::cuda::kDevice;
 
 /// Whether each launch is waited for, so that what fails is known: CUDA_LAUNCH_BLOCKING=1, as in CUDA's own tools.
 bool is_blocking() {
@@ -170,7 +171,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   }
   if (state.errors) cuda::watch(state.errors);
 
-  std::vector<OpSite> reports = cuda::take_reports(false);
+  std::vector<OpSite> reports;
   if (may_replay) {
     state.staging->copy_in(queue.stream(), own);
     replay(args, state, reports);
@@ -178,6 +179,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   } else {
     for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
   }
+  std::ranges::copy(cuda::take_reports(waits), std::back_inserter(reports));  // last: a step that fails tells its own
   return reports;
 }
 

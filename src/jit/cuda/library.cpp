@@ -6,6 +6,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
+#include "smolder/core/cuda/queue.h"
 #include "smolder/eager/cuda/matmul.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/native/convolution.h"
@@ -21,7 +22,7 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr int kDevice = 0;
+using smolder::cuda::kDevice;
 
 /// A matrix product by cuBLASLt.
 class DeviceProduct final : public BoundLibrary {
@@ -157,6 +158,11 @@ class HostCall final : public BoundLibrary {
 };
 
 }  // namespace
+
+bool has_kernel(ir::Op op) {
+  return op == ir::Op::kDot || op == ir::Op::kScan || op == ir::Op::kSorted || op == ir::Op::kSliceWrite ||
+         is_scatter(op) || is_convolution(op) || is_attention(op);
+}
 
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {

@@ -14,6 +14,9 @@ class NativeDevice;
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs);
 
+/// Whether some operands of a primitive that loop IR does not say stay on the device: `bind_library` knows the op.
+bool has_kernel(ir::Op op);
+
 /// Products of floats go to cuBLASLt, attention and what `bind_native` knows to kernels of our own. All else runs on
 /// the host, between copies that wait for the device and are counted (fallbacks.bytes_copied).
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,

@@ -70,7 +70,7 @@ void Staging::replace(std::span<char*> addresses) {
       slot.changes += slot.address && slot.address != addresses[i];
       slot.address = addresses[i];
       if (slot.changes < kChanges || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
-      slot.memory = allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, 0});
+      slot.memory = allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, smolder::cuda::kDevice});
       staged_bytes_ += bytes;
     }
     addresses[i] = static_cast<char*>(slot.memory->data()) - e.begin;
