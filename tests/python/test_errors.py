@@ -239,7 +239,5 @@ def test_a_step_whose_plan_finds_no_memory_runs_op_by_op():
 
 
 def test_unsupported_things_say_so():
-    with pytest.raises(RuntimeError, match="CUDA"):
-        smolder.nn.Linear(2, 2, device="cuda")
     with pytest.raises(RuntimeError, match=r"Expected one of cpu, cuda.* device type at start of device string: mps"):
         smolder.device("mps")

@@ -3,6 +3,7 @@
 import contextlib
 
 from smolder import _core
+from smolder._device import device, usable_device
 
 __all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
@@ -36,10 +37,10 @@ def set_rng_state(new_state):
 def fork_rng(devices=None, enabled=True, device_type="cuda"):
     """Within it, the default generator may be used and seeded; afterwards it is where it was before.
 
-    There are no devices but the CPU, so `devices` may name none.
+    It draws for all devices, so those that `devices` names are where they were too.
     """
-    if devices:
-        raise NotImplementedError(f"fork_rng: devices={devices!r}: this build computes on 'cpu' alone")
+    for where in devices or ():
+        usable_device(device(device_type, where) if isinstance(where, int) else where)
     if not enabled:
         yield
         return
