@@ -42,7 +42,8 @@ std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) 
   using smolder::cuda::Module;
   constexpr const char* kFlags[] = {"--std=c++17", "--disable-warnings"};
   const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
-  const std::string arch = "sm_" + std::to_string(device.major) + std::to_string(device.minor);
+  const std::string arch =
+      "sm_" + std::to_string(device.major) + std::to_string(device.minor) + (text.warpgroups ? "a" : "");
   CacheRecord record;
   record.kind = "kernel";
   record.structure = text.instructions() + text.kernels();
@@ -126,8 +127,10 @@ class AttentionCall final : public BoundLibrary {
     queries_ = query.shape[rank_ - 2], keys_ = key.shape[rank_ - 2];
     width_ = query.shape[rank_ - 1];
     text_.dtype = query.dtype;
-    text_.head = AttentionText::padded(std::max(width_, value.shape[rank_ - 1]));
-    text_.small = smolder::cuda::device_info(kDevice).shared_bytes < kSharedWanted;
+    const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
+    text_.warpgroups = device.major == 9 && device.minor == 0;
+    text_.head = text_.padded(std::max(width_, value.shape[rank_ - 1]));
+    text_.small = device.shared_bytes < kSharedWanted;
     const int outputs = static_cast<int>(in.size());
     if (text_.backward) {
       delta_ = contiguous(in[5]);
@@ -174,10 +177,10 @@ class AttentionCall final : public BoundLibrary {
       }
       words.back() = std::bit_cast<int64_t>(scale);
       if (text.backward) {
-        launch(stream, kernels.first, queries_, text.grad_query_rows(), text.grad_query_shared(), words);
-        launch(stream, kernels.second, keys_, text.grad_key_rows(), text.grad_key_shared(), words);
+        launch(stream, kernels.first, queries_, text.grad_query(), text.grad_query_shared(), words);
+        launch(stream, kernels.second, keys_, text.grad_key(), text.grad_key_shared(), words);
       } else {
-        launch(stream, kernels.first, queries_, text.forward_rows(), text.forward_shared(), words);
+        launch(stream, kernels.first, queries_, text.forward(), text.forward_shared(), words);
       }
     }
     return true;
@@ -273,14 +276,14 @@ class AttentionCall final : public BoundLibrary {
     }
   }
 
-  void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows, int block_rows,
-              int shared, std::vector<int64_t>& words) const {
-    const int64_t blocks = (rows + block_rows - 1) / block_rows * outer_ * inner_;
+  void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows,
+              const AttentionText::Shape& block, int shared, std::vector<int64_t>& words) const {
+    const int64_t blocks = (rows + block.rows() - 1) / block.rows() * outer_ * inner_;
     SMOLDER_CHECK(blocks < int64_t{1} << 31, NotImplementedError, "attention of ", outer_ * inner_, " heads of ", rows,
                   " rows has more blocks than a launch");
     smolder::cuda::LaunchShape shape;
     shape.grid[0] = static_cast<unsigned>(blocks);
-    shape.block[0] = AttentionText::kThreads;
+    shape.block[0] = static_cast<unsigned>(block.threads);
     shape.shared_bytes = static_cast<unsigned>(shared);
     void* parameters[] = {words.data()};
     smolder::cuda::launch(kernel, stream, shape, parameters);

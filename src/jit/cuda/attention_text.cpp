@@ -12,8 +12,9 @@ typedef long long i64;
 typedef float f32;
 typedef double f64;
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-extern __shared__ __align__(16) unsigned char shared[];
+extern __shared__ __align__(1024) unsigned char shared[];
 )cuda";
 
 constexpr const char* kInstructions = R"cuda(
@@ -26,7 +27,6 @@ DEVICE u32 shared_address(const void* p) {
 DEVICE void copy_async(u32 to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
-DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the rows of matrix i are.
 DEVICE void load_matrices(u32 (&x)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -35,12 +35,6 @@ DEVICE void load_matrices(u32 (&x)[4], u32 address) {
 DEVICE void load_transposed(u32 (&x)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
-}
-DEVICE void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-               "{%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 DEVICE u32 round_pair(f32 low, f32 high) {
   u32 pair;
@@ -69,8 +63,41 @@ DEVICE f32 log2_fast(f32 x) {
 DEVICE f32 shuffle_xor(f32 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 )cuda";
 
+constexpr const char* kWarpInstructions = R"cuda(
+DEVICE int warp_number() { return threadIdx.x / 32; }
+DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+DEVICE void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+               "{%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+)cuda";
+
+constexpr const char* kGroupInstructions = R"cuda(
+// Shuffled, so that the compiler sees that it is the same in all lanes.
+DEVICE int warp_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0); }
+// Warpgroups read shared memory another way than threads write it.
+DEVICE void finish_copies() { asm volatile("cp.async.wait_all; fence.proxy.async.shared::cta;" ::: "memory"); }
+// Sums are in registers that products write when they please: nothing may touch them from `begin_products` on until
+// they are waited for.
+template <int N> DEVICE void hold(f32 (&c)[N][4]) {
+  UNROLL for (int n = 0; n < N; ++n) {
+    UNROLL for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
+  }
+}
+template <int N> DEVICE void begin_products(f32 (&c)[N][4]) {
+  hold(c);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> DEVICE void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+)cuda";
+
 constexpr const char* kCommon = R"cuda(
-constexpr int kThreads = 128, kStride = kHead + 8, kChunks = kHead / 8;
+constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
@@ -86,17 +113,28 @@ struct Numbers {  // one a row
 struct Batch {
   i64 outer, inner;
   DEVICE Batch at(i64 batch, i64 inners) { return {batch / inners, batch % inners}; }
-  template <class T> __device__ __forceinline__ auto operator()(const T& x) const {
-    return x.data + outer * x.outer + inner * x.inner;
-  }
+  template <class T> METHOD auto operator()(const T& x) const { return x.data + outer * x.outer + inner * x.inner; }
 };
 
-// N rows of a matrix of `count` rows, from `first` on; zeros beyond its ends.
-template <int N> DEVICE void load_tile(u16* tile, const Rows& x, const u16* data, int first, int count) {
-  static_assert(N * kChunks % kThreads == 0, "each thread copies as much");
-  UNROLL for (int i = 0; i < N * kChunks / kThreads; ++i) {
-    const int at = i * kThreads + threadIdx.x, row = at / kChunks, column = at % kChunks * 8;
-    u16* const to = tile + row * kStride + column;
+// R rows in shared memory, arranged so that eight threads that read a column of 16 bytes find it in different banks:
+// each row is 16 bytes longer; or, as warpgroups read them, columns of 128 bytes are one after the other, and pieces of
+// 16 bytes are permuted by the row.
+template <int R> struct Tile {
+  static constexpr int kRow = kWarpgroups ? kHead : kHead + 8, kElements = R * kRow;
+  u16* data;
+  METHOD u16* at(int row, int column) const {
+    if (!kWarpgroups) return data + row * kRow + column;
+    return data + column / 64 * (R * 64) + row * 64 + ((column / 8 % 8) ^ (row % 8)) * 8 + column % 8;
+  }
+  METHOD Tile stage(int i) const { return {data + i * kElements}; }
+};
+
+// Rows of a matrix of `count` rows, from `first` on; zeros beyond its ends.
+template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const u16* data, int first, int count) {
+  static_assert(R * kChunks % T == 0, "each thread copies as much");
+  UNROLL for (int i = 0; i < R * kChunks / T; ++i) {
+    const int at = i * T + threadIdx.x, row = at / kChunks, column = at % kChunks * 8;
+    u16* const to = tile.at(row, column);
     const bool inside = first + row < count && column < x.width;
     const u16* const from = data + (inside ? (first + row) * x.row + column * x.column : 0);
     if (kAligned) {
@@ -109,52 +147,6 @@ template <int N> DEVICE void load_tile(u16* tile, const Rows& x, const u16* data
   }
 }
 
-// Rows of 16 of a warp: the operand on the left of a product of steps of 16.
-DEVICE u32 left_address(const u16* tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile + lane % 16 * kStride + lane / 16 * 8);
-}
-// The operand on the right, whose columns are rows of the tile, 16 of them.
-DEVICE u32 right_address(const u16* tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8);
-}
-// Columns of 8 that begin `row` rows and `column` columns into a tile, whose address one of the two above gave.
-DEVICE u32 moved(u32 address, int row, int column) { return address + (row * kStride + column) * 2; }
-
-// c += a b', over all columns: a is of 16 M rows, b of 8 N.
-template <int M, int N> DEVICE void multiply_rows(f32 (&c)[M][N][4], u32 a, u32 b) {
-  UNROLL for (int k = 0; k < kHead; k += 16) {
-    u32 left[M][4];
-    UNROLL for (int m = 0; m < M; ++m) load_matrices(left[m], moved(a, m * 16, k));
-    UNROLL for (int n = 0; n < N; n += 2) {
-      u32 right[4];
-      load_matrices(right, moved(b, n * 8, k));
-      UNROLL for (int m = 0; m < M; ++m) {
-        multiply_add(c[m][n], left[m], right[0], right[1]);
-        multiply_add(c[m][n + 1], left[m], right[2], right[3]);
-      }
-    }
-  }
-}
-// c += round(p) b: p is of 16 M rows and 8 N columns, b of 8 N rows. `left_address` gave b.
-template <int M, int N> DEVICE void multiply_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
-  UNROLL for (int n = 0; n < N; n += 2) {
-    u32 left[M][4];
-    UNROLL for (int m = 0; m < M; ++m) {
-      UNROLL for (int i = 0; i < 4; ++i) left[m][i] = round_pair(p[m][n + i / 2][i % 2 * 2], p[m][n + i / 2][i % 2 * 2 + 1]);
-    }
-    UNROLL for (int d = 0; d < kChunks; d += 2) {
-      u32 right[4];
-      load_transposed(right, moved(b, n * 8, d * 8));
-      UNROLL for (int m = 0; m < M; ++m) {
-        multiply_add(c[m][d], left[m], right[0], right[1]);
-        multiply_add(c[m][d + 1], left[m], right[2], right[3]);
-      }
-    }
-  }
-}
-
 template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int n = 0; n < N; ++n) {
@@ -162,27 +154,148 @@ template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
     }
   }
 }
+)cuda";
+
+// Products of a warp: it has 16 M rows, and reads both operands into registers.
+constexpr const char* kWarpProducts = R"cuda(
+// Rows of 16 of a warp: the operand on the left of a product of steps of 16.
+struct Left {
+  u32 address;
+  template <int R> METHOD void take(Tile<R> tile, int row) {
+    const int lane = threadIdx.x % 32;
+    address = shared_address(tile.at(row + lane % 16, lane / 16 * 8));
+  }
+};
+// A tile on the right, whose rows are the columns of the product, 16 of them a load; or whose columns are.
+template <int R> DEVICE u32 right_address(Tile<R> tile) {
+  const int lane = threadIdx.x % 32;
+  return shared_address(tile.at(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
+}
+template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
+  const int lane = threadIdx.x % 32;
+  return shared_address(tile.at(lane % 16, lane / 16 * 8));
+}
+template <int R> DEVICE u32 moved(u32 address, int stage, int row) {
+  return address + (stage * R + row) * Tile<R>::kRow * 2;
+}
+DEVICE u32 step(u32 address, int row, int column) { return address + (row * Tile<1>::kRow + column) * 2; }
+
+// c = a b', over all columns: b is of 8 N rows.
+template <int R, int M, int N> DEVICE void start_rows(f32 (&c)[M][N][4], const Left& a, u32 b) {
+  clear(c);
+  UNROLL for (int k = 0; k < kHead; k += 16) {
+    u32 left[M][4];
+    UNROLL for (int m = 0; m < M; ++m) load_matrices(left[m], step(a.address, m * 16, k));
+    UNROLL for (int n = 0; n < N; n += 2) {
+      u32 right[4];
+      load_matrices(right, step(b, n * 8, k));
+      UNROLL for (int m = 0; m < M; ++m) {
+        multiply_add(c[m][n], left[m], right[0], right[1]);
+        multiply_add(c[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+// c += round(p) b: p is of 8 N columns, b of 8 N rows.
+template <int R, int M, int N>
+DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
+  UNROLL for (int n = 0; n < N; n += 2) {
+    u32 left[M][4];
+    UNROLL for (int m = 0; m < M; ++m) {
+      UNROLL for (int i = 0; i < 4; ++i) {
+        left[m][i] = round_pair(p[m][n + i / 2][i % 2 * 2], p[m][n + i / 2][i % 2 * 2 + 1]);
+      }
+    }
+    UNROLL for (int d = 0; d < kChunks; d += 2) {
+      u32 right[4];
+      load_transposed(right, step(b, n * 8, d * 8));
+      UNROLL for (int m = 0; m < M; ++m) {
+        multiply_add(c[m][d], left[m], right[0], right[1]);
+        multiply_add(c[m][d + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+// All but the last `Pending` products are done.
+template <int Pending, int M, int N> DEVICE void finish_products(f32 (&)[M][N][4]) {}
+)cuda";
+
+// Products of a warpgroup of four warps, 16 rows each, which run by themselves; operands are in shared memory, but for
+// weights, which are in registers.
+constexpr const char* kGroupProducts = R"cuda(
+// The operand on the left of a product. It stays in shared memory: ptxas 13.0 loses registers that are to hold it in a loop.
+struct Left {
+  u32 address;
+  int rows;
+  template <int R> METHOD void take(Tile<R> tile, int row) {
+    address = shared_address(tile.at(row / 64 * 64, 0));
+    rows = R;
+  }
+};
+template <int R> DEVICE u32 right_address(Tile<R> tile) { return shared_address(tile.data); }
+template <int R> DEVICE u32 weighed_address(Tile<R> tile) { return shared_address(tile.data); }
+template <int R> DEVICE u32 moved(u32 address, int stage, int row) {
+  return address + stage * Tile<R>::kElements * 2 + row * 128;
+}
+// Where a matrix is: rows of 128 bytes whose pieces are permuted, eight of them a kilobyte, and where the next 64
+// columns begin.
+DEVICE u64 descriptor(u32 address, u32 next) {
+  return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(next >> 4) << 16 |
+         static_cast<u64>(1024 >> 4) << 32 | 1ull << 62;
+}
+DEVICE u64 step_of(u32 address, int rows, int k) { return descriptor(address + k / 4 * (rows * 128) + k % 4 * 32, 16); }
+
+// c = a b', over all columns: b is of 8 N rows.
+template <int R, int N> DEVICE void start_rows(f32 (&c)[1][N][4], const Left& a, u32 b) {
+  begin_products(c[0]);
+  UNROLL for (int k = 0; k < kSteps; ++k) group_multiply<0>(c[0], step_of(a.address, a.rows, k), step_of(b, R, k), k > 0);
+  commit_products();
+}
+template <int R, int N> DEVICE void start_weights(f32 (&c)[1][kChunks][4], const f32 (&p)[1][N][4], u32 b) {
+  u32 left[N / 2][4];
+  UNROLL for (int n = 0; n < N; n += 2) {
+    UNROLL for (int i = 0; i < 4; ++i) {
+      left[n / 2][i] = round_pair(p[0][n + i / 2][i % 2 * 2], p[0][n + i / 2][i % 2 * 2 + 1]);
+    }
+  }
+  begin_products(c[0]);
+  UNROLL for (int n = 0; n < N / 2; ++n) group_multiply<1>(c[0], left[n], descriptor(b + n * 16 * 128, R * 128), true);
+  commit_products();
+}
+// All but the last `Pending` products are done, and with them that which is summed in c.
+template <int Pending, int N> DEVICE void finish_products(f32 (&c)[1][N][4]) {
+  wait_products<Pending>();
+  hold(c[0]);
+}
+)cuda";
+
+constexpr const char* kRest = R"cuda(
 // Of element i of a thread's four: its row and column in the 16 x 8 that a warp holds.
 DEVICE int row_in_tile(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
+// A group goes through the same tiles: a warp of 16 M rows, or a warpgroup.
+DEVICE int first_of_group(int row) { return kWarpgroups ? row / 64 * 64 : row; }
+DEVICE int last_of_group(int row, int m) { return kWarpgroups ? row / 64 * 64 + 63 : row + 16 * m - 1; }
 DEVICE int column_in_tile(int i) { return threadIdx.x % 4 * 2 + i % 2; }
 
-// Writes a warp's 16 M rows, rounded. `tile` is room for them that no other warp reads.
-template <int M> DEVICE void store_rows(u16* tile, const f32 (&c)[M][kChunks][4], const Rows& x, u16* data, int first, int count) {
+// Writes a warp's 16 M rows, rounded. The rows of `tile` from `row` on are room for them that no other warp reads.
+template <int R, int M>
+DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], const Rows& x, u16* data, int first,
+                       int count) {
   __syncwarp();
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int d = 0; d < kChunks; ++d) {
       UNROLL for (int i = 0; i < 4; i += 2) {
-        u16* const to = tile + (m * 16 + row_in_tile(i)) * kStride + d * 8 + column_in_tile(i);
+        u16* const to = tile.at(row + m * 16 + row_in_tile(i), d * 8 + column_in_tile(i));
         *reinterpret_cast<u32*>(to) = round_pair(c[m][d][i], c[m][d][i + 1]);
       }
     }
   }
   __syncwarp();
   for (int at = threadIdx.x % 32; at < M * 16 * kChunks; at += 32) {
-    const int row = at / kChunks, column = at % kChunks * 8;
-    if (first + row >= count || column >= x.width) continue;
-    const u16* const from = tile + row * kStride + column;
-    u16* const to = data + (first + row) * x.row + column * x.column;
+    const int r = at / kChunks, column = at % kChunks * 8;
+    if (first + r >= count || column >= x.width) continue;
+    const u16* const from = tile.at(row + r, column);
+    u16* const to = data + (first + r) * x.row + column * x.column;
     if (kAligned) {
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
     } else {
@@ -200,26 +313,30 @@ struct ForwardArguments {
   f64 scale;
 };
 
-// A block takes 128 queries, a warp 32 of them, and goes through the keys.
-extern "C" __global__ void __launch_bounds__(kThreads) attention_forward(const __grid_constant__ ForwardArguments a) {
-  constexpr int M = 2, kRows = 64 * M, kColumns = kForwardColumns, N = kColumns / 8;
-  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = threadIdx.x / 32;
+// A block takes queries, 16 M a warp, and goes through the keys.
+extern "C" __global__ void __launch_bounds__(kForwardThreads, kForwardBlocks)
+attention_forward(const __grid_constant__ ForwardArguments a) {
+  constexpr int T = kForwardThreads, M = kForwardTiles, kRows = T / 2 * M, kColumns = kForwardColumns, N = kColumns / 8;
+  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
   const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;  // the longest first
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  u16* const query_tile = reinterpret_cast<u16*>(shared);
-  u16* const key_tiles = query_tile + kRows * kStride;
-  u16* const value_tiles = key_tiles + 2 * kColumns * kStride;
+  const Tile<kRows> query_tile{reinterpret_cast<u16*>(shared)};
+  const Tile<kColumns> key_tiles{query_tile.data + query_tile.kElements};
+  const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
   const u16 *const key = batch(a.key), *const value = batch(a.value);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
-  const int my_first = first + warp * 16 * M;
+  const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
-  load_tile<kRows>(query_tile, a.query, batch(a.query), first, queries);
-  load_tile<kColumns>(key_tiles, a.key, key, 0, keys);
-  load_tile<kColumns>(value_tiles, a.value, value, 0, keys);
+  load_tile<T>(query_tile, a.query, batch(a.query), first, queries);
+  load_tile<T>(key_tiles, a.key, key, 0, keys);
+  load_tile<T>(value_tiles, a.value, value, 0, keys);
+  finish_copies();
+  __syncthreads();
 
-  const u32 left = left_address(query_tile + warp * 16 * M * kStride);
-  const u32 right = right_address(key_tiles), weighed = left_address(value_tiles);
+  Left left;
+  left.take(query_tile, my_row);
+  const u32 right = right_address(key_tiles), weighed = weighed_address(value_tiles);
   const f32 scale = static_cast<f32>(a.scale) * kLog2e, factor = kPositive ? scale : 1.0f;
   f32 result[M][kChunks][4], most[M][2], total[M][2];
   clear(result);
@@ -231,14 +348,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_forward(const _
     finish_copies();
     __syncthreads();
     if (column + kColumns < reach) {
-      load_tile<kColumns>(key_tiles + (stage ^ 1) * kColumns * kStride, a.key, key, column + kColumns, keys);
-      load_tile<kColumns>(value_tiles + (stage ^ 1) * kColumns * kStride, a.value, value, column + kColumns, keys);
+      load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
+      load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
     }
-    if (kCausal && column > my_first + 16 * M - 1) continue;
+    if (kCausal && column > group_last) continue;
 
     f32 p[M][N][4];
-    clear(p);
-    multiply_rows(p, left, moved(right, stage * kColumns, 0));
+    start_rows<kColumns>(p, left, moved<kColumns>(right, stage, 0));
+    finish_products<0>(p);
     if (!kPositive) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
@@ -277,7 +394,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_forward(const _
         }
       }
     }
-    multiply_weights(result, p, moved(weighed, stage * kColumns, 0));
+    start_weights<kColumns>(result, p, moved<kColumns>(weighed, stage, 0));
+    finish_products<0>(result);
   }
 
   f32* const lse = batch(a.lse);
@@ -294,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_forward(const _
       }
     }
   }
-  store_rows(query_tile + warp * 16 * M * kStride, result, a.result, batch(a.result), my_first, queries);
+  store_rows(query_tile, my_row, result, a.result, batch(a.result), my_first, queries);
 }
 )cuda";
 
@@ -326,24 +444,25 @@ DEVICE f32 dot_row(const Rows& x, const u16* x_row, const Rows& y, const u16* y_
 }
 
 // A block takes queries, and goes through the keys. First it says what rows of grad times result sum to.
-extern "C" __global__ void __launch_bounds__(kThreads) attention_grad_query(const __grid_constant__ BackwardArguments a) {
-  constexpr int M = kGradQueryTiles, kRows = 64 * M, kColumns = kGradQueryColumns, N = 4;
-  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = threadIdx.x / 32;
+extern "C" __global__ void __launch_bounds__(kGradQueryThreads, kGradQueryBlocks)
+attention_grad_query(const __grid_constant__ BackwardArguments a) {
+  constexpr int T = kGradQueryThreads, M = kGradQueryTiles, kRows = T / 2 * M, kColumns = kGradQueryColumns;
+  constexpr int kPart = kGradQueryPart, N = kPart / 8;
+  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
   const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  u16* const query_tile = reinterpret_cast<u16*>(shared);
-  u16* const grad_tile = query_tile + kRows * kStride;
-  u16* const key_tiles = grad_tile + kRows * kStride;
-  u16* const value_tiles = key_tiles + 2 * kColumns * kStride;
+  const Tile<kRows> query_tile{reinterpret_cast<u16*>(shared)}, grad_tile = query_tile.stage(1);
+  const Tile<kColumns> key_tiles{grad_tile.data + grad_tile.kElements};
+  const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
   const u16 *const key = batch(a.key), *const value = batch(a.value), *const grad = batch(a.grad);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
-  const int my_first = first + warp * 16 * M;
+  const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
-  load_tile<kRows>(query_tile, a.query, batch(a.query), first, queries);
-  load_tile<kRows>(grad_tile, a.grad, grad, first, queries);
-  load_tile<kColumns>(key_tiles, a.key, key, 0, keys);
-  load_tile<kColumns>(value_tiles, a.value, value, 0, keys);
+  load_tile<T>(query_tile, a.query, batch(a.query), first, queries);
+  load_tile<T>(grad_tile, a.grad, grad, first, queries);
+  load_tile<T>(key_tiles, a.key, key, 0, keys);
+  load_tile<T>(value_tiles, a.value, value, 0, keys);
 
   const u16* const result = batch(a.result);
   f32* const delta = batch(a.delta);
@@ -366,40 +485,49 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_grad_query(cons
     }
   }
 
-  const u32 left = left_address(query_tile + warp * 16 * M * kStride);
-  const u32 left_grad = left_address(grad_tile + warp * 16 * M * kStride);
-  const u32 right = right_address(key_tiles), right_value = right_address(value_tiles), weighed = left_address(key_tiles);
+  finish_copies();
+  __syncthreads();
+  Left left, left_grad;
+  left.take(query_tile, my_row);
+  left_grad.take(grad_tile, my_row);
+  const u32 right = right_address(key_tiles), right_value = right_address(value_tiles);
+  const u32 weighed = weighed_address(key_tiles);
   f32 out[M][kChunks][4];
   clear(out);
   for (int column = 0, stage = 0; column < reach; column += kColumns, stage ^= 1) {
     finish_copies();
     __syncthreads();
     if (column + kColumns < reach) {
-      load_tile<kColumns>(key_tiles + (stage ^ 1) * kColumns * kStride, a.key, key, column + kColumns, keys);
-      load_tile<kColumns>(value_tiles + (stage ^ 1) * kColumns * kStride, a.value, value, column + kColumns, keys);
+      load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
+      load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
     }
-    _Pragma("unroll 1") for (int part = 0; part < kColumns; part += 32) {
-      const int begin = column + part, row = stage * kColumns + part;
-      if (begin >= keys || (kCausal && begin > my_first + 16 * M - 1)) continue;
+    _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
+      const int begin = column + part;
+      if (begin >= keys || (kCausal && begin > group_last)) continue;
       f32 p[M][N][4], ds[M][N][4];
-      clear(p);
-      multiply_rows(p, left, moved(right, row, 0));
-      clear(ds);
-      multiply_rows(ds, left_grad, moved(right_value, row, 0));
-      const bool masked = begin + 32 > keys || (kCausal && begin + 31 > my_first);
+      start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
+      start_rows<kColumns>(ds, left_grad, moved<kColumns>(right_value, stage, part));
+      const bool masked = begin + kPart > keys || (kCausal && begin + kPart - 1 > my_first);
+      finish_products<1>(p);
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = 0; i < 4; ++i) {
-            f32 weight = exp2_fast(p[m][n][i] * scale - offset[m][i / 2]);
+            p[m][n][i] = exp2_fast(p[m][n][i] * scale - offset[m][i / 2]);
             if (masked) {
               const int k = begin + n * 8 + column_in_tile(i);
-              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) weight = 0;
+              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
             }
-            ds[m][n][i] = weight * (ds[m][n][i] - sums[m][i / 2]);
           }
         }
       }
-      multiply_weights(out, ds, moved(weighed, row, 0));
+      finish_products<0>(ds);
+      UNROLL for (int m = 0; m < M; ++m) {
+        UNROLL for (int n = 0; n < N; ++n) {
+          UNROLL for (int i = 0; i < 4; ++i) ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - sums[m][i / 2]);
+        }
+      }
+      start_weights<kColumns>(out, ds, moved<kColumns>(weighed, stage, part));
+      finish_products<0>(out);
     }
   }
   UNROLL for (int m = 0; m < M; ++m) {
@@ -407,28 +535,29 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_grad_query(cons
       UNROLL for (int i = 0; i < 4; ++i) out[m][d][i] *= static_cast<f32>(a.scale);
     }
   }
-  store_rows(query_tile + warp * 16 * M * kStride, out, a.grad_query, batch(a.grad_query), my_first, queries);
+  __syncthreads();
+  store_rows(query_tile, my_row, out, a.grad_query, batch(a.grad_query), my_first, queries);
 }
 
 // A block takes keys and values, and goes through the queries. Scores are transposed: a warp has its keys' rows.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kGradKeyThreads, kGradKeyBlocks)
 attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
-  constexpr int M = kGradKeyTiles, kRows = 64 * M, kColumns = kGradKeyQueries, N = 4;
-  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = threadIdx.x / 32;
+  constexpr int T = kGradKeyThreads, M = kGradKeyTiles, kRows = T / 2 * M, kColumns = kGradKeyColumns;
+  constexpr int kPart = kGradKeyPart, N = kPart / 8;
+  const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
   const int first = static_cast<int>(blockIdx.x / a.batches) * kRows;
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  u16* const key_tile = reinterpret_cast<u16*>(shared);
-  u16* const value_tile = key_tile + kRows * kStride;
-  u16* const query_tiles = value_tile + kRows * kStride;
-  u16* const grad_tiles = query_tiles + 2 * kColumns * kStride;
-  f32* const offsets = reinterpret_cast<f32*>(grad_tiles + 2 * kColumns * kStride);
+  const Tile<kRows> key_tile{reinterpret_cast<u16*>(shared)}, value_tile = key_tile.stage(1);
+  const Tile<kColumns> query_tiles{value_tile.data + value_tile.kElements};
+  const Tile<kColumns> grad_tiles{query_tiles.data + 2 * query_tiles.kElements};
+  f32* const offsets = reinterpret_cast<f32*>(grad_tiles.data + 2 * grad_tiles.kElements);
   f32* const sums = offsets + 2 * kColumns;
   const u16 *const query = batch(a.query), *const grad = batch(a.grad);
   const f32 *const lse = batch(a.lse), *const delta = batch(a.delta);
-  const int my_first = first + warp * 16 * M;
+  const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
   const auto load = [&](int stage, int from) {
-    load_tile<kColumns>(query_tiles + stage * kColumns * kStride, a.query, query, from, queries);
-    load_tile<kColumns>(grad_tiles + stage * kColumns * kStride, a.grad, grad, from, queries);
+    load_tile<T>(query_tiles.stage(stage), a.query, query, from, queries);
+    load_tile<T>(grad_tiles.stage(stage), a.grad, grad, from, queries);
     if (threadIdx.x < kColumns) {
       const int row = from + threadIdx.x;
       const bool inside = row < queries;
@@ -438,14 +567,17 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   };
 
   const int begin = kCausal ? first / kColumns * kColumns : 0;  // queries before see none of these keys
-  load_tile<kRows>(key_tile, a.key, batch(a.key), first, keys);
-  load_tile<kRows>(value_tile, a.value, batch(a.value), first, keys);
+  load_tile<T>(key_tile, a.key, batch(a.key), first, keys);
+  load_tile<T>(value_tile, a.value, batch(a.value), first, keys);
   if (begin < queries) load(0, begin);
+  finish_copies();
+  __syncthreads();
 
-  const u32 left = left_address(key_tile + warp * 16 * M * kStride);
-  const u32 left_value = left_address(value_tile + warp * 16 * M * kStride);
+  Left left, left_value;
+  left.take(key_tile, my_row);
+  left_value.take(value_tile, my_row);
   const u32 right = right_address(query_tiles), right_grad = right_address(grad_tiles);
-  const u32 weighed = left_address(query_tiles), weighed_grad = left_address(grad_tiles);
+  const u32 weighed = weighed_address(query_tiles), weighed_grad = weighed_address(grad_tiles);
   const f32 scale = static_cast<f32>(a.scale) * kLog2e;
   f32 grad_key[M][kChunks][4], grad_value[M][kChunks][4];
   clear(grad_key);
@@ -454,13 +586,14 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     __syncthreads();
     if (column + kColumns < queries) load(stage ^ 1, column + kColumns);
-    _Pragma("unroll 1") for (int part = 0; part < kColumns; part += 32) {
+    _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int from = column + part, row = stage * kColumns + part;
-      if (from >= queries || (kCausal && from + 31 < my_first)) continue;
+      if (from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
       f32 p[M][N][4], ds[M][N][4];
-      clear(p);
-      multiply_rows(p, left, moved(right, row, 0));
-      const bool masked = kCausal && from < my_first + 16 * M - 1;
+      start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
+      start_rows<kColumns>(ds, left_value, moved<kColumns>(right_grad, stage, part));
+      const bool masked = kCausal && from < group_last;
+      finish_products<1>(p);
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < 2; ++j) {
           const f32 offset = offsets[row + n * 8 + column_in_tile(j)];
@@ -473,9 +606,8 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
           }
         }
       }
-      multiply_weights(grad_value, p, moved(weighed_grad, row, 0));
-      clear(ds);
-      multiply_rows(ds, left_value, moved(right_grad, row, 0));
+      start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
+      finish_products<1>(ds);
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < 2; ++j) {
           const f32 sum = sums[row + n * 8 + column_in_tile(j)];
@@ -484,40 +616,86 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
           }
         }
       }
-      multiply_weights(grad_key, ds, moved(weighed, row, 0));
+      start_weights<kColumns>(grad_key, ds, moved<kColumns>(weighed, stage, part));
+      finish_products<0>(grad_value);
+      finish_products<0>(grad_key);
     }
   }
-  finish_copies();
-  __syncthreads();  // where there are no queries for these keys, the tiles may still be on their way
+  __syncthreads();
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int d = 0; d < kChunks; ++d) {
       UNROLL for (int i = 0; i < 4; ++i) grad_key[m][d][i] *= static_cast<f32>(a.scale);
     }
   }
-  store_rows(key_tile + warp * 16 * M * kStride, grad_key, a.grad_key, batch(a.grad_key), my_first, keys);
-  store_rows(value_tile + warp * 16 * M * kStride, grad_value, a.grad_value, batch(a.grad_value), my_first, keys);
+  store_rows(key_tile, my_row, grad_key, a.grad_key, batch(a.grad_key), my_first, keys);
+  store_rows(value_tile, my_row, grad_value, a.grad_value, batch(a.grad_value), my_first, keys);
 }
 )cuda";
 
+/// `group_multiply` for 8 n columns: c[n][4] = left right (+ c if `sum`), the left operand in registers or in shared
+/// memory.
+std::string group_multiply(int n, bool in_registers) {
+  const auto place = [](int i) { return "%" + std::to_string(i); };
+  const int sums = n * 4, operands = in_registers ? 4 : 1;
+  std::ostringstream out;
+  out << "template <int kTransposed> DEVICE void group_multiply(f32 (&c)[" << n << "][4], "
+      << (in_registers ? "const u32 (&a)[4]" : "u64 a") << ", u64 b, bool sum) {\n"
+      << "  asm volatile(\"{ .reg .pred p; setp.ne.b32 p, " << place(sums + operands + 1)
+      << ", 0; wgmma.mma_async.sync.aligned.m64n" << n * 8 << "k16.f32.\" HALF \".\" HALF \" {";
+  for (int i = 0; i < sums; ++i) out << (i > 0 ? ", " : "") << place(i);
+  out << "}, " << (in_registers ? "{" : "");
+  for (int i = 0; i < operands; ++i) out << (i > 0 ? ", " : "") << place(sums + i);
+  out << (in_registers ? "}" : "") << ", " << place(sums + operands) << ", p, 1, 1, " << (in_registers ? "" : "0, ")
+      << place(sums + operands + 2) << "; }\"\n               : ";
+  for (int i = 0; i < sums; ++i) out << (i > 0 ? ", " : "") << "\"+f\"(c[" << i / 4 << "][" << i % 4 << "])";
+  out << "\n               : ";
+  for (int i = 0; in_registers && i < 4; ++i) out << "\"r\"(a[" << i << "]), ";
+  out << (in_registers ? "" : "\"l\"(a), ") << "\"l\"(b), \"r\"(static_cast<int>(sum)), \"n\"(kTransposed));\n}\n";
+  return out.str();
+}
+
 }  // namespace
+
+AttentionText::Shape AttentionText::forward() const {
+  if (warpgroups) return {256, 1, 64, 64, head > 64 ? 1 : 2};
+  const int columns = tight() ? 32 : 64;
+  return {128, 2, columns, columns, 1};
+}
+AttentionText::Shape AttentionText::grad_query() const {
+  if (warpgroups) return {head > 64 ? 128 : 256, 1, 64, 64, 2};
+  return {128, tight() ? 1 : 2, head > 64 ? 32 : 64, 32, 1};
+}
+AttentionText::Shape AttentionText::grad_key() const {
+  if (warpgroups) return head > 64 ? Shape{256, 1, 64, 32, 1} : Shape{128, 1, 64, 32, 3};
+  return {128, head > 64 ? 1 : 2, tight() ? 32 : 64, 32, 1};
+}
 
 std::string AttentionText::instructions() const {
   const bool bfloat16 = dtype == DType::kBFloat16;
-  return std::string(kTypes) + "#define HALF \"" + (bfloat16 ? "bf16" : "f16") + "\"\n#define IS_BFLOAT16 " +
-         (bfloat16 ? "1" : "0") + kInstructions;
+  std::string text = std::string(kTypes) + "typedef unsigned long long u64;\n#define HALF \"" +
+                     (bfloat16 ? "bf16" : "f16") + "\"\n#define IS_BFLOAT16 " + (bfloat16 ? "1" : "0") + kInstructions;
+  if (!warpgroups) return text + kWarpInstructions;
+  text += kGroupInstructions;
+  for (const int n : {4, 8}) text += group_multiply(n, /*in_registers=*/false);
+  return text + group_multiply(head / 8, /*in_registers=*/true);
 }
 
 std::string AttentionText::kernels() const {
   std::ostringstream out;
   out << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
-      << ", kAligned = " << aligned << ", kPositive = " << positive << ";\n";
-  if (!backward) {
-    out << "constexpr int kForwardColumns = " << forward_columns() << ";\n" << kCommon << kForward;
+      << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
+  const auto constants = [&](const char* name, const Shape& s) {
+    out << "constexpr int k" << name << "Threads = " << s.threads << ", k" << name << "Tiles = " << s.tiles << ", k"
+        << name << "Columns = " << s.columns << ", k" << name << "Part = " << s.part << ", k" << name
+        << "Blocks = " << s.blocks << ";\n";
+  };
+  if (backward) {
+    constants("GradQuery", grad_query());
+    constants("GradKey", grad_key());
   } else {
-    out << "constexpr int kGradQueryTiles = " << grad_query_tiles() << ", kGradQueryColumns = " << grad_query_columns()
-        << ", kGradKeyTiles = " << grad_key_tiles() << ", kGradKeyQueries = " << grad_key_queries() << ";\n"
-        << kCommon << kBackward;
+    constants("Forward", forward());
   }
+  out << kCommon << (warpgroups ? kGroupProducts : kWarpProducts) << kRest << (backward ? kBackward : kForward);
   return out.str();
 }
 

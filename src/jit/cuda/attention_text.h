@@ -11,30 +11,41 @@ namespace smolder::jit::cuda {
 /// What the text of a program depends on.
 struct AttentionText {
   DType dtype = DType::kBFloat16;
-  int head = 64;           ///< what rows are padded to in shared memory: 32, 64, 96 or 128
+  int head = 64;           ///< what rows are padded to in shared memory: `padded`
   bool is_causal = false;  ///< a query sees keys up to its own position
   bool aligned = true;     ///< rows are contiguous, start at multiples of 16 bytes and are multiples of 8 elements
   bool positive = true;    ///< the scale is above zero
   bool backward = false;
-  bool small = false;  ///< for blocks that have less than 100 KiB of shared memory
+  bool small = false;       ///< for blocks that have less than 106 KiB of shared memory
+  bool warpgroups = false;  ///< with the instructions of sm_90a, else those of sm_80
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
 
-  /// Least multiple of 32 that holds rows of `width` elements.
-  static int padded(int64_t width) { return static_cast<int>((width + 31) / 32 * 32); }
+  /// What rows of `width` elements are padded to.
+  int padded(int64_t width) const {
+    const int64_t unit = warpgroups ? 64 : 32;
+    return static_cast<int>((width + unit - 1) / unit * unit);
+  }
   static constexpr int kWidest = 128;
 
-  static constexpr int kThreads = 128;
-  /// Rows of a block: of queries in `attention_forward` and `attention_grad_query`, of keys in
-  /// `attention_grad_key_value`.
-  int forward_rows() const { return 128; }
-  int grad_query_rows() const { return 64 * grad_query_tiles(); }
-  int grad_key_rows() const { return 64 * grad_key_tiles(); }
+  /// How a kernel shares out its work: `attention_forward`, `attention_grad_query`, and `attention_grad_key_value`,
+  /// whose blocks take rows of keys.
+  struct Shape {
+    int threads;  ///< of a block
+    int tiles;    ///< of 16 rows that a warp has
+    int columns;  ///< rows of the other operand that are in shared memory at a time, twice
+    int part;     ///< and in registers
+    int blocks;   ///< of a multiprocessor, at least
+    int rows() const { return threads / 2 * tiles; }
+  };
+  Shape forward() const;
+  Shape grad_query() const;
+  Shape grad_key() const;
   /// Bytes of shared memory of a block.
-  int forward_shared() const { return tile_bytes(forward_rows() + 4 * forward_columns()); }
-  int grad_query_shared() const { return tile_bytes(2 * grad_query_rows() + 4 * grad_query_columns()); }
+  int forward_shared() const { return tile_bytes(forward().rows() + 4 * forward().columns); }
+  int grad_query_shared() const { return tile_bytes(2 * grad_query().rows() + 4 * grad_query().columns); }
   int grad_key_shared() const {
-    return tile_bytes(2 * grad_key_rows() + 4 * grad_key_queries()) + 4 * grad_key_queries() * 4;
+    return tile_bytes(2 * grad_key().rows() + 4 * grad_key().columns) + 4 * grad_key().columns * 4;
   }
 
   /// The instructions that are PTX, and what is made of them. A test puts functions of the host in place of the first.
@@ -42,14 +53,8 @@ struct AttentionText {
   std::string kernels() const;
 
  private:
-  int tile_bytes(int rows) const { return rows * (head + 8) * 2; }
+  int tile_bytes(int rows) const { return rows * (warpgroups ? head : head + 8) * 2; }
   bool tight() const { return small && head > 64; }
-  // Rows of 16 that a warp has, and rows of what it goes through at a time.
-  int forward_columns() const { return tight() ? 32 : 64; }
-  int grad_query_tiles() const { return tight() ? 1 : 2; }
-  int grad_query_columns() const { return head > 64 ? 32 : 64; }
-  int grad_key_tiles() const { return head > 64 ? 1 : 2; }
-  int grad_key_queries() const { return tight() ? 32 : 64; }
 };
 
 }  // namespace smolder::jit::cuda

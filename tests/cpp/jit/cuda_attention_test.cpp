@@ -67,9 +67,11 @@ constexpr const char* kHostInstructions = R"host(
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef long long i64;
+typedef unsigned long long u64;
 typedef float f32;
 typedef double f64;
 #define DEVICE static inline
+#define METHOD inline
 #define UNROLL
 static u32 shared_address(const void* p) { return static_cast<u32>(static_cast<const unsigned char*>(p) - shared); }
 static void copy_async(u32 to, const void* from, bool inside) {
@@ -122,6 +124,48 @@ static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   }
   __syncwarp();
 }
+// What a warpgroup has: an element of a matrix that a descriptor says, whose rows or (transposed) columns are K.
+static f32 element_at(u64 matrix, size_t outer, size_t k, bool transposed) {
+  const size_t start = (matrix & 0x3fff) << 4, next = (matrix >> 16 & 0x3fff) << 4, eight = (matrix >> 32 & 0x3fff) << 4;
+  if (matrix >> 62 != 1) __builtin_trap();
+  size_t at = start + (transposed ? outer / 64 * next + outer % 64 * 2 + k / 8 * eight + k % 8 * 128
+                                  : outer / 8 * eight + outer % 8 * 128 + k * 2);
+  at ^= (at >> 7 & 7) << 4;
+  return widen(*reinterpret_cast<const u16*>(shared + at));
+}
+template <int kTransposed, int N> static void group_multiply(f32 (&c)[N][4], const u32 (&a)[4], u64 b, bool sum) {
+  const size_t lane = running % 32;
+  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
+  __syncwarp();
+  for (int n = 0; n < N; ++n) {
+    for (int i = 0; i < 4; ++i) {
+      const size_t row = lane / 4 + i / 2 * 8, column = n * 8 + lane % 4 * 2 + i % 2;
+      f32 x = sum ? c[n][i] : 0;
+      for (int k = 0; k < 16; ++k) {
+        const u32 left = shown[my_warp() + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+        x += widen(half_of(left, k)) * element_at(b, column, k, kTransposed);
+      }
+      c[n][i] = x;
+    }
+  }
+  __syncwarp();
+}
+template <int kTransposed, int N> static void group_multiply(f32 (&c)[N][4], u64 a, u64 b, bool sum) {
+  const size_t lane = running % 32;
+  for (int n = 0; n < N; ++n) {
+    for (int i = 0; i < 4; ++i) {
+      const size_t row = running / 32 % 4 * 16 + lane / 4 + i / 2 * 8, column = n * 8 + lane % 4 * 2 + i % 2;
+      f32 x = sum ? c[n][i] : 0;
+      for (int k = 0; k < 16; ++k) x += element_at(a, row, k, false) * element_at(b, column, k, kTransposed);
+      c[n][i] = x;
+    }
+  }
+}
+template <int N> static void hold(f32 (&)[N][4]) {}
+template <int N> static void begin_products(f32 (&)[N][4]) {}
+static void commit_products() {}
+template <int Pending> static void wait_products() {}
+static int warp_number() { return static_cast<int>(running / 32); }
 static f32 exp2_fast(f32 x) { return std::exp2(x); }
 static f32 log2_fast(f32 x) { return std::log2(x); }
 static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
@@ -144,7 +188,7 @@ struct Problem {
   int64_t queries = 64, keys = 64, width = 64, value_width = 64;
   bool is_causal = false;
   double scale = 0.125;
-  bool aligned = true, small = false;
+  bool aligned = true, small = false, warpgroups = false;
 };
 
 /// One problem: its operands, what float64 makes of them, and what the kernels do.
@@ -177,7 +221,8 @@ class Trial {
   AttentionText text(bool backward) const {
     AttentionText t;
     t.dtype = p_.dtype;
-    t.head = AttentionText::padded(std::max(p_.width, p_.value_width));
+    t.warpgroups = p_.warpgroups;
+    t.head = t.padded(std::max(p_.width, p_.value_width));
     t.is_causal = p_.is_causal;
     t.aligned = p_.aligned;
     t.positive = backward || p_.scale > 0;
@@ -193,10 +238,10 @@ class Trial {
                  {Matrices::kHeads, Matrices::kHeads, p_.queries, p_.keys, std::bit_cast<int64_t>(p_.scale)});
   }
   static void launch(const HostProgram& program, const char* kernel, const std::vector<int64_t>& words, int64_t rows,
-                     int block_rows) {
-    const unsigned grid[] = {static_cast<unsigned>((rows + block_rows - 1) / block_rows * Matrices::kHeads), 1, 1};
-    constexpr unsigned kBlock[] = {AttentionText::kThreads, 1, 1};
-    program.run(kernel, words.data(), grid, kBlock);
+                     const AttentionText::Shape& shape) {
+    const int64_t blocks = (rows + shape.rows() - 1) / shape.rows() * Matrices::kHeads;
+    const unsigned grid[] = {static_cast<unsigned>(blocks), 1}, block[] = {static_cast<unsigned>(shape.threads), 1};
+    program.run(kernel, words.data(), grid, block);
   }
 
   void forward() {
@@ -206,7 +251,7 @@ class Trial {
     for (Matrices* m : {&query_, &key_, &value_, &result_}) m->append_to(words);
     append_numbers(words, lse_);
     append_sizes(words);
-    launch(program, "attention_forward", words, p_.queries, t.forward_rows());
+    launch(program, "attention_forward", words, p_.queries, t.forward());
   }
 
   void backward() {
@@ -221,8 +266,8 @@ class Trial {
     append_numbers(words, lse_);
     append_numbers(words, delta_);
     append_sizes(words);
-    launch(program, "attention_grad_query", words, p_.queries, t.grad_query_rows());
-    launch(program, "attention_grad_key_value", words, p_.keys, t.grad_key_rows());
+    launch(program, "attention_grad_query", words, p_.queries, t.grad_query());
+    launch(program, "attention_grad_key_value", words, p_.keys, t.grad_key());
   }
 
   static double dot(const Matrices& a, int64_t i, const Matrices& b, int64_t j, int64_t head) {
@@ -315,6 +360,8 @@ TEST(CudaAttention, EmulatedKernelsAreAttention) {
             .is_causal = true,
             .aligned = false},
            {.dtype = kFloat16, .queries = 40, .keys = 50, .is_causal = true, .scale = -0.2},
+           {.dtype = kBFloat16, .queries = 150, .keys = 140, .is_causal = true, .warpgroups = true},
+           {.dtype = kFloat16, .queries = 70, .keys = 100, .width = 40, .value_width = 80, .warpgroups = true},
        }) {
     SCOPED_TRACE(testing::Message() << p.queries << " x " << p.keys << " x " << p.width << " x " << p.value_width);
     Trial(p).check();
@@ -331,16 +378,19 @@ TEST(CudaAttention, KernelsCompile) {
   std::vector<AttentionText> texts;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const int head : {32, 64, 96, 128}) {
-      for (int choice = 0; choice < 32; ++choice) {
+      for (int choice = 0; choice < 64; ++choice) {
         const auto bit = [&](int i) { return (choice >> i & 1) != 0; };
-        texts.push_back({dtype, head, bit(0), bit(1), bit(2), bit(3), bit(4)});
-        if (texts.back().backward && !texts.back().positive) texts.pop_back();
+        AttentionText text{dtype, head, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)};
+        const bool is_asked_for =
+            (text.positive || !text.backward) && (!text.warpgroups || (!text.small && text.padded(head) == head));
+        if (is_asked_for) texts.push_back(text);
       }
     }
   }
   for (size_t i = 0; i < texts.size(); i += every) {
+    const char* const arch = texts[i].warpgroups ? "sm_90a" : kArchitectures[i / every % 3];
     const std::string source = texts[i].instructions() + texts[i].kernels();
-    EXPECT_FALSE(smolder::cuda::nvrtc_compile(source, kArchitectures[i / every % 3], kFlags).empty());
+    EXPECT_FALSE(smolder::cuda::nvrtc_compile(source, arch, kFlags).empty());
   }
 }
 
