@@ -205,9 +205,9 @@ void find_donors(Program& p, std::span<const int> launch_of) {
     }
   }
   std::sort(candidates.begin(), candidates.end());
+  std::vector<size_t> donors(p.outputs.size());  // of each output
   for (const Candidate& c : candidates) {
-    std::vector<int>& donors = p.outputs[c.output].donor_leaves;
-    if (donors.size() < kMostDonors) donors.push_back(p.buffers[c.leaf].number);
+    if (donors[c.output]++ < kMostDonors) p.donations.push_back({p.buffers[c.leaf].number, c.output});
   }
 }
 

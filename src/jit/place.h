@@ -28,7 +28,7 @@ struct Placement {
 };
 Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated);
 
-/// Fills OutputInfo::donor_leaves: see there.
+/// Fills Program::donations: see Plan::donations.
 void find_donors(Program& program, std::span<const int> launch_of);
 
 }  // namespace smolder::jit

@@ -32,10 +32,12 @@ struct OutputInfo {
   /// nothing is written and the caller shares the buffer.
   int same_as_leaf = -1;
   int same_as_output = -1;
-  /// The plan reads these leaves for the last time no later than it writes this output, element for element, so
-  /// the caller may pass the buffer of one of them when nobody else holds it. The likeliest first; a leaf may be
-  /// listed for several outputs and serves one.
-  std::vector<int> donor_leaves;
+};
+
+/// The plan reads a leaf for the last time no later than it writes an output, element for element: the caller may pass
+/// the leaf's buffer for the output where nobody else holds it. A leaf serves one output.
+struct Donation {
+  int leaf = 0, output = 0;
 };
 
 /// An op that the user recorded.
@@ -62,6 +64,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
   virtual ~Plan() = default;
 
   virtual std::span<const OutputInfo> outputs() const = 0;
+  /// In the order in which they are to be made: what updates a leaf comes before what merely could have its memory, so
+  /// that parameters stay where they are from step to step.
+  virtual std::span<const Donation> donations() const = 0;
   /// Evaluates expressions and guards for these symbol values; null when a guard fails. Microseconds.
   virtual std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const = 0;
   /// Ops without a lowering: each is one eager kernel that runs between the plan's own.

@@ -23,6 +23,7 @@ class PlanImpl final : public Plan {
   explicit PlanImpl(Program program);
 
   std::span<const OutputInfo> outputs() const override { return program_.outputs; }
+  std::span<const Donation> donations() const override { return program_.donations; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
   std::span<const OpSite> fallbacks() const override { return fallbacks_; }
   std::string describe() const override;

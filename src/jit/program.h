@@ -129,6 +129,7 @@ struct Program {
   std::vector<BufferId> buffer_of;  ///< by value, or -1
   std::vector<Step> steps;
   std::vector<OutputInfo> outputs;
+  std::vector<Donation> donations;
   std::vector<BufferId> output_buffers;  ///< by output; -1 when it is the same as a leaf or another output
 
   // schedule

@@ -114,21 +114,21 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   std::vector<void*> outputs(infos.size()), leaves(leaves_.size());
   for (size_t i = 0; i < leaves_.size(); ++i) leaves[i] = leaves_[i]->data();
   static Counter& donated = counter("memory.donated");
+  for (const jit::Donation& d : entry.plan->donations()) {
+    const Value& leaf = *leaves_[d.leaf];
+    const bool held = leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1;
+    if (held || buffers[d.output]) continue;
+    buffers[d.output] = leaf.buffer;  // which makes two of its uses: no other output takes it
+    donated.add();
+  }
   for (size_t i = 0; i < infos.size(); ++i) {
     const jit::OutputInfo& info = infos[i];
     if (info.same_as_leaf >= 0) {
       buffers[i] = leaves_[info.same_as_leaf]->buffer;
     } else if (info.same_as_output >= 0) {
       buffers[i] = buffers[info.same_as_output];
-    } else {
-      for (const int donor : info.donor_leaves) {
-        const Value& leaf = *leaves_[donor];
-        if (leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1) continue;
-        buffers[i] = leaf.buffer;  // which makes two of its uses: no other output takes it
-        donated.add();
-        break;
-      }
-      if (!buffers[i]) buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+    } else if (!buffers[i]) {
+      buffers[i] = smolder::allocate(bytes[i], {device_, 0});
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
@@ -143,10 +143,8 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
       // An op without a lowering ran out of memory after others had run: what they wrote over is gone. (What kernels of
       // users throw, they throw before: see jit::find_donors.)
       const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
-      for (size_t i = 0; memory && i < infos.size(); ++i) {
-        for (const int donor : infos[i].donor_leaves) {
-          if (leaves_[donor]->buffer == buffers[i]) leaves_[donor]->buffer.reset();
-        }
+      for (const jit::Donation& d : entry.plan->donations()) {
+        if (memory && leaves_[d.leaf]->buffer == buffers[d.output]) leaves_[d.leaf]->buffer.reset();
       }
       throw;
     }
