@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/compiler.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <string_view>
@@ -40,6 +41,15 @@ std::string take(std::string_view& rest) {
   return part;
 }
 
+/// Names of ops hold what no identifier does where users chose them.
+std::string entry_of(const Kernel& kernel, size_t number) {
+  constexpr size_t kMost = 100;
+  std::string entry = kernel.name.substr(0, kMost);
+  std::ranges::replace_if(entry, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  if (!entry.empty() && std::isdigit(static_cast<unsigned char>(entry[0]))) entry.insert(0, 1, '_');
+  return entry + (entry.empty() ? "k" : "_k") + std::to_string(number);
+}
+
 void compile_program(std::span<const Kernel* const> kernels, const std::string& arch, std::vector<ObjectCode>& out) {
   const auto start = std::chrono::steady_clock::now();
   for (const Kernel* k : kernels) verify(*k);
@@ -48,7 +58,7 @@ void compile_program(std::span<const Kernel* const> kernels, const std::string& 
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   for (size_t i = 0; i < kernels.size(); ++i) {
     ObjectCode code;
-    code.bytes = to_bytes(Object{"k" + std::to_string(i), jit::to_bytes(*kernels[i]), cubin});
+    code.bytes = to_bytes(Object{program.entries[i], jit::to_bytes(*kernels[i]), cubin});
     code.source = std::move(program.kernels[i]);
     code.milliseconds = ms / static_cast<double>(kernels.size());
     out.push_back(std::move(code));
@@ -61,8 +71,8 @@ ProgramText program_text(std::span<const Kernel* const> kernels) {
   Functions functions;
   ProgramText program;
   for (const Kernel* k : kernels) {
-    const std::string entry = "k" + std::to_string(program.kernels.size());
-    program.kernels.push_back(KernelEmitter(*k, entry, functions).run());
+    program.entries.push_back(entry_of(*k, program.entries.size()));
+    program.kernels.push_back(KernelEmitter(*k, program.entries.back(), functions).run());
   }
   program.text = kPrelude + functions.text();
   for (const std::string& k : program.kernels) program.text += k;

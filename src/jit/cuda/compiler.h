@@ -9,10 +9,11 @@
 
 namespace smolder::jit::cuda {
 
-/// A program and the parts of it that are one kernel each; their functions are k0, k1, ...
+/// A program, and the parts of it that are one kernel each.
 struct ProgramText {
   std::string text;
   std::vector<std::string> kernels;
+  std::vector<std::string> entries;  ///< names of their functions, which profilers show: their ops, and _k0, _k1, ...
 };
 /// The kernels must be valid.
 ProgramText program_text(std::span<const Kernel* const> kernels);

@@ -231,13 +231,13 @@ void HostProgram::run(const std::string& entry, const void* arguments, const uns
 namespace {
 
 std::string text_of(std::span<const Kernel* const> kernels) {
-  std::string text = cuda::program_text(kernels).text;
+  cuda::ProgramText program = cuda::program_text(kernels);
   for (size_t i = 0; i < kernels.size(); ++i) {
-    const std::string k = "k" + std::to_string(i);
-    text +=
-        "extern \"C\" void run_" + k + "(const void* a) { " + k + "(*static_cast<const " + k + "_arguments*>(a)); }\n";
+    const std::string& k = program.entries[i];
+    program.text += "extern \"C\" void run_k" + std::to_string(i) + "(const void* a) { " + k + "(*static_cast<const " +
+                    k + "_arguments*>(a)); }\n";
   }
-  return text;
+  return program.text;
 }
 
 class EmulatedFunction final : public cuda::NativeFunction {

@@ -60,12 +60,21 @@ TEST(CudaKernel, EveryKernelHasText) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Kernel k = random_kernel(seed).kernel;
     const Kernel* kernels[] = {&k};
-    EXPECT_NE(cuda::program_text(kernels).text.find("k0("), std::string::npos);
+    const cuda::ProgramText program = cuda::program_text(kernels);
+    EXPECT_NE(program.text.find(" " + program.entries[0] + "("), std::string::npos);
   }
   for (const KernelSample& s : op_kernels()) {
     const Kernel* kernels[] = {&s.kernel};
     EXPECT_NO_THROW(cuda::program_text(kernels));
   }
+}
+
+TEST(CudaKernel, FunctionsAreNamedAfterTheirOps) {
+  Kernel first = random_kernel(1).kernel, second = random_kernel(2).kernel;
+  first.name = "3d::my op_add";
+  second.name = "";
+  const Kernel* kernels[] = {&first, &second};
+  EXPECT_EQ(cuda::program_text(kernels).entries, (std::vector<std::string>{"_3d__my_op_add_k0", "k1"}));
 }
 
 // -- launches
