@@ -22,9 +22,14 @@ namespace {
 
 /// A launch, in nanoseconds: what a kernel that disappears saves beside its bytes.
 constexpr double kLaunchCost = 500;
-/// Computing again saves memory as well as time, so it may cost a little more than it saves.
-constexpr double kWorth = 2.0;
-constexpr int kMaxTree = 24;
+constexpr int kMaxTree = 48;
+
+/// How much more than the time it saves computing again may cost: it saves memory as well. Costs are a CPU core's,
+/// beside whose memory arithmetic is four times as dear as on a GPU.
+double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 2.0; }
+
+/// Whether so many bytes may be held for longer in place of a value's. A reduction's results come on top of a row.
+bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; }
 
 }  // namespace
 
@@ -116,9 +121,9 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
     for (const ValueId x : tree.loads) saved += static_cast<double>(bytes_of(g, x));
     compute = std::max(0.0, compute - tree.cost);
   }
-  if (held > bytes) return false;
+  if (!may_hold(held, bytes)) return false;
   const double gain = (saved - added) * kByteCost + launch;
-  if (gain <= 0 || compute > kWorth * gain) return false;
+  if (gain <= 0 || compute > worth_on(p_.options.device) * gain) return false;
   for (const ValueId x : tree.small) stored_[x] = true;
   return true;
 }
