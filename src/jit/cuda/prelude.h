@@ -103,17 +103,49 @@ template <class T, int V> DEVICE void load_whole(Pack<T, V>& to, const T* from) 
     to.pieces[i] = reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(from)[i];
   }
 }
+template <class T, int V> DEVICE u32 word_of(const Pack<T, V>& pack, int i) {
+  if constexpr (sizeof(T) >= 4) {
+    return pack.words[i];
+  } else {
+    constexpr int kCount = 4 / sizeof(T), kBits = 8 * sizeof(T);
+    u32 word = 0;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const auto bits = reinterpret_cast<const typename Bytes<sizeof(T)>::type&>(pack.x[i * kCount + k]);
+      word |= static_cast<u32>(bits) << (kBits * k);
+    }
+    return word;
+  }
+}
+// One access, whatever the compiler knows: it takes stores of what was joined apart, word by word.
+template <class T> DEVICE void store_piece(T* to, T piece) { *to = piece; }
+DEVICE void store_piece(uint2* to, uint2 p) {
+  asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(p.x), "r"(p.y) : "memory");
+}
+DEVICE void store_piece(uint4* to, uint4 p) {
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(p.x), "r"(p.y), "r"(p.z), "r"(p.w) : "memory");
+}
+template <class T, int V> DEVICE auto piece_of(const Pack<T, V>& from, int i) {
+  constexpr int kPiece = Pack<T, V>::kPiece;
+  if constexpr (kPiece == 16) {
+    return uint4{word_of(from, 4 * i), word_of(from, 4 * i + 1), word_of(from, 4 * i + 2), word_of(from, 4 * i + 3)};
+  } else if constexpr (kPiece == 8) {
+    return uint2{word_of(from, 2 * i), word_of(from, 2 * i + 1)};
+  } else {
+    return from.pieces[i];
+  }
+}
 template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
   for (int i = 0; i < from.kPieces; ++i) {
-    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = from.pieces[i];
+    store_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
 // Past the caches.
 template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
   for (int i = 0; i < from.kPieces; ++i) {
-    __stcs(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, from.pieces[i]);
+    __stcs(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
 

@@ -194,6 +194,10 @@ std::string host_text(std::string text) {
   replace(
       R"(asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");)",
       "std::memcpy(to, from, Bytes);");
+  replace(R"(asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(p.x), "r"(p.y) : "memory");)", "*to = p;");
+  replace(
+      R"(asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(p.x), "r"(p.y), "r"(p.z), "r"(p.w) : "memory");)",
+      "*to = p;");
   replace(R"(asm volatile("cp.async.wait_all;" ::: "memory");)", "");
   return text;
 }
