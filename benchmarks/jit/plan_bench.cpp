@@ -53,11 +53,12 @@ class Case {
   void prepare() {
     plan = Plan::compile(g);
     instance = plan->bind(symbols);
-    for (size_t i = 0; i < plan->outputs().size(); ++i) {
-      const OutputInfo& o = plan->outputs()[i];
-      const auto unused = [&](int leaf) { return std::ranges::find(outputs, leaves[leaf]) == outputs.end(); };
-      const auto donor = std::ranges::find_if(o.donor_leaves, unused);
-      outputs.push_back(donor != o.donor_leaves.end() ? leaves[*donor] : allocate(instance->output_bytes()[i]));
+    outputs.resize(plan->outputs().size());
+    for (const Donation& d : plan->donations()) {
+      if (!outputs[d.output] && leaves[d.leaf].use_count() == 1) outputs[d.output] = leaves[d.leaf];
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i]) outputs[i] = allocate(instance->output_bytes()[i]);
       bytes += instance->output_bytes()[i];
     }
     for (const BufferRef& x : leaves) leaf_addresses.push_back(x->data());
