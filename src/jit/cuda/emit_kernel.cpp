@@ -57,7 +57,7 @@ std::string KernelEmitter::arguments() const {
     const std::string b = std::to_string(column.buffer);
     text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
-  if (shape_.team) text += "  i64 copies;\n";
+  if (shape_.team) text += shape_.mode == KernelShape::kColumns ? "  i64 groups;\n" : "  i64 copies;\n";
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
     text += cat({"  i64 row", b, ", row_size", b, ";\n"});
@@ -67,7 +67,12 @@ std::string KernelEmitter::arguments() const {
       if (s.kind == StmtKind::kVector) text += cat({"  i64 lanes", std::to_string(s.vars[0]), ";\n"});
     });
   }
-  return text + "};\n";
+  text += "};\n";
+  if (shape_.ahead.empty()) return text;
+  text += "template <int V> struct " + entry_ + "_loads {";
+  for (const Stmt* s : shape_.ahead)
+    text += cat({" ", pack(s->address.buffer), " raw", std::to_string(s->result), ";"});
+  return text + " };\n";
 }
 
 // -- structure
@@ -103,6 +108,7 @@ void KernelEmitter::columns() {
     line("const i64 tile = blockIdx.x;");
   } else {
     line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;");
+    if (shape_.team) return team_of_columns(*loop);
     if (!shape_.turned.empty()) turn_loads(*loop);
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
@@ -223,12 +229,18 @@ std::string KernelEmitter::extent(const Stmt& s) const {
 
 void KernelEmitter::body(const std::vector<Stmt>& statements) {
   for (const Stmt& s : statements) {
+    const bool columns_mode = shape_.mode == KernelShape::kColumns;
     if (s.kind == StmtKind::kLoop) {
-      &s == shape_.team ? team(s) : sequential(s);
+      if (&s == shape_.team) {
+        columns_mode ? column_turns(s) : team(s);
+      } else {
+        sequential(s);
+      }
     } else if (s.kind == StmtKind::kVector) {
+      if (sets_column(s)) continue;
       const bool first_group = shape_.team && !in_team_;  // what is outside the loop is done once
-      if (first_group) line("if (threadIdx.y == 0) {");
-      shape_.mode == KernelShape::kColumns ? vector_columns(s) : vector_rows(s);
+      if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
+      columns_mode ? vector_columns(s) : vector_rows(s);
       if (first_group) line("}");
     } else {
       statement(s);

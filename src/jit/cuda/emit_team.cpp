@@ -1,4 +1,5 @@
-// A sequential loop whose turns the groups of a block take side by side, and what they add to columns.
+// A sequential loop whose turns the groups of a block take side by side, and what they add to columns: where groups
+// take elements of a row each, and where they share out the elements of rows.
 #include <algorithm>
 
 #include "smolder/jit/cuda/kernel_emitter.h"
@@ -6,6 +7,122 @@
 #include "smolder/jit/cuda/text_builder.h"
 
 namespace smolder::jit::cuda {
+
+// -- kColumns: a thread has the same elements of all its turns
+
+/// As `columns`, where the threads of a block meet: all take the same way. A block may have several positions.
+void KernelEmitter::team_of_columns(const Stmt& vector) {
+  line("constexpr int U = " + std::to_string(shape_.at_once) + ";");
+  line("const int groups = static_cast<int>(a.groups), group = threadIdx.y % groups;");
+  line("const i64 place = static_cast<i64>(row) * (blockDim.y / groups) + threadIdx.y / groups;");
+  line("const i64 position = smaller(place, a.positions - 1);");
+  position("position");
+  std::string whole = integer(vector.extents[0]) + " % V == 0";
+  if (vector.clamp_var >= 0) whole += " && " + integer(vector.clamp_total) + " % V == 0";
+  line("const bool whole = " + aligned() + " && " + whole + ";");
+  line("const i64 n = place < a.positions ? " + extent(vector) + " : 0;");
+  line("for_team_columns<V>(tile, whole, [&](i64 first, auto lanes) {");
+  line("constexpr int V = decltype(lanes)::kCount;");
+  line("const i64 i = first + threadIdx.x * V;");
+  line("if (groups == blockDim.y && first >= n) return;");
+  line("const bool mine = i < n;");
+  body(k_.root.body);
+  line("});");
+}
+
+/// Rounds of as many turns as the groups have at once. What they add waits in slots until all have theirs; then a
+/// thread adds up an element, in order. One group alone adds at once.
+void KernelEmitter::column_turns(const Stmt& s) {
+  const std::string v = vars_[s.vars[0]], turn = "const i64 " + v + " = round + u * groups + group;";
+  const auto at = [&](const KernelShape::TeamColumn& c) {
+    return cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + first + column]"});
+  };
+  const auto chunk = [&](const KernelShape::TeamColumn& c) {
+    return buffer(c.buffer) + " + (" + affine(c.load->address.map, c.vector->vars[0]) + ") + i";
+  };
+  const auto each = [&](const auto& visit) {
+    for (const auto& c : shape_.columns) visit(c, std::to_string(c.buffer));
+  };
+  line("const bool alone = groups == 1;");
+  line("const int column = group * blockDim.x + threadIdx.x;");
+  line("const bool owns = !alone && column < blockDim.x * V && first + column < n;");
+  if (std::ranges::any_of(shape_.columns, [](const auto& c) { return !c.initial; })) line("__syncthreads();");
+  each([&](const KernelShape::TeamColumn& c, const std::string& b) {
+    const std::string type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
+    line(cat({type, "* const slots", b, " = reinterpret_cast<", type, "*>(shared + a.slots", b, ") + a.slot_size", b,
+              " * (threadIdx.y / groups * groups * U);"}));
+    line(cat({type, " sum", b, " = ", c.initial ? initial(c) : "owns ? " + at(c) + " : " + type + "()", ";"}));
+    line(cat({pack(c.buffer), " own", b, ";"}));
+    c.initial ? lanes(cat({"own", b, ".x[k] = sum", b, ";"}))
+              : line(cat({"if (mine) load_whole(own", b, ", ", chunk(c), ");"}));
+  });
+  line("const i64 end = " + extent(s) + ";");
+  if (!shape_.ahead.empty()) load_ahead(s);
+  line("#pragma unroll 1");
+  line("for (i64 round = 0; round < " + integer(s.extents[0]) + "; round += U * groups) {");
+  line("#pragma unroll");
+  line("for (int u = 0; u < U; ++u) {");
+  line(turn);
+  line("if (mine && " + v + " < end) {");
+  in_team_ = true;
+  body(s.body);
+  in_team_ = false;
+  line("}");
+  line("}");
+  if (!shape_.ahead.empty()) line("load(round + U * groups);");
+  line("if (alone) continue;");
+  line("__syncthreads();");
+  line("const int turns = static_cast<int>(smaller(end - round, U * groups));");
+  each([&](const KernelShape::TeamColumn& c, const std::string& b) {
+    line(cat({"if (owns) sum", b, " = add_slots(sum", b, ", slots", b, " + column, a.slot_size", b, ", turns, ",
+              step_of(c), ");"}));
+  });
+  line("__syncthreads();");
+  line("}");
+  each([&](const KernelShape::TeamColumn& c, const std::string& b) {
+    line("if (owns) " + at(c) + " = sum" + b + ";");
+    line(cat({"if (alone && mine) store_whole(", chunk(c), ", own", b, ");"}));
+  });
+  if (&s != &k_.root.body.back()) line("__syncthreads();");
+}
+
+/// What turns of a round load, from its number.
+void KernelEmitter::load_ahead(const Stmt& s) {
+  const std::string v = vars_[s.vars[0]];
+  line(entry_ + "_loads<V> loads[U];");
+  line("const auto load = [&](i64 round) {");
+  line("#pragma unroll");
+  line("for (int u = 0; u < U; ++u) {");
+  line("const i64 " + v + " = round + u * groups + group;");
+  line("if (mine && " + v + " < end) {");
+  for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
+    if (std::ranges::find(shape_.ahead, &x) == shape_.ahead.end()) return;
+    line(cat({"load_whole(loads[u].raw", std::to_string(x.result), ", ", buffer(x.address.buffer), " + (",
+              affine(x.address.map, vector->vars[0]), ") + i);"}));
+  });
+  line("}");
+  line("}");
+  line("};");
+  line("load(0);");
+}
+
+/// Whether all that a loop does is what `initial` says of a column.
+bool KernelEmitter::sets_column(const Stmt& s) const {
+  return std::ranges::find(shape_.columns, &s, &KernelShape::TeamColumn::initial) != shape_.columns.end();
+}
+
+std::string KernelEmitter::initial(const KernelShape::TeamColumn& c) const {
+  return stored(k_.buffers[c.buffer].dtype, value(c.initial->body[0].args[0]));
+}
+
+std::string KernelEmitter::step_of(const KernelShape::TeamColumn& c) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  const std::string type = type_name(storage_lane(t));
+  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, "x") + ", " + loaded(t, "y") + ")";
+  return cat({"[](", type, " x, ", type, " y) { return static_cast<", type, ">(", stored(t, sum), "); }"});
+}
+
+// -- kRows: the threads of a group share out the elements of a turn
 
 /// What groups add to columns waits in slots, in shared memory; null where there is one group. The sums are there too,
 /// or where they belong for want of room.
@@ -87,20 +204,19 @@ void KernelEmitter::fetch_ahead(const KernelShape::HeldRow& row) {
 void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
   const std::string b = std::to_string(c.buffer),
                     at = cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + j]"});
-  line("if (a.sums" + b + " >= 0) {");
+  const bool sets = load && c.initial;
+  if (!sets) line("if (a.sums" + b + " >= 0) {");
   line("#pragma unroll 1");
   line("for (i64 j = threadIdx.y * blockDim.x + t; j < " + extent(*c.vector) + "; j += blockDim.x * blockDim.y) {");
-  line(load ? "sums" + b + "[j] = " + at + ";" : at + " = sums" + b + "[j];");
+  line(load ? "sums" + b + "[j] = " + (sets ? initial(c) : at) + ";" : at + " = sums" + b + "[j];");
   line("}");
-  line("}");
+  if (!sets) line("}");
 }
 
 void KernelEmitter::add_in_order(const KernelShape::TeamColumn& c) {
-  const DType t = k_.buffers[c.buffer].dtype;
-  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(t));
-  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, "x") + ", " + loaded(t, "y") + ")";
-  line(cat({"add_turns<V>(sums", b, ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, [](",
-            type, " x, ", type, " y) { return static_cast<", type, ">(", stored(t, sum), "); });"}));
+  const std::string b = std::to_string(c.buffer);
+  line(cat({"add_turns<V>(sums", b, ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, ",
+            step_of(c), ");"}));
 }
 
 /// The column that a statement is part of, where groups take turns.
@@ -116,6 +232,17 @@ void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
   const DType t = k_.buffers[c.buffer].dtype;
   const std::string b = std::to_string(c.buffer), x = value(c.step->args[1]);
   const std::string out = "out" + std::to_string(outs_++);
+  if (shape_.mode == KernelShape::kColumns) {
+    const std::string own = "own" + b + ".x[k]";
+    const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, own) + ", " + x + ")";
+    line("if (alone) {");
+    lanes(own + " = " + stored(t, sum) + ";");
+    line("} else {");
+    line(pack(c.buffer) + " " + out + ";");
+    lanes(out + ".x[k] = " + stored(t, x) + ";");
+    line(cat({"store_whole(slots", b, " + a.slot_size", b, " * (u * groups + group) + threadIdx.x * V, ", out, ");"}));
+    return line("}");
+  }
   line(pack(c.buffer) + " " + out + ";");
   line("if (slots" + b + ") {");
   lanes(out + ".x[k] = " + stored(t, x) + ";");

@@ -207,10 +207,15 @@ void KernelEmitter::varying_load(const Stmt& s) {
     return lanes(name + " = " + loaded(s.dtype, tile + at) + ";");
   }
   if (is_contiguous(s.address) && s.bounds.empty()) {
-    const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
-    line(pack(s.address.buffer) + " " + raw + ";");
-    const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
-    line("load_whole(" + raw + ", " + at + ");");
+    std::string raw = "raw" + std::to_string(s.result);
+    const std::string n = std::to_string(s.address.buffer);
+    if (std::ranges::find(shape_.ahead, &s) != shape_.ahead.end()) {
+      raw = "loads[u]." + raw;
+    } else {
+      line(pack(s.address.buffer) + " " + raw + ";");
+      const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
+      line("load_whole(" + raw + ", " + at + ");");
+    }
     return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
   }
   const std::string x = loaded(s.dtype, b + "[" + element(s.address) + "]");

@@ -55,6 +55,13 @@ class KernelEmitter {
   std::string extent(const Stmt& s) const;
 
   // -- turns side by side (emit_team.cpp)
+  void team_of_columns(const Stmt& vector);
+  void column_turns(const Stmt& s);
+  void load_ahead(const Stmt& s);
+  bool sets_column(const Stmt& s) const;
+  std::string initial(const KernelShape::TeamColumn& c) const;
+  /// The function that adds to an element of the column.
+  std::string step_of(const KernelShape::TeamColumn& c);
   void team(const Stmt& s);
   void slots();
   bool is_read_ahead(const KernelShape::HeldRow& row) const;

@@ -12,7 +12,10 @@ namespace {
 constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are less than that
 constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
-constexpr int64_t kTeamThreads = 512;
+constexpr int64_t kTeamThreads = 512, kReadingAhead = 6;
+constexpr int64_t kManyThreads = 40000;  ///< that have all turns of a loop to themselves
+constexpr int64_t kNarrow = 8,
+                  kFewBlocks = 264;  ///< columns of a team are shared out to more blocks where those are few
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -56,9 +59,58 @@ int64_t team_bytes(const KernelShape& shape, int64_t groups, int64_t copies, std
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   if (group > kWarp) return 1;  // a barrier is the block's then
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
-  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
-  while (groups > 1 && team_bytes(shape, groups, 1, ints) > shared_limit) --groups;
-  return groups;
+  const int64_t most = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
+  const auto fitting = [&](int64_t copies) {
+    int64_t groups = most;
+    while (groups > 1 && team_bytes(shape, groups, copies, ints) > shared_limit) --groups;
+    return groups;
+  };
+  // Fewer that read ahead are faster than more that wait.
+  const int64_t ahead = fitting(2);
+  return ahead >= std::min(most, kReadingAhead) ? ahead : fitting(1);
+}
+
+/// Threads of a block for so many chunks of a row: at most `widest`.
+int64_t share_of(int64_t chunks, int64_t widest) {
+  const int64_t share = ceil_div(chunks, ceil_div(chunks, widest));
+  return share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);
+}
+
+/// Of `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. A team
+/// has a thread for each element that it adds up.
+void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<const int64_t> ints, int64_t rows,
+                      int64_t chunks, int64_t shared_limit) {
+  const auto power = [](int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); };
+  if (rows * chunks >= kManyThreads) {
+    const int64_t group = share_of(chunks, kColumnThreads);
+    plan.tiles = ceil_div(chunks, group);
+    set_block(plan, group, std::min<int64_t>(kColumnThreads / group, rows));
+    set_grid(plan, ceil_div(rows, plan.shape.block[1]) * plan.tiles);
+    plan.slots.resize(shape.columns.size());
+    plan.sums.resize(shape.columns.size());
+    return;
+  }
+  int64_t group = std::min<int64_t>(power(chunks), kWarp);
+  while (group > kNarrow && rows * ceil_div(chunks, group) < kFewBlocks) group /= 2;
+  const int64_t rounds = std::max<int64_t>(ceil_div(value_of(shape.team->extents[0], ints), shape.at_once), 1);
+  int64_t groups = std::clamp<int64_t>(power(rounds), shape.vector, kColumnThreads / group);
+  int64_t side = std::min(kColumnThreads / group / groups, power(rows)), itemsizes = 0;
+  for (const auto& column : shape.columns) itemsizes += column.itemsize;
+  while (group * shape.vector * itemsizes * groups * side * shape.at_once > shared_limit) {
+    (side > 1 ? side : groups > shape.vector ? groups : group) /= 2;
+  }
+  plan.groups = groups;
+  plan.tiles = ceil_div(chunks, group);
+  set_block(plan, group, groups * side);
+  set_grid(plan, ceil_div(rows, side) * plan.tiles);
+  int64_t shared = 0;
+  for (const auto& column : shape.columns) {
+    const int64_t bytes = group * shape.vector * column.itemsize;
+    plan.slots.push_back({shared, bytes});
+    plan.sums.push_back({-1, bytes});
+    shared += round_up(bytes * groups * side * shape.at_once, kSharedAlignment);
+  }
+  plan.shape.shared_bytes = static_cast<unsigned>(shared);
 }
 
 }  // namespace
@@ -79,12 +131,14 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
       set_grid(plan, ceil_div(rows, kTile) * plan.tiles);
       return plan;
     }
+    if (shape.team) {
+      plan_column_team(plan, shape, ints, rows, threads, shared_limit);
+      return plan;
+    }
     // Blocks of several rows find in the first-level cache what is next to what one row loads.
     const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
-    plan.tiles = ceil_div(threads, widest);
-    const int64_t share = ceil_div(threads, plan.tiles);
-    const int64_t group =
-        share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);
+    const int64_t group = share_of(threads, widest);
+    plan.tiles = ceil_div(threads, group);
     const int64_t groups = std::min<int64_t>(kColumnThreads / group, rows);
     set_block(plan, group, groups);
     set_grid(plan, ceil_div(rows, groups) * plan.tiles);
@@ -160,7 +214,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
     const LaunchPlan::Row& slots = plan_.slots[i];
     words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
   }
-  if (shape.team) words_.push_back(plan_.copies);
+  if (shape.team) words_.push_back(shape.mode == KernelShape::kColumns ? plan_.groups : plan_.copies);
   for (size_t i = 0; i < shape.held.size(); ++i) {
     words_.insert(words_.end(), {plan_.held[i].offset, plan_.held[i].bytes / shape.held[i].itemsize});
   }

@@ -180,6 +180,14 @@ template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned,
     if (i + k * step < n) body(i + k * step, Lanes<1>());
   }
 }
+// The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole, or
+// elements are taken one by one.
+template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
+  const i64 first = tile * blockDim.x * V;
+  if (whole) return body(first, Lanes<V>());
+#pragma unroll 1
+  for (int k = 0; k < V; ++k) body(first + k * blockDim.x, Lanes<1>());
+}
 // The units of a loop of n elements that are the thread's, each at once where it is a whole chunk.
 template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, int lanes, F chunk) {
   if (threadIdx.x >= lanes) return;
@@ -209,6 +217,12 @@ template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int un
   });
 }
 DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Adds to one element what turns have in their slots, turn by turn.
+template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_size, int turns, F step) {
+#pragma unroll 8
+  for (int turn = 0; turn < turns; ++turn) sum = step(sum, slot[slot_size * turn]);
+  return sum;
+}
 // Adds to sums what groups have in their slots, group by group.
 template <int V, class T, class F>
 DEVICE void add_turns(T* sums, const T* slots, i64 slot_size, int turns, i64 n, bool aligned, F step) {

@@ -148,6 +148,7 @@ class TeamFinder {
     if (columns.empty()) return;
     out.team = loop_;
     out.columns = std::move(columns);
+    if (out.mode == KernelShape::kColumns) find_ahead(out);
   }
 
  private:
@@ -174,13 +175,38 @@ class TeamFinder {
     });
   }
 
+  /// What turns load whatever happens, and none of them writes.
+  void find_ahead(KernelShape& out) const {
+    constexpr int kFewStatements = 8;
+    int statements = 0;
+    for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
+      ++statements;
+      if (s.kind != StmtKind::kLoad || !vector || k_.buffers[s.address.buffer].write) return;
+      const bool plain = s.bounds.empty() && s.address.indirect.empty();
+      if (plain && stride_of(s.address.map, vector->vars[0]) == IntRef{1}) out.ahead.push_back(&s);
+    });
+    out.at_once = statements <= kFewStatements ? 4 : 2;
+  }
+
+  /// The loop before the team's that stores one value to all elements of the column, and does nothing else.
+  const Stmt* initial_of(const KernelShape::TeamColumn& c) const {
+    const auto& all = facts_.accesses[static_cast<size_t>(c.buffer)];
+    const Access& first = all[0];
+    if (!Facts::is_store(first) || all[1].statement != c.load || !first.vector || first.vector->body.size() != 1)
+      return {};
+    const bool same = same_extent(*first.vector, *c.vector) &&
+                      same_column(first.statement->address, first.var(), c.load->address, c.vector->vars[0]);
+    const bool is_outer = std::ranges::any_of(k_.root.body, [&](const Stmt& s) { return &s == first.vector; });
+    return same && is_outer ? first.vector : nullptr;
+  }
+
   /// b[column] = step(b[column], x), the one use of the buffer in the loop.
   std::optional<KernelShape::TeamColumn> column_of(size_t b, const std::vector<const Stmt*>& inside) const {
     if (inside.size() != 2 || inside[0]->kind != StmtKind::kLoad || inside[1]->kind != StmtKind::kStore) return {};
     const DType t = k_.buffers[b].dtype;
     if (is_half(t)) return {};  // an operand may be unrounded
-    KernelShape::TeamColumn c{static_cast<int>(b), inside[0], nullptr,
-                              inside[1],           nullptr,   static_cast<int64_t>(itemsize(t))};
+    KernelShape::TeamColumn c{
+        static_cast<int>(b), inside[0], nullptr, inside[1], nullptr, nullptr, static_cast<int64_t>(itemsize(t))};
     int uses = 0, step_uses = 0;
     for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
       if (&s == c.store) c.vector = vector;
@@ -193,7 +219,9 @@ class TeamFinder {
     const bool plain = c.load->bounds.empty() && same_column(c.load->address, v, c.store->address, v) &&
                        stride_of(c.load->address.map, v) == IntRef{1} &&
                        stride_of(c.load->address.map, loop_->vars[0]) == IntRef{};
-    return plain ? std::optional(c) : std::nullopt;
+    if (!plain) return {};
+    c.initial = initial_of(c);
+    return c;
   }
   static bool is_step(const Stmt& s, const Stmt& load) {
     if (s.kind != StmtKind::kPrimitive || s.args.size() != 2 || s.args[0] != load.result) return false;
@@ -229,7 +257,8 @@ void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
       if (!facts.is_own_row(b)) continue;
       const auto& all = facts.accesses[b];
       if (std::ranges::any_of(all, Facts::is_store) != written) continue;
-      if (!facts.is_used_again(b) && (written || !Facts::reduces(*all[0].vector))) continue;
+      const bool ahead = shape.team && all[0].outer == shape.team && !written;  // all loads of a turn go together
+      if (!facts.is_used_again(b) && (written || !(ahead || Facts::reduces(*all[0].vector)))) continue;
       // What is written must be so before it is read, and at the end.
       if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
       KernelShape::HeldRow row{static_cast<int>(b), all[0].vector->extents[0],
@@ -295,6 +324,7 @@ KernelShape shape_of(const Kernel& k) {
     const auto loads = transposed_loads(k, facts);
     shape.transposed = !loads.empty();
     if (shape.transposed && can_turn(k, facts, loads)) shape.turned = loads;
+    if (!shape.transposed) TeamFinder(k, facts, shape).find(shape);
     return shape;
   }
   shape.mode = KernelShape::kRows;
@@ -308,8 +338,8 @@ KernelShape shape_of(const Kernel& k) {
   }
   shape.synchronizes = !one_extent || written_across();
   if (!shape.synchronizes) {
-    hold_rows(k, facts, shape);
     TeamFinder(k, facts, shape).find(shape);
+    hold_rows(k, facts, shape);
   }
   return shape;
 }

@@ -49,16 +49,20 @@ struct KernelShape {
     int scratch = -1;        ///< row of scratch that is first written where this is last read, and so may lie there
   };
   std::vector<HeldRow> held;
-  /// A sequential loop whose turns depend on each other only in the elements they add to, as in the backward pass of
-  /// layer_norm: the groups of a block take turns side by side, and what they add is added in order after each round.
+  /// A sequential loop whose turns depend on each other only in the elements they add to, as in a sum of columns or the
+  /// backward pass of layer_norm: the groups of a block take turns side by side, and what they add is added in order
+  /// after each round.
   const Stmt* team = nullptr;
   struct TeamColumn {
     int buffer;
     const Stmt *load, *step, *store;  ///< store(step(load, x)), all of one address
     const Stmt* vector;               ///< the loop they are in
+    const Stmt* initial;              ///< the loop before that sets all elements to one value; null: they are in memory
     int64_t itemsize;
   };
   std::vector<TeamColumn> columns;
+  int at_once = 1;                 ///< kColumns: turns of a round that a thread of the team takes
+  std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way a round before
 };
 
 /// Refers to statements of the kernel, which must outlive it.

@@ -118,9 +118,19 @@ TEST(CudaLaunch, RowsAreHeldWhereThereIsRoom) {
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
-  // 3 chunks of rows by 2 of columns, 1024 columns each.
+  // 3 chunks of rows by 2 of columns, 1024 columns each: few, so blocks are narrow and have many groups.
   const auto plan = planned("column_sum", {3, 2, 2000, 300, 128 * 2000}, 6);
-  EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * plan.shape.block[1] * 8, 6 * 1024);
+  EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * 8, 6 * 1024);
+  EXPECT_EQ(plan.shape.block[0], 8u);
+  EXPECT_EQ(plan.groups, 32);
+  EXPECT_EQ(plan.shape.shared_bytes, 4u * 32 * 64 * 4);
+  // 100 chunks of rows are blocks enough for wide ones.
+  EXPECT_EQ(planned("column_sum", {100, 2, 2000, 12800, 128 * 2000}, 200).groups, 8);
+  // So many threads have all turns to themselves.
+  const auto many = planned("column_sum", {512, 1, 1024, 65536, 128 * 1024}, 512);
+  EXPECT_EQ(many.groups, 1);
+  EXPECT_EQ(many.shape.shared_bytes, 0u);
+  EXPECT_EQ(int64_t{many.shape.grid[0]} * many.shape.block[0] * many.shape.block[1] * 8, 512 * 1024);
 }
 
 TEST(CudaLaunch, TransposesInTiles) {
@@ -158,8 +168,8 @@ TEST(CudaLaunch, TurnsSideBySide) {
   const auto plan = planned("layer_norm_backward", {3, 1024, 300, 128 * 1024}, 3);
   EXPECT_EQ(plan.shape.grid[0], 3u);
   EXPECT_EQ(plan.shape.block[0], 32u);
-  EXPECT_EQ(plan.shape.block[1], 13u);
-  EXPECT_EQ(plan.copies, 1);
+  EXPECT_EQ(plan.shape.block[1], 9u);  // of 13 that there is room for, had they no rows on their way
+  EXPECT_EQ(plan.copies, 2);
   EXPECT_EQ(planned("layer_norm_backward", {3, 100, 300, 128 * 100}, 3).shape.block[1], 32u);
   EXPECT_EQ(planned("layer_norm_backward", {3, 100, 300, 128 * 100}, 3).copies, 2);
   EXPECT_EQ(planned("layer_norm_backward", {3, 2000, 300, 128 * 2000}, 3).shape.block[1], 1u);
@@ -247,6 +257,25 @@ TEST(CudaEmulated, GoldenKernels) {
     const int64_t rows = 300, row_chunks = 3, column_chunks = (columns + 1023) / 1024;
     add("column_sum", {row_chunks * columns, rows * columns}, {row_chunks, column_chunks, columns, rows, 128 * columns},
         {}, row_chunks * column_chunks);
+  }
+  // Of many positions with few turns a block has several, and at last a thread has all turns.
+  for (const int64_t positions : {7, 300, 5000}) {
+    for (const int64_t turns : {1, 3, 11}) {
+      for (const int64_t columns : {64, 5}) {
+        const Kernel k = parse_loop(
+            "kernel {\n  buffers b0:float32 rw, b1:bfloat16 r\n  ints 4\n  parallel v0 < n0 {\n"
+            "    %0 = constant float32 0.5\n    vector v1 < n1 {\n      store b0[v0*n1 + v1], %0\n    }\n"
+            "    loop v2 < n2 {\n      vector v3 < n1 {\n        %1 = load b1[v0*n3 + v2*n1 + v3]\n"
+            "        %2 = cast float32 %1\n        %3 = load b0[v0*n1 + v3]\n        %4 = add float32 %3, %2\n"
+            "        store b0[v0*n1 + v3], %4\n      }\n    }\n  }\n}\n");
+        samples.push_back({k,
+                           {positions * columns, positions * turns * columns},
+                           {},
+                           {positions, columns, turns, turns * columns},
+                           {},
+                           positions});
+      }
+    }
   }
   for (const int64_t rows : {5, 300}) {
     for (const int64_t n : {3, 100, 1024, 1100}) {

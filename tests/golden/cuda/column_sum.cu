@@ -9,46 +9,79 @@ struct k0_arguments {
   const u64* scalars;
   u32* errors;
   i64 positions, tiles;
+  i64 slots0, sums0, slot_size0;
+  i64 groups;
 };
+template <int V> struct k0_loads { Pack<u16, V> raw1; };
 extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
   constexpr int V = 8;
   f32* const b0 = a.b0;
   u16* const b1 = a.b1;
   const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;
-  const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;
-  if (position >= a.positions) return;
+  constexpr int U = 4;
+  const int groups = static_cast<int>(a.groups), group = threadIdx.y % groups;
+  const i64 place = static_cast<i64>(row) * (blockDim.y / groups) + threadIdx.y / groups;
+  const i64 position = smaller(place, a.positions - 1);
   u64 rest = static_cast<u64>(position);
   const i64 v1 = take_digit(rest, static_cast<u64>(a.n1));
   const i64 v0 = static_cast<i64>(rest);
-  const bool aligned = ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (from_address(b1) & 15) | (a.n4 * 2 & 15) | (a.n2 * 2 & 15)) == 0;
-  const i64 n = smaller(1024ll, a.n2 - v1 * 1024ll);
-  for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {
+  const bool whole = ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (from_address(b1) & 15) | (a.n4 * 2 & 15) | (a.n2 * 2 & 15)) == 0 && 1024ll % V == 0 && a.n2 % V == 0;
+  const i64 n = place < a.positions ? smaller(1024ll, a.n2 - v1 * 1024ll) : 0;
+  for_team_columns<V>(tile, whole, [&](i64 first, auto lanes) {
     constexpr int V = decltype(lanes)::kCount;
+    const i64 i = first + threadIdx.x * V;
+    if (groups == blockDim.y && first >= n) return;
+    const bool mine = i < n;
     const f32 x0 = 0.0f;
-    {
-      Pack<f32, V> out0;
-      FOR_LANES out0.x[k] = x0;
-      store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, out0);
-    }
-    Pack<f32, V> kept0_3;
-    load_whole(kept0_3, b0 + (v0 * a.n2 + v1 * 1024ll) + i);
-    #pragma unroll 8
-    for (i64 v3 = 0, end_v3 = smaller(128ll, a.n3 - v0 * 128ll); v3 < end_v3; ++v3) {
-      {
-        f32 x1[V];
-        Pack<u16, V> raw1;
-        load_whole(raw1, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i);
-        FOR_LANES x1[k] = bf16_lane(raw1, k);
-        f32 x2[V];
-        FOR_LANES x2[k] = x1[k];
-        f32 x3[V];
-        FOR_LANES x3[k] = kept0_3.x[k];
-        f32 x4[V];
-        FOR_LANES x4[k] = add_f32(x3[k], x2[k]);
-        FOR_LANES kept0_3.x[k] = x4[k];
+    const bool alone = groups == 1;
+    const int column = group * blockDim.x + threadIdx.x;
+    const bool owns = !alone && column < blockDim.x * V && first + column < n;
+    f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups * U);
+    f32 sum0 = x0;
+    Pack<f32, V> own0;
+    FOR_LANES own0.x[k] = sum0;
+    const i64 end = smaller(128ll, a.n3 - v0 * 128ll);
+    k0_loads<V> loads[U];
+    const auto load = [&](i64 round) {
+      #pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const i64 v3 = round + u * groups + group;
+        if (mine && v3 < end) {
+          load_whole(loads[u].raw1, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i);
+        }
       }
+    };
+    load(0);
+    #pragma unroll 1
+    for (i64 round = 0; round < 128ll; round += U * groups) {
+      #pragma unroll
+      for (int u = 0; u < U; ++u) {
+        const i64 v3 = round + u * groups + group;
+        if (mine && v3 < end) {
+          {
+            f32 x1[V];
+            FOR_LANES x1[k] = bf16_lane(loads[u].raw1, k);
+            f32 x2[V];
+            FOR_LANES x2[k] = x1[k];
+            if (alone) {
+              FOR_LANES own0.x[k] = add_f32(own0.x[k], x2[k]);
+            } else {
+              Pack<f32, V> out0;
+              FOR_LANES out0.x[k] = x2[k];
+              store_whole(slots0 + a.slot_size0 * (u * groups + group) + threadIdx.x * V, out0);
+            }
+          }
+        }
+      }
+      load(round + U * groups);
+      if (alone) continue;
+      __syncthreads();
+      const int turns = static_cast<int>(smaller(end - round, U * groups));
+      if (owns) sum0 = add_slots(sum0, slots0 + column, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+      __syncthreads();
     }
-    store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, kept0_3);
+    if (owns) b0[v0 * a.n2 + v1 * 1024ll + first + column] = sum0;
+    if (alone && mine) store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, own0);
   });
 }

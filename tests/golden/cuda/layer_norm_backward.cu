@@ -39,30 +39,6 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
   u32 turn = 0;
   const f32 x0 = 0.0f;
-  if (threadIdx.y == 0) {
-    if (const int n = static_cast<int>(a.n1); n > 0) {
-      const int unit = a.n1 % V == 0 ? V : 1;
-      const auto chunk = [&](int i, auto lanes) {
-        constexpr int V = decltype(lanes)::kCount;
-        Pack<f32, V> out0;
-        FOR_LANES out0.x[k] = x0;
-        store_whole(b0 + (v0 * a.n1) + i, out0);
-      };
-      for_units<V>(n, unit, aligned, blockDim.x, chunk);
-    }
-  }
-  if (threadIdx.y == 0) {
-    if (const int n = static_cast<int>(a.n1); n > 0) {
-      const int unit = a.n1 % V == 0 ? V : 1;
-      const auto chunk = [&](int i, auto lanes) {
-        constexpr int V = decltype(lanes)::kCount;
-        Pack<f32, V> out1;
-        FOR_LANES out1.x[k] = x0;
-        store_whole(b1 + (v0 * a.n1) + i, out1);
-      };
-      for_units<V>(n, unit, aligned, blockDim.x, chunk);
-    }
-  }
   const u64 x1 = static_cast<u64>(a.n1);
   const f32 x2 = i64_to_f32(x1);
   __syncthreads();
@@ -70,17 +46,13 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   f32* const sums0 = a.sums0 < 0 ? b0 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums0);
   f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
   f32* const sums1 = a.sums1 < 0 ? b1 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums1);
-  if (a.sums0 >= 0) {
-    #pragma unroll 1
-    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
-      sums0[j] = b0[v0 * a.n1 + j];
-    }
+  #pragma unroll 1
+  for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+    sums0[j] = x0;
   }
-  if (a.sums1 >= 0) {
-    #pragma unroll 1
-    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
-      sums1[j] = b1[v0 * a.n1 + j];
-    }
+  #pragma unroll 1
+  for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+    sums1[j] = x0;
   }
   const i64 end = smaller(128ll, a.n2 - v0 * 128ll);
   const auto fetch_turn = [&](i64 v3, int place) {
@@ -132,23 +104,23 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           FOR_LANES a1 = add_f32(a1, x7[k]);
           f32 x12[V];
           FOR_LANES x12[k] = mul_f32(x5[k], x10[k]);
-          Pack<f32, V> out2;
+          Pack<f32, V> out0;
           if (slots0) {
-            FOR_LANES out2.x[k] = x12[k];
-            store_whole(slots0 + a.slot_size0 * threadIdx.y + i, out2);
+            FOR_LANES out0.x[k] = x12[k];
+            store_whole(slots0 + a.slot_size0 * threadIdx.y + i, out0);
           } else {
-            load_whole(out2, sums0 + i);
-            FOR_LANES out2.x[k] = add_f32(out2.x[k], x12[k]);
-            store_whole(sums0 + i, out2);
+            load_whole(out0, sums0 + i);
+            FOR_LANES out0.x[k] = add_f32(out0.x[k], x12[k]);
+            store_whole(sums0 + i, out0);
           }
-          Pack<f32, V> out3;
+          Pack<f32, V> out1;
           if (slots1) {
-            FOR_LANES out3.x[k] = x5[k];
-            store_whole(slots1 + a.slot_size1 * threadIdx.y + i, out3);
+            FOR_LANES out1.x[k] = x5[k];
+            store_whole(slots1 + a.slot_size1 * threadIdx.y + i, out1);
           } else {
-            load_whole(out3, sums1 + i);
-            FOR_LANES out3.x[k] = add_f32(out3.x[k], x5[k]);
-            store_whole(sums1 + i, out3);
+            load_whole(out1, sums1 + i);
+            FOR_LANES out1.x[k] = add_f32(out1.x[k], x5[k]);
+            store_whole(sums1 + i, out1);
           }
         };
         for_units<V>(n, unit, aligned, blockDim.x, chunk);
@@ -189,9 +161,9 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           FOR_LANES x29[k] = sub_f32(x24[k], x28[k]);
           f32 x30[V];
           FOR_LANES x30[k] = mul_f32(x29[k], x4);
-          Pack<f32, V> out4;
-          FOR_LANES out4.x[k] = x30[k];
-          store_whole(b7 + (v0 * a.n3 + v3 * a.n1) + i, out4);
+          Pack<f32, V> out2;
+          FOR_LANES out2.x[k] = x30[k];
+          store_whole(b7 + (v0 * a.n3 + v3 * a.n1) + i, out2);
         };
         for_units<V>(n, unit, aligned, blockDim.x, chunk);
       }
