@@ -22,6 +22,7 @@ import smolder
 DEVICE = os.environ.get("SMOLDER_TEST_DEVICE", "cpu")  # where tests make what does not say where
 if DEVICE != "cpu":
     smolder.set_default_device(DEVICE)
+    smolder.backends.cudnn.allow_tf32 = False  # values are those of float32
     # Tests look at values as arrays, which is no part of what they test; those that do test it skip.
     _array, _from_numpy = smolder.Tensor.numpy, smolder.from_numpy
     smolder.Tensor.numpy = lambda self, **options: _array(self.cpu(), **options)

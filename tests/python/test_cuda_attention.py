@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import smolder
-from smolder import cuda
+from smolder import backends, cuda
 from smolder.nn import functional as F
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device")
@@ -114,6 +114,34 @@ def test_masks_and_second_derivatives_are_the_composition():
     )
     dq.float().square().sum().backward()
     assert np.isfinite(q.grad.float()._to_numpy()).all() and np.abs(q.grad.float()._to_numpy()).max() > 0
+
+
+@pytest.mark.skipif(not backends.cudnn.is_available(), reason="there is no cuDNN")
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys", "width"), [(1024, 1024, 64), (1024, 1216, 40), (1088, 1088, 128)])
+def test_cudnn_gives_what_our_kernels_give(dtype, is_causal, queries, keys, width):
+    rng = np.random.default_rng(3)
+    operands, grad = [heads(rng, n, width) for n in (queries, keys, keys)], heads(rng, queries, width)
+    half = getattr(smolder, dtype)
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=0.2)
+
+    with backends.cudnn.flags(enabled=False):
+        wanted = values(attend, operands, grad, half)
+    before = made_plans()
+    for flags, plans in (({}, 1), ({"benchmark": True}, 3), ({"benchmark": True, "deterministic": True}, 4)):
+        with backends.cudnn.flags(enabled=True, **flags):
+            got = values(attend, operands, grad, half)
+        assert made_plans() - before == plans, "the gradient is cuDNN's only where bits may differ"
+        for name, a, b in zip(("result", "query", "key", "value"), got, wanted, strict=True):
+            off = np.abs(a - b).max() / max(1.0, np.abs(b).max())
+            assert off < UNITS[dtype], (name, flags, off)
+
+
+def made_plans():
+    return smolder.metrics()["counters"].get("cudnn.plans", 0)
 
 
 def peak(length):

@@ -1,6 +1,7 @@
 """The switches that say how exact libraries have to be: torch's names, defaults, couplings and mistakes."""
 
 import pytest
+from conftest import DEVICE
 
 import smolder
 from smolder import backends
@@ -20,8 +21,8 @@ def test_defaults():
     assert smolder.get_float32_matmul_precision() == "highest" and matmul.allow_tf32 is False
     assert matmul.allow_fp16_reduced_precision_reduction is True
     assert matmul.allow_bf16_reduced_precision_reduction is True
-    assert not cudnn.is_available() and cudnn.version() is None
-    assert (cudnn.enabled, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == (True, True, False, False)
+    assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic) == (True, False, False)
+    assert cudnn.allow_tf32 is (DEVICE == "cpu")  # conftest.py asks devices for float32
 
 
 @pytest.mark.parametrize(("word", "tf32"), [("highest", False), ("high", True), ("medium", True)])
@@ -31,10 +32,17 @@ def test_the_precision_of_products_is_one_setting(word, tf32):
 
 
 def test_tf32_sets_the_precision():
+    before = backends.cudnn.allow_tf32
     backends.cuda.matmul.allow_tf32 = True
-    assert smolder.get_float32_matmul_precision() == "high" and backends.cudnn.allow_tf32 is True
+    assert smolder.get_float32_matmul_precision() == "high" and backends.cudnn.allow_tf32 is before
     backends.cuda.matmul.allow_tf32 = False
     assert smolder.get_float32_matmul_precision() == "highest"
+
+
+def test_cudnn_is_there_or_not():
+    version = backends.cudnn.version()
+    assert backends.cudnn.is_available() is (version is not None)
+    assert version is None or 90000 <= version < 100000
 
 
 @pytest.mark.parametrize("flag", ["enabled", "allow_tf32", "benchmark", "deterministic"])

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "smolder/eager/cuda/cudnn.h"
 #include "smolder/lazy/autocast.h"
 #include "smolder/nn/grad_scaler.h"
 #include "src/tensor.h"
@@ -102,6 +103,7 @@ void bind_precision(nb::module_& m) {
   });
   bind_flag<&Precision::allow_fp16_reduced_precision_reduction>(m, "fp16_reduction");
   bind_flag<&Precision::allow_bf16_reduced_precision_reduction>(m, "bf16_reduction");
+  m.def("_cudnn_version", [] { return eager::cuda::cudnn_version(); });
   bind_flag<&Precision::cudnn_enabled>(m, "cudnn_enabled");
   bind_flag<&Precision::cudnn_allow_tf32>(m, "cudnn_allow_tf32");
   bind_flag<&Precision::cudnn_benchmark>(m, "cudnn_benchmark");

@@ -16,6 +16,7 @@
 #include "smolder/core/error.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/scalar.h"
+#include "smolder/eager/cuda/cudnn_attention.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/cuda/attention_text.h"
 
@@ -28,7 +29,10 @@ namespace {
 using smolder::cuda::kDevice;
 
 constexpr int64_t kMostRows = int64_t{1} << 30;  ///< of a matrix: kernels count them in 32 bits
-constexpr int kSharedWanted = 106 << 10;         ///< of a block; where there is less, tiles are smaller
+constexpr int64_t kCudnnRows = 64;               ///< cuDNN has matrices whose rows are a multiple of it,
+constexpr int64_t kCudnnLeast = 256;             ///< and as many of queries; our kernels are as fast below
+constexpr int64_t kCudnnLeastBackward = 1024;
+constexpr int kSharedWanted = 106 << 10;  ///< of a block; where there is less, tiles are smaller
 
 // -- programs
 
@@ -152,7 +156,8 @@ class AttentionCall final : public BoundLibrary {
         std::ranges::all_of(operands_, [&](const Operand& o) { return !o.is_matrix || has_aligned_rows(o.view); });
     prepare();
     text_.aligned = aligned_;
-    kernels_of(text_);
+    bind_cudnn();
+    if (!plan_) kernels_of(text_);
   }
 
   bool only_queues() const override { return true; }
@@ -163,6 +168,12 @@ class AttentionCall final : public BoundLibrary {
     text.positive = text.backward || scale > 0;
     for (const Operand& o : operands_) {
       if (o.is_matrix && reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 != 0) text.aligned = false;
+    }
+    if (plan_ && text.aligned) {
+      std::vector<void*> data;
+      for (const int i : order()) data.push_back(addresses[operands_[i].address]);
+      problem_.run(*plan_, data, static_cast<float>(scale), kDevice);
+      return true;
     }
     const Kernels& kernels = kernels_of(text);
     BufferRef delta;
@@ -190,7 +201,7 @@ class AttentionCall final : public BoundLibrary {
     std::ostringstream out;
     out << (text_.backward ? "attention_backward " : "attention ")
         << static_cast<int64_t>(calls_.size()) * outer_ * inner_ << " x " << queries_ << 'x' << keys_ << 'x' << width_
-        << (text_.is_causal ? ", causal" : "") << (aligned_ ? "" : ", rows not aligned");
+        << (text_.is_causal ? ", causal" : "") << (aligned_ ? "" : ", rows not aligned") << (plan_ ? " by cuDNN" : "");
     return out.str();
   }
 
@@ -276,6 +287,36 @@ class AttentionCall final : public BoundLibrary {
     }
   }
 
+  // Where query, key, value, result and lse are among the operands, and the backward's grad and gradients.
+  std::span<const int> order() const {
+    static constexpr int kForward[] = {0, 1, 2, 3, 4}, kBackward[] = {1, 2, 3, 4, 8, 0, 5, 6, 7};
+    return text_.backward ? std::span<const int>(kBackward) : kForward;
+  }
+
+  /// Leaves it to cuDNN where that is there, takes it and is faster. Its kernels are compiled for their sizes (0.1 to
+  /// 0.5 s), so lengths that a program goes through one by one stay with ours.
+  void bind_cudnn() {
+    if (!aligned_ || offsets_.size() != 1 || queries_ % kCudnnRows != 0 || keys_ % kCudnnRows != 0) return;
+    if (queries_ < (text_.backward ? kCudnnLeastBackward : kCudnnLeast)) return;
+    std::vector<eager::cuda::DnnMatrix> matrices;
+    for (const int i : order()) {
+      const LibraryView& view = operands_[i].view;
+      const int64_t row = view.strides[rank_ - 2], width = operands_[i].is_matrix ? view.shape[rank_ - 1] : 1;
+      eager::cuda::DnnMatrix m{{outer_, inner_, view.shape[rank_ - 2], width},
+                               {outer_strides_[i], inner_strides_[i], row, 1}};
+      for (int axis = 0; axis < 2; ++axis) {
+        if (m.shape[axis] == 1) m.strides[axis] = m.shape[2] * row;
+        if (m.strides[axis] <= 0) return;
+      }
+      if (row < width) return;
+      matrices.push_back(m);
+    }
+    matrices.resize(9);
+    problem_ = {text_.dtype, text_.is_causal, text_.backward, matrices[0], matrices[1], matrices[2],
+                matrices[3], matrices[4],     matrices[5],    matrices[6], matrices[7], matrices[8]};
+    plan_ = problem_.plan(kDevice);
+  }
+
   void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows,
               const AttentionText::Shape& block, int shared, std::vector<int64_t>& words) const {
     const int64_t blocks = (rows + block.rows() - 1) / block.rows() * outer_ * inner_;
@@ -299,6 +340,8 @@ class AttentionCall final : public BoundLibrary {
   std::vector<int64_t> outer_strides_, inner_strides_;
   std::vector<std::vector<int64_t>> offsets_;
   std::vector<Words> calls_;
+  eager::cuda::DnnAttention problem_;
+  std::shared_ptr<const eager::cuda::DnnPlan> plan_;  ///< null: by our kernels
 };
 
 /// Where a node has its operands, and how many matrices are before them.

@@ -9,6 +9,7 @@
 #include "smolder/core/cuda/queue.h"
 #include "smolder/eager/cuda/matmul.h"
 #include "smolder/jit/cuda/attention.h"
+#include "smolder/jit/cuda/convolution.h"
 #include "smolder/jit/cuda/native/convolution.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
@@ -183,6 +184,9 @@ std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> i
     if (auto product = bind_product(inputs[0], inputs[1], outputs[0])) return product;
   }
   if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
+  if (is_convolution(op)) {
+    if (auto convolution = bind_convolution(op, inputs, outputs[0], attrs)) return convolution;
+  }
   if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
   return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
 }

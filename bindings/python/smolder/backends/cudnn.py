@@ -1,6 +1,8 @@
 """Settings of cuDNN: `enabled`, `allow_tf32`, `benchmark` and `deterministic` of this module.
 
-They are those of a build of torch's without cuDNN: `is_available()` is False, and nothing that is computed depends on them.
+cuDNN is opened when it is first needed; without it, convolutions and attention are kernels of ours. Unlike torch's, its
+plans give the same bits in each run whatever `deterministic` says, unless `benchmark` is True: then those that are fast
+in a trial are taken, and with `deterministic` False also those whose bits may differ.
 """
 
 import contextlib
@@ -41,13 +43,13 @@ _module.__class__ = _Module
 
 
 def is_available():
-    """False: convolutions and attention are computed without cuDNN."""
-    return False
+    """Whether there is cuDNN; it is looked for as the other libraries of CUDA are."""
+    return version() is not None
 
 
 def version():
-    """None, as there is no cuDNN."""
-    return None
+    """Its version, 10000 * major + 100 * minor + patch; None where there is none."""
+    return _core._cudnn_version() or None
 
 
 def set_flags(_enabled=None, _benchmark=None, _deterministic=None, _allow_tf32=None):
