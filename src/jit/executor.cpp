@@ -83,9 +83,32 @@ void InstanceImpl::fill_tables(const RunArguments& args) const {
 }
 
 std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
-  const DeviceType device = plan_->program().options.device;
-  if (device == DeviceType::kCUDA) return run_on_cuda(args);
-  const Arena::Lease arena = Arena::of(device).reserve(arena_bytes_);
+  RunTables& t = RunTables::of_thread();
+  t.begun = 0;
+  try {
+    return plan_->program().options.device == DeviceType::kCUDA ? run_on_cuda(args) : run_on_cpu(args);
+  } catch (...) {
+    if (args.written) *args.written = written_by(t.begun);
+    throw;
+  }
+}
+
+/// The outputs that the first launches write.
+std::vector<bool> InstanceImpl::written_by(size_t launches) const {
+  const Program& p = plan_->program();
+  std::vector<bool> written(p.outputs.size());
+  for (size_t l = 0; l < launches; ++l) {
+    for (uint32_t s = 0; s < launches_[l].num_steps; ++s) {
+      for (const BufferId b : p.steps[launches_[l].first_step + s].writes) {
+        if (p.buffers[b].kind == BufferInfo::kOutput) written[p.buffers[b].number] = true;
+      }
+    }
+  }
+  return written;
+}
+
+std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
+  const Arena::Lease arena = Arena::of(DeviceType::kCPU).reserve(arena_bytes_);
   fill_bases(args, arena.base);
   fill_tables(args);
   RunTables& t = RunTables::of_thread();
@@ -106,6 +129,7 @@ std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
 
 void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports) const {
   RunTables& t = RunTables::of_thread();
+  ++t.begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
     if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);

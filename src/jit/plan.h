@@ -52,6 +52,7 @@ struct RunArguments {
   std::span<void* const> leaves;         ///< base address of each leaf, by leaf number
   std::span<const uint64_t> parameters;  ///< eight bytes each, by parameter number
   std::span<void* const> outputs;        ///< where each output goes; ignored for same_as_* outputs
+  std::vector<bool>* written = nullptr;  ///< a run that throws says of each output whether it may have written it
 };
 
 class Instance;

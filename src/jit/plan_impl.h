@@ -80,6 +80,7 @@ struct RunTables {
   std::vector<void*> pointers;
   std::vector<uint64_t> scalars;
   std::vector<uint32_t> errors;
+  size_t begun = 0;  ///< launches
   static RunTables& of_thread();
 };
 
@@ -113,6 +114,8 @@ class InstanceImpl final : public Instance {
   std::vector<OpSite> run(const RunArguments& args) const override;
 
  private:
+  std::vector<OpSite> run_on_cpu(const RunArguments& args) const;
+  std::vector<bool> written_by(size_t launches) const;
   void fill_bases(const RunArguments& args, char* arena) const;
   void fill_tables(const RunArguments& args) const;
   std::vector<OpSite> run_on_cuda(const RunArguments& args) const;

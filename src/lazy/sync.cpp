@@ -136,15 +136,17 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
     tell_fallback(site.op + " has no lowering", "its eager kernel runs inside the step, fused with nothing",
                   site.source);
   }
+  std::vector<bool> written;
   std::vector<jit::OpSite> reports = [&] {
     try {
-      return entry.instance->run({leaves, parameters_, outputs});
+      return entry.instance->run({leaves, parameters_, outputs, &written});
     } catch (const std::exception& e) {
       // An op without a lowering ran out of memory after others had run: what they wrote over is gone. (What kernels of
       // users throw, they throw before: see jit::find_donors.)
       const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
       for (const jit::Donation& d : entry.plan->donations()) {
-        if (memory && leaves_[d.leaf]->buffer == buffers[d.output]) leaves_[d.leaf]->buffer.reset();
+        const bool lost = memory && written[d.output] && leaves_[d.leaf]->buffer == buffers[d.output];
+        if (lost) leaves_[d.leaf]->buffer.reset();
       }
       throw;
     }

@@ -26,7 +26,9 @@ Graph::~Graph() {
 thread_local Queue* Queue::capturing_ = nullptr;
 
 Queue::Queue(int device)
-    : stream_(device), ring_(device, kRingBytes), read_{Event(device), Event(device), Event(device), Event(device)} {}
+    : stream_(device),
+      ring_(device, kParts * kPartBytes),
+      read_{Event(device), Event(device), Event(device), Event(device)} {}
 
 Queue& Queue::of(int device) {
   if (Queue* const known = existing(device)) return *known;
@@ -100,22 +102,30 @@ void Queue::keep(const BufferRef& memory) {
   if (capturing_ == this) kept_.push_back(memory);
 }
 
-void Queue::upload(void* to, const void* from, size_t bytes) {
-  constexpr size_t kLine = 64, kPart = kRingBytes / kParts;
-  const size_t taken = (bytes + kLine - 1) / kLine * kLine;
-  if (taken > kPart) return copy_to_device(stream_, to, from, bytes);
-  const std::lock_guard hold(mutex_);
-  const size_t part = at_ / kPart;
-  if (at_ + taken > (part + 1) * kPart) {
-    read_[part].record(stream_);
-    const size_t next = (part + 1) % kParts;
-    read_[next].synchronize();  // which it has been at first
-    at_ = next * kPart;
+RingPlaces::Place RingPlaces::next(size_t bytes) {
+  const bool enters = used_ + bytes > part_bytes_;
+  if (enters) {
+    part_ = (part_ + 1) % parts_;
+    used_ = 0;
   }
-  char* const host = static_cast<char*>(ring_.data()) + at_;
+  const size_t at = part_ * part_bytes_ + used_;
+  used_ += bytes;
+  return {at, enters, part_};
+}
+
+void Queue::upload(void* to, const void* from, size_t bytes) {
+  constexpr size_t kLine = 64;
+  const size_t taken = (bytes + kLine - 1) / kLine * kLine;
+  if (taken > kPartBytes) return copy_to_device(stream_, to, from, bytes);
+  const std::lock_guard hold(mutex_);
+  const RingPlaces::Place place = places_.next(taken);
+  if (place.enters) {
+    read_[(place.part + kParts - 1) % kParts].record(stream_);
+    read_[place.part].synchronize();  // which it has been at first
+  }
+  char* const host = static_cast<char*>(ring_.data()) + place.at;
   std::memcpy(host, from, bytes);
   copy_to_device(stream_, to, host, bytes);
-  at_ += taken;
 }
 
 }  // namespace smolder::cuda

@@ -32,6 +32,23 @@ class Graph {
   std::vector<BufferRef> kept_;  ///< temporaries whose addresses the work knows
 };
 
+/// Where what is written next goes in a ring of parts, each of which is waited for before it is written again.
+class RingPlaces {
+ public:
+  RingPlaces(size_t parts, size_t part_bytes) : parts_(parts), part_bytes_(part_bytes) {}
+  struct Place {
+    size_t at;
+    bool enters;  ///< a part: the one before it is left, and what was in this one must have been read
+    size_t part;
+  };
+  /// `bytes`: at most those of a part.
+  Place next(size_t bytes);
+
+ private:
+  const size_t parts_, part_bytes_;
+  size_t part_ = 0, used_ = 0;  ///< of the part
+};
+
 /// All work of a device is queued here, in program order, so memory that is freed may be given out again at once.
 class Queue {
  public:
@@ -64,8 +81,7 @@ class Queue {
  private:
   explicit Queue(int device);
 
-  static constexpr size_t kRingBytes = 1 << 20;
-  static constexpr int kParts = 4;  ///< each is waited for on its own
+  static constexpr size_t kParts = 4, kPartBytes = 256 << 10;
   static thread_local Queue* capturing_;
 
   Stream stream_;
@@ -79,8 +95,8 @@ class Queue {
 
   std::mutex mutex_;
   PinnedMemory ring_;
+  RingPlaces places_{kParts, kPartBytes};
   std::array<Event, kParts> read_;  ///< all of the part has been
-  size_t at_ = 0;
 };
 
 }  // namespace smolder::cuda

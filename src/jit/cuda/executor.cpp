@@ -82,6 +82,7 @@ void InstanceImpl::queue_segment(const Launch& launch, const Segment& s, bool fo
 }
 
 void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+  ++RunTables::of_thread().begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
     if (!queue_library(step)) reports.push_back(*step.site);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "smolder/core/counters.h"
+#include "smolder/jit/arena.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/trace.h"
 
@@ -262,6 +263,32 @@ TEST_F(TapeTest, AStepWithoutMemoryForItsPlanRunsOpByOp) {
   EXPECT_EQ(counter("steps.op_by_op").value(), before + 1);
   EXPECT_EQ(w.to_vector<float>()[7], 8);
   EXPECT_EQ(y.to_vector<float>()[7], 24);
+}
+
+/// What an output would have been written over is read by the ops one by one.
+TEST_F(TapeTest, AStepWithoutMemoryForIntermediatesHasWrittenNothingOver) {
+  tests::allow_op_by_op();
+  const auto step = [](Tensor& w) {
+    const Tensor g = matmul(w * 2.0, w.reshape({10, 10}).transpose(0, 1) + 1.0);
+    w.sub_(g);
+  };
+  const auto fresh = [] {
+    Tensor w = range(100).reshape({10, 10}) / 50.0;
+    (void)w.materialize();
+    return w;
+  };
+  Tensor expected = fresh();
+  step(expected);
+  mark_step();
+  Tensor w = fresh();
+  const int64_t op_by_op = counter("steps.op_by_op").value(), donated = counter("memory.donated").value();
+  jit::Arena::of(DeviceType::kCPU).release();
+  step(w);
+  fail_allocation_after(1);
+  mark_step();
+  EXPECT_EQ(counter("memory.donated").value(), donated + 1);
+  EXPECT_EQ(counter("steps.op_by_op").value(), op_by_op + 1);
+  EXPECT_EQ(w.to_vector<float>(), expected.to_vector<float>());
 }
 
 TEST_F(TapeTest, EagerModeGivesTheSameBits) {
