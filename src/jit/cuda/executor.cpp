@@ -73,6 +73,16 @@ bool InstanceImpl::queue_library(const LibraryStep& step) const {
   return step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error);
 }
 
+/// Queues a call that is being captured. True: it is one kernel of ours.
+bool InstanceImpl::queue_in_lane(const LibraryStep& step, bool follows) const {
+  if (!step.call->may_follow() || !follows) {
+    queue_library(step);
+  } else {
+    step.call->queue_following({RunTables::of_thread().pointers.data() + step.pointers, step.num_pointers});
+  }
+  return step.call->may_follow();
+}
+
 void InstanceImpl::queue_segment(const Launch& launch, const Segment& s, bool follows) const {
   RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
@@ -111,13 +121,13 @@ void InstanceImpl::queue_on_lanes() const {
     queue.use_lane(place.lane);
     for (const int earlier : place.waits) queue.wait_for(marks[earlier]);
     const Launch& launch = launches_[units_[u].launch];
-    const bool is_kernel = units_[u].segment >= 0;
-    if (is_kernel) {
-      queue_segment(launch, segments_[units_[u].segment], place.follows_one && ends_in_kernel[place.lane]);
+    const bool follows = place.follows_one && ends_in_kernel[place.lane];
+    if (units_[u].segment >= 0) {
+      queue_segment(launch, segments_[units_[u].segment], follows);
+      ends_in_kernel[place.lane] = true;
     } else {
-      queue_library(library_[launch.library]);
+      ends_in_kernel[place.lane] = queue_in_lane(library_[launch.library], follows);
     }
-    ends_in_kernel[place.lane] = is_kernel;
     if (place.is_waited_for) marks[u] = queue.mark();
   }
 }

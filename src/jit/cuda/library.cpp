@@ -13,6 +13,7 @@
 #include "smolder/jit/cuda/native/convolution.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
+#include "smolder/jit/cuda/native/float_product.h"
 #include "smolder/jit/cuda/native/product.h"
 #include "smolder/jit/cuda/native/scan.h"
 #include "smolder/jit/cuda/native/scatter.h"
@@ -24,6 +25,12 @@ namespace smolder::jit::cuda {
 namespace {
 
 using smolder::cuda::kDevice;
+
+/// What a product does with a bias, which is its third operand: see join_bias.h.
+eager::MatmulDesc::Epilogue epilogue_of(const std::vector<LibraryView>& inputs, const std::vector<int64_t>& attrs) {
+  using enum eager::MatmulDesc::Epilogue;
+  return inputs.size() < 3 ? kNone : attrs.back() != 0 ? kBiasRelu : kBias;
+}
 
 /// A matrix product by cuBLASLt.
 class DeviceProduct final : public BoundLibrary {
@@ -172,22 +179,24 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
   if (is_convolution(op)) return make_convolution(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kScan) return make_scan(device, inputs[0], outputs[0], attrs);
   if (op == ir::Op::kSorted) return make_sorted(device, inputs[0], outputs, attrs);
-  if (op == ir::Op::kDot && !is_floating(inputs[0].dtype) && outputs[0].dtype == inputs[0].dtype) {
-    return make_integer_product(device, ProductSteps(inputs[0], inputs[1], outputs[0]));
+  if (op == ir::Op::kDot) {
+    ProductSteps steps(inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs));
+    if (is_floating(inputs[0].dtype)) return make_float_product(device, steps);
+    if (outputs[0].dtype == inputs[0].dtype) return make_integer_product(device, std::move(steps));
   }
   return nullptr;
 }
 
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs) {
-  if (op == ir::Op::kDot) {
-    if (auto product = bind_product(inputs[0], inputs[1], outputs[0])) return product;
-  }
   if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
   if (is_convolution(op)) {
     if (auto convolution = bind_convolution(op, inputs, outputs[0], attrs)) return convolution;
   }
   if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
+  if (op == ir::Op::kDot) {
+    if (auto product = bind_product(inputs[0], inputs[1], outputs[0])) return product;
+  }
   return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
 }
 

@@ -17,9 +17,9 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
 /// Whether some operands of a primitive that loop IR does not say stay on the device: `bind_library` knows the op.
 bool has_kernel(ir::Op op);
 
-/// Products of floats go to cuBLASLt, convolutions to cuDNN where it is and takes them, attention and what
-/// `bind_native` knows to kernels of our own. All else runs on the host, between copies that wait for the device and
-/// are counted (fallbacks.bytes_copied).
+/// Convolutions go to cuDNN where it is and takes them, attention and what `bind_native` knows to kernels of our own,
+/// other products of floats to cuBLASLt. All else runs on the host, between copies that wait for the device and are
+/// counted (fallbacks.bytes_copied).
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs);
 

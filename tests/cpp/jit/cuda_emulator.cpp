@@ -248,7 +248,7 @@ class EmulatedFunction final : public cuda::NativeFunction {
  public:
   EmulatedFunction(std::shared_ptr<const HostProgram> program, std::string entry)
       : program_(std::move(program)), entry_(std::move(entry)) {}
-  void launch(int64_t blocks, int threads, const cuda::Words& arguments) const override {
+  void launch(int64_t blocks, int threads, const cuda::Words& arguments, const cuda::LaunchOptions&) const override {
     const unsigned grid[] = {static_cast<unsigned>(blocks), 1}, block[] = {static_cast<unsigned>(threads), 1};
     program_->run(entry_, arguments.all().data(), grid, block);
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -392,6 +393,95 @@ TEST(CudaNative, ScansAreThoseOfTheHost) {
         expect_same(
             Op::kScan, inputs, outputs, {kind, axis},
             exact ? Same(same_bits) : Same([](const Array& got, const Array& want) { return nearly(got, want); }));
+      }
+    }
+  }
+}
+
+struct ProductCase {
+  Dims batch;
+  int64_t m, n, k;
+
+  Dims shape(int64_t rows, int64_t columns) const {
+    Dims all = batch;
+    all.push_back(rows), all.push_back(columns);
+    return all;
+  }
+};
+/// One for each tile at least, in the order of product_tiles.def, and what fits no chunks.
+const std::vector<ProductCase>& product_cases() {
+  static const std::vector<ProductCase> cases = {
+      {{}, 5, 12, 8},       {{2, 3}, 3, 1, 7},       {{}, 9, 17, 300},       {{2}, 8, 8, 1024},
+      {{20, 2}, 17, 8, 33}, {{2, 2}, 80, 80, 132},   {{4}, 100, 100, 131},   {{2, 2}, 150, 148, 20},
+      {{3}, 4, 4, 0},       {{2, 2}, 150, 150, 140}, {{2, 3}, 250, 250, 65}, {{2, 3}, 256, 192, 68}};
+  return cases;
+}
+
+TEST(CudaNative, ProductsOfFloatsAreNearlyThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(11);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const ProductCase& c : product_cases()) {
+      const bool is_large = numel(c.shape(c.m, c.n)) > 1000;
+      if (is_large && dtype != DType::kFloat32) continue;  // these are cuBLASLt's
+      for (const bool plain : {true, false}) {
+        const auto make = [&](const Dims& s) { return plain ? dense(dtype, s) : strided(dtype, s, random); };
+        Operand a = make(c.shape(c.m, c.k)), b = make(c.shape(c.k, c.n)), bias = dense(dtype, {c.n});
+        for (Operand* x : {&a, &b, &bias}) x->memory.fill(random);
+        std::vector<Operand*> inputs{&a, &b};
+        std::vector<int64_t> attrs = {static_cast<int64_t>(dtype)};
+        if (random() % 2 == 0) {
+          inputs.push_back(&bias);
+          attrs.push_back(static_cast<int64_t>(random() % 2));
+        }
+        SCOPED_TRACE(describe(Op::kDot, inputs));
+        std::vector<Operand> outputs;
+        outputs.push_back(dense(dtype, c.shape(c.m, c.n)));
+        expect_same(Op::kDot, inputs, outputs, attrs,
+                    [](const Array& got, const Array& want) { return nearly(got, want, 1000); });
+      }
+    }
+  }
+}
+
+/// The elements of `from` as they lie in `to`.
+Operand moved(const Operand& from, Operand to) {
+  const Dims& shape = from.view.shape;
+  for (int64_t i = 0; i < numel(shape); ++i) {
+    int64_t rest = i, at = from.first, put = to.first;
+    for (int axis = shape.size() - 1; axis >= 0; --axis) {
+      at += rest % shape[axis] * from.view.strides[axis];
+      put += rest % shape[axis] * to.view.strides[axis];
+      rest /= shape[axis];
+    }
+    to.memory.set_bits(put, from.memory.bits(at));
+  }
+  return to;
+}
+
+TEST(CudaNative, ProductsHaveTheSameBitsHoweverOperandsLie) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(12);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const ProductCase& c : product_cases()) {
+      const Dims result = c.shape(c.m, c.n);
+      if (numel(result) == 0 || (numel(result) > 1000 && dtype != DType::kFloat32)) continue;
+      Operand a = dense(dtype, c.shape(c.m, c.k)), b = dense(dtype, c.shape(c.k, c.n));
+      a.memory.fill(random);
+      b.memory.fill(random);
+      std::optional<Array> want;
+      for (int turn = 0; turn < 3; ++turn) {
+        const auto place = [&](const Operand& x) {
+          return moved(x, turn == 0 ? dense(dtype, x.view.shape) : strided(dtype, x.view.shape, random, false));
+        };
+        const Operand left = place(a), right = place(b), out = dense(dtype, result);
+        SCOPED_TRACE(to_string(left.view.strides) + to_string(right.view.strides));
+        const auto product =
+            cuda::bind_native(device(), Op::kDot, {left.view, right.view}, {out.view}, {static_cast<int64_t>(dtype)});
+        ASSERT_TRUE(product);
+        product->run(std::array{left.address(left.memory), right.address(right.memory), out.address(out.memory)});
+        if (!want) want = out.memory.clone();
+        EXPECT_TRUE(same(out.memory, *want));
       }
     }
   }

@@ -17,10 +17,15 @@
 
 namespace smolder::jit::cuda {
 
-// KERNEL(name, Arguments) { ... a.field ... } is a function of a program.
+// KERNEL(name, Arguments) { ... a.field ... } is a function of a program; one may say how many threads its blocks have
+// at most, and how many of these a multiprocessor should hold.
 const char* const kNativePrelude = R"cuda(
 #ifndef KERNEL
 #define KERNEL(name, Arguments) extern "C" __global__ void name(const __grid_constant__ Arguments a)
+#define BOUNDED_KERNEL(name, Arguments, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Arguments a)
+#else
+#define BOUNDED_KERNEL(name, Arguments, threads, blocks) KERNEL(name, Arguments)
 #endif
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
@@ -81,13 +86,15 @@ class DeviceFunction final : public NativeFunction {
   DeviceFunction(Queue& queue, std::shared_ptr<const Module> module, const std::string& entry)
       : queue_(queue), module_(std::move(module)), kernel_(module_->kernel(entry.c_str())) {}
 
-  void launch(int64_t blocks, int threads, const Words& arguments) const override {
+  void launch(int64_t blocks, int threads, const Words& arguments, const LaunchOptions& options) const override {
     if (blocks == 0) return;
     SMOLDER_CHECK(blocks <= std::numeric_limits<int32_t>::max(), RuntimeError, "a kernel of ", blocks,
                   " blocks is more than a launch can have");
     smolder::cuda::LaunchShape shape;
     shape.grid[0] = static_cast<unsigned>(blocks);
     shape.block[0] = static_cast<unsigned>(threads);
+    shape.shared_bytes = static_cast<unsigned>(options.shared_bytes);
+    shape.dependent = options.follows && smolder::cuda::device_info(queue_.device()).major >= 9;
     void* parameters[] = {const_cast<uint64_t*>(arguments.all().data())};
     smolder::cuda::launch(kernel_, queue_.stream(), shape, parameters);
   }

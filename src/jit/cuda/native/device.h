@@ -42,12 +42,17 @@ Words words(const Parts&... parts) {
   return all;
 }
 
+struct LaunchOptions {
+  int shared_bytes = 0;  ///< that the kernel finds at `shared`
+  bool follows = false;  ///< may start while the kernel before it ends, for which it waits before it touches memory
+};
+
 /// A kernel that is loaded. Grids and blocks have one dimension.
 class NativeFunction {
  public:
   virtual ~NativeFunction() = default;
   /// Queues it; no blocks are no launch. Throws RuntimeError when there are more blocks than a launch can have.
-  virtual void launch(int64_t blocks, int threads, const Words& arguments) const = 0;
+  virtual void launch(int64_t blocks, int threads, const Words& arguments, const LaunchOptions& options = {}) const = 0;
 };
 using NativeRef = std::shared_ptr<const NativeFunction>;
 
