@@ -255,7 +255,7 @@ const char* Clusters::parallelism_lost(NodeId a, NodeId b, const Space& s) const
 
 bool Clusters::is_large_enough(NodeId a, NodeId b) const {
   const Cluster &A = clusters_[a], &B = clusters_[b];
-  return A.members.size() + B.members.size() > kMaxMembers || A.work + B.work > kMaxWork;
+  return A.members.size() + B.members.size() > max_members() || A.work + B.work > kMaxWork;
 }
 
 const char* Clusters::try_merge(const Edge& e) {

@@ -20,7 +20,6 @@ class Clusters {
   void make_groups();
 
  private:
-  static constexpr size_t kMaxMembers = 256;
   /// Cost of an element beyond which nothing more joins a kernel: a body of hundreds of sines takes a minute to
   /// compile.
   static constexpr double kMaxWork = 32;
@@ -74,6 +73,9 @@ class Clusters {
   bool reads(ir::NodeId cluster, ir::ValueId v) const;
   ir::NodeId last_reader(ir::ValueId v) const;
   void order_groups();
+
+  /// Nodes of a kernel. A device's compiler takes half a second for the slowest of 64, six times that for those of 256.
+  size_t max_members() const { return p_.options.device == DeviceType::kCPU ? 256 : 64; }
 
   Program& p_;
   const FuseGraph& f_;

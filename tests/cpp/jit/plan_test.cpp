@@ -5,6 +5,8 @@
 #include <set>
 
 #include "jit/plan_test_util.h"
+#include "smolder/jit/decompose.h"
+#include "smolder/jit/fuse.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -468,6 +470,23 @@ TEST(Plan, AGradientThatIsKeptTakesNoMemoryOfWhatIsUpdated) {
   t.output(m2);
   t.check();
   EXPECT_EQ(donors_of(*t.compile()), (std::map<int, int>{{1, 0}, {2, 2}}));
+}
+
+/// Compilers of devices take long for what the CPU's makes in no time.
+TEST(Plan, KernelsAreShorterOnDevices) {
+  for (const auto& [device, groups] : {std::pair(DeviceType::kCPU, 1u), {DeviceType::kCUDA, 4u}}) {
+    PlanTest t;
+    const Value x = t.input({t.size(100)});
+    Value y = x;
+    for (int i = 0; i < 100; ++i) y = y * 0.5 + x;
+    t.output(y);
+    Program p;
+    p.graph = t.g;
+    p.options.device = device;
+    decompose(p);
+    fuse(p);
+    EXPECT_EQ(p.groups.size(), groups);
+  }
 }
 
 TEST(Plan, AliasesAndRepeatedOutputs) {
