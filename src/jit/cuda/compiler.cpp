@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -19,9 +20,14 @@ namespace smolder::jit::cuda {
 namespace {
 
 /// Each operation rounds as IEEE says, and nothing is contracted. Generic lambdas are the device's.
-constexpr const char* kFlags[] = {"--fmad=false",      "--ftz=false", "--prec-div=true",
+std::vector<const char*> flags() {
+  std::vector<const char*> all = {"--fmad=false",      "--ftz=false", "--prec-div=true",
                                   "--prec-sqrt=true",  "--std=c++17", "--device-as-default-execution-space",
                                   "--disable-warnings"};
+  const char* const host = std::getenv("SMOLDER_HOST_MATH");
+  if (host && std::string_view(host) != "0") all.push_back("-DHOST_MATH");
+  return all;
+}
 constexpr std::string_view kMagic = "smolder-cuda";
 
 void append(std::string& bytes, std::string_view part) {
@@ -98,13 +104,13 @@ Object object_from_bytes(const std::string& bytes) {
 std::string target_of(const std::string& arch) {
   static const char here = 0;
   std::string target = "cuda " + smolder::build_id(&here) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
-  for (const char* flag : kFlags) target += std::string(" ") + flag;
+  for (const char* flag : flags()) target += std::string(" ") + flag;
   return target;
 }
 
 std::string compile_text(const std::string& text, const std::string& arch) {
   if (debug_level() >= 6) debug(6, "cuda", "\n" + text);
-  return smolder::cuda::nvrtc_compile(text, arch, kFlags);
+  return smolder::cuda::nvrtc_compile(text, arch, flags());
 }
 
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {

@@ -54,6 +54,12 @@ std::string Functions::define(const std::string& name, DType result, int arity, 
 }
 
 std::string Functions::primitive(ir::Op op, DType t) {
+  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kExp) return exp();
+  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kTanh) return tanh();
+  return formula(op, t);
+}
+
+std::string Functions::formula(ir::Op op, DType t) {
   const auto p = static_cast<scalar::Primitive>(op);
   const auto& info = scalar::info(p);
   const DType c = compute_type(t);
@@ -106,16 +112,76 @@ template <int V> DEVICE void random_lanes(u64 (&x)[V], u64 seed, u64 offset, u64
   return name;
 }
 
-/// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish.
-std::string Functions::exp_lanes() {
-  const std::string any = primitive(ir::Op::kExp, DType::kFloat32), name = "exp_lanes";
+namespace {
+
+/// What the device has instructions for, within two units in the last place as the formulas of ir/scalar are, but with
+/// bits of its own. HOST_MATH asks for the host's.
+constexpr const char* kHostMath = "#if defined(HOST_MATH) || !defined(__CUDA_ARCH__)\n";
+
+/// e^x for |x| < 87 as 2^n 2^f, |f| <= 1/2.
+constexpr const char* kExpNormal = R"(#else
+DEVICE f32 exp_normal(f32 x) {
+  const f32 t = __fmaf_rn(x, 0x1.715476p+0f, 0x1.8p+23f), n = t - 0x1.8p+23f;
+  const f32 f = __fmaf_rn(x, 0x1.4ae0cp-26f, __fmaf_rn(x, 0x1.715476p+0f, -n));
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(f));
+  return __uint_as_float(__float_as_uint(y) + (__float_as_uint(t) << 23));
+}
+#endif
+)";
+
+/// 1 - 2 / (e^2|x| + 1), or below 0.6, where that cancels, a polynomial.
+constexpr const char* kTanh = R"(#else
+DEVICE f32 tanh_f32(f32 x) {
+  const f32 a = fabsf(x), s = x * x;
+  f32 e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(a * 0x1.715476p+1f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+  f32 p = __fmaf_rn(-0x1.82af92p-8f, s, 0x1.54cc1ap-6f);
+  p = __fmaf_rn(p, s, -0x1.b89be2p-5f);
+  p = __fmaf_rn(p, s, 0x1.1109c6p-3f);
+  p = __fmaf_rn(p, s, -0x1.55553ep-2f);
+  return a < 0.6f ? __fmaf_rn(p, s * x, x) : copysignf(__fmaf_rn(r, -2.0f, 1.0f), x);
+}
+#endif
+)";
+
+}  // namespace
+
+std::string Functions::exp() {
+  const std::string name = "exp_f32";
   if (!defined_.emplace(name, true).second) return name;
   const DType f32 = DType::kFloat32;
+  define("exp_formula", f32, 1, &f32, [](TextBuilder& b, std::span<const Text> args) {
+    return scalar::emit_primitive(b, scalar::Primitive::kExp, DType::kFloat32, args);
+  });
+  text_ += kHostMath;
   define("exp_normal", f32, 1, &f32, [](TextBuilder& b, std::span<const Text> args) {
     return scalar::detail::exp_normal(scalar::F32<TextBuilder>{&b, args[0]}).v;
   });
-  text_ += "static __device__ __noinline__ f32 exp_any(f32 x) { return " + any + R"((x); }
-template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {
+  text_ += kExpNormal;
+  text_ += R"(static __device__ __noinline__ f32 exp_f32(f32 x) {
+  return fabsf(x) < 87.0f ? exp_normal(x) : exp_formula(x);
+}
+)";
+  return name;
+}
+
+std::string Functions::tanh() {
+  const std::string name = "tanh_f32";
+  if (defined_.contains(name)) return name;
+  text_ += kHostMath;
+  formula(ir::Op::kTanh, DType::kFloat32);
+  text_ += kTanh;
+  return name;
+}
+
+/// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish.
+std::string Functions::exp_lanes() {
+  const std::string name = "exp_lanes";
+  if (!defined_.emplace(name, true).second) return name;
+  const std::string any = exp();
+  text_ += "template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {" + cat({R"(
   bool normal = true;
 #pragma unroll
   for (int k = 0; k < V; ++k) normal = normal && fabsf(x[k]) < 87.0f;
@@ -124,10 +190,11 @@ template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {
     for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
   } else {
 #pragma unroll
-    for (int k = 0; k < V; ++k) y[k] = exp_any(x[k]);
+    for (int k = 0; k < V; ++k) y[k] = )",
+                                                                                             any, R"((x[k]);
   }
 }
-)";
+)"});
   return name;
 }
 

@@ -20,7 +20,10 @@ class Functions {
   std::string cast(DType from, DType to);
   /// Of `random_bits`; and of one that fills lanes at consecutive positions, which share four numbers a counter.
   std::string random_bits();
+  /// Of float32, with the device's own instructions.
+  std::string exp();
   std::string exp_lanes();
+  std::string tanh();
   std::string div_lanes();
   std::string random_lanes();
 
@@ -28,6 +31,8 @@ class Functions {
   const std::string& text() const { return text_; }
 
  private:
+  /// That of ir/scalar.
+  std::string formula(ir::Op op, DType t);
   template <class Emit>
   std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit);
 

@@ -1,9 +1,10 @@
-// Kernels on a device against the interpreter of loop IR, bit for bit (any nan for a nan): a program of its own, with
-// arguments below. Without a device it says so and is content.
+// Kernels on a device against the interpreter of loop IR, bit for bit (any nan for a nan), with the host's formulas for
+// what the device has instructions for; then those against the truth. A program of its own, with arguments below.
+// Without a device it says so and is content.
 //
 //   smolder_test_cuda [--seeds=N] [--only=PART] [--source]
 //     --seeds   random kernels (default 300)
-//     --only    groups whose name holds this: golden, primitives, ops, random, large
+//     --only    groups whose name holds this: golden, primitives, ops, random, large, math
 //     --source  prints the CUDA C++ of each kernel that differs
 //
 // Run it in the top folder of the checkout (it reads tests/golden), with NVRTC where it is found:
@@ -332,6 +333,47 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
+/// The largest error in units in the last place that a function has on every 1021st float.
+double worst_error(const std::string& op, double (*truth)(double), Stream& stream) {
+  const Kernel kernel = parse_loop(
+      "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 1\n  parallel vector v0 < n0 {\n    %0 = load b0[v0]\n   "
+      " %1 = " +
+      op + " float32 %0\n    store b1[v0], %1\n  }\n}\n");
+  const Kernel* kernels[] = {&kernel};
+  Backend& backend = cuda::cuda_backend(0);
+  const CompiledKernel code = backend.load(backend.compile(kernels)[0].bytes);
+  const int64_t n = (int64_t{1} << 32) / 1021;
+  Array x(DType::kFloat32, n), y(DType::kFloat32, n);
+  for (int64_t i = 0; i < n; ++i) x.set_bits(i, static_cast<uint64_t>(i) * 1021);
+  const Guarded from(stream, x, 0), to(stream, y, 0);
+  void* const buffers[] = {from.data(), to.data()};
+  const int64_t ints[] = {n};
+  code.device->launch(stream, buffers, ints, nullptr, nullptr, n);
+  to.read(y);
+  double worst = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto got = std::bit_cast<float>(static_cast<uint32_t>(y.bits(i)));
+    const double want = truth(std::bit_cast<float>(static_cast<uint32_t>(x.bits(i))));
+    const auto nearest = static_cast<float>(want);
+    if (got == nearest || (std::isnan(got) && std::isnan(want))) continue;
+    if (!std::isfinite(got) || !std::isfinite(nearest)) return INFINITY;
+    const int exponent = std::max(std::ilogb(want), -126);
+    worst = std::max(worst, std::abs(got - want) / std::ldexp(1.0, exponent - 23));
+  }
+  return worst;
+}
+
+/// docs/math.md promises two units.
+void check_math() {
+  Stream stream(0);
+  for (const auto& [op, truth] : {std::pair<const char*, double (*)(double)>{"exp", std::exp}, {"tanh", std::tanh}}) {
+    const double worst = worst_error(op, truth, stream);
+    std::printf("math     %s is off by %.3f units in the last place at most\n", op, worst);
+    ++runs;
+    if (!(worst <= 2)) ++failures;
+  }
+}
+
 int run(int argc, char** argv) {
   uint64_t seeds = 300;
   std::string only;
@@ -352,12 +394,15 @@ int run(int argc, char** argv) {
   const auto& device = smolder::cuda::device_info(0);
   std::printf("%s, sm_%d%d, %d multiprocessors, driver %d, NVRTC %s\n", device.name.c_str(), device.major, device.minor,
               device.multiprocessors, smolder::cuda::driver_version(), smolder::cuda::nvrtc_version().c_str());
+  setenv("SMOLDER_HOST_MATH", "1", 1);
   const auto wanted = [&](const char* group) { return std::string(group).find(only) != std::string::npos; };
   if (wanted("golden")) run_all("golden", golden_cases());
   if (wanted("primitives")) run_all("primitives", primitive_cases());
   if (wanted("random")) run_all("random", random_cases(seeds));
   if (wanted("ops")) run_all("ops", op_cases());
   if (wanted("large")) run_all("large", large_cases());
+  unsetenv("SMOLDER_HOST_MATH");
+  if (wanted("math")) check_math();
   std::printf("%d runs, %d failures\n", runs, failures);
   return failures > 0 ? 1 : 0;
 }
