@@ -84,6 +84,7 @@ std::string KernelEmitter::chunk_at(const Address& a) const {
 bool KernelEmitter::is_uniform(const Stmt& s) const {
   const VarId v = loop_->vars[0];
   const auto varies = [&](LocalId l) { return locals_[l].varies; };
+  if (team_column(s)) return false;  // whatever is added
   switch (s.kind) {
     case StmtKind::kStore:
     case StmtKind::kUpdate:

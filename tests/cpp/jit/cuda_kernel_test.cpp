@@ -261,11 +261,13 @@ TEST(CudaEmulated, GoldenKernels) {
   // Of many positions with few turns a block has several, and at last a thread has all turns.
   for (const int64_t positions : {7, 300, 5000}) {
     for (const int64_t turns : {1, 3, 11}) {
-      for (const int64_t columns : {64, 5}) {
+      for (const auto& [columns, added] : {std::pair(64, "v0*n3 + v2*n1 + v3"), {5, "v0*n3 + v2*n1 + v3"}, {5, "v2"}}) {
         const Kernel k = parse_loop(
             "kernel {\n  buffers b0:float32 rw, b1:bfloat16 r\n  ints 4\n  parallel v0 < n0 {\n"
             "    %0 = constant float32 0.5\n    vector v1 < n1 {\n      store b0[v0*n1 + v1], %0\n    }\n"
-            "    loop v2 < n2 {\n      vector v3 < n1 {\n        %1 = load b1[v0*n3 + v2*n1 + v3]\n"
+            "    loop v2 < n2 {\n      vector v3 < n1 {\n        %1 = load b1[" +
+            std::string(added) +
+            "]\n"
             "        %2 = cast float32 %1\n        %3 = load b0[v0*n1 + v3]\n        %4 = add float32 %3, %2\n"
             "        store b0[v0*n1 + v3], %4\n      }\n    }\n  }\n}\n");
         samples.push_back({k,
