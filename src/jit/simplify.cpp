@@ -7,6 +7,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/cuda/join_gradients.h"
 #include "smolder/jit/loop_interpret.h"
 #include "smolder/jit/rules.h"
 #include "smolder/jit/view.h"
@@ -230,9 +231,13 @@ class Simplifier {
 
 void simplify(Program& program) {
   if (!program.options.simplify) return remove_dead_code(program);
-  ir::Graph to;
-  Simplifier(program.graph, to).run();
-  program.graph = std::move(to);
+  const auto rewrite = [&] {
+    ir::Graph to;
+    Simplifier(program.graph, to).run();
+    program.graph = std::move(to);
+  };
+  rewrite();
+  if (program.options.device == DeviceType::kCUDA && cuda::join_gradients(program)) rewrite();
 }
 
 void remove_dead_code(Program& program) {

@@ -72,25 +72,48 @@ def test_any_rank_and_scales_below_zero(shape):
             np.testing.assert_allclose(a, b, rtol=0, atol=3e-3 * max(1.0, np.abs(b).max()))
 
 
-def block(x, weight, out_weight, count):
+def block(x, weight, out_weight, count, splits=True):
     """Attention as a transformer has it: one projection for all, and one of the rows of all heads."""
     batch, length, width = x.shape
-    q, k, v = (x @ weight).split(width, 2)
-    q, k, v = (t.view(batch, length, count, width // count).transpose(1, 2) for t in (q, k, v))
+    if splits:
+        q, k, v = (x @ weight).split(width, 2)
+        q, k, v = (t.view(batch, length, count, width // count).transpose(1, 2) for t in (q, k, v))
+    else:
+        q, k, v = (x @ weight).view(batch, length, 3, count, width // count).permute(2, 0, 3, 1, 4).unbind(0)
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return y.transpose(1, 2).contiguous().view(batch, length, width) @ out_weight
 
 
-def block_values(where, dtype, seed=0, length=96):
+def block_values(where, dtype, seed=0, length=96, splits=True):
     rng = np.random.default_rng(seed)
     made = [rng.standard_normal(s) / 8 for s in ((2, length, 128), (128, 384), (128, 128))]
     leaves = [smolder.tensor(a, dtype=dtype, device=where).requires_grad_() for a in made]
-    block(*leaves, 2).float().square().mean().backward()
+    block(*leaves, 2, splits).float().square().mean().backward()
     return [leaf.grad.float()._to_numpy() for leaf in leaves]
 
 
-def test_a_block_of_a_transformer_has_the_gradients_of_the_host():
-    for a, b in zip(block_values("cuda", smolder.bfloat16), block_values("cpu", smolder.float32), strict=True):
+def joined():
+    return smolder.metrics()["counters"].get("attention.joined", 0)
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_block_of_a_transformer_has_the_gradients_of_the_host(splits):
+    before = joined()
+    got = block_values("cuda", smolder.bfloat16, seed=4 + splits, splits=splits)
+    assert joined() > before, "the gradient of the projection is put together by a kernel"
+    wanted = block_values("cpu", smolder.float32, seed=4 + splits, splits=splits)
+    for a, b in zip(got, wanted, strict=True):
+        assert np.abs(a - b).max() < 4e-2 * np.abs(b).max()
+
+
+@pytest.mark.skipif(not backends.cudnn.is_available(), reason="there is no cuDNN")
+def test_cudnn_writes_the_gradient_of_a_projection():
+    wanted = block_values("cuda", smolder.bfloat16, length=1024)
+    before = made_plans()
+    with backends.cudnn.flags(enabled=True, benchmark=True):
+        got = block_values("cuda", smolder.bfloat16, length=1024)
+    assert made_plans() - before == 2
+    for a, b in zip(got, wanted, strict=True):
         assert np.abs(a - b).max() < 4e-2 * np.abs(b).max()
 
 

@@ -336,7 +336,11 @@ std::shared_ptr<const DnnPlan> dnn_plan(int device, std::vector<int64_t> key, co
   Kept& kept = (*all)[std::move(key)];
   auto plan = kept.plan.lock();
   if (plan || kept.is_refused) return plan;
-  plan = make(DnnTarget::of(device), allowed);
+  try {
+    plan = make(DnnTarget::of(device), allowed);
+  } catch (const RuntimeError& e) {  // as of a library that is too new for the driver
+    warn("cudnn", std::string("it is not used: ") + e.what());
+  }
   kept = {plan, plan == nullptr};
   return plan;
 }

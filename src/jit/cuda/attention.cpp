@@ -95,6 +95,7 @@ struct Operand {
   LibraryView view;
   int address;
   bool is_matrix = true;  ///< else a number a row
+  int64_t offset = 0;     ///< of its first element
 };
 
 /// The words of a kernel's arguments (attention_text.cpp), and where addresses go in them.
@@ -117,11 +118,13 @@ class AttentionCall final : public BoundLibrary {
  public:
   AttentionCall(Op op, const std::vector<LibraryView>& in, const std::vector<LibraryView>& out,
                 const std::vector<int64_t>& attrs) {
-    text_.backward = op == Op::kFlashAttentionBackward;
+    const bool is_joined = op == Op::kFlashAttentionBackwardJoined;
+    text_.backward = is_joined || op == Op::kFlashAttentionBackward;
     text_.is_causal = attrs[0] != 0;
-    std::vector<LibraryView> results = out;
+    std::vector<LibraryView> results = is_joined ? parts_of(out[0]) : out;
+    const int64_t apart = is_joined ? out[0].strides[out[0].shape.size() - 3] : 0;
     const int matrices = text_.backward ? 3 : 1;
-    for (int i = 0; attrs[1] != 0 && i < matrices; ++i) heads_first(results[i]);
+    for (int i = 0; (is_joined || attrs[1] != 0) && i < matrices; ++i) heads_first(results[i]);
     const size_t first = text_.backward ? 1 : 0;  // of query, key, value
     const LibraryView &query = in[first], &key = in[first + 1], &value = in[first + 2];
     scale_ = static_cast<int>(in.size()) - 1;
@@ -144,8 +147,8 @@ class AttentionCall final : public BoundLibrary {
                    {value, 3},
                    {in[4], 4},
                    {results[0], outputs},
-                   {results[1], outputs + 1},
-                   {results[2], outputs + 2},
+                   {results[1], outputs + (is_joined ? 0 : 1), true, apart},
+                   {results[2], outputs + (is_joined ? 0 : 2), true, 2 * apart},
                    {in[5], 5, false},
                    {delta_, -1, false}};
     } else {
@@ -171,7 +174,11 @@ class AttentionCall final : public BoundLibrary {
     }
     if (plan_ && text.aligned) {
       std::vector<void*> data;
-      for (const int i : order()) data.push_back(addresses[operands_[i].address]);
+      for (const int i : order()) {
+        const Operand& o = operands_[i];
+        data.push_back(static_cast<char*>(addresses[o.address]) +
+                       o.offset * static_cast<int64_t>(itemsize(o.view.dtype)));
+      }
       problem_.run(*plan_, data, static_cast<float>(scale), kDevice);
       return true;
     }
@@ -210,6 +217,14 @@ class AttentionCall final : public BoundLibrary {
     int64_t extent;
     std::vector<int64_t> strides;  ///< by operand
   };
+
+  /// Of a joined result, the three that it is made of.
+  static std::vector<LibraryView> parts_of(LibraryView v) {
+    const int axis = v.shape.size() - 3;
+    v.shape.erase(axis);
+    v.strides.erase(axis);
+    return {v, v, v};
+  }
 
   static void heads_first(LibraryView& v) {
     const int rank = v.shape.size();
@@ -276,9 +291,9 @@ class AttentionCall final : public BoundLibrary {
     for (const std::vector<int64_t>& offsets : offsets_) {
       Words call;
       for (size_t o = 0; o < operands_.size(); ++o) {
-        const auto& [view, address, is_matrix] = operands_[o];
+        const auto& [view, address, is_matrix, offset] = operands_[o];
         const auto item = static_cast<int64_t>(itemsize(view.dtype));
-        call.places.push_back({call.words.size(), address, offsets[o] * item});
+        call.places.push_back({call.words.size(), address, (offsets[o] + offset) * item});
         call.words.insert(call.words.end(), {0, outer_strides_[o], inner_strides_[o], view.strides[rank_ - 2]});
         if (is_matrix) call.words.insert(call.words.end(), {view.strides[rank_ - 1], view.shape[rank_ - 1]});
       }
@@ -354,7 +369,9 @@ Layout layout_of(const ir::Node& n) {
 
 }  // namespace
 
-bool is_attention(Op op) { return op == Op::kFlashAttention || op == Op::kFlashAttentionBackward; }
+bool is_attention(Op op) {
+  return op == Op::kFlashAttention || op == Op::kFlashAttentionBackward || op == Op::kFlashAttentionBackwardJoined;
+}
 
 bool takes_attention(ir::Graph& g, const ir::Node& n) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
