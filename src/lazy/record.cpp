@@ -9,6 +9,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
+#include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
@@ -196,11 +197,18 @@ void record_external(const Call& c) {
   std::vector<ir::Meta> results(row.num_outputs);
   row.infer({inputs, c.attrs}, results.data());
   if (row.flags.view) {
-    c.outputs[0] = Tensor(new TensorImpl(stand_in(intern(results[0]))));
+    c.outputs[0] = Tensor(new TensorImpl(stand_in(intern(results[0]), c.device)));
     return finish(c);
   }
   const bool saves = t_modes.grad && c.requires_grad;  // values, which no later write may reach
-  if (!saves && (t_modes.eager || condenses(c.operands, results))) {
+  const bool condensed = !saves && condenses(c.operands, results);
+  if (c.device == DeviceType::kCUDA && condensed) {
+    const EagerMode now;
+    const jit::cuda::SharedUse use;
+    const Snapshots lent(c.operands, Snapshots::kLent);
+    return record_known(c);
+  }
+  if (c.device == DeviceType::kCPU && !saves && (t_modes.eager || condensed)) {
     const EagerMode now;
     return record_known(c);
   }

@@ -5,6 +5,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -15,21 +16,34 @@ namespace {
 void copy_elements(const eager::Array& from, const eager::Array& to) {
   if (!numel(to.shape)) return;
   const eager::TensorView in = from.view(), out = to.view();
+  if (to.buffer->device().type == DeviceType::kCUDA) return jit::cuda::copy_shared(in, out);
   eager::ErrorReport errors;
   eager::dispatch(eager::DispatchKey::kCPU, {ir::Op::kBarrier, {&in, 1}, {&out, 1}, {}, &errors});
 }
 
-ValueRef adopt(BufferRef buffer, const ir::Meta* meta) {
-  Tape& tape = Tape::cpu();
+ValueRef adopt(BufferRef buffer, const ir::Meta* meta, DeviceType device) {
+  Tape& tape = Tape::on(device);
   const std::lock_guard hold(tape.mutex());
   return tape.adopt(std::move(buffer), meta);
+}
+
+/// The elements, in memory that nobody writes: computed, or copied where somebody might.
+eager::Array elements_of(const Tensor& t, std::string_view reason) {
+  if (is_external(t)) return copied(window(t));
+  const SourceToken source = capture_source();
+  const Value& value = *t.impl()->value;
+  Tape& tape = Tape::on(value.device);
+  const std::lock_guard hold(tape.mutex());
+  if (value.pending) tape.sync(reason, source);
+  if (!value.buffer) tape.raise_no_value();
+  return eager::Array::wrap(value.buffer, t.shape(), t.dtype());
 }
 
 /// Makes exported storage private again once no array is left that could see it.
 void take_back(TensorImpl* owner) {
   const External& e = *owner->external;
   if (e.foreign || e.buffer.use_count() != 1) return;
-  owner->value = adopt(std::move(owner->external->buffer), owner->value->meta);
+  owner->value = adopt(std::move(owner->external->buffer), owner->value->meta, owner->value->device);
   owner->external.reset();
   ++owner->version;  // views hold stand-ins
 }
@@ -38,23 +52,26 @@ void take_back(TensorImpl* owner) {
 void make_exported(TensorImpl* owner, TensorImpl* asked) {
   const SourceToken source = capture_source();
   const ir::Meta* const meta = owner->value->meta;
-  Tensor(owner).materialize("numpy");
+  const DeviceType device = owner->value->device;
+  eager::Array elements = elements_of(Tensor(owner), "numpy");
   {
-    Tape& tape = Tape::cpu();
+    Tape& tape = Tape::on(device);
     const std::lock_guard hold(tape.mutex());
     if (owner->value->tape_refs != 0) tape.sync("numpy", source);  // recorded ops are still to read it
   }
   Value& value = *owner->value;
+  elements.buffer.reset();
   // Another name for the storage, as x.detach() is, holds the same value and will hold a stand-in too.
   const uint32_t known = asked != owner && asked->value.get() == &value ? 2 : 1;
   BufferRef buffer;
   if (value.refs.load(std::memory_order_acquire) == known && value.buffer.use_count() == 1) {
     buffer = std::move(value.buffer);
   } else {
-    buffer = copied(eager::Array::wrap(value.buffer, meta->shape, meta->dtype)).buffer;
+    elements.buffer = value.buffer;
+    buffer = copied(elements).buffer;
     record_copy("storage shared with an array", resolve_source(source), buffer->bytes());
   }
-  owner->value = stand_in(meta);
+  owner->value = stand_in(meta, device);
   owner->external = std::make_unique<External>(std::move(buffer), contiguous_strides(meta->shape), false);
   ++owner->version;  // views read again and hold stand-ins
 }
@@ -74,16 +91,25 @@ bool is_dense(const Dims& shape, const Dims& strides) {
   return true;
 }
 
+/// The memory of an external tensor as a value, for what reads it at once; a copy where there are gaps.
+ValueRef lent_value(TensorImpl* impl) {
+  const eager::Array elements = window(Tensor(impl));
+  if (!elements.is_contiguous()) return kept_value(impl);
+  const Value& value = *impl->value;
+  return adopt(wrap_foreign(elements.data, elements.bytes(), {value.device, 0}, [kept = elements.buffer] {}),
+               value.meta, value.device);
+}
+
 }  // namespace
 
-ValueRef stand_in(const ir::Meta* meta) {
-  ValueRef v = adopt(nullptr, meta);
+ValueRef stand_in(const ir::Meta* meta, DeviceType device) {
+  ValueRef v = adopt(nullptr, meta, device);
   v->external = true;
   return v;
 }
 
 eager::Array copied(const eager::Array& from) {
-  eager::Array to = eager::Array::empty(from.shape, from.dtype);
+  eager::Array to = eager::Array::empty(from.shape, from.dtype, from.buffer ? from.buffer->device() : Device{});
   copy_elements(from, to);
   return to;
 }
@@ -95,7 +121,7 @@ Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype) {
                   "currently supported. (You can probably work around this by making a copy of your array with "
                   "array.copy().)");
   }
-  Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}))));
+  Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}), buffer->device().type)));
   out.impl()->inference = inference_mode_enabled();
   out.impl()->external = std::make_unique<External>(std::move(buffer), strides, true);
   return out;
@@ -121,8 +147,6 @@ eager::Array window(const Tensor& t) {
 }
 
 eager::Array export_memory(const Tensor& t) {
-  SMOLDER_CHECK(t.device().type == DeviceType::kCPU, TypeError, "can't convert ", to_string(t.device()),
-                " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
   refresh(t.impl());
   TensorImpl* const owner = owner_of(t.impl());
   if (!owner->external) make_exported(owner, t.impl());
@@ -136,7 +160,7 @@ ValueRef kept_value(TensorImpl* impl) {
   if (!is_external(t)) return impl->value;
   const eager::Array copy = copied(window(t));
   record_copy("snapshot of shared storage", resolve_source(capture_source()), copy.bytes());
-  return adopt(copy.buffer, impl->value->meta);
+  return adopt(copy.buffer, impl->value->meta, impl->value->device);
 }
 
 void write_external(const Tensor& t, const Tensor& source) {
@@ -144,8 +168,7 @@ void write_external(const Tensor& t, const Tensor& source) {
   for (int i = 0; i < t.dim(); ++i) {
     SMOLDER_CHECK(l.strides[i] != 0 || t.shape()[i] <= 1 || t.numel() == 0, RuntimeError, kOverlap);
   }
-  const BufferRef elements = source.materialize("write to storage shared with an array");
-  copy_elements(eager::Array::wrap(elements, t.shape(), t.dtype()), window(t));
+  copy_elements(elements_of(source, "write to storage shared with an array"), window(t));
   ++owner_of(t.impl())->version;
 }
 
@@ -162,10 +185,10 @@ void check_no_partial_overlap(const Tensor& self, const Tensor& other) {
                 "memory location. Please clone() the tensor before performing the operation.");
 }
 
-Snapshots::Snapshots(std::span<const Operand> operands) {
+Snapshots::Snapshots(std::span<const Operand> operands, Kind kind) {
   for (const Operand& o : operands) {
     if (o.kind() != Operand::kTensor || !o.impl()->value->external) continue;
-    ValueRef now = value_now(o.impl());
+    ValueRef now = kind == kLent ? lent_value(o.impl()) : value_now(o.impl());
     swapped_.push_back({o.impl(), std::exchange(o.impl()->value, std::move(now))});
   }
 }

@@ -27,7 +27,7 @@ eager::Array export_memory(const Tensor& t);
 /// A row-major copy in memory of its own.
 eager::Array copied(const eager::Array& from);
 /// What stands for the value of external memory.
-ValueRef stand_in(const ir::Meta* meta);
+ValueRef stand_in(const ir::Meta* meta, DeviceType device);
 
 /// Whether `t` is in memory that somebody else sees too, now.
 bool is_external(const Tensor& t);
@@ -54,10 +54,12 @@ inline TensorImpl* owner_of(TensorImpl* impl) {
   return impl;
 }
 
-/// Gives every external operand a snapshot for its lifetime.
+/// Gives every external operand a value for its lifetime: a snapshot, or, where it has no gaps and what is recorded
+/// meanwhile runs meanwhile, the memory itself.
 class Snapshots {
  public:
-  explicit Snapshots(std::span<const Operand> operands);
+  enum Kind : uint8_t { kCopied, kLent };
+  explicit Snapshots(std::span<const Operand> operands, Kind kind = kCopied);
   ~Snapshots();
   Snapshots(const Snapshots&) = delete;
 

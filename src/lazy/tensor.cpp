@@ -87,16 +87,20 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
 BufferRef Tensor::materialize(std::string_view reason) const {
   meta();  // throws when undefined
   lazy::refresh(impl_);
-  if (impl_->value->external && lazy::is_external(*this)) return lazy::copied(lazy::window(*this)).buffer;
   const SourceToken source = capture_source();
   lazy::Tape& tape = lazy::Tape::on(impl_->value->device);
+  BufferRef elements;
+  if (impl_->value->external && lazy::is_external(*this)) elements = lazy::copied(lazy::window(*this)).buffer;
   std::lock_guard hold(tape.mutex());
-  if (impl_->value->pending) tape.sync(reason, source);
-  if (!impl_->value->buffer) tape.raise_no_value();
-  if (tape.device() == DeviceType::kCPU) return impl_->value->buffer;
+  if (!elements) {
+    if (impl_->value->pending) tape.sync(reason, source);
+    if (!impl_->value->buffer) tape.raise_no_value();
+    elements = impl_->value->buffer;
+  }
+  if (tape.device() == DeviceType::kCPU) return elements;
   const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
   BufferRef host = allocate(bytes);
-  if (bytes) device_memory(tape.device()).to_host(host->data(), impl_->value->buffer->data(), bytes);
+  if (bytes) device_memory(tape.device()).to_host(host->data(), elements->data(), bytes);
   tape.raise_reports(bytes > 0);
   return host;
 }

@@ -196,11 +196,23 @@ def from_numpy(ndarray) -> Tensor:
     return _core._from_array(ndarray)
 
 
-@placed
 def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
-    """A tensor in the memory of an object that speaks DLPack, or of a capsule: a write to either is seen by the other."""
-    out = _core._from_array(ext_tensor)
-    return out.clone() if copy else out
+    """A tensor in the memory of an object that speaks DLPack, or of a capsule: a write to either is seen by the other.
+
+    It is where the object is, unless device says otherwise. On CUDA it is used after what its library had queued before,
+    and in order with the legacy default stream; for work on another stream, call this again or synchronize.
+    """
+    where = getattr(ext_tensor, "__dlpack_device__", lambda: None)()
+    if where is not None and where[0] == _DLPACK_CUDA:
+        ext_tensor = ext_tensor.__dlpack__(stream=_core._cuda_stream(usable_device(f"cuda:{where[1]}").index))
+    source = _core._from_array(ext_tensor)
+    out = source if device is None else moved(source, usable_device(device))
+    if copy is False and out is not source:
+        raise ValueError(f"cannot move DLPack tensor from device {source.device} to {device} without copying.")
+    return out.clone() if copy and out is source else out
+
+
+_DLPACK_CUDA = 2
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Tensor:

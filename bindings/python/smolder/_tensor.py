@@ -284,15 +284,33 @@ def __array__(self, dtype=None, copy=None):
     return out.astype(dtype or out.dtype, copy=builtins.bool(copy))
 
 
+_LEGACY_STREAM = 1  # as DLPack numbers it
+
+
 @_method
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """The tensor's memory as a DLPack capsule, shared."""
+    """The tensor's memory as a DLPack capsule, shared. On CUDA, stream is what the consumer is going to use, which then
+    waits for what the tensor's elements need: 1 or None the legacy default stream, 2 the thread's, -1 none."""
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if not self._on_cpu:
-        raise BufferError(f"DLPack of a tensor on {self.device} is not supported: use .cpu()")
-    source = self.clone() if copy else self
-    return source._dlpack().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+    if stream is not None and type(stream) is not builtins.int:
+        raise TypeError("stream must be ``int`` or ``none``")
+    here = self.__dlpack_device__()
+    if dl_device is not None and tuple(dl_device) != here:
+        if copy is False or tuple(dl_device) not in ((1, 0), (2, 0)):
+            raise BufferError(f"a tensor on DLPack's device {here} can't be had on {tuple(dl_device)}")
+        self, stream = self._to_device("cpu" if here[0] == 2 else "cuda"), -1 if here[0] == 2 else stream
+    elif copy:
+        self = self.clone()
+    if self._on_cpu:
+        assert stream in (None, -1), "stream should be None on cpu."
+        return self._dlpack(True).__dlpack__(max_version=max_version)
+    assert stream != 0, f"unsupported stream on CUDA: {stream}."
+    stream = _LEGACY_STREAM if stream is None else stream
+    shared = self._dlpack(stream in (_LEGACY_STREAM, _core._cuda_stream(0)))
+    if stream != -1:
+        _core._cuda_precede(0, stream)
+    return shared.__dlpack__(max_version=max_version)
 
 
 @_method

@@ -6,6 +6,7 @@
 #include "smolder/core/cuda/queue.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/replay.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
 #include "src/tensor.h"
@@ -54,6 +55,7 @@ nb::dict memory_of(int index) {
 uintptr_t address_of(const Tensor& t) {
   const WithoutGil nogil;
   const SourceToken source = capture_source();
+  if (t.numel() && lazy::is_external(t)) return reinterpret_cast<uintptr_t>(lazy::window(t).data);
   lazy::refresh(t.impl());
   lazy::Tape& tape = lazy::Tape::on(t.device().type);
   const std::lock_guard hold(tape.mutex());
@@ -103,6 +105,11 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_idle", [](int index) {
     cuda::Queue* const queue = cuda::Queue::existing(index);
     return !queue || queue->stream().idle();
+  });
+  m.def("_cuda_stream",
+        [](int index) { return reinterpret_cast<uintptr_t>(cuda::Queue::of(index).stream().handle()); });
+  m.def("_cuda_precede", [](int index, uintptr_t stream) {
+    cuda::Queue::of(index).precede(reinterpret_cast<cuda::DriverStream>(stream));
   });
   nb::class_<cuda::Event>(m, "_CudaEvent")
       .def(nb::init<int, bool>())

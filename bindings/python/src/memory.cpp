@@ -1,11 +1,16 @@
 // Memory shared with NumPy, and with whatever speaks DLPack: arrays of tensors and tensors of arrays.
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/queue.h"
 #include "smolder/core/half.h"
 #include "smolder/lazy/storage.h"
 #include "src/tensor.h"
@@ -14,7 +19,7 @@
 namespace smolder::python {
 namespace {
 
-using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+using AnyArray = nb::ndarray<nb::ro>;
 
 nb::dlpack::dtype array_dtype(DType t) {
   const auto made = [](nb::dlpack::dtype_code code, uint8_t bits) {
@@ -57,14 +62,16 @@ Dims shape_of(const AnyArray& a) {
   return shape;
 }
 
-/// An array of `Framework` on the elements of `t` at `data`, which `owner` keeps alive. `strides` may be null.
+/// An array of `Framework` on the elements of `t`, or a copy of them, at `data` on a device, which `owner` keeps alive.
+/// `strides` may be null.
 template <class Framework>
-nb::object array_at(void* data, const Tensor& t, const int64_t* strides, const nb::capsule& owner,
+nb::object array_at(void* data, Device device, const Tensor& t, const int64_t* strides, const nb::capsule& owner,
                     nb::dlpack::dtype dtype) {
   const Dims shape = t.shape();
   size_t extents[kMaxRank];
   for (int i = 0; i < shape.size(); ++i) extents[i] = shape[i];
-  return nb::cast(nb::ndarray<Framework>(data, shape.size(), extents, owner, strides, dtype));
+  const int type = device.type == DeviceType::kCUDA ? nb::device::cuda::value : nb::device::cpu::value;
+  return nb::cast(nb::ndarray<Framework>(data, shape.size(), extents, owner, strides, dtype, type, device.index));
 }
 
 /// Of NumPy's two types of 64 bits an array comes as the one that is not its default, and would be printed with its
@@ -73,18 +80,38 @@ nb::object with_usual_type(const nb::object& array, DType t) {
   return t == DType::kInt64 ? array.attr("view")("int64") : array;
 }
 
+/// What an array keeps of the memory that it shares.
+struct Shared {
+  BufferRef buffer;
+  bool in_order;  ///< its work on a device is, with the legacy default stream or with our queue
+
+  /// What the array's library was told to do on a device may still run: what comes next in the memory is after that.
+  ~Shared() {
+    if (buffer->device().type != DeviceType::kCUDA || cuda::is_forked()) return;
+    try {
+      if (in_order) {
+        cuda::Queue::of(cuda::kDevice).follow(cuda::legacy_stream());
+      } else {
+        cuda::synchronize(cuda::kDevice);
+      }
+    } catch (const Error&) {  // which the next call to the driver will tell
+    }
+  }
+};
+
 /// An array in the memory of `t`: a write to either is seen by the other.
 template <class Framework>
-nb::object shared_array(const Tensor& t) {
+nb::object shared_array(const Tensor& t, bool in_order) {
   eager::Array memory;
   {
     const WithoutGil nogil;
     memory = lazy::export_memory(t);
   }
-  const nb::capsule owner(new BufferRef(memory.buffer), [](void* p) noexcept { delete static_cast<BufferRef*>(p); });
+  const nb::capsule owner(new Shared{memory.buffer, in_order},
+                          [](void* p) noexcept { delete static_cast<Shared*>(p); });
   int64_t strides[kMaxRank];
   for (int i = 0; i < memory.strides.size(); ++i) strides[i] = memory.strides[i];
-  return array_at<Framework>(memory.data, t, strides, owner, array_dtype(memory.dtype));
+  return array_at<Framework>(memory.data, t.device(), t, strides, owner, array_dtype(memory.dtype));
 }
 
 /// A copy as a NumPy array; NumPy has no bfloat16, which becomes float32 (exactly).
@@ -106,7 +133,7 @@ nb::object to_numpy(const Tensor& t) {
   }
   const nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<char*>(p); });
   const DType dtype = widen ? DType::kFloat32 : t.dtype();
-  return with_usual_type(array_at<nb::numpy>(copy, t, nullptr, owner, array_dtype(dtype)), dtype);
+  return with_usual_type(array_at<nb::numpy>(copy, {}, t, nullptr, owner, array_dtype(dtype)), dtype);
 }
 
 /// A tensor with a copy of an array's elements.
@@ -121,7 +148,7 @@ nb::object contents(const Tensor& t) {
   int64_t elements = t.numel();
   {
     const WithoutGil nogil;
-    if (lazy::is_external(t)) {
+    if (lazy::is_external(t) && t.device().type == DeviceType::kCPU) {
       const eager::Array memory = lazy::window(t);
       buffer = memory.buffer;
       if (elements) elements = 1;
@@ -147,41 +174,77 @@ Tensor from_contents(const nb::ndarray<nb::ro, uint8_t, nb::c_contig, nb::device
 }
 
 /// Arrays that tensors were made of and no tensor uses any more. The last use may end on any thread, under the tape's
-/// lock, without the GIL; they wait here until the interpreter finds time to let them go.
+/// lock, without the GIL; they wait here until the interpreter finds time to let them go, and the device, where they
+/// are on one, has done what uses them.
 class Orphans {
  public:
   static void add(AnyArray* array) {
+    if (cuda::is_forked() && array->device_type() == nb::device::cuda::value) return;  // it is the parent's
     {
       const std::lock_guard hold(lock());
-      list().push_back(array);
+      list().push_back({array, used(*array)});
     }
     Py_AddPendingCall([](void*) { return release(), 0; }, nullptr);  // when its queue is full others will do
   }
   /// Needs the GIL.
   static void release() {
-    std::vector<AnyArray*> gone;
+    std::vector<Orphan> gone;
     {
       const std::lock_guard hold(lock());
-      gone.swap(list());
+      const auto first = std::stable_partition(list().begin(), list().end(), [](Orphan& o) { return is_used(o); });
+      gone.assign(std::make_move_iterator(first), std::make_move_iterator(list().end()));
+      list().erase(first, list().end());
     }
-    for (AnyArray* a : gone) delete a;
+    for (const Orphan& o : gone) delete o.array;
   }
 
  private:
+  struct Orphan {
+    AnyArray* array;
+    std::unique_ptr<cuda::Event> used;  ///< a point after all that uses it; null on the CPU
+  };
+  static std::unique_ptr<cuda::Event> used(const AnyArray& array) {
+    if (array.device_type() != nb::device::cuda::value) return nullptr;
+    try {
+      auto event = std::make_unique<cuda::Event>(cuda::kDevice);
+      event->record(cuda::Queue::of(cuda::kDevice).stream());
+      return event;
+    } catch (const Error&) {  // the device is lost
+      return nullptr;
+    }
+  }
+  static bool is_used(Orphan& o) {
+    try {
+      return o.used && !o.used->done();
+    } catch (const Error&) {
+      return false;
+    }
+  }
   static std::mutex& lock() {
     static auto* const it = new std::mutex;  // tensors may outlive static destructors
     return *it;
   }
-  static std::vector<AnyArray*>& list() {
-    static auto* const it = new std::vector<AnyArray*>;
+  static std::vector<Orphan>& list() {
+    static auto* const it = new std::vector<Orphan>;
     return *it;
   }
 };
+
+/// Where an array is. Throws for places where tensors cannot be.
+Device device_of(const AnyArray& a) {
+  if (a.device_type() == nb::device::cpu::value) return {};
+  SMOLDER_CHECK(a.device_type() == nb::device::cuda::value, RuntimeError, "Unsupported device_type: ", a.device_type(),
+                " of DLPack: tensors are on the CPU (1) or CUDA (2)");
+  SMOLDER_CHECK(a.device_id() == cuda::kDevice, NotImplementedError, "device 'cuda:", a.device_id(),
+                "' is not supported: tensors are on 'cpu' or 'cuda:0'");
+  return {DeviceType::kCUDA, cuda::kDevice};
+}
 
 /// A tensor in the memory of an array: a write to either is seen by the other. `dtype` says what the elements are
 /// where the array can't, being of a type of the same size.
 Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
   Orphans::release();
+  const Device device = device_of(a);
   const DType type = dtype ? dtype->value : dtype_of(a.dtype());
   SMOLDER_CHECK(itemsize(type) * 8 == a.dtype().bits, ValueError, "elements of ", a.dtype().bits, " bits are not ",
                 name(type));
@@ -192,7 +255,7 @@ Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
   for (size_t i = 0; i < a.ndim(); ++i) strides.push_back(a.stride(i));
   auto* const held = new AnyArray(a);
   BufferRef buffer =
-      wrap_foreign(const_cast<void*>(a.data()), numel(shape) * itemsize(type), {}, [held] { Orphans::add(held); });
+      wrap_foreign(const_cast<void*>(a.data()), numel(shape) * itemsize(type), device, [held] { Orphans::add(held); });
   return lazy::from_foreign(std::move(buffer), shape, strides, type);
 }
 
@@ -202,8 +265,13 @@ void release_orphans() { Orphans::release(); }
 
 void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   tensor.def("_to_numpy", &to_numpy)
-      .def("_numpy", [](const Tensor& t) { return with_usual_type(shared_array<nb::numpy>(t), t.dtype()); })
-      .def("_dlpack", &shared_array<nb::array_api>)
+      .def("_numpy",
+           [](const Tensor& t) {
+             SMOLDER_CHECK(t.device().type == DeviceType::kCPU, TypeError, "can't convert ", to_string(t.device()),
+                           " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
+             return with_usual_type(shared_array<nb::numpy>(t, true), t.dtype());
+           })
+      .def("_dlpack", &shared_array<nb::array_api>, nb::arg("in_order"))
       // The tensor that holds the storage, and what it can be told from others by.
       .def("_storage",
            [](const Tensor& t) {

@@ -27,6 +27,7 @@ thread_local Queue* Queue::capturing_ = nullptr;
 
 Queue::Queue(int device)
     : stream_(device),
+      handed_over_(device),
       ring_(device, kParts * kPartBytes),
       read_{Event(device), Event(device), Event(device), Event(device)} {}
 
@@ -100,6 +101,20 @@ void Queue::launch(const Graph& graph) {
 
 void Queue::keep(const BufferRef& memory) {
   if (capturing_ == this) kept_.push_back(memory);
+}
+
+void Queue::follow(DriverStream other) {
+  make_current(device());
+  const std::lock_guard hold(mutex_);
+  SMOLDER_CUDA(event_record, handed_over_.handle(), other);
+  stream_.wait(handed_over_);
+}
+
+void Queue::precede(DriverStream other) {
+  make_current(device());
+  const std::lock_guard hold(mutex_);
+  handed_over_.record(stream_);
+  SMOLDER_CUDA(stream_wait, other, handed_over_.handle(), 0);
 }
 
 RingPlaces::Place RingPlaces::next(size_t bytes) {

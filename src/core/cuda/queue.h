@@ -18,6 +18,9 @@ namespace smolder::cuda {
 /// The device that tensors on CUDA are on.
 inline constexpr int kDevice = 0;
 
+/// The stream that libraries of CUDA use unless told otherwise (CU_STREAM_LEGACY).
+inline DriverStream legacy_stream() { return reinterpret_cast<DriverStream>(uintptr_t{1}); }
+
 /// Work that was captured rather than run, to be queued as a whole.
 class Graph {
  public:
@@ -75,6 +78,11 @@ class Queue {
   /// Lets the graph being captured keep memory; does nothing when none is.
   void keep(const BufferRef& memory);
 
+  /// Lets what is queued from now on wait for what a stream of somebody else's was given.
+  void follow(DriverStream other);
+  /// Lets what such a stream is given from now on wait for what is queued.
+  void precede(DriverStream other);
+
   /// Queues a copy of `bytes` from the host to the device, which are read before this returns.
   void upload(void* to, const void* from, size_t bytes);
 
@@ -94,6 +102,7 @@ class Queue {
   std::vector<BufferRef> kept_;
 
   std::mutex mutex_;
+  Event handed_over_;
   PinnedMemory ring_;
   RingPlaces places_{kParts, kPartBytes};
   std::array<Event, kParts> read_;  ///< all of the part has been

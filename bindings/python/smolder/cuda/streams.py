@@ -65,6 +65,11 @@ class Stream:
             raise NotImplementedError(f"Stream: {', '.join(kwargs)} is not supported")
         self.device = _device_of(device)
 
+    @property
+    def cuda_stream(self):
+        """The driver's handle of the queue, as a number, for libraries that are to queue work in its order."""
+        return _core._cuda_stream(0)
+
     def synchronize(self):
         """Runs what is recorded and waits for it."""
         _core._cuda_run_recorded("cuda stream")
