@@ -118,8 +118,37 @@ void KernelEmitter::columns() {
   line("const i64 n = " + extent(*loop) + ";");
   line("for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
+  if (!flat) load_first();
   flat ? vector_columns(k_.root) : body(k_.root.body);
   line("});");
+}
+
+/// Loads of a thread's elements that wait for nothing, ahead of what is computed once a position: that may take as long
+/// as a trip to memory, and the compiler moves no load across a branch.
+void KernelEmitter::load_first() {
+  std::vector<int> written;
+  const bool waits = std::ranges::any_of(k_.root.body, [](const Stmt& s) { return s.kind == StmtKind::kLoad; });
+  const auto may_read = [&](const Stmt& s) { return std::ranges::find(written, s.address.buffer) == written.end(); };
+  for (const Stmt& loop : k_.root.body) {
+    if (!waits || loop.kind == StmtKind::kLoop) return;
+    if (loop.kind == StmtKind::kStore) written.push_back(loop.address.buffer);
+    if (loop.kind == StmtKind::kLoad && loop.bounds.empty() && loop.address.indirect.empty() && may_read(loop)) {
+      statement(loop);
+      loaded_first_.push_back(&loop);
+    }
+    if (loop.kind != StmtKind::kVector) continue;
+    loop_ = &loop;
+    vars_[loop.vars[0]] = "(i + k)";
+    for (const Stmt& s : loop.body) {
+      if (s.kind == StmtKind::kStore) written.push_back(s.address.buffer);
+      const bool here = s.kind == StmtKind::kLoad && !is_uniform(s) && is_contiguous(s.address) && s.bounds.empty() &&
+                        std::ranges::find(shape_.turned, &s) == shape_.turned.end();
+      if (!here || !may_read(s)) continue;
+      load_chunk(s);
+      loaded_first_.push_back(&s);
+    }
+    loop_ = nullptr;
+  }
 }
 
 /// Loads of all positions of the block, 32 of which are next to each other, to tiles in shared memory: a row of a tile
@@ -242,7 +271,7 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
       columns_mode ? vector_columns(s) : vector_rows(s);
       if (first_group) line("}");
-    } else {
+    } else if (std::ranges::find(loaded_first_, &s) == loaded_first_.end()) {
       statement(s);
     }
   }

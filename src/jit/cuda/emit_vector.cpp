@@ -208,21 +208,23 @@ void KernelEmitter::varying_load(const Stmt& s) {
     return lanes(name + " = " + loaded(s.dtype, tile + at) + ";");
   }
   if (is_contiguous(s.address) && s.bounds.empty()) {
-    std::string raw = "raw" + std::to_string(s.result);
-    const std::string n = std::to_string(s.address.buffer);
-    if (std::ranges::find(shape_.ahead, &s) != shape_.ahead.end()) {
-      raw = "loads[u]." + raw;
-    } else {
-      line(pack(s.address.buffer) + " " + raw + ";");
-      const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
-      line("load_whole(" + raw + ", " + at + ");");
-    }
-    return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
+    const bool is_ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
+    if (!is_ahead && std::ranges::find(loaded_first_, &s) == loaded_first_.end()) load_chunk(s);
+    const std::string raw = "raw" + std::to_string(s.result);
+    return lanes(name + " = " + lane_of(s.dtype, is_ahead ? "loads[u]." + raw : raw) + ";");
   }
   const std::string x = loaded(s.dtype, b + "[" + element(s.address) + "]");
   if (s.bounds.empty()) return lanes(name + " = " + x + ";");
   const std::string fill = literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
   lanes(name + " = " + bounds(s) + " ? " + x + " : " + fill + ";");
+}
+
+/// The chunk of a load whose lanes are next to each other, as it lies in memory.
+void KernelEmitter::load_chunk(const Stmt& s) {
+  const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
+  line(pack(s.address.buffer) + " " + raw + ";");
+  const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
+  line("load_whole(" + raw + ", " + at + ");");
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {

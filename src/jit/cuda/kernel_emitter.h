@@ -43,6 +43,7 @@ class KernelEmitter {
   std::string arguments() const;
   void columns();
   void turn_loads(const Stmt& loop);
+  void load_first();
   void rows();
   void position(const std::string& name);
   void scratch_rows();
@@ -82,6 +83,7 @@ class KernelEmitter {
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
+  void load_chunk(const Stmt& s);
   bool random_lanes(const Stmt& s);
   bool exp_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
@@ -131,10 +133,11 @@ class KernelEmitter {
   std::vector<Accumulator> accs_;
   std::vector<std::string> vars_;  ///< by VarId: its value
   std::vector<Kept> kept_;
-  const Stmt* loop_ = nullptr;  ///< the vector loop whose lanes are being written
-  int outs_ = 0;                ///< chunks on their way to memory
-  bool in_team_ = false;        ///< in the loop whose turns groups take side by side
-  bool loads_uniform_ = false;  ///< somewhere a value is loaded for all threads of a group
+  std::vector<const Stmt*> loaded_first_;  ///< loads whose chunks `load_first` took
+  const Stmt* loop_ = nullptr;             ///< the vector loop whose lanes are being written
+  int outs_ = 0;                           ///< chunks on their way to memory
+  bool in_team_ = false;                   ///< in the loop whose turns groups take side by side
+  bool loads_uniform_ = false;             ///< somewhere a value is loaded for all threads of a group
 };
 
 }  // namespace smolder::jit::cuda
