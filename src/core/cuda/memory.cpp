@@ -1,7 +1,9 @@
 #include "smolder/core/cuda/memory.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <string>
 
 #include "smolder/core/cuda/queue.h"
@@ -75,8 +77,14 @@ BufferRef allocate(size_t bytes, int device) {
 }
 
 BufferRef allocate_temporary(size_t bytes, int device) {
-  BufferRef memory = allocate(bytes, device);
-  Queue::of(device).keep(memory);
+  Queue& queue = Queue::of(device);
+  LaneMemory* const temporaries = queue.temporaries();
+  if (!temporaries) return allocate(bytes, device);
+  if (BufferRef known = temporaries->find(queue.lane(), bytes)) return known;
+  // In steps, so that what is a little larger each time does not take memory each time.
+  const size_t step = std::max<size_t>(std::bit_floor(bytes) / 2, 1);
+  BufferRef memory = allocate((bytes + step - 1) / step * step, device);
+  temporaries->add(queue.lane(), memory);
   return memory;
 }
 

@@ -13,7 +13,7 @@ namespace smolder::cuda {
 /// pool's free memory was given back in vain. Zero bytes give a readable address too.
 BufferRef allocate(size_t bytes, int device);
 /// The same for work that is being queued, which may drop it as soon as the work is queued: when a graph is being
-/// captured the graph keeps it.
+/// captured the graph keeps it, and gives it to what follows on the lane.
 BufferRef allocate_temporary(size_t bytes, int device);
 
 /// Of the pool of a device.

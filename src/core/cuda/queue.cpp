@@ -23,6 +23,21 @@ Graph::~Graph() {
   if (!is_forked()) driver().graph_exec_destroy(handle_);
 }
 
+BufferRef LaneMemory::find(int lane, size_t bytes) const {
+  const Kept* best = nullptr;
+  for (const Kept& k : kept_) {
+    const bool fits = k.lane == lane && k.memory.use_count() == 1 && k.memory->bytes() >= bytes;
+    if (fits && (!best || k.memory->bytes() < best->memory->bytes())) best = &k;
+  }
+  return best ? best->memory : nullptr;
+}
+
+std::vector<BufferRef> LaneMemory::take_all() {
+  std::vector<BufferRef> all;
+  for (Kept& k : std::exchange(kept_, {})) all.push_back(std::move(k.memory));
+  return all;
+}
+
 thread_local Queue* Queue::capturing_ = nullptr;
 
 Queue::Queue(int device)
@@ -70,12 +85,12 @@ std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
     }
   } catch (...) {
     capturing_ = nullptr;
-    kept_.clear();
+    temporaries_.take_all();
     if (driver().capture_end(origin, &graph) == 0 && graph) driver().graph_destroy(graph);
     throw;
   }
   capturing_ = nullptr;
-  std::vector<BufferRef> kept = std::exchange(kept_, {});
+  std::vector<BufferRef> kept = temporaries_.take_all();
   SMOLDER_CUDA(capture_end, origin, &graph);
   return std::make_unique<Graph>(graph, std::move(kept));
 }
@@ -97,10 +112,6 @@ void Queue::wait_for(int mark) { lanes_[lane_]->wait(*events_[mark]); }
 void Queue::launch(const Graph& graph) {
   make_current(device());
   SMOLDER_CUDA(graph_launch, graph.handle(), stream().handle());
-}
-
-void Queue::keep(const BufferRef& memory) {
-  if (capturing_ == this) kept_.push_back(memory);
 }
 
 void Queue::follow(DriverStream other) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/buffer.h"
@@ -52,6 +53,22 @@ class RingPlaces {
   size_t part_ = 0, used_ = 0;  ///< of the part
 };
 
+/// Temporaries of the work in a graph. What follows on a lane may have the memory of what nobody holds any more.
+class LaneMemory {
+ public:
+  /// The smallest that has as many bytes; null where there is none.
+  BufferRef find(int lane, size_t bytes) const;
+  void add(int lane, BufferRef memory) { kept_.push_back({lane, std::move(memory)}); }
+  std::vector<BufferRef> take_all();
+
+ private:
+  struct Kept {
+    int lane;
+    BufferRef memory;
+  };
+  std::vector<Kept> kept_;
+};
+
 /// All work of a device is queued here, in program order, so memory that is freed may be given out again at once.
 class Queue {
  public:
@@ -75,8 +92,8 @@ class Queue {
   int mark();
   void wait_for(int mark);
   void launch(const Graph& graph);
-  /// Lets the graph being captured keep memory; does nothing when none is.
-  void keep(const BufferRef& memory);
+  /// Null unless this thread is capturing a graph, which keeps what is added.
+  LaneMemory* temporaries() { return capturing_ == this ? &temporaries_ : nullptr; }
 
   /// Lets what is queued from now on wait for what a stream of somebody else's was given.
   void follow(DriverStream other);
@@ -99,7 +116,7 @@ class Queue {
   int lane_ = 0;
   std::vector<std::unique_ptr<Event>> events_;
   int marks_ = 0;
-  std::vector<BufferRef> kept_;
+  LaneMemory temporaries_;
 
   std::mutex mutex_;
   Event handed_over_;
