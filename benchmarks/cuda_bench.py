@@ -1,13 +1,18 @@
-"""Times Smolder on a device of CUDA beside PyTorch, where it is installed: medians of batches, host clock, synchronized.
+"""Times Smolder on a device of CUDA beside PyTorch and JAX, where they are installed: medians of batches, host clock,
+synchronized.
 
-`python benchmarks/cuda_bench.py [ROW...]` prints a table; `--compile` adds torch.compile, which takes minutes.
+`python benchmarks/cuda_bench.py [ROW...]` prints a table. `--columns` chooses among smolder, torch, compile (which is
+torch.compile), reduce-overhead, max-autotune (its modes, which take minutes) and jax.
 """
 
 import argparse
+import os
 import statistics
 import time
 
 from models import block_step, gpt_step
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import smolder
 from smolder import cuda
@@ -38,9 +43,55 @@ def seconds(step, finish, batches=5, target=0.1):
     return statistics.median(times)
 
 
+def copy(lib):
+    x = lib.randn(1 << 28, device="cuda")
+    return x.clone, 2 * 4 << 28
+
+
+def sin_cos(lib):
+    x = lib.randn(1 << 28, device="cuda")
+    return lambda: lib.sin(x) + lib.cos(x), 2 * 4 << 28
+
+
 def chain(lib):
-    x = lib.randn(1 << 27, device="cuda")
-    return lambda: 0.5 * x * (1 + lib.tanh(0.7978845608 * (x + 0.044715 * x * x * x))), 2 * 4 << 27
+    x = lib.randn(1 << 28, device="cuda")
+    return lambda: 0.5 * x * (1 + lib.tanh(0.7978845608 * (x + 0.044715 * x * x * x))), 2 * 4 << 28
+
+
+def backward(lib, f, rows, columns, moved):
+    """The gradient of a function of rows of bfloat16, its forward pass included."""
+    x = lib.randn(rows, columns, device="cuda").to(lib.bfloat16).detach().requires_grad_()
+    grad = lib.randn(rows, columns, device="cuda").to(lib.bfloat16)
+
+    def step():
+        x.grad = None
+        f(x).backward(grad)
+        return x.grad
+
+    return step, moved * 2 * rows * columns
+
+
+def cross_entropy(lib):
+    """Loss and gradient of 16,384 rows of scores for 50,304 classes: read twice and written once."""
+    x = lib.randn(16384, 50304, device="cuda").to(lib.bfloat16).detach().requires_grad_()
+    target = lib.randint(0, 50304, (16384,), device="cuda")
+
+    def step():
+        x.grad = None
+        lib.nn.functional.cross_entropy(x, target).backward()
+        return x.grad
+
+    return step, 3 * 2 * 16384 * 50304
+
+
+def adamw(lib):
+    """124 million parameters in 148 tensors: four numbers are read for each, and three written."""
+    shapes = [(50304, 768), (1024, 768), *12 * [(2304, 768), (768, 768), (3072, 768), (768, 3072)], *98 * [(768,)]]
+    p = [lib.randn(*s, device="cuda").detach().requires_grad_() for s in shapes]
+    for x in p:
+        x.grad = lib.randn(*x.shape, device="cuda")
+    fused = {} if lib is smolder else {"fused": True}
+    return lib.optim.AdamW(p, lr=1e-4, **fused).step, 28 * sum(x.numel() for x in p)
 
 
 def softmax(lib, rows, columns):
@@ -147,6 +198,19 @@ def gpt(lib, batch, **shape):
     return gpt_step(lib, batch, "cuda", **shape), None
 
 
+def products(lib, count=2000):
+    """So many products, each of the one before: as many ops are recorded as the device runs."""
+    x, w = lib.randn(1024, 1024, device="cuda"), lib.randn(1024, 1024, device="cuda") * 0.03
+
+    def step():
+        y = x
+        for _ in range(count // 2):
+            y = lib.tanh(y @ w)
+        return y
+
+    return step, None
+
+
 def linear_gelu_sum(lib):
     x, w = lib.randn(32, 128, device="cuda"), lib.randn(64, 128, device="cuda")
     F = lib.nn.functional
@@ -154,13 +218,25 @@ def linear_gelu_sum(lib):
 
 
 ROWS = {
-    "chain_2^27": chain,
+    "copy_2^28": copy,
+    "sin_cos_2^28": sin_cos,
+    "chain_2^28": chain,
     "softmax_65536x1024": lambda lib: softmax(lib, 65536, 1024),
     "softmax_16384x8192": lambda lib: softmax(lib, 16384, 8192),
+    "softmax_2048x50304": lambda lib: softmax(lib, 2048, 50304),
+    "softmax_train_65536x1024": lambda lib: backward(lib, lambda x: lib.softmax(x, -1), 65536, 1024, 5),
     "layer_norm_65536x1024": lambda lib: layer_norm(lib, 65536, 1024),
     "layer_norm_16384x8192": lambda lib: layer_norm(lib, 16384, 8192),
+    "layer_norm_2048x50304": lambda lib: layer_norm(lib, 2048, 50304),
+    "layer_norm_train_65536x1024": lambda lib: backward(
+        lib, lambda x: lib.nn.functional.layer_norm(x, (1024,)), 65536, 1024, 5
+    ),
     "row_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 1),
+    "row_sums_16384x8192": lambda lib: sums(lib, 16384, 8192, 1),
     "column_sums_65536x1024": lambda lib: sums(lib, 65536, 1024, 0),
+    "column_sums_16384x8192": lambda lib: sums(lib, 16384, 8192, 0),
+    "cross_entropy_16384x50304": cross_entropy,
+    "adamw_124m": adamw,
     "embedding_gradient": lambda lib: embedding_gradient(lib, 1),
     "embedding_gradient_of_16_rows": lambda lib: embedding_gradient(lib, 3000),
     "cumsum_2^25": lambda lib: cumsum(lib, 1 << 25),
@@ -169,11 +245,12 @@ ROWS = {
     "sort_4096x4096": lambda lib: sort(lib, 4096, 4096),
     "topk_64x50257": lambda lib: topk(lib, 64, 50257, 50),
     "convolution_train": convolution,
-    "mlp_forward": lambda lib: mlp(lib, False),
-    "mlp_train": lambda lib: mlp(lib, True),
     "attention_forward": lambda lib: attention(lib, False),
     "attention_train": lambda lib: attention(lib, True),
     "linear_gelu_sum": linear_gelu_sum,
+    "mlp_forward": lambda lib: mlp(lib, False),
+    "mlp_train": lambda lib: mlp(lib, True),
+    "products_2000": products,
     "block_forward_f32": lambda lib: block(lib, False),
     "block_forward_tf32": lambda lib: block(lib, False, tf32=True),
     "block_forward_bf16": lambda lib: block(lib, False, "bfloat16"),
@@ -194,11 +271,35 @@ def time_smolder(make):
     return seconds(marked, cuda.synchronize), moved
 
 
-def time_torch(make, compiled):
+def time_torch(make, mode):
     step, moved = make(torch)
-    if compiled:
-        step = torch.compile(step, mode="reduce-overhead")
+    if mode:
+        torch._dynamo.reset()
+        step = torch.compile(step, mode=mode)
     return seconds(step, torch.cuda.synchronize), moved
+
+
+def time_jax(row):
+    """What is timed is the last of the calls' results, since JAX has no way to wait for a device."""
+    import jax
+    from jax_models import MAKERS
+
+    step, held = MAKERS[row](), []
+
+    def keep():
+        held[:] = [step()]
+
+    return seconds(keep, lambda: jax.block_until_ready(held)), ROWS[row](smolder)[1] if "^" in row else None
+
+
+COLUMNS = {
+    "smolder": lambda row: time_smolder(ROWS[row]),
+    "torch": lambda row: time_torch(ROWS[row], None),
+    "compile": lambda row: time_torch(ROWS[row], "default"),
+    "reduce-overhead": lambda row: time_torch(ROWS[row], "reduce-overhead"),
+    "max-autotune": lambda row: time_torch(ROWS[row], "max-autotune"),
+    "jax": time_jax,
+}
 
 
 def text(took, moved):
@@ -208,23 +309,23 @@ def text(took, moved):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"among {', '.join(ROWS)}")
-    parser.add_argument("--compile", action="store_true", help="time torch.compile too")
+    parser.add_argument("--columns", default="smolder,torch", help="separated by commas")
     options = parser.parse_args()
-    columns = {"smolder": time_smolder}
-    if torch:
-        columns["torch"] = lambda make: time_torch(make, False)
-        if options.compile:
-            columns["torch.compile"] = lambda make: time_torch(make, True)
-    print(f"{cuda.get_device_name()}\n{'row':24}" + "".join(f"{name:>16}" for name in columns))
-    for name in options.rows or ROWS:
+    columns = [c for c in options.columns.split(",") if torch or c in ("smolder", "jax")]
+    print(f"{cuda.get_device_name()}\n{'row':30}" + "".join(f"{name:>17}" for name in columns))
+    for row in options.rows or ROWS:
         cells = []
-        for column in columns.values():
+        for column in columns:
             try:
-                cells.append(text(*column(ROWS[name])))
+                cells.append(text(*COLUMNS[column](row)))
             except Exception as e:  # a row that fails is told, and the others go on
-                cells.append(type(e).__name__)
-                print(f"{name}: {e}")
-        print(f"{name:24}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
+                cells.append("-" if isinstance(e, KeyError) and column == "jax" else type(e).__name__)
+                if cells[-1] != "-":
+                    print(f"{row}, {column}: {str(e)[:300]}")
+            cuda.empty_cache()
+            if torch:
+                torch.cuda.empty_cache()
+        print(f"{row:30}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":
