@@ -29,6 +29,16 @@ if DEVICE != "cpu":
     smolder.from_numpy = lambda array: _from_numpy(array).to(DEVICE)
 
 
+def of_the_cpu(why):
+    """Marks what cannot hold on a device: it is skipped where SMOLDER_TEST_DEVICE names one."""
+    return pytest.mark.skipif(DEVICE != "cpu", reason=f"of the CPU: {why}")
+
+
+ONE_BY_ONE = of_the_cpu("a step that cannot run fails as a whole on a device")
+NUMPY = of_the_cpu("NumPy shares no memory of a device")
+FORKS = of_the_cpu("a forked process cannot use CUDA")
+
+
 @pytest.fixture(autouse=True)
 def known_state(request):
     """A fixed seed, and nothing pending from the test before. Steps run as plans: one that could not be compiled would

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch_peer
-from conftest import compiled
+from conftest import DEVICE, NUMPY, compiled, of_the_cpu
 from op_rows import ROOT, TABLE, model
 
 import smolder
@@ -23,7 +23,7 @@ def weight(*shape):
 
 
 def region(**options):
-    return smolder.autocast("cpu", **options)
+    return smolder.autocast(DEVICE, **({"dtype": smolder.bfloat16} | options))
 
 
 def recorded(function):
@@ -218,6 +218,7 @@ def test_nothing_is_kept_in_inference_mode():
     assert out.requires_grad and not out.is_inference()
 
 
+@NUMPY
 def test_a_weight_that_numpy_sees_is_cast_anew():
     x, w = smolder.ones(2, 2), smolder.ones(2, 2)
     array = w.numpy()
@@ -245,6 +246,7 @@ def test_kept_casts_go_with_the_region():
 # -- regions
 
 
+@of_the_cpu("its regions are not of CUDA")
 def test_regions_are_of_a_thread_and_of_a_type_of_devices():
     x = smolder.ones(2, 2)
     seen = []
@@ -263,18 +265,19 @@ def test_regions_are_of_a_thread_and_of_a_type_of_devices():
 def test_a_region_that_is_left_by_an_error_is_left():
     with pytest.raises(RuntimeError), region():
         smolder.ones(2, 3) @ smolder.ones(2, 3)
-    assert not smolder.is_autocast_enabled("cpu")
+    assert not smolder.is_autocast_enabled(DEVICE)
     with pytest.raises(RuntimeError, match="same dtype"):
         smolder.ones(2, 2) @ smolder.ones(2, 2).bfloat16()
 
 
 def test_nested_regions_and_their_state():
+    default = smolder.get_autocast_dtype(DEVICE)
     with region(dtype=smolder.float16, cache_enabled=False):
-        assert smolder.get_autocast_dtype("cpu") == smolder.float16 and not smolder.is_autocast_cache_enabled()
+        assert smolder.get_autocast_dtype(DEVICE) == smolder.float16 and not smolder.is_autocast_cache_enabled()
         with region(enabled=False):
-            assert not smolder.is_autocast_enabled("cpu")
-        assert smolder.is_autocast_enabled("cpu")
-    assert smolder.get_autocast_dtype("cpu") == smolder.bfloat16 and smolder.is_autocast_cache_enabled()
+            assert not smolder.is_autocast_enabled(DEVICE)
+        assert smolder.is_autocast_enabled(DEVICE)
+    assert smolder.get_autocast_dtype(DEVICE) == default and smolder.is_autocast_cache_enabled()
     assert smolder.autocast_increment_nesting() == 1 and smolder.autocast_decrement_nesting() == 0
 
 
@@ -336,15 +339,15 @@ def test_custom_functions_run_as_they_were_decorated():
 
     class Function(smolder.autograd.Function):
         @staticmethod
-        @smolder.amp.custom_fwd(device_type="cpu", cast_inputs=smolder.float32)
+        @smolder.amp.custom_fwd(device_type=DEVICE, cast_inputs=smolder.float32)
         def forward(ctx, a, rest):
-            states.append((a.dtype, rest["t"][0].dtype, smolder.is_autocast_enabled("cpu")))
+            states.append((a.dtype, rest["t"][0].dtype, smolder.is_autocast_enabled(DEVICE)))
             return a * 2
 
         @staticmethod
-        @smolder.amp.custom_bwd(device_type="cpu")
+        @smolder.amp.custom_bwd(device_type=DEVICE)
         def backward(ctx, grad):
-            states.append(smolder.is_autocast_enabled("cpu"))
+            states.append(smolder.is_autocast_enabled(DEVICE))
             return grad * 2, None
 
     a = smolder.ones(2).bfloat16().requires_grad_()
@@ -359,6 +362,7 @@ def test_custom_functions_run_as_they_were_decorated():
 # -- mistakes and old names
 
 
+@of_the_cpu("warnings name the device")
 def test_regions_that_are_not_supported():
     with pytest.warns(UserWarning, match="In CPU autocast, but the target dtype is not supported. Disabling autocast."):
         assert not region(dtype=smolder.float64)._enabled

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import assert_same_bits, of_the_cpu
 
 import smolder
 from smolder import autograd, nn
@@ -110,6 +110,7 @@ DEPTH, WIDTH = 16, 64
 ACTIVATION = 512 * WIDTH * 4  # bytes of what a layer makes
 
 
+@of_the_cpu("a device's memory is counted by a pool of its own")
 @pytest.mark.parametrize(
     "run, kept",
     [
@@ -132,6 +133,7 @@ def test_the_peak_of_one_step_falls(run, kept):
     assert peak < 0.75 * without
 
 
+@of_the_cpu("a device's memory is counted by a pool of its own")
 def test_a_function_that_closes_over_its_tensors():
     """What is no argument is computed again too, and merged with nothing."""
     n, width = 12, 1 << 16

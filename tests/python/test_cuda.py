@@ -347,6 +347,14 @@ def test_streams_are_one_queue():
 
 
 @on_a_device
+def test_workers_of_a_loader_are_of_the_cpu_after_the_device_was_used():
+    assert smolder.ones(2, device="cuda").sum().item() == 2
+    with smolder.device("cpu"):
+        batches = list(smolder.utils.data.DataLoader(range(6), batch_size=3, num_workers=2))
+    assert [b.cuda().tolist() for b in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+@on_a_device
 def test_a_forked_child_says_that_it_cannot_use_the_device():
     x = smolder.ones(2, device="cuda")
     smolder.mark_step()

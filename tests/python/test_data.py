@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import FORKS
 
 import smolder
 from smolder.utils import data
@@ -33,11 +34,13 @@ def raises(i):
     return i
 
 
+@FORKS
 def test_a_worker_that_dies_is_noticed():
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly"):
         list(data.DataLoader(Numbers(dies), num_workers=1))
 
 
+@FORKS
 def test_the_error_of_a_worker_has_its_type_and_its_traceback():
     with pytest.raises(KeyError) as caught:
         list(data.DataLoader(Numbers(raises), num_workers=2))
@@ -45,6 +48,7 @@ def test_the_error_of_a_worker_has_its_type_and_its_traceback():
     assert text.startswith("Caught KeyError in DataLoader worker process") and "raise KeyError" in text
 
 
+@FORKS
 def test_after_an_error_of_a_worker_the_other_batches_come():
     batches = iter(data.DataLoader(Numbers(raises), num_workers=2))
     got = []
@@ -61,6 +65,7 @@ def test_a_timeout_is_an_error():
         list(data.DataLoader(Numbers(lambda i: time.sleep(4), 1), num_workers=1, timeout=1))
 
 
+@FORKS
 def test_workers_have_seeds_of_their_own_that_follow_from_the_generators():
     def draws(seed):
         generator = smolder.Generator().manual_seed(seed)
@@ -72,6 +77,7 @@ def test_workers_have_seeds_of_their_own_that_follow_from_the_generators():
     assert len({b[:2] for b in first}) == 6 and len({b[2] for b in first}) == 2
 
 
+@FORKS
 def test_tensors_that_are_not_computed_yet_come_out_of_workers():
     pending = Numbers(lambda i: smolder.ones(3) * i + 1)
     batches = list(data.DataLoader(pending, batch_size=3, num_workers=2))
@@ -95,6 +101,7 @@ def test_a_batch_of_a_tensor_data_set_is_one_gather():
     assert [tuple(t.shape) for t in batch] == [(8, 2), (8,)] and batch[1].tolist() == list(range(0, 16, 2))
 
 
+@FORKS
 def test_a_process_that_forks_while_workers_run_leaves_them_alone():
     outer = iter(data.DataLoader(range(6), num_workers=1))
     assert int(next(outer)) == 0

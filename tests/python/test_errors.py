@@ -5,6 +5,7 @@ import inspect
 import pathlib
 
 import pytest
+from conftest import ONE_BY_ONE
 
 import smolder
 from smolder import nn
@@ -203,6 +204,7 @@ def test_an_index_below_the_range_is_reported(index):
     assert ones(2).tolist() == [1, 1]
 
 
+@ONE_BY_ONE
 def test_out_of_memory_is_an_exception_and_work_goes_on():
     w = ones(4) * 3
     smolder.mark_step()
@@ -220,6 +222,7 @@ def test_out_of_memory_is_an_exception_and_work_goes_on():
     assert w.tolist() == [3, 3, 3, 3] and later.tolist() == [6, 6, 6, 6]
 
 
+@ONE_BY_ONE
 @pytest.mark.runs_op_by_op
 def test_a_step_whose_plan_finds_no_memory_runs_op_by_op():
     p = nn.Parameter(ones(1000))

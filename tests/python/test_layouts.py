@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import NUMPY
 
 import smolder
 
@@ -15,6 +16,7 @@ def test_formats_that_would_move_elements_are_refused_by_name():
             call(memory_format=smolder.channels_last)
 
 
+@NUMPY
 def test_an_address_is_that_of_the_elements():
     for dtype in (smolder.float32, smolder.float16, smolder.int64):
         x = smolder.arange(6).to(dtype)
@@ -33,6 +35,7 @@ def test_what_was_resized_is_the_tensor_that_was():
     assert x.tolist() == [[7, 1, 2], [3, 0, 0]]
 
 
+@pytest.mark.skipif(smolder.cuda.is_available(), reason="there is a CUDA device")
 def test_other_default_dtypes_and_devices_that_are_not_there_are_refused():
     with pytest.raises(NotImplementedError, match="float64"):
         smolder.set_default_dtype(smolder.float64)

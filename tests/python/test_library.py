@@ -9,10 +9,13 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 from torch_peer import needs_torch, run_torch
 
 import smolder
 from smolder import library
+
+pytestmark = of_the_cpu("kernels of users are")
 
 
 def counters():

@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import NUMPY, assert_same_bits
 from torch_peer import needs_torch, run_torch
 
 import smolder
@@ -159,6 +159,7 @@ def test_a_model_and_tied_weights_come_back():
     assert_same_bits(array(other[0].weight), array(model[0].weight))
 
 
+@NUMPY
 def test_memory_of_numpy_is_saved_as_it_is():
     a = np.arange(10.0)
     x = smolder.from_numpy(a[::2])
@@ -323,6 +324,7 @@ def pickled_tensor(elements, offset, size, stride, **options):
     return b"\x80\x02" + call("torch._utils._rebuild_tensor_v2", *parts) + b"."
 
 
+@pytest.mark.skipif(smolder.cuda.is_available(), reason="there is a CUDA device")
 def test_storages_of_other_devices_come_where_they_are_sent():
     data = archive_with(pickled_tensor(6, 0, (6,), (1,), location="cuda:0"))
     with pytest.raises(RuntimeError, match="Attempting to deserialize object on a CUDA device"):

@@ -5,9 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import NUMPY
 
 import smolder
 from smolder import nn
+
+pytestmark = NUMPY  # see test_cuda_sharing.py
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
 

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from conftest import ONE_BY_ONE
 
 import smolder
 from smolder import nn
@@ -199,6 +200,7 @@ def test_a_result_of_the_same_category_is_cast_to_what_is_written():
         i += 1.5
 
 
+@ONE_BY_ONE
 def test_a_view_is_right_again_after_a_failed_step():
     x = smolder.ones(4)
     smolder.mark_step()

@@ -92,9 +92,8 @@ void KernelEmitter::columns() {
   const bool flat = k_.root.kind == StmtKind::kParallelVector;
   line("constexpr int V = " + std::to_string(shape_.vector) + ";");
   for (size_t i = 0; i < shape_.turned.size(); ++i) {
-    const int elements = kColumnThreads / kTile * shape_.vector * (kTile + 1);
     line(cat({"__shared__ ", type_name(storage_lane(shape_.turned[i]->dtype)), " tile", std::to_string(i), "[",
-              std::to_string(elements), "];"}));
+              std::to_string(tile_elements(shape_.vector)), "];"}));
   }
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
     const std::string name = buffer(static_cast<int>(b));

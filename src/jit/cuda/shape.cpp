@@ -270,6 +270,19 @@ void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
   }
 }
 
+/// Of loads that may be turned those that there is room for.
+std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std::vector<const Stmt*> loads) {
+  constexpr size_t kMostStatic = 48 << 10;  // shared memory of a block that need not be asked for
+  size_t bytes = 0;
+  std::erase_if(loads, [&](const Stmt* s) {
+    const size_t more = static_cast<size_t>(tile_elements(shape.vector)) * itemsize(k.buffers[s->address.buffer].dtype);
+    if (bytes + more > kMostStatic) return true;
+    bytes += more;
+    return false;
+  });
+  return loads;
+}
+
 }  // namespace
 
 int lanes_of(int64_t extent) {
@@ -323,7 +336,7 @@ KernelShape shape_of(const Kernel& k) {
     shape.extent = facts.vectors[0]->extents[0];
     const auto loads = transposed_loads(k, facts);
     shape.transposed = !loads.empty();
-    if (shape.transposed && can_turn(k, facts, loads)) shape.turned = loads;
+    if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
     if (!shape.transposed) TeamFinder(k, facts, shape).find(shape);
     return shape;
   }

@@ -13,6 +13,8 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 1024;
+/// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
+constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
 struct KernelShape {
   enum Mode : uint8_t {

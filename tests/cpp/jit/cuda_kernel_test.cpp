@@ -161,6 +161,20 @@ TEST(CudaLaunch, TransposesInTiles) {
        {3, 50, 72, 50 * 72},
        {},
        150});
+  // As many as a block has room for, which is two of 16896 bytes here; the others are loaded across.
+  const auto across = [](const char* b) { return std::string(" = load ") + b + "[v0 + v1*n0]\n"; };
+  samples.push_back(
+      {parse_loop("kernel {\n  buffers b0:float64 r, b1:float64 r, b2:float64 r, b3:bool r, b4:float64 w\n"
+                  "  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n      %0" +
+                  across("b0") + "      %1" + across("b1") + "      %2" + across("b2") +
+                  "      %3 = load b3[v0*n1 + v1]\n      %4 = add float64 %0, %1\n"
+                  "      %5 = where float64 %3, %4, %2\n      store b4[v0*n1 + v1], %5\n    }\n  }\n}\n"),
+       std::vector<int64_t>(5, 70 * 50),
+       {},
+       {70, 50},
+       {},
+       70});
+  EXPECT_EQ(cuda::shape_of(samples.back().kernel).turned.size(), 2u);
   expect_same(samples, {});
 }
 
