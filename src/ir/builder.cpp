@@ -405,14 +405,18 @@ std::array<Value, 2> Builder::sorted(Value x, int axis, bool descending, Dim lim
 
 // -- products
 
-Value Builder::dot(Value a, Value b, DType out) {
+Value Builder::dot(Value a, Value b, DType out, Value bias) {
   const int rank = a.rank();
   SMOLDER_INVARIANT(rank >= 2 && b.rank() == rank && a.dtype() == b.dtype());
   SymDims shape = a.shape();
   for (int i = 0; i < rank - 2; ++i) SMOLDER_INVARIANT(sym().equal(a.shape()[i], b.shape()[i]));
   SMOLDER_INVARIANT(sym().equal(a.shape()[rank - 1], b.shape()[rank - 2]));
   shape[rank - 1] = b.shape()[rank - 1];
-  return append(Op::kDot, {a, b}, {word(out)}, out, shape);
+  if (bias.defined()) {
+    SMOLDER_INVARIANT(is_floating(out) && bias.dtype() == out && bias.rank() == 1);
+    SMOLDER_INVARIANT(sym().equal(bias.shape()[0], shape[rank - 1]));
+  }
+  return append(Op::kDot, {a, b, bias}, {word(out)}, out, shape);
 }
 
 Value Builder::barrier(Value x) { return append(Op::kBarrier, {x}, {}, x.dtype(), x.shape(), x.weak()); }

@@ -124,7 +124,7 @@ class Builder {
   // -- products
   /// [batch..., m, k] x [batch..., k, n] -> [batch..., m, n], equal batch extents, result in `out`.
   /// Halves accumulate in float32.
-  Value dot(Value a, Value b, DType out);
+  Value dot(Value a, Value b, DType out, Value bias = {});
 
   /// Opaque to CSE, fusion and scheduling.
   Value barrier(Value x);

@@ -40,16 +40,17 @@ SymDims drop_axes(SymDims shape, const Dims& axes) {
 }
 
 /// Both at least matrices.
-Value matmul_batched(Value a, Value b, DType out) {
+Value matmul_batched(Value a, Value b, DType out, Value bias) {
   Builder& build = *a.b;
   SymTable& sym = build.sym();
   const Dim m = a.size(-2), k = a.size(-1), n = b.size(-1);
   if (b.rank() == 2) {  // one matrix for the whole batch: fold the batch into its rows
     Dim rows = m;
     for (const Dim& d : batch_of(a.shape())) rows = sym.mul(rows, d);
-    const Value flat = build.dot(build.reshape(a, {rows, k}), b, out);
+    const Value flat = build.dot(build.reshape(a, {rows, k}), b, out, bias);
     return build.reshape(flat, with_matrix(batch_of(a.shape()), m, n));
   }
+  SMOLDER_INVARIANT(!bias.defined());
   const SymDims batch = broadcast_batch(sym, batch_of(a.shape()), batch_of(b.shape()));
   return build.dot(build.expand(a, with_matrix(batch, m, k)), build.expand(b, with_matrix(batch, k, n)), out);
 }
@@ -153,12 +154,12 @@ Dims last_axes(int n) {
   return out;
 }
 
-Value matmul(Value a, Value b, DType out) {
+Value matmul(Value a, Value b, DType out, Value bias) {
   Builder& build = *a.b;
   const bool vector_a = a.rank() == 1, vector_b = b.rank() == 1;
   if (vector_a) a = build.unsqueeze(a, 0);
   if (vector_b) b = build.unsqueeze(b, 1);
-  Value y = matmul_batched(a, b, out);
+  Value y = matmul_batched(a, b, out, bias);
   SymDims shape = y.shape();
   if (vector_b) shape.erase(shape.size() - 1);
   if (vector_a) shape.erase(shape.size() - (vector_b ? 1 : 2));

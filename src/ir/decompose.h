@@ -34,8 +34,8 @@ Value amin(Value x, const Dims& axes, bool keepdim);
 /// max + log(sum(exp(x - max))) along one axis, kept; rows of -inf give -inf.
 Value logsumexp_keepdim(Value x, int axis);
 
-/// torch.matmul: vectors, matrices and batches, which broadcast. The result has dtype `out`.
-Value matmul(Value a, Value b, DType out);
+/// torch.matmul: vectors, matrices and batches, which broadcast. The result has dtype `out`. A bias needs a matrix `b`.
+Value matmul(Value a, Value b, DType out, Value bias = {});
 /// Sums what broadcasting to `x` from `shape` spread: the gradient of an expand.
 Value sum_to(Value x, const SymDims& shape);
 /// Zeros of extent `length` along `axis` with x at start, start + step, ...: the gradient of a slice.

@@ -138,6 +138,10 @@ PlainTensor run_dot(const Step& s) {
       const Scalar factors[] = {a.elements[position(at_a, a.shape)], b.elements[position(at_b, b.shape)]};
       sum = reference::accumulate(ReduceKind::kSum, sum, reference::evaluate(Primitive::kMul, wide, factors));
     }
+    if (s.in.size() > 2 && s.in[2]) {
+      const Scalar terms[] = {sum, s.operand(2).elements[index[rank - 1]]};
+      sum = reference::evaluate(Primitive::kAdd, DType::kFloat64, terms);
+    }
     return convert(sum, s.out[0].dtype);
   });
 }

@@ -13,7 +13,7 @@ using ir::ValueId;
 
 namespace {
 
-/// What a kernel of nothing else computes: sums + bias, or relu of it.
+/// What a kernel of nothing else computes: sums + bias, or relu of it. No bias: the product that it is made of has one.
 struct Epilogue {
   ValueId sums, bias, out;
   bool relu;
@@ -25,10 +25,17 @@ std::optional<Epilogue> epilogue_of(const Program& p, const Group& group) {
   const ValueId out = group.sinks[0];
   const bool relu = g.op(out) == Op::kRelu;
   const ValueId sum = relu ? g.producer(out).inputs[0] : out;
+  if (relu) {
+    const ValueId product = storage_root(p, sum);
+    if (g.op(product) == Op::kDot && g.producer(product).inputs[2] != ir::kNone) {
+      return Epilogue{product, ir::kNone, out, relu};
+    }
+  }
   if (g.op(sum) != Op::kAdd || (relu && p.buffer_of[sum] >= 0)) return std::nullopt;
   const auto& terms = g.producer(sum).inputs;
   for (const int side : {0, 1}) {
-    if (g.op(terms[side]) == Op::kDot) return Epilogue{terms[side], terms[1 - side], out, relu};
+    if (g.op(terms[side]) != Op::kDot || g.producer(terms[side]).inputs[2] != ir::kNone) continue;
+    return Epilogue{terms[side], terms[1 - side], out, relu};
   }
   return std::nullopt;
 }
@@ -51,13 +58,16 @@ std::optional<LibraryCall::Operand> row_of(Program& p, ValueId v) {
   return row;
 }
 
-/// The step of the product, if nothing else reads its sums and it may add to them: halves would be rounded less often.
+/// The step of the product, if nothing else reads its sums and it may go on with them: halves to which a bias is added
+/// would be rounded less often.
 std::optional<size_t> product_before(const Program& p, size_t step, const Epilogue& e) {
   const BufferId sums = p.buffer_of[e.sums];
   const DType t = p.graph.dtype(e.sums);
   const BufferInfo &memory = p.buffers[sums], &out = p.buffers[p.buffer_of[e.out]];
-  if (memory.kind != BufferInfo::kArena || !out.contiguous || is_half(t) || !is_floating(t)) return std::nullopt;
-  if (p.graph.dtype(e.bias) != t || p.graph.dtype(e.out) != t) return std::nullopt;
+  if (memory.kind != BufferInfo::kArena || !memory.contiguous || !out.contiguous || !is_floating(t))
+    return std::nullopt;
+  if (p.graph.dtype(e.out) != t) return std::nullopt;
+  if (e.bias != ir::kNone && (is_half(t) || p.graph.dtype(e.bias) != t)) return std::nullopt;
   std::optional<size_t> found;
   for (size_t i = 0; i < p.steps.size(); ++i) {
     const Step& s = p.steps[i];
@@ -74,18 +84,21 @@ void join_bias(Program& p) {
   for (size_t s = 0; s < p.steps.size(); ++s) {
     if (!p.steps[s].kernel) continue;
     const std::optional<Epilogue> e = epilogue_of(p, p.groups[p.steps[s].group]);
-    if (!e) continue;
+    if (!e || (e->bias != ir::kNone && p.options.device != DeviceType::kCPU)) continue;
     const std::optional<size_t> product = product_before(p, s, *e);
     if (!product) continue;
-    const std::optional<LibraryCall::Operand> row = row_of(p, e->bias);
-    if (!row) continue;
+    std::optional<LibraryCall::Operand> row;
+    if (e->bias != ir::kNone && !(row = row_of(p, e->bias))) continue;
+    if (!row && p.steps[*product].library->inputs[2].strides[0] != ir::Dim(1)) continue;
 
     Step joined = std::move(p.steps[*product]);
     joined.group = p.steps[s].group;
-    joined.library->inputs.push_back(*row);
+    if (row) {
+      joined.library->inputs[2] = *row;
+      joined.reads.push_back(row->buffer);
+    }
     joined.library->outputs[0].buffer = p.buffer_of[e->out];
     joined.library->attrs.emplace_back(e->relu);
-    joined.reads.push_back(row->buffer);
     joined.writes = {p.buffer_of[e->out]};
     p.steps[s] = std::move(joined);
     p.steps.erase(p.steps.begin() + static_cast<ptrdiff_t>(*product));

@@ -84,7 +84,7 @@ class EagerCall final : public BoundLibrary {
   std::vector<eager::TensorView> views_;
 };
 
-/// A matrix product on the CPU. A bias is the third of four addresses.
+/// A matrix product on the CPU. A bias is the third address.
 class Product final : public BoundLibrary {
  public:
   explicit Product(ProductSteps steps) : steps_(std::move(steps)) {
@@ -93,7 +93,7 @@ class Product final : public BoundLibrary {
 
   bool run(std::span<void* const> addresses) const override {
     if (!product_) return true;
-    const void* const bias = addresses.size() == 4 ? addresses[2] : nullptr;
+    const void* const bias = addresses.size() > 3 ? addresses[2] : nullptr;
     const auto one = [&](const ProductSteps::Offsets& o) {
       product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
                     static_cast<char*>(addresses.back()) + o.c, bias);
@@ -131,9 +131,9 @@ std::unique_ptr<BoundLibrary> bind_library(DeviceType device, Op op, std::vector
   }
   if (op == Op::kDot) {
     const DType in = inputs[0].dtype, out = outputs[0].dtype;
-    if (out == in || (is_half(in) && out == DType::kFloat32)) {
-      using enum eager::MatmulDesc::Epilogue;
-      const auto epilogue = inputs.size() < 3 ? kNone : attrs.back() != 0 ? kBiasRelu : kBias;  // see join_bias.h
+    const auto epilogue = epilogue_of(inputs, attrs);
+    const bool dense_bias = epilogue == eager::MatmulDesc::Epilogue::kNone || inputs[2].strides[0] == 1;
+    if ((out == in || (is_half(in) && out == DType::kFloat32)) && dense_bias) {
       return std::make_unique<Product>(ProductSteps(inputs[0], inputs[1], outputs[0], epilogue));
     }
   }

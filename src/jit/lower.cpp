@@ -81,7 +81,7 @@ class Lower {
       }
       p_.steps.push_back(std::move(step));
     }
-    if (p_.options.fuse && p_.options.device == DeviceType::kCPU) join_bias(p_);
+    if (p_.options.fuse) join_bias(p_);
     join_updates();
   }
 

@@ -6,6 +6,11 @@ namespace smolder::jit {
 
 using Epilogue = eager::MatmulDesc::Epilogue;
 
+Epilogue epilogue_of(const std::vector<LibraryView>& inputs, const std::vector<int64_t>& attrs) {
+  if (inputs.size() < 3 || inputs[2].shape.empty()) return Epilogue::kNone;
+  return attrs.size() > 1 && attrs.back() != 0 ? Epilogue::kBiasRelu : Epilogue::kBias;
+}
+
 ProductSteps::ProductSteps(const LibraryView& a, const LibraryView& b, const LibraryView& c, Epilogue epilogue) {
   const int rank = a.shape.size();
   eager::MatmulDesc& d = desc;

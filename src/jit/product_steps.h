@@ -10,6 +10,10 @@
 
 namespace smolder::jit {
 
+/// Of a call of the primitive `dot`: its third operand is a bias, or absent, and relu is a last attribute of 1 (see
+/// join_bias.h).
+eager::MatmulDesc::Epilogue epilogue_of(const std::vector<LibraryView>& inputs, const std::vector<int64_t>& attrs);
+
 /// As many batches as one stride walks are one call; the others are a loop.
 struct ProductSteps {
   struct Offsets {

@@ -1,4 +1,6 @@
 // The primitive dot, through the matrix product of matmul.h.
+#include <cstring>
+
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/matmul.h"
 #include "smolder/eager/cpu/movement.h"
@@ -30,7 +32,19 @@ bool batch_stride(const TensorView& v, int64_t& stride) {
   return true;
 }
 
-void multiply(const TensorView& a, const TensorView& b, const TensorView& c) {
+/// The elements of a bias in order, in memory of `holder` if they do not lie so. Null where there is none.
+const void* dense_bias(const TensorView* bias, BufferRef& holder) {
+  if (!bias || !bias->data || bias->strides[0] == 1) return bias ? bias->data : nullptr;
+  const auto item = static_cast<int64_t>(itemsize(bias->dtype));
+  holder = allocate(static_cast<size_t>(bias->shape[0] * item));
+  for (int64_t i = 0; i < bias->shape[0]; ++i) {
+    std::memcpy(static_cast<char*>(holder->data()) + i * item,
+                static_cast<const char*>(bias->data) + i * bias->strides[0] * item, static_cast<size_t>(item));
+  }
+  return holder->data();
+}
+
+void multiply(const TensorView& a, const TensorView& b, const TensorView* bias, const TensorView& c) {
   const int rank = a.shape.size();
   MatmulDesc d;
   d.dtype = a.dtype;
@@ -41,6 +55,9 @@ void multiply(const TensorView& a, const TensorView& b, const TensorView& c) {
   d.a_row = a.strides[rank - 2], d.a_col = a.strides[rank - 1];
   d.b_row = b.strides[rank - 2], d.b_col = b.strides[rank - 1];
   d.c_row = c.strides[rank - 2];
+  BufferRef holder;
+  const void* const added = dense_bias(bias, holder);
+  if (added) d.epilogue = MatmulDesc::Epilogue::kBias;
   int64_t batches = 1;
   for (int i = 0; i < rank - 2; ++i) batches *= c.shape[i];
   if (batches == 0 || d.m == 0 || d.n == 0) return;
@@ -51,21 +68,22 @@ void multiply(const TensorView& a, const TensorView& b, const TensorView& c) {
   };
   d.batch = one_walk ? batches : 1;
   const auto product = Matmul::get(d);
-  for (int64_t i = 0; i < (one_walk ? 1 : batches); ++i) product->run(at(a, i), at(b, i), at(c, i), nullptr);
+  for (int64_t i = 0; i < (one_walk ? 1 : batches); ++i) product->run(at(a, i), at(b, i), at(c, i), added);
 }
 
 }  // namespace
 
 void run_dot(const KernelCall& call) {
   const TensorView &a = call.inputs[0], &b = call.inputs[1], &out = call.outputs[0];
+  const TensorView* const bias = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
   const int last = out.shape.size() - 1;
   const bool direct_dtype = out.dtype == a.dtype || is_half_to_float(a.dtype, out.dtype);
-  if (direct_dtype && (out.strides[last] == 1 || out.shape[last] == 1)) return multiply(a, b, out);
+  if (direct_dtype && (out.strides[last] == 1 || out.shape[last] == 1)) return multiply(a, b, bias, out);
   // The product's own result type, row-major; then converted and placed.
   const DType dtype = direct_dtype ? out.dtype : is_half(a.dtype) ? DType::kFloat32 : a.dtype;
   const BufferRef scratch = allocate(static_cast<size_t>(numel(out.shape)) * itemsize(dtype));
   const TensorView plain{scratch->data(), dtype, out.shape, contiguous_strides(out.shape)};
-  multiply(a, b, plain);
+  multiply(a, b, bias, plain);
   const int64_t to = static_cast<int64_t>(out.dtype);
   run_cast({ir::Op::kCast, {&plain, 1}, {&out, 1}, {&to, 1}, call.errors});
 }

@@ -31,7 +31,8 @@ struct LtChoice {
 enum class LtType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 14 };  ///< cudaDataType
 enum class LtCompute : int { kFloat32 = 68, kFloat64 = 70, kTF32 = 77 };               ///< cublasComputeType_t
 /// cublasLtMatmulDescAttributes_t, cublasLtMatrixLayoutAttribute_t, cublasLtMatmulPreferenceAttributes_t
-enum class LtDescAttribute : int { kTransposeA = 3, kTransposeB = 4 };
+enum class LtDescAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBias = 8 };
+enum class LtEpilogue : uint32_t { kNone = 1, kBias = 4 };  ///< cublasLtEpilogue_t
 enum class LtLayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum class LtPreferenceAttribute : int {
   kWorkspaceBytes = 1,

@@ -100,6 +100,7 @@ struct Problem {
              "desc_create");
     set_transposed(LtDescAttribute::kTransposeA, operands.first->transposed);
     set_transposed(LtDescAttribute::kTransposeB, operands.second->transposed);
+    if (d.epilogue == MatmulDesc::Epilogue::kBias) set(LtDescAttribute::kEpilogue, LtEpilogue::kBias);
     make_layout(first, lt_type(d.dtype), *operands.first, d.batch, d.b_batch_stride);
     make_layout(second, lt_type(d.dtype), *operands.second, d.batch, d.a_batch_stride);
     make_layout(result, lt_type(d.out_dtype), {d.n, d.m, d.m == 1 ? d.n : d.c_row, false}, d.batch, d.c_batch_stride);
@@ -112,6 +113,9 @@ struct Problem {
     }
   }
   Problem(const Problem&) = delete;
+
+  /// Where the next call finds the bias.
+  void set_bias(const void* bias) const { set(LtDescAttribute::kBias, bias); }
 
   /// The heuristic's choices for operands that start at multiples of `alignment` bytes, the likeliest first.
   std::vector<LtChoice> choices(LtHandle handle, uint32_t alignment) const {
@@ -143,10 +147,11 @@ struct Problem {
   }
 
  private:
-  void set_transposed(LtDescAttribute which, bool transposed) {
-    const int32_t operation = transposed ? 1 : 0;
-    check_lt(cublaslt().desc_set(product, which, &operation, sizeof operation), "desc_set");
+  template <class T>
+  void set(LtDescAttribute which, const T& value) const {
+    check_lt(cublaslt().desc_set(product, which, &value, sizeof value), "desc_set");
   }
+  void set_transposed(LtDescAttribute which, bool transposed) { set(which, int32_t{transposed ? 1 : 0}); }
   static void make_layout(LtLayout& out, LtType type, const ColumnMajor& m, int64_t batch, int64_t batch_stride) {
     const CublasLt& lt = cublaslt();
     check_lt(lt.layout_create(&out, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.cols), m.ld),
@@ -175,11 +180,13 @@ class LtMatmul final : public DeviceMatmul {
     problem_.emplace(d, Operands(d), precision_);
     aligned_ = choose(16);
     any_ = choose(static_cast<uint32_t>(itemsize(d.dtype)));
-    SMOLDER_CHECK(aligned_ || any_, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype),
-                  " of ", d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
+    // A product without a bias may yet be given operands that start where there is an algorithm for them.
+    const bool found = d.epilogue == MatmulDesc::Epilogue::kNone ? aligned_ || any_ : aligned_ && any_;
+    SMOLDER_CHECK(found, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype), " of ",
+                  d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
   }
 
-  void run(const void* a, const void* b, void* c) const override {
+  void run(const void* a, const void* b, const void* bias, void* c) const override {
     if (desc_.k == 0) return fill_zeros(c);
     const float one = 1, zero = 0;
     const double one_wide = 1, zero_wide = 0;
@@ -191,6 +198,8 @@ class LtMatmul final : public DeviceMatmul {
     const LtChoice& choice = aligned ? *aligned_ : *any_;
     const Problem& p = *problem_;
     smolder::cuda::make_current(queue_.device());
+    const std::lock_guard hold(lock_);  // the description names the bias
+    if (bias) p.set_bias(bias);
     check_lt(
         cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b, p.first, a,
                             p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result, c, p.result,
@@ -227,13 +236,15 @@ class LtMatmul final : public DeviceMatmul {
   MatmulDesc desc_;
   const Precision precision_ = precision();
   std::optional<Problem> problem_;
+  mutable std::mutex lock_;
   std::optional<LtChoice> aligned_, any_;
 };
 
 }  // namespace
 
 bool can_multiply(const MatmulDesc& d) {
-  if (!is_floating(d.dtype) || d.epilogue != MatmulDesc::Epilogue::kNone) return false;
+  if (!is_floating(d.dtype) || d.epilogue == MatmulDesc::Epilogue::kBiasRelu) return false;
+  if (d.k == 0 && d.epilogue != MatmulDesc::Epilogue::kNone) return false;
   if (d.out_dtype != d.dtype && !(is_half(d.dtype) && d.out_dtype == DType::kFloat32)) return false;
   if (d.m > 1 && d.c_row < d.n) return false;
   const Operands operands(d);

@@ -8,7 +8,7 @@
 
 namespace smolder::eager::cuda {
 
-/// Whether cuBLASLt says this product: floats, rows or columns of each operand contiguous, no epilogue.
+/// Whether cuBLASLt says this product: floats, rows or columns of each operand contiguous, no relu.
 bool can_multiply(const MatmulDesc& desc);
 
 /// A product whose algorithm is chosen, by cuBLASLt's heuristic from sizes and dtypes, and where it can from them
@@ -20,8 +20,9 @@ class DeviceMatmul {
   /// algorithm.
   static std::shared_ptr<const DeviceMatmul> get(const MatmulDesc& desc, int device);
   virtual ~DeviceMatmul() = default;
-  /// Queues the product. C overlaps neither A nor B.
-  virtual void run(const void* a, const void* b, void* c) const = 0;
+  /// Queues the product. C overlaps neither A nor B. The bias, which is read where the description has one, starts at a
+  /// multiple of 16 bytes.
+  virtual void run(const void* a, const void* b, const void* bias, void* c) const = 0;
 };
 
 }  // namespace smolder::eager::cuda

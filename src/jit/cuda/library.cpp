@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/library.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/cuda/native/float_product.h"
 #include "smolder/jit/cuda/native/product.h"
+#include "smolder/jit/cuda/native/product_finish.h"
 #include "smolder/jit/cuda/native/scan.h"
 #include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/cuda/native/sort.h"
@@ -25,71 +27,106 @@ namespace smolder::jit::cuda {
 namespace {
 
 using smolder::cuda::kDevice;
+using Epilogue = eager::MatmulDesc::Epilogue;
 
-/// What a product does with a bias, which is its third operand: see join_bias.h.
-eager::MatmulDesc::Epilogue epilogue_of(const std::vector<LibraryView>& inputs, const std::vector<int64_t>& attrs) {
-  using enum eager::MatmulDesc::Epilogue;
-  return inputs.size() < 3 ? kNone : attrs.back() != 0 ? kBiasRelu : kBias;
-}
-
-/// A matrix product by cuBLASLt.
+/// A matrix product by cuBLASLt, which adds the bias where it has an algorithm that does.
 class DeviceProduct final : public BoundLibrary {
  public:
-  explicit DeviceProduct(ProductSteps steps) : steps_(std::move(steps)) {
-    if (!steps_.is_empty()) product_ = eager::cuda::DeviceMatmul::get(steps_.desc, kDevice);
+  DeviceProduct(NativeDevice& device, ProductSteps steps) : device_(device), steps_(std::move(steps)) {
+    if (steps_.is_empty()) return;
+    eager::MatmulDesc d = without_relu(steps_.desc);
+    try {
+      product_ = eager::cuda::DeviceMatmul::get(d, kDevice);
+    } catch (const NotImplementedError&) {
+      if (d.epilogue == Epilogue::kNone) throw;
+      d.epilogue = Epilogue::kNone;
+      if (is_half(d.out_dtype)) d.out_dtype = DType::kFloat32;
+      d.c_row = d.n, d.c_batch_stride = d.m * d.n;
+      product_ = eager::cuda::DeviceMatmul::get(d, kDevice);
+      sums_bytes_ = d.batch * d.c_batch_stride * static_cast<int64_t>(itemsize(d.out_dtype));
+    }
+    adds_bias_ = d.epilogue != Epilogue::kNone;
+    if (sums_bytes_ > 0 || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device, d, steps_.desc);
   }
   bool run(std::span<void* const> addresses) const override {
     if (!product_) return true;
+    BufferRef bias_holder, sums_holder;
+    const void* const bias = steps_.desc.epilogue == Epilogue::kNone ? nullptr : aligned(addresses[2], bias_holder);
+    if (sums_bytes_ > 0) sums_holder = device_.allocate(sums_bytes_);
     for (const ProductSteps::Offsets& o : steps_.offsets) {
+      void* const c = static_cast<char*>(addresses.back()) + o.c;
+      void* const sums = sums_holder ? sums_holder->data() : c;
       product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
-                    static_cast<char*>(addresses[2]) + o.c);
+                    adds_bias_ ? bias : nullptr, sums);
+      if (finish_) finish_->run(sums, adds_bias_ ? nullptr : bias, c);
     }
     return true;
   }
   bool only_queues() const override { return true; }
   std::string describe() const override { return steps_.describe() + " by cuBLASLt"; }
 
+  /// What cuBLASLt is asked for: its relu takes nan for 0.
+  static eager::MatmulDesc without_relu(eager::MatmulDesc d) {
+    if (d.epilogue == Epilogue::kBiasRelu) d.epilogue = Epilogue::kBias;
+    return d;
+  }
+
  private:
-  std::shared_ptr<const eager::cuda::DeviceMatmul> product_;
+  /// The bias where cuBLASLt may read 16 bytes at once.
+  const void* aligned(const void* bias, BufferRef& holder) const {
+    if (reinterpret_cast<uintptr_t>(bias) % 16 == 0) return bias;
+    const int64_t bytes = steps_.desc.n * static_cast<int64_t>(itemsize(steps_.desc.out_dtype));
+    holder = device_.allocate(bytes);
+    device_.copy(holder->data(), bias, bytes);
+    return holder->data();
+  }
+
+  NativeDevice& device_;
   ProductSteps steps_;
+  std::shared_ptr<const eager::cuda::DeviceMatmul> product_;
+  bool adds_bias_ = false;
+  int64_t sums_bytes_ = 0;  ///< other than 0: cuBLASLt's result is in memory of its own
+  std::optional<ProductFinish> finish_;
 };
 
-/// The same where cuBLASLt does not take an operand as it lies: it is copied first.
+/// A product some of whose operands are copied first, so that they are dense.
 class GatheredProduct final : public BoundLibrary {
  public:
-  GatheredProduct(NativeDevice& device, const LibraryView& a, const LibraryView& b, bool copies_a, bool copies_b,
-                  ProductSteps steps)
-      : product_(std::move(steps)) {
-    if (copies_a) operands_[0].emplace(device, a);
-    if (copies_b) operands_[1].emplace(device, b);
-  }
+  GatheredProduct(std::array<std::optional<DenseOperand>, 3> operands, std::unique_ptr<BoundLibrary> product)
+      : operands_(std::move(operands)), product_(std::move(product)) {}
   bool run(std::span<void* const> addresses) const override {
-    BufferRef holders[2];
-    void* all[] = {addresses[0], addresses[1], addresses[2]};
-    for (int i = 0; i < 2; ++i) {
+    std::array<BufferRef, 3> holders;
+    std::vector<void*> all(addresses.begin(), addresses.end());
+    for (size_t i = 0; i < operands_.size(); ++i) {
       if (operands_[i]) all[i] = const_cast<void*>(operands_[i]->at(addresses[i], holders[i]));
     }
-    return product_.run(all);
+    return product_->run(all);
   }
   bool only_queues() const override { return true; }
-  std::string describe() const override { return product_.describe() + ", from copies"; }
+  std::string describe() const override { return product_->describe() + ", from copies"; }
 
  private:
-  std::optional<DenseOperand> operands_[2];
-  DeviceProduct product_;
+  std::array<std::optional<DenseOperand>, 3> operands_;
+  std::unique_ptr<BoundLibrary> product_;
 };
 
 /// Null for products that neither cuBLASLt nor kernels of ours make.
-std::unique_ptr<BoundLibrary> bind_product(const LibraryView& a, const LibraryView& b, const LibraryView& c) {
+std::unique_ptr<BoundLibrary> bind_lt_product(const LibraryView& a, const LibraryView& b, const LibraryView& c,
+                                              Epilogue epilogue) {
   const auto dense = [](LibraryView v) {
     v.strides = contiguous_strides(v.shape);
     return v;
   };
+  NativeDevice& device = NativeDevice::of(kDevice);
   for (const auto& [copies_a, copies_b] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
-    ProductSteps steps(copies_a ? dense(a) : a, copies_b ? dense(b) : b, c);
-    if (!steps.is_empty() && !eager::cuda::can_multiply(steps.desc)) continue;
-    if (!copies_a && !copies_b) return std::make_unique<DeviceProduct>(std::move(steps));
-    return std::make_unique<GatheredProduct>(NativeDevice::of(kDevice), a, b, copies_a, copies_b, std::move(steps));
+    ProductSteps steps(copies_a ? dense(a) : a, copies_b ? dense(b) : b, c, epilogue);
+    if (!steps.is_empty() && !eager::cuda::can_multiply(DeviceProduct::without_relu(steps.desc))) continue;
+    auto product = std::make_unique<DeviceProduct>(device, std::move(steps));
+    if (!copies_a && !copies_b) return product;
+    std::array<std::optional<DenseOperand>, 3> operands;
+    if (copies_a) operands[0].emplace(device, a);
+    if (copies_b) operands[1].emplace(device, b);
+    return std::make_unique<GatheredProduct>(std::move(operands), std::move(product));
   }
   return nullptr;
 }
@@ -189,13 +226,19 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
 
 std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
                                            std::vector<int64_t> attrs) {
+  if (op == ir::Op::kDot && inputs.size() > 2 && !inputs[2].shape.empty() && inputs[2].strides[0] != 1) {
+    std::array<std::optional<DenseOperand>, 3> operands;
+    operands[2].emplace(NativeDevice::of(kDevice), inputs[2]);
+    inputs[2] = operands[2]->view();
+    return std::make_unique<GatheredProduct>(std::move(operands), bind_library(op, inputs, outputs, std::move(attrs)));
+  }
   if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
   if (is_convolution(op)) {
     if (auto convolution = bind_convolution(op, inputs, outputs[0], attrs)) return convolution;
   }
   if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
   if (op == ir::Op::kDot) {
-    if (auto product = bind_product(inputs[0], inputs[1], outputs[0])) return product;
+    if (auto product = bind_lt_product(inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs))) return product;
   }
   return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
 }

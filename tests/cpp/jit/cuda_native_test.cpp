@@ -20,6 +20,7 @@
 #include "smolder/ir/builder.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/library.h"
+#include "smolder/jit/cuda/native/product_finish.h"
 #include "smolder/jit/cuda/prelude.h"
 
 // Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
@@ -82,6 +83,9 @@ void fill_indices(Operand& x, int64_t n, bool bad, std::mt19937_64& random) {
     x.memory.set_bits(i, static_cast<uint64_t>(v));
   }
 }
+
+/// In place of an operand that may be left out.
+Operand absent() { return {{}, Array(DType::kFloat32, 0), 0}; }
 
 /// Whether bits must agree, or values nearly.
 using Same = std::function<testing::AssertionResult(const Array& got, const Array& want)>;
@@ -288,10 +292,10 @@ TEST(CudaNative, ProductsOfIntegersAreThoseOfTheHost) {
          {std::array{2, 3, 5, 7}, {1, 70, 65, 40}, {3, 1, 9, 0}, {0, 2, 2, 2}, {2, 9, 80, 1}}) {
       for (const bool plain : {true, false}) {
         const auto make = [&](const Dims& s) { return plain ? dense(dtype, s) : strided(dtype, s, random); };
-        Operand a = make({batch, 2, m, k}), b = make({batch, 2, k, n});
+        Operand a = make({batch, 2, m, k}), b = make({batch, 2, k, n}), no_bias = absent();
         a.memory.fill_special(random);
         b.memory.fill_special(random);
-        std::vector<Operand*> inputs{&a, &b};
+        std::vector<Operand*> inputs{&a, &b, &no_bias};
         SCOPED_TRACE(describe(Op::kDot, inputs));
         std::vector<Operand> outputs;
         outputs.push_back(dense(dtype, {batch, 2, m, n}));
@@ -428,12 +432,9 @@ TEST(CudaNative, ProductsOfFloatsAreNearlyThoseOfTheHost) {
         const auto make = [&](const Dims& s) { return plain ? dense(dtype, s) : strided(dtype, s, random); };
         Operand a = make(c.shape(c.m, c.k)), b = make(c.shape(c.k, c.n)), bias = dense(dtype, {c.n});
         for (Operand* x : {&a, &b, &bias}) x->memory.fill(random);
-        std::vector<Operand*> inputs{&a, &b};
-        std::vector<int64_t> attrs = {static_cast<int64_t>(dtype)};
-        if (random() % 2 == 0) {
-          inputs.push_back(&bias);
-          attrs.push_back(static_cast<int64_t>(random() % 2));
-        }
+        if (random() % 2 == 0) bias = absent();
+        const std::vector<Operand*> inputs{&a, &b, &bias};
+        const std::vector<int64_t> attrs{static_cast<int64_t>(dtype), static_cast<int64_t>(random() % 2)};
         SCOPED_TRACE(describe(Op::kDot, inputs));
         std::vector<Operand> outputs;
         outputs.push_back(dense(dtype, c.shape(c.m, c.n)));
@@ -482,6 +483,32 @@ TEST(CudaNative, ProductsHaveTheSameBitsHoweverOperandsLie) {
         product->run(std::array{left.address(left.memory), right.address(right.memory), out.address(out.memory)});
         if (!want) want = out.memory.clone();
         EXPECT_TRUE(same(out.memory, *want));
+      }
+    }
+  }
+}
+
+TEST(CudaNative, SumsOfAProductTakeABiasAndRelu) {
+  SKIP_UNDER_SANITIZER;
+  constexpr int64_t kBatch = 2, kM = 3, kN = 5, kRow = 7;
+  std::mt19937_64 random(13);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    eager::MatmulDesc sums, result;
+    sums.batch = result.batch = kBatch, sums.m = result.m = kM, sums.n = result.n = kN;
+    sums.c_row = kN, sums.c_batch_stride = kM * kN;
+    result.c_row = kRow, result.c_batch_stride = kM * kRow;
+    result.out_dtype = dtype;
+    for (const bool relu : {false, true}) {
+      result.epilogue = relu ? eager::MatmulDesc::Epilogue::kBiasRelu : eager::MatmulDesc::Epilogue::kBias;
+      Array x(DType::kFloat32, kBatch * kM * kN), bias(dtype, kN), out(dtype, kBatch * kM * kRow);
+      x.fill_special(random);
+      bias.fill(random);
+      cuda::ProductFinish(device(), sums, result).run(x.data(), bias.data(), out.data());
+      for (int64_t i = 0; i < x.size(); ++i) {
+        const auto sum = static_cast<float>(value_of(x, i)) + static_cast<float>(value_of(bias, i % kN));
+        Array want(dtype, 1);
+        want.set(0, relu && sum < 0 ? 0 : sum);
+        EXPECT_TRUE(same(dtype, out.bits(i / kN * kRow + i % kN), want.bits(0))) << i;
       }
     }
   }

@@ -412,6 +412,28 @@ TEST(Plan, AProductAddsItsBiasAndTakesRelu) {
   }
 }
 
+TEST(Plan, AProductWithABiasTakesRelu) {
+  for (const DType t : {DType::kFloat32, DType::kBFloat16}) {
+    PlanTest p;
+    const Dim rows = p.size(14), depth = p.size(40), columns = p.size(21);
+    const Value x = p.input({rows, depth}, t), w = p.input({depth, columns}, t), bias = p.input({columns}, t);
+    p.output(ir::relu(p.b.reshape(p.b.dot(x, w, t, bias), {1, rows, columns})));
+    p.check(is_half(t) ? 2e-2 : 1e-5, {{2, 40, 21}, {40, 700, 100}, {4, 2, 50}});
+    EXPECT_EQ(p.count().library, 1);
+    EXPECT_EQ(p.count().kernels, 0);
+  }
+}
+
+TEST(Plan, AProductsBiasMayLieAnyhow) {
+  PlanTest p;
+  const Dim rows = p.size(14), columns = p.size(21);
+  const Value x = p.input({rows, rows}), w = p.input({rows, columns}), all = p.input({columns, 3});
+  const Value bias = p.b.reshape(p.b.slice(all, 1, 1, 2), {columns});
+  p.output(ir::relu(p.b.dot(x, w, DType::kFloat32, bias)));
+  p.output(p.b.dot(x, w, DType::kFloat32, p.b.flip(bias, {0})));
+  p.check();
+}
+
 TEST(Plan, AProductThatOthersReadTooIsWrittenAsItIs) {
   PlanTest p;
   const Dim rows = p.size(13), columns = p.size(21);

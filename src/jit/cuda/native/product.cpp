@@ -79,11 +79,12 @@ class IntegerProduct final : public BoundLibrary {
   bool run(std::span<void* const> addresses) const override {
     if (!multiply_) return true;
     const eager::MatmulDesc& d = steps_.desc;
-    const auto at = [&](int i, int64_t offset) { return static_cast<char*>(addresses[i]) + offset; };
+    const auto at = [](void* address, int64_t offset) { return static_cast<char*>(address) + offset; };
     for (const ProductSteps::Offsets& o : steps_.offsets) {
-      multiply_->launch(d.batch * ceil_div(d.m, kSide) * ceil_div(d.n, kSide), kThreads,
-                        words(at(0, o.a), at(1, o.b), at(2, o.c), d.batch, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row,
-                              d.b_col, d.c_row, d.a_batch_stride, d.b_batch_stride, d.c_batch_stride));
+      multiply_->launch(
+          d.batch * ceil_div(d.m, kSide) * ceil_div(d.n, kSide), kThreads,
+          words(at(addresses[0], o.a), at(addresses[1], o.b), at(addresses.back(), o.c), d.batch, d.m, d.n, d.k,
+                d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, d.a_batch_stride, d.b_batch_stride, d.c_batch_stride));
     }
     return true;
   }
