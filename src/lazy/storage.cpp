@@ -155,6 +155,14 @@ eager::Array export_memory(const Tensor& t) {
   return window(t);
 }
 
+void stay_exported(const Tensor& t, BufferRef held) {
+  External& e = *owner_of(t.impl())->external;
+  if (e.foreign) return;
+  SMOLDER_INVARIANT(held->data() == e.buffer->data());
+  e.buffer = std::move(held);
+  e.foreign = true;
+}
+
 ValueRef kept_value(TensorImpl* impl) {
   const Tensor t(impl);
   if (!is_external(t)) return impl->value;

@@ -24,6 +24,10 @@ Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype);
 /// Copies (counted) when other values, as those saved for backward, are in the same memory.
 eager::Array export_memory(const Tensor& t);
 
+/// The same for who tells nobody when it needs the memory no more: the storage stays exported, in `held`, which is that
+/// memory.
+void stay_exported(const Tensor& t, BufferRef held);
+
 /// A row-major copy in memory of its own.
 eager::Array copied(const eager::Array& from);
 /// What stands for the value of external memory.

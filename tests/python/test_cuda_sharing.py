@@ -129,6 +129,29 @@ def test_capsules():
         x.requires_grad_(False)
 
 
+def test_the_interface_of_arrays():
+    x = smolder.arange(24.0, device="cuda").reshape(4, 6) * 1
+    said = x[1:, ::2].t().__cuda_array_interface__
+    assert said == {
+        "version": 3,
+        "shape": (3, 3),
+        "typestr": "<f4",
+        "data": (x.data_ptr() + 24, False),
+        "strides": (8, 24),
+        "stream": 1,
+    }
+    address = x.data_ptr()
+    x.add_(1)  # where it lies, whoever looks
+    assert x.data_ptr() == address and x.__cuda_array_interface__["strides"] is None
+    for dtype, name in [("bfloat16", "<V2"), ("bool", "|b1"), ("uint8", "|u1"), ("int64", "<i8"), ("float16", "<f2")]:
+        y = smolder.zeros(2, dtype=getattr(smolder, dtype), device="cuda")
+        assert y.__cuda_array_interface__["typestr"] == name
+    assert smolder.zeros(0, device="cuda").__cuda_array_interface__["data"] == (0, False)
+    assert not hasattr(x.cpu(), "__cuda_array_interface__")
+    with pytest.raises(RuntimeError, match="on Variable that requires grad"):
+        _ = x.clone().requires_grad_().__cuda_array_interface__
+
+
 @pytest.fixture
 def torch():
     torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -167,6 +190,17 @@ def test_torch_shares_memory(torch):
     assert ours.data_ptr() == t.data_ptr() and ours.dtype == smolder.bfloat16 and ours.stride() == (1, 3)
     ours *= 2
     assert t.tolist() == ours.tolist() == [[0, 6], [2, 8], [4, 10]]
+
+
+def test_torch_takes_the_interface_of_arrays(torch):
+    x = smolder.zeros(3, device="cuda")
+    theirs = torch.as_tensor(x)
+    assert theirs.data_ptr() == x.data_ptr()
+    theirs.add_(busy_torch(torch))
+    x.add_(busy_smolder())
+    assert theirs.tolist() == x.tolist() == [2, 2, 2]
+    del x
+    assert theirs.tolist() == [2, 2, 2]
 
 
 def test_work_on_the_default_stream_is_in_order(torch):

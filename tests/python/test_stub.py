@@ -45,6 +45,7 @@ def test_the_stub_names_what_there_is():
         "_register_leaf_hook",
         "_dlpack",
         "_is_same",
+        "_lasting_address",
         "_numpy",
         "_set_data",
         "_storage",

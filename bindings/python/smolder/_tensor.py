@@ -319,6 +319,34 @@ def __dlpack_device__(self):
     return (1, 0) if self._on_cpu else (2, self.get_device())
 
 
+@_property
+def __cuda_array_interface__(self):
+    """Where the elements are on CUDA, for libraries that share memory by it: their work and the tensor's are in order on
+    the legacy default stream. The memory stays shared for as long as the tensor has it."""
+    if self._on_cpu:
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use "
+            "tensor.cuda() to copy tensor to device memory."
+        )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+            "var.detach() to get Variable that doesn't require grad."
+        )
+    address = self._lasting_address() if self.numel() else 0
+    size = self.itemsize
+    return {
+        "version": 3,
+        "shape": tuple(self.shape),
+        "typestr": "<V2"
+        if self.dtype == _core.bfloat16
+        else numpy.dtype(repr(self.dtype).removeprefix("smolder.")).str,
+        "data": (address, False),
+        "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
+        "stream": _LEGACY_STREAM,
+    }
+
+
 Tensor.__array_priority__ = 1000  # array + tensor is the tensor's to answer
 
 

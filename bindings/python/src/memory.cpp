@@ -114,6 +114,21 @@ nb::object shared_array(const Tensor& t, bool in_order) {
   return array_at<Framework>(memory.data, t.device(), t, strides, owner, array_dtype(memory.dtype));
 }
 
+/// The address of the elements for good: what uses it on a device, in order with the legacy default stream, tells
+/// nobody when it is done.
+uintptr_t lasting_address(const Tensor& t) {
+  const WithoutGil nogil;
+  const eager::Array memory = lazy::export_memory(t);
+  auto shared = std::make_shared<Shared>(memory.buffer, true);
+  const BufferRef& whole = shared->buffer;
+  void* const data = whole->data();
+  const size_t bytes = whole->bytes();
+  const Device device = whole->device();
+  lazy::stay_exported(t, wrap_foreign(data, bytes, device, [kept = std::move(shared)] {}));
+  cuda::Queue::of(cuda::kDevice).precede(cuda::legacy_stream());
+  return reinterpret_cast<uintptr_t>(memory.data);
+}
+
 /// A copy as a NumPy array; NumPy has no bfloat16, which becomes float32 (exactly).
 nb::object to_numpy(const Tensor& t) {
   BufferRef buffer;
@@ -271,6 +286,7 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
                            " device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.");
              return with_usual_type(shared_array<nb::numpy>(t, true), t.dtype());
            })
+      .def("_lasting_address", &lasting_address)
       .def("_dlpack", &shared_array<nb::array_api>, nb::arg("in_order"))
       // The tensor that holds the storage, and what it can be told from others by.
       .def("_storage",
