@@ -121,6 +121,28 @@ def test_what_a_tensor_says_of_its_memory():
 
 
 @on_a_device
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("m, k, n", [(32, 784, 256), (5, 10, 7), (128, 512, 512), (1000, 333, 77), (2048, 768, 2304)])
+def test_a_linear_layer_is_by_itself_what_it_is_in_a_step(m, k, n, dtype):
+    rng, t = np.random.default_rng(0), getattr(smolder, dtype)
+    x, w, rows = (
+        smolder.tensor(rng.standard_normal(s).astype(np.float32)).to(t).cuda() for s in ((m, k), (n, k), (2 * n + 1,))
+    )
+    x[0, 0] = float("nan")  # which relu keeps
+    linear, relu, gelu = nn.functional.linear, nn.functional.relu, nn.functional.gelu
+    for bias in (rows[:n], rows[1 : n + 1], rows[: 2 * n : 2]):
+        smolder.mark_step()
+        in_a_step = [gelu(linear(x, w, bias)), relu(linear(x, w, bias)), linear(x, w, bias)]
+        smolder.mark_step()
+        alone = linear(x, w, bias)
+        smolder.mark_step()
+        for got, want in zip(in_a_step, [gelu(alone), relu(alone), alone], strict=True):
+            assert_same_bits(got.double().cpu().numpy(), want.double().cpu().numpy())
+        exact = (x.double() @ w.double().t() + bias.double()).cpu().numpy()
+        np.testing.assert_allclose(alone.double().cpu().numpy(), exact, rtol=UNITS[dtype], atol=UNITS[dtype] * k**0.5)
+
+
+@on_a_device
 def test_the_default_device():
     smolder.set_default_device("cuda")
     try:

@@ -47,8 +47,10 @@ class CudaEmulator {
 /// Kernels written by hand. Memory is the host's.
 class EmulatedDevice final : public cuda::NativeDevice {
  public:
-  explicit EmulatedDevice(std::string compiler) : compiler_(std::move(compiler)) {}
+  explicit EmulatedDevice(std::string compiler, int64_t shared_bytes = 227 << 10)
+      : compiler_(std::move(compiler)), shared_bytes_(shared_bytes) {}
   cuda::NativeRef function(const std::string& program, const std::string& entry) override;
+  int64_t shared_bytes() const override { return shared_bytes_; }
   BufferRef allocate(int64_t bytes) override { return smolder::allocate(static_cast<size_t>(bytes)); }
   void copy(void* to, const void* from, int64_t bytes) override { std::memcpy(to, from, static_cast<size_t>(bytes)); }
   void fill(void* to, unsigned char value, int64_t bytes) override {
@@ -59,6 +61,7 @@ class EmulatedDevice final : public cuda::NativeDevice {
 
  private:
   std::string compiler_;
+  int64_t shared_bytes_;
   std::map<std::string, std::shared_ptr<const HostProgram>> programs_;
 };
 

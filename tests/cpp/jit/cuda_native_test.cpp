@@ -1,4 +1,5 @@
 // Kernels written by hand for CUDA, emulated on the host against those of the CPU; and that NVRTC takes them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -443,6 +444,18 @@ TEST(CudaNative, ProductsOfFloatsAreNearlyThoseOfTheHost) {
       }
     }
   }
+}
+
+TEST(CudaNative, AProductTakesATileThatTheDeviceHasRoomFor) {
+  SKIP_UNDER_SANITIZER;
+  EmulatedDevice small(SMOLDER_HOST_CXX, 48 << 10);
+  const auto made_by = [](cuda::NativeDevice& device) {
+    const LibraryView a = dense(DType::kFloat32, {9, 300}).view, b = dense(DType::kFloat32, {300, 17}).view;
+    const auto product = cuda::bind_native(device, Op::kDot, {a, b}, {dense(DType::kFloat32, {9, 17}).view}, {});
+    return product ? product->describe() : "";
+  };
+  EXPECT_THAT(made_by(device()), testing::HasSubstr("by Deep8"));
+  EXPECT_THAT(made_by(small), testing::HasSubstr("by Deep16"));
 }
 
 /// The elements of `from` as they lie in `to`.

@@ -119,6 +119,7 @@ class QueueDevice final : public NativeDevice {
     if (!known) known = std::make_shared<const DeviceFunction>(queue_, module_of(program), entry);
     return known;
   }
+  int64_t shared_bytes() const override { return smolder::cuda::device_info(queue_.device()).shared_bytes; }
   BufferRef allocate(int64_t bytes) override {
     return smolder::cuda::allocate_temporary(static_cast<size_t>(bytes), queue_.device());
   }

@@ -64,6 +64,8 @@ class NativeDevice {
 
   /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at first need, and kept on disk.
   virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
+  /// That a block may ask for at most.
+  virtual int64_t shared_bytes() const = 0;
   /// Memory that may be let go as soon as what uses it is queued.
   virtual BufferRef allocate(int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;

@@ -271,7 +271,7 @@ enum TileName {
 };
 
 /// What decides how a product is best made, besides its sizes.
-enum class Kind { kFloat, kTensorCores, kDouble };
+enum class Kind { kFloat, kTF32, kHalf, kDouble };
 struct Use {
   Kind kind;
   TileName tile;
@@ -285,16 +285,21 @@ constexpr Use kUses[] = {
 
 Kind kind_of(DType t) {
   if (t == DType::kFloat64) return Kind::kDouble;
-  return is_half(t) || precision().allow_tf32() ? Kind::kTensorCores : Kind::kFloat;
+  if (is_half(t)) return Kind::kHalf;
+  return precision().allow_tf32() ? Kind::kTF32 : Kind::kFloat;
 }
 
-/// By what is a product's alone, not by how it lies. None: it is cuBLASLt's.
-const Tile* tile_for(const eager::MatmulDesc& d, int64_t batch) {
+/// As what its elements are summed.
+DType sum_of(DType t) { return t == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+/// By what is a product's and the device's alone, not by how operands lie. None: it is cuBLASLt's.
+const Tile* tile_for(const eager::MatmulDesc& d, int64_t batch, const NativeDevice& device) {
   if (d.k == 0) return &kTiles[0];
   for (const Use& use : kUses) {
     const Tile& tile = kTiles[use.tile];
     if (use.kind == kind_of(d.dtype) && d.k <= use.most_k && batch >= use.least_batch &&
-        std::max(d.m, d.n) <= use.most_side && tile.blocks(batch, d.m, d.n) <= use.most_blocks) {
+        std::max(d.m, d.n) <= use.most_side && tile.blocks(batch, d.m, d.n) <= use.most_blocks &&
+        tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))) <= device.shared_bytes()) {
       return &tile;
     }
   }
@@ -342,7 +347,7 @@ class FloatProduct final : public BoundLibrary {
     left_ = Part(d.m, d.a_row, d.k, d.a_col, {outer_.a, d.a_batch_stride});
     right_ = Part(d.n, d.b_col, d.k, d.b_row, {outer_.b, d.b_batch_stride});
     blocks_ = tile.blocks(outer_.extent * d.batch, d.m, d.n);
-    const DType sum = d.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const DType sum = sum_of(d.dtype);
     shared_bytes_ = static_cast<int>(tile.shared_bytes(static_cast<int64_t>(itemsize(sum))));
     std::string program =
         typedef_of("Element", d.dtype) + typedef_of("Result", d.out_dtype) + typedef_of("Sum", sum) + "constexpr int ";
@@ -420,7 +425,7 @@ std::unique_ptr<BoundLibrary> make_float_product(NativeDevice& device, const Pro
   const eager::MatmulDesc& d = steps.desc;
   if (steps.is_empty() || !is_floating(d.dtype)) return nullptr;
   if (d.out_dtype != d.dtype && !(is_half(d.dtype) && d.out_dtype == DType::kFloat32)) return nullptr;
-  const Tile* const tile = tile_for(d, d.batch * static_cast<int64_t>(steps.offsets.size()));
+  const Tile* const tile = tile_for(d, d.batch * static_cast<int64_t>(steps.offsets.size()), device);
   if (!tile || !fits(d, *tile)) return nullptr;
   return std::make_unique<FloatProduct>(device, *tile, steps);
 }
