@@ -101,7 +101,10 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
   m.def("_cuda_reset_peak_memory", &cuda::reset_peak_memory);
   m.def("_cuda_run_recorded", &run_recorded);
-  m.def("_cuda_synchronize", &synchronize);
+  m.def("_cuda_synchronize", [](int index) {
+    synchronize(index);
+    release_orphans();  // which the device may have used until now
+  });
   m.def("_cuda_idle", [](int index) {
     cuda::Queue* const queue = cuda::Queue::existing(index);
     return !queue || queue->stream().idle();
