@@ -12,6 +12,8 @@ namespace {
 // docs/design.md, "Canonical reductions": beyond these extents an axis is reduced in chunks.
 constexpr int64_t kLongestRow = 131072, kRowChunk = 16384;
 constexpr int64_t kLongestColumn = 128, kColumnChunk = 128;
+// On CUDA: as many chunks as there are, about, of what computes side by side, if that leaves rows for each.
+constexpr int64_t kShortestDeviceChunk = 16, kLongestDeviceChunk = 512, kDeviceChunks = 128, kMostPartials = 512;
 
 constexpr int kMaxElementwiseArity = 3;
 
@@ -188,8 +190,18 @@ Value Builder::reduce_axis(ReduceKind kind, Value x, int axis, Dim chunk) {
 Value Builder::reduce_canonical(ReduceKind kind, Value x, int axis) {
   bool row = true;
   for (int i = axis + 1; i < x.rank() && row; ++i) row = is_structurally_one(sym(), x.shape()[i]);
+  if (!row && device_ == DeviceType::kCUDA) return reduce_column_on_device(kind, x, axis);
   const int64_t longest = row ? kLongestRow : kLongestColumn, chunk = row ? kRowChunk : kColumnChunk;
   while (!sym().less_equal(x.shape()[axis], longest)) x = reduce_axis(kind, x, axis, chunk);
+  return reduce_axis(kind, x, axis);
+}
+
+Value Builder::reduce_column_on_device(ReduceKind kind, Value x, int axis) {
+  for (int64_t longest = kLongestColumn; !sym().less_equal(x.shape()[axis], longest); longest = kMostPartials) {
+    int64_t chunk = kShortestDeviceChunk;
+    while (chunk < kLongestDeviceChunk && !sym().less_equal(x.shape()[axis], chunk * kDeviceChunks)) chunk *= 2;
+    x = reduce_axis(kind, x, axis, chunk);
+  }
   return reduce_axis(kind, x, axis);
 }
 

@@ -47,6 +47,8 @@ class Builder {
   SymTable& sym() { return g_.sym; }
   /// Source token given to the nodes appended from now on.
   void set_origin(Origin origin) { origin_ = origin; }
+  /// From now on long columns are reduced in chunks for the many threads of a device.
+  void set_device(DeviceType device) { device_ = device; }
 
   Value wrap(ValueId v) { return {this, v}; }
 
@@ -137,9 +139,11 @@ class Builder {
   Value elementwise_in(Op op, std::span<const Value> args, DType compute, DType result, bool weak);
   SymDims broadcast_shape(Op op, std::span<const Value> args);
   Value reduce_canonical(ReduceKind kind, Value x, int axis);
+  Value reduce_column_on_device(ReduceKind kind, Value x, int axis);
   Value reshape_unchecked(Value x, SymDims shape);
   Graph& g_;
   Origin origin_;
+  DeviceType device_ = DeviceType::kCPU;
   std::unordered_map<uint64_t, ValueId> constants_[3];  ///< weak constants made so far, by category and bits
 };
 

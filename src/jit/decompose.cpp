@@ -73,6 +73,7 @@ void decompose(Program& program) {
   to.nodes.reserve(from.nodes.size() * 4);
   to.values.reserve(from.values.size() * 4);
   ir::Builder builder(to);
+  builder.set_device(program.options.device);
   std::vector<ir::ValueId> now(from.values.size(), ir::kNone);
   for (const ir::Node& n : from.nodes) {
     ir::Node node = n;
