@@ -37,10 +37,13 @@ struct Call {
   std::vector<KernelSample> kernels;
 };
 
-/// `text` with $T, $R and $C for dtype, rows and columns.
+/// `text` with $T, $R and $C for dtype, rows and columns; $2 and $3 are twice and three times as many columns.
 std::string filled(std::string text, const std::string& dtype, int64_t rows, int64_t columns) {
-  const std::pair<std::string, std::string> parts[] = {
-      {"$T", dtype}, {"$R", std::to_string(rows)}, {"$C", std::to_string(columns)}};
+  const std::pair<std::string, std::string> parts[] = {{"$T", dtype},
+                                                       {"$R", std::to_string(rows)},
+                                                       {"$C", std::to_string(columns)},
+                                                       {"$2", std::to_string(2 * columns)},
+                                                       {"$3", std::to_string(3 * columns)}};
   for (const auto& [what, with] : parts) {
     for (size_t at = 0; (at = text.find(what, at)) != std::string::npos;) text.replace(at, what.size(), with);
   }
@@ -68,6 +71,37 @@ constexpr Source kSources[] = {
      "%4 = leaf(number=4, offset=0, strides=[1]) : $T[s1]\n"
      "%5, %6, %7 = layer_norm_backward(%0, %1, %2, %3, %4, normalized_shape=[s1]) : $T[s0, s1], $T[s1], $T[s1]\n"
      "return %5, %6, %7\n"},
+    {"residual_norm",
+     "%1 = leaf(number=1, offset=0, strides=[s1, 1]) : float32[s0, s1]\n%2 = leaf(number=2, offset=0, strides=[1]) : "
+     "float32[s1]\n%3 = leaf(number=3, offset=0, strides=[1]) : float32[s1]\n"
+     "%4 = leaf(number=4, offset=0, strides=[1]) : float32[s1]\n"
+     "%5 = parameter(number=0, category=float) : weak float64[]\n%6 = add(%1, %2) : float32[s0, s1]\n"
+     "%7 = cast(%6, dtype=$T) : $T[s0, s1]\n%8 = cast(%7, dtype=float32) : float32[s0, s1]\n"
+     "%9 = cast(%0, dtype=float32) : float32[s0, s1]\n%10 = add(%9, %8) : float32[s0, s1]\n"
+     "%11, %12, %13 = layer_norm(%10, %3, %4, %5, normalized_shape=[s1]) : float32[s0, s1], float32[s0, 1], "
+     "float32[s0, 1]\n%14 = cast(%11, dtype=$T) : $T[s0, s1]\nreturn %10, %12, %13, %14\n"},
+    {"residual_norm_backward",
+     "%1 = leaf(number=1, offset=0, strides=[s1, 1]) : float32[s0, s1]\n"
+     "%2 = leaf(number=2, offset=0, strides=[1, 1]) : float32[s0, 1]\n"
+     "%3 = leaf(number=3, offset=0, strides=[1, 1]) : float32[s0, 1]\n"
+     "%4 = leaf(number=4, offset=0, strides=[1]) : float32[s1]\n"
+     "%5 = leaf(number=5, offset=0, strides=[s1, 1]) : float32[s0, s1]\n"
+     "%6 = cast(%0, dtype=float32) : float32[s0, s1]\n"
+     "%7, %8, %9 = layer_norm_backward(%6, %1, %2, %3, %4, normalized_shape=[s1]) : float32[s0, s1], float32[s1], "
+     "float32[s1]\n%10 = add(%5, %7) : float32[s0, s1]\n%11 = cast(%10, dtype=$T) : $T[s0, s1]\n"
+     "%12 = sum(%11, dim=[0], keepdim=false, dtype=none) : $T[s1]\nreturn %8, %9, %10, %11, %12\n"},
+    {"split_backward",
+     "%1 = leaf(number=1, offset=0, strides=[s1, 1]) : $T[s0, s1]\n%2 = leaf(number=2, offset=0, strides=[s1, 1]) : "
+     "$T[s0, s1]\n%3 = slice_backward(%0, length=$3, dim=1, start=0, end=$C, step=1) : $T[s0, $3]\n"
+     "%4 = slice_backward(%1, length=$3, dim=1, start=$C, end=$2, step=1) : $T[s0, $3]\n"
+     "%5 = slice_backward(%2, length=$3, dim=1, start=$2, end=$3, step=1) : $T[s0, $3]\n"
+     "%6 = add(%5, %4) : $T[s0, $3]\n%7 = add(%6, %3) : $T[s0, $3]\n"
+     "%8 = sum(%7, dim=[0], keepdim=false, dtype=none) : $T[$3]\nreturn %7, %8\n"},
+    {"gelu_backward",
+     "%1 = leaf(number=1, offset=0, strides=[s1, 1]) : $T[s0, s1]\n"
+     "%2 = gelu_backward(%0, %1, approximate=tanh) : $T[s0, s1]\n"
+     "%3 = sum(%2, dim=[0], keepdim=false, dtype=none) : $T[s1]\nreturn %2, %3\n"},
+    {"linear_bias", "%1 = leaf(number=1, offset=0, strides=[1]) : $T[s1]\n%2 = add(%0, %1) : $T[s0, s1]\nreturn %2\n"},
     {"cross_entropy",
      "%1 = leaf(number=1, offset=0, strides=[1]) : int64[s0]\n"
      "%2, %3, %4 = cross_entropy(%0, %1, _, ignore_index=-100, reduction=mean, label_smoothing=0.0) : $T[], "
@@ -91,13 +125,16 @@ constexpr Source kSources[] = {
      "$T[s0, s1], $T[s0, s1], $T[s0, s1]\nreturn %10, %11, %12\n"},
 };
 
+std::string name_of(const std::string& name, const std::string& dtype, int64_t rows, int64_t columns) {
+  return name + " " + dtype + " " + std::to_string(rows) + "x" + std::to_string(columns);
+}
+
 Call make(const std::string& name, const std::string& dtype, int64_t rows, int64_t columns) {
   const auto* source = std::ranges::find(kSources, name, &Source::name);
   const std::string text = filled(std::string(kRowsAndColumns) + source->body, dtype, rows, columns);
   const std::vector<int64_t> symbols{rows, columns};
   const std::vector<uint64_t> parameters(8, std::bit_cast<uint64_t>(0.5));
-  return {name + " " + dtype + " " + std::to_string(rows) + "x" + std::to_string(columns),
-          kernels_of(ir::parse(text), symbols, parameters)};
+  return {name_of(name, dtype, rows, columns), kernels_of(ir::parse(text), symbols, parameters, DeviceType::kCUDA)};
 }
 
 std::vector<Call> calls(const std::string& only) {
@@ -118,12 +155,25 @@ std::vector<Call> calls(const std::string& only) {
     sizes.push_back({"layer_norm_backward", dtype, 16384, 768});
     sizes.push_back({"transpose", dtype, 8192, 8192});
   }
+  // As in training steps of GPT-2, of a block of 512, and of small models.
+  for (const char* name : {"residual_norm", "residual_norm_backward", "split_backward"}) {
+    sizes.push_back({name, "bfloat16", 16384, 768});
+    sizes.push_back({name, "float32", 2048, 512});
+  }
+  sizes.push_back({"gelu_backward", "bfloat16", 16384, 3072});
+  sizes.push_back({"gelu_backward", "float32", 2048, 2048});
+  sizes.push_back({"linear_bias", "bfloat16", 16384, 2304});
+  sizes.push_back({"layer_norm_backward", "float32", 2048, 512});
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 256}, {128, 768}, {512, 3072}, {16384, 768}}) {
+    sizes.push_back({"column_sums", "float32", rows, columns});
+  }
   sizes.push_back({"cross_entropy", "bfloat16", 16384, 50304});
   sizes.push_back({"cross_entropy_backward", "bfloat16", 16384, 50304});
   sizes.push_back({"adamw", "float32", 30276, 4096});
   std::vector<Call> all;
   for (const Size& s : sizes) {
-    if (std::string(s.name).find(only) != std::string::npos) all.push_back(make(s.name, s.dtype, s.rows, s.columns));
+    if (name_of(s.name, s.dtype, s.rows, s.columns).find(only) == std::string::npos) continue;
+    all.push_back(make(s.name, s.dtype, s.rows, s.columns));
   }
   return all;
 }

@@ -14,8 +14,9 @@
 namespace smolder::jit::test {
 
 std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                     std::span<const uint64_t> parameters) {
+                                     std::span<const uint64_t> parameters, DeviceType device) {
   Program p;
+  p.options.device = device;
   p.graph = graph;
   decompose(p);
   simplify(p);

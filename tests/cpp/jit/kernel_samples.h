@@ -22,7 +22,7 @@ struct KernelSample {
 
 /// The kernels of a graph for these sizes and numbers. Steps that libraries run are left out.
 std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                     std::span<const uint64_t> parameters);
+                                     std::span<const uint64_t> parameters, DeviceType device = DeviceType::kCPU);
 
 /// Kernels of every call in tests/golden/op_values.json, no two of them equal.
 const std::vector<KernelSample>& op_kernels();
