@@ -114,9 +114,10 @@ void KernelEmitter::columns() {
     position("position");
   }
   line("const bool aligned = " + aligned() + ";");
+  regular();
   line("const i64 n = " + extent(*loop) + ";");
-  line("for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {");
-  line("constexpr int V = decltype(lanes)::kCount;");
+  line("for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
+  lanes_begin();
   if (!flat) load_first();
   flat ? vector_columns(k_.root) : body(k_.root.body);
   line("});");
@@ -185,6 +186,7 @@ std::string KernelEmitter::aligned() const {
   for_each_statement(k_.root, [&](const Stmt& s, const Stmt* vector) {
     if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !vector) return;
     if (stride_of(s.address.map, vector->vars[0]) != IntRef{1} || !s.address.indirect.empty()) return;
+    if (!s.bounds.empty()) return;
     const auto size = static_cast<int>(itemsize(k_.buffers[s.address.buffer].dtype));
     const int bytes = std::min(16, size * shape_.vector);
     if (bytes == size) return;
@@ -202,6 +204,27 @@ std::string KernelEmitter::aligned() const {
   std::string all;
   for (const std::string& t : terms) all += (all.empty() ? "" : " | ") + t;
   return all.empty() ? "true" : "(" + all + ") == 0";
+}
+
+/// Whether chunks are regular.
+void KernelEmitter::regular() {
+  if (shape_.chunks.loads.empty()) return;
+  std::string sizes, addresses;
+  for (const IntRef r : shape_.chunks.multiples) sizes += (sizes.empty() ? "" : " | ") + integer(r);
+  std::vector<int> buffers;
+  for (const Stmt* s : shape_.chunks.loads) {
+    if (std::ranges::find(buffers, s->address.buffer) == buffers.end()) buffers.push_back(s->address.buffer);
+  }
+  for (const int b : buffers) {
+    const auto bytes = static_cast<int>(itemsize(k_.buffers[b].dtype)) * shape_.vector;
+    addresses += cat({" && (from_address(", buffer(b), ") & ", std::to_string(std::min(16, bytes) - 1), ") == 0"});
+  }
+  line("const bool regular = ((" + (sizes.empty() ? "0" : sizes) + ") & (V - 1)) == 0" + addresses + ";");
+}
+
+void KernelEmitter::lanes_begin() {
+  line("constexpr int V = decltype(lanes)::kCount;");
+  if (!shape_.chunks.loads.empty()) line("constexpr bool R = decltype(lanes)::kRegular;");
 }
 
 void KernelEmitter::rows() {

@@ -21,8 +21,9 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
   if (vector.clamp_var >= 0) whole += " && " + integer(vector.clamp_total) + " % V == 0";
   line("const bool whole = " + aligned() + " && " + whole + ";");
   line("const i64 n = place < a.positions ? " + extent(vector) + " : 0;");
-  line("for_team_columns<V>(tile, whole, [&](i64 first, auto lanes) {");
-  line("constexpr int V = decltype(lanes)::kCount;");
+  regular();
+  line("for_team_columns<V>(tile, whole" + regular_argument() + ", [&](i64 first, auto lanes) {");
+  lanes_begin();
   line("const i64 i = first + threadIdx.x * V;");
   line("if (groups == blockDim.y && first >= n) return;");
   line("const bool mine = i < n;");
@@ -35,7 +36,8 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
 void KernelEmitter::column_turns(const Stmt& s) {
   const std::string v = vars_[s.vars[0]], turn = "const i64 " + v + " = round + u * groups + group;";
   const auto at = [&](const KernelShape::TeamColumn& c) {
-    return cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + first + column]"});
+    return cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + first + column",
+                std::to_string(c.buffer), "]"});
   };
   const auto chunk = [&](const KernelShape::TeamColumn& c) {
     return buffer(c.buffer) + " + (" + affine(c.load->address.map, c.vector->vars[0]) + ") + i";
@@ -44,14 +46,17 @@ void KernelEmitter::column_turns(const Stmt& s) {
     for (const auto& c : shape_.columns) visit(c, std::to_string(c.buffer));
   };
   line("const bool alone = groups == 1;");
-  line("const int column = group * blockDim.x + threadIdx.x;");
-  line("const bool owns = !alone && column < blockDim.x * V && first + column < n;");
+  line("const int slot = group * blockDim.x + threadIdx.x;");
+  line("const bool adds = !alone && slot < blockDim.x * V;");
   if (std::ranges::any_of(shape_.columns, [](const auto& c) { return !c.initial; })) line("__syncthreads();");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
     const std::string type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
     line(cat({type, "* const slots", b, " = reinterpret_cast<", type, "*>(shared + a.slots", b, ") + a.slot_size", b,
               " * (threadIdx.y / groups * groups * U);"}));
-    line(cat({type, " sum", b, " = ", c.initial ? initial(c) : "owns ? " + at(c) + " : " + type + "()", ";"}));
+    line(cat({"const int column", b, " = slot_column<", type, ", V>(slot);"}));
+    line(cat({"const bool owns", b, " = adds && first + column", b, " < n;"}));
+    line(
+        cat({type, " sum", b, " = ", c.initial ? initial(c) : cat({"owns", b, " ? ", at(c), " : ", type, "()"}), ";"}));
     line(cat({pack(c.buffer), " own", b, ";"}));
     c.initial ? lanes(cat({"own", b, ".x[k] = sum", b, ";"}))
               : line(cat({"if (mine) load_whole(own", b, ", ", chunk(c), ");"}));
@@ -74,13 +79,13 @@ void KernelEmitter::column_turns(const Stmt& s) {
   line("__syncthreads();");
   line("const int turns = static_cast<int>(smaller(end - round, U * groups));");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
-    line(cat({"if (owns) sum", b, " = add_slots(sum", b, ", slots", b, " + column, a.slot_size", b, ", turns, ",
+    line(cat({"if (owns", b, ") sum", b, " = add_slots(sum", b, ", slots", b, " + slot, a.slot_size", b, ", turns, ",
               step_of(c), ");"}));
   });
   line("__syncthreads();");
   line("}");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
-    line("if (owns) " + at(c) + " = sum" + b + ";");
+    line(cat({"if (owns", b, ") ", at(c), " = sum", b, ";"}));
     line(cat({"if (alone && mine) store_whole(", chunk(c), ", own", b, ");"}));
   });
   if (&s != &k_.root.body.back()) line("__syncthreads();");
@@ -97,8 +102,10 @@ void KernelEmitter::load_ahead(const Stmt& s) {
   line("if (mine && " + v + " < end) {");
   for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
     if (std::ranges::find(shape_.ahead, &x) == shape_.ahead.end()) return;
-    line(cat({"load_whole(loads[u].raw", std::to_string(x.result), ", ", buffer(x.address.buffer), " + (",
-              affine(x.address.map, vector->vars[0]), ") + i);"}));
+    const std::string load = cat({"load_whole(loads[u].raw", std::to_string(x.result), ", ", buffer(x.address.buffer),
+                                  " + (", affine(x.address.map, vector->vars[0]), ") + i);"});
+    vars_[vector->vars[0]] = "i";
+    line(x.bounds.empty() ? load : "if (R && " + bounds(x) + ") " + load);
   });
   line("}");
   line("}");
@@ -124,8 +131,8 @@ std::string KernelEmitter::step_of(const KernelShape::TeamColumn& c) {
 
 // -- kRows: the threads of a group share out the elements of a turn
 
-/// What groups add to columns waits in slots, in shared memory; null where there is one group. The sums are there too,
-/// or where they belong for want of room.
+/// What groups add to columns waits in slots, in shared memory, where there are several. The sums are there too, or
+/// where they belong for want of room.
 void KernelEmitter::slots() {
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer);
@@ -133,7 +140,7 @@ void KernelEmitter::slots() {
     const auto in_shared = [&](const std::string& name) {
       return cat({"reinterpret_cast<", type, "*>(shared + a.", name, b, ")"});
     };
-    line(cat({type, "* const slots", b, " = a.slots", b, " < 0 ? nullptr : ", in_shared("slots"), ";"}));
+    line(cat({type, "* const slots", b, " = ", in_shared("slots"), ";"}));
     const std::string at =
         buffer(column.buffer) + " + (" + affine(column.load->address.map, column.vector->vars[0]) + ")";
     line(cat({type, "* const sums", b, " = a.sums", b, " < 0 ? ", at, " : ", in_shared("sums"), ";"}));
@@ -240,18 +247,18 @@ void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
     line("} else {");
     line(pack(c.buffer) + " " + out + ";");
     lanes(out + ".x[k] = " + stored(t, x) + ";");
-    line(cat({"store_whole(slots", b, " + a.slot_size", b, " * (u * groups + group) + threadIdx.x * V, ", out, ");"}));
+    line(cat({"store_slot(slots", b, " + a.slot_size", b, " * (u * groups + group), ", out, ");"}));
     return line("}");
   }
   line(pack(c.buffer) + " " + out + ";");
-  line("if (slots" + b + ") {");
+  line("if (blockDim.y > 1) {");
   lanes(out + ".x[k] = " + stored(t, x) + ";");
-  line(cat({"store_whole(slots", b, " + a.slot_size", b, " * threadIdx.y + i, ", out, ");"}));
+  line(cat({"store_shared(slots", b, " + a.slot_size", b, " * threadIdx.y + i, ", out, ");"}));
   line("} else {");
   line("load_whole(" + out + ", sums" + b + " + i);");
   const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
   lanes(out + ".x[k] = " + stored(t, sum) + ";");
-  line("store_whole(sums" + b + " + i, " + out + ");");
+  line("store_shared(sums" + b + " + i, " + out + ");");
   line("}");
 }
 

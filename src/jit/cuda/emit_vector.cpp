@@ -133,7 +133,7 @@ void KernelEmitter::varying(const Stmt& s) {
       break;
   }
   if (random_lanes(s)) return;
-  if (!exp_lanes(s) && !div_lanes(s)) {
+  if (!exp_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
     const std::string x = unrounded(s), name = declare_lanes(s);
     lanes(name + " = " + x + ";");
   }
@@ -164,6 +164,22 @@ bool KernelEmitter::div_lanes(const Stmt& s) {
   const std::string name = locals_[s.result].name;
   line(cat(
       {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"}));
+  return true;
+}
+
+/// Once for a regular chunk.
+bool KernelEmitter::divide_chunk(const Stmt& s) {
+  const auto is_in = [&](const std::vector<const Stmt*>& list) { return std::ranges::find(list, &s) != list.end(); };
+  const bool steps = is_in(shape_.chunks.steps);
+  if (!steps && !is_in(shape_.chunks.same)) return false;
+  const std::string x = unrounded(s), name = declare_lanes(s);
+  line("if constexpr (R) {");
+  line("constexpr int k = 0;");
+  line("const u64 first = " + x + ";");
+  lanes(name + (steps ? " = first + k;" : " = first;"));
+  line("} else {");
+  lanes(name + " = " + x + ";");
+  line("}");
   return true;
 }
 
@@ -213,7 +229,16 @@ void KernelEmitter::varying_load(const Stmt& s) {
     const std::string raw = "raw" + std::to_string(s.result);
     return lanes(name + " = " + lane_of(s.dtype, is_ahead ? "loads[u]." + raw : raw) + ";");
   }
-  const std::string x = loaded(s.dtype, b + "[" + element(s.address) + "]");
+  if (std::ranges::find(shape_.chunks.loads, &s) == shape_.chunks.loads.end()) return load_lanes(s, name);
+  line("if constexpr (R) {");
+  load_regular(s, name);
+  line("} else {");
+  load_lanes(s, name);
+  line("}");
+}
+
+void KernelEmitter::load_lanes(const Stmt& s, const std::string& name) {
+  const std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
   if (s.bounds.empty()) return lanes(name + " = " + x + ";");
   const std::string fill = literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
   lanes(name + " = " + bounds(s) + " ? " + x + " : " + fill + ";");
@@ -225,6 +250,20 @@ void KernelEmitter::load_chunk(const Stmt& s) {
   line(pack(s.address.buffer) + " " + raw + ";");
   const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
   line("load_whole(" + raw + ", " + at + ");");
+}
+
+/// All elements of a regular chunk as the first.
+void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
+  const bool ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
+  const std::string raw = std::string(ahead ? "loads[u]." : "") + "raw" + std::to_string(s.result);
+  line("constexpr int k = 0;");
+  line("const bool inside = " + (s.bounds.empty() ? "true" : bounds(s)) + ";");
+  if (!ahead) {
+    line(pack(s.address.buffer) + " " + raw + ";");
+    line("if (inside) load_whole(" + raw + ", " + buffer(s.address.buffer) + " + (" + element(s.address) + "));");
+  }
+  const std::string fill = literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
+  lanes(name + " = inside ? " + lane_of(s.dtype, raw) + " : " + fill + ";");
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {

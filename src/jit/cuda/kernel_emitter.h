@@ -49,6 +49,10 @@ class KernelEmitter {
   void scratch_rows();
   void held_rows();
   std::string aligned() const;
+  void regular();
+  /// What calls of `for_columns` end with, and the lambdas they get begin with.
+  std::string regular_argument() const { return shape_.chunks.loads.empty() ? "" : ", regular"; }
+  void lanes_begin();
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
   bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
@@ -84,10 +88,13 @@ class KernelEmitter {
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
   void load_chunk(const Stmt& s);
+  void load_lanes(const Stmt& s, const std::string& name);
+  void load_regular(const Stmt& s, const std::string& name);
   bool random_lanes(const Stmt& s);
   bool exp_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
   bool div_lanes(const Stmt& s);
+  bool divide_chunk(const Stmt& s);
   void varying_store(const Stmt& s);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are less than that
 constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
-constexpr int64_t kTeamThreads = 512, kReadingAhead = 6;
-constexpr int64_t kManyThreads = 40000;  ///< that have all turns of a loop to themselves
+constexpr int64_t kTeamThreads = 512;
+constexpr int64_t kManyThreads = 200000;  ///< that have all turns of a loop to themselves
 constexpr int64_t kNarrow = 8,
                   kFewBlocks = 264;  ///< columns of a team are shared out to more blocks where those are few
 
@@ -59,15 +59,9 @@ int64_t team_bytes(const KernelShape& shape, int64_t groups, int64_t copies, std
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   if (group > kWarp) return 1;  // a barrier is the block's then
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
-  const int64_t most = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
-  const auto fitting = [&](int64_t copies) {
-    int64_t groups = most;
-    while (groups > 1 && team_bytes(shape, groups, copies, ints) > shared_limit) --groups;
-    return groups;
-  };
-  // Fewer that read ahead are faster than more that wait.
-  const int64_t ahead = fitting(2);
-  return ahead >= std::min(most, kReadingAhead) ? ahead : fitting(1);
+  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
+  while (groups > 1 && team_bytes(shape, groups, 1, ints) > shared_limit) --groups;
+  return groups;
 }
 
 /// Threads of a block for so many chunks of a row: at most `widest`.
@@ -86,8 +80,6 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
     plan.tiles = ceil_div(chunks, group);
     set_block(plan, group, std::min<int64_t>(kColumnThreads / group, rows));
     set_grid(plan, ceil_div(rows, plan.shape.block[1]) * plan.tiles);
-    plan.slots.resize(shape.columns.size());
-    plan.sums.resize(shape.columns.size());
     return;
   }
   int64_t group = std::min<int64_t>(power(chunks), kWarp);
@@ -104,10 +96,9 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
   set_block(plan, group, groups * side);
   set_grid(plan, ceil_div(rows, side) * plan.tiles);
   int64_t shared = 0;
-  for (const auto& column : shape.columns) {
-    const int64_t bytes = group * shape.vector * column.itemsize;
-    plan.slots.push_back({shared, bytes});
-    plan.sums.push_back({-1, bytes});
+  for (size_t i = 0; i < shape.columns.size(); ++i) {
+    const int64_t bytes = group * shape.vector * shape.columns[i].itemsize;
+    plan.slots[i] = {shared, bytes};
     shared += round_up(bytes * groups * side * shape.at_once, kSharedAlignment);
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
@@ -119,6 +110,8 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
                        int64_t shared_limit) {
   LaunchPlan plan;
   if (shape.mode == KernelShape::kColumns) {
+    plan.slots.resize(shape.columns.size());
+    plan.sums.resize(shape.columns.size());
     const int64_t rows = flat ? 1 : positions;
     const int64_t threads = ceil_div(flat ? positions : value_of(shape.extent, ints), shape.vector);
     if (rows <= 0 || threads <= 0) {

@@ -78,7 +78,11 @@ DEVICE u64 clamp_index(u64 i, i64 limit) {
 }
 DEVICE i64 from_address(const void* p) { return reinterpret_cast<i64>(p); }
 
-template <int N> struct Lanes { static constexpr int kCount = N; };
+// Of a chunk; all that its elements may have in common they have where it is regular, as one element is.
+template <int N, bool Regular = N == 1> struct Lanes {
+  static constexpr int kCount = N;
+  static constexpr bool kRegular = Regular;
+};
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
 template <> struct Bytes<1> { typedef u8 type; };
@@ -141,6 +145,13 @@ template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from)
     store_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
+// Where that is shared memory, which the compiler keeps apart from other memory.
+template <class T, int V> DEVICE void store_shared(T* to, const Pack<T, V>& from) {
+#pragma unroll
+  for (int i = 0; i < from.kPieces; ++i) {
+    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = piece_of(from, i);
+  }
+}
 // Past the caches.
 template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
@@ -180,6 +191,11 @@ template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned,
     if (i + k * step < n) body(i + k * step, Lanes<1>());
   }
 }
+template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, bool regular, F body) {
+  const i64 i = (tile * blockDim.x + threadIdx.x) * V;
+  if (aligned && regular && i + V <= n) return body(i, Lanes<V, true>());
+  for_columns<V>(tile, n, aligned, body);
+}
 // The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole, or
 // elements are taken one by one.
 template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
@@ -187,6 +203,10 @@ template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F b
   if (whole) return body(first, Lanes<V>());
 #pragma unroll 1
   for (int k = 0; k < V; ++k) body(first + k * blockDim.x, Lanes<1>());
+}
+template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, bool regular, F body) {
+  if (whole && regular) return body(tile * blockDim.x * V, Lanes<V, true>());
+  for_team_columns<V>(tile, whole, body);
 }
 // The units of a loop of n elements that are the thread's, each at once where it is a whole chunk.
 template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, int lanes, F chunk) {
@@ -217,6 +237,19 @@ template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int un
   });
 }
 DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Chunks of the threads of a group, in pieces so that those of neighbours are next to each other; and which element of
+// the tile is in which place then.
+template <class T, int V> DEVICE void store_slot(T* slot, const Pack<T, V>& from) {
+#pragma unroll
+  for (int i = 0; i < from.kPieces; ++i) {
+    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(slot)[i * blockDim.x + threadIdx.x] = piece_of(from, i);
+  }
+}
+template <class T, int V> DEVICE int slot_column(int place) {
+  constexpr int kPiece = Pack<T, V>::kPiece / sizeof(T);
+  const int all = blockDim.x * kPiece, piece = place / all, rest = place - piece * all;
+  return rest / kPiece * V + piece * kPiece + rest % kPiece;
+}
 // Adds to one element what turns have in their slots, turn by turn.
 template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_size, int turns, F step) {
 #pragma unroll 8
@@ -236,7 +269,7 @@ DEVICE void add_turns(T* sums, const T* slots, i64 slot_size, int turns, i64 n, 
 #pragma unroll
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
     }
-    store_whole(sums + i, sum);
+    store_shared(sums + i, sum);
   };
   const i64 whole = aligned ? n / V * V : 0;
 #pragma unroll 1

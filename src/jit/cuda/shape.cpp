@@ -182,8 +182,9 @@ class TeamFinder {
     for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
       ++statements;
       if (s.kind != StmtKind::kLoad || !vector || k_.buffers[s.address.buffer].write) return;
-      const bool plain = s.bounds.empty() && s.address.indirect.empty();
-      if (plain && stride_of(s.address.map, vector->vars[0]) == IntRef{1}) out.ahead.push_back(&s);
+      const bool whole = s.bounds.empty() || std::ranges::find(out.chunks.loads, &s) != out.chunks.loads.end();
+      if (whole && s.address.indirect.empty() && stride_of(s.address.map, vector->vars[0]) == IntRef{1})
+        out.ahead.push_back(&s);
     });
     out.at_once = statements <= kFewStatements ? 4 : 2;
   }
@@ -257,8 +258,7 @@ void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
       if (!facts.is_own_row(b)) continue;
       const auto& all = facts.accesses[b];
       if (std::ranges::any_of(all, Facts::is_store) != written) continue;
-      const bool ahead = shape.team && all[0].outer == shape.team && !written;  // all loads of a turn go together
-      if (!facts.is_used_again(b) && (written || !(ahead || Facts::reduces(*all[0].vector)))) continue;
+      if (!facts.is_used_again(b) && (written || !Facts::reduces(*all[0].vector))) continue;
       // What is written must be so before it is read, and at the end.
       if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
       KernelShape::HeldRow row{static_cast<int>(b), all[0].vector->extents[0],
@@ -334,6 +334,7 @@ KernelShape shape_of(const Kernel& k) {
     shape.mode = KernelShape::kColumns;
     shape.vector = vector_of(k, facts);
     shape.extent = facts.vectors[0]->extents[0];
+    if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
     const auto loads = transposed_loads(k, facts);
     shape.transposed = !loads.empty();
     if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
@@ -351,8 +352,8 @@ KernelShape shape_of(const Kernel& k) {
   }
   shape.synchronizes = !one_extent || written_across();
   if (!shape.synchronizes) {
-    TeamFinder(k, facts, shape).find(shape);
     hold_rows(k, facts, shape);
+    TeamFinder(k, facts, shape).find(shape);
   }
   return shape;
 }

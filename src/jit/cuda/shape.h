@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "smolder/jit/cuda/chunks.h"
 #include "smolder/jit/loop_ir.h"
 
 namespace smolder::jit::cuda {
@@ -30,6 +31,7 @@ struct KernelShape {
   bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
   /// kColumns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
   std::vector<const Stmt*> turned;
+  Chunks chunks;                ///< kColumns
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.

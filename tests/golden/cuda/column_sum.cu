@@ -35,9 +35,11 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     const bool mine = i < n;
     const f32 x0 = 0.0f;
     const bool alone = groups == 1;
-    const int column = group * blockDim.x + threadIdx.x;
-    const bool owns = !alone && column < blockDim.x * V && first + column < n;
+    const int slot = group * blockDim.x + threadIdx.x;
+    const bool adds = !alone && slot < blockDim.x * V;
     f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups * U);
+    const int column0 = slot_column<f32, V>(slot);
+    const bool owns0 = adds && first + column0 < n;
     f32 sum0 = x0;
     Pack<f32, V> own0;
     FOR_LANES own0.x[k] = sum0;
@@ -69,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
             } else {
               Pack<f32, V> out0;
               FOR_LANES out0.x[k] = x2[k];
-              store_whole(slots0 + a.slot_size0 * (u * groups + group) + threadIdx.x * V, out0);
+              store_slot(slots0 + a.slot_size0 * (u * groups + group), out0);
             }
           }
         }
@@ -78,10 +80,10 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       if (alone) continue;
       __syncthreads();
       const int turns = static_cast<int>(smaller(end - round, U * groups));
-      if (owns) sum0 = add_slots(sum0, slots0 + column, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+      if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
       __syncthreads();
     }
-    if (owns) b0[v0 * a.n2 + v1 * 1024ll + first + column] = sum0;
+    if (owns0) b0[v0 * a.n2 + v1 * 1024ll + first + column0] = sum0;
     if (alone && mine) store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, own0);
   });
 }

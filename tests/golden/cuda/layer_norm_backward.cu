@@ -42,9 +42,9 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   const u64 x1 = static_cast<u64>(a.n1);
   const f32 x2 = i64_to_f32(x1);
   __syncthreads();
-  f32* const slots0 = a.slots0 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots0);
+  f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0);
   f32* const sums0 = a.sums0 < 0 ? b0 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums0);
-  f32* const slots1 = a.slots1 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.slots1);
+  f32* const slots1 = reinterpret_cast<f32*>(shared + a.slots1);
   f32* const sums1 = a.sums1 < 0 ? b1 + (v0 * a.n1) : reinterpret_cast<f32*>(shared + a.sums1);
   #pragma unroll 1
   for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
@@ -105,22 +105,22 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           f32 x12[V];
           FOR_LANES x12[k] = mul_f32(x5[k], x10[k]);
           Pack<f32, V> out0;
-          if (slots0) {
+          if (blockDim.y > 1) {
             FOR_LANES out0.x[k] = x12[k];
-            store_whole(slots0 + a.slot_size0 * threadIdx.y + i, out0);
+            store_shared(slots0 + a.slot_size0 * threadIdx.y + i, out0);
           } else {
             load_whole(out0, sums0 + i);
             FOR_LANES out0.x[k] = add_f32(out0.x[k], x12[k]);
-            store_whole(sums0 + i, out0);
+            store_shared(sums0 + i, out0);
           }
           Pack<f32, V> out1;
-          if (slots1) {
+          if (blockDim.y > 1) {
             FOR_LANES out1.x[k] = x5[k];
-            store_whole(slots1 + a.slot_size1 * threadIdx.y + i, out1);
+            store_shared(slots1 + a.slot_size1 * threadIdx.y + i, out1);
           } else {
             load_whole(out1, sums1 + i);
             FOR_LANES out1.x[k] = add_f32(out1.x[k], x5[k]);
-            store_whole(sums1 + i, out1);
+            store_shared(sums1 + i, out1);
           }
         };
         for_units<V>(n, unit, aligned, blockDim.x, chunk);

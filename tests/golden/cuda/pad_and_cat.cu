@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
   const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
   const i64 v0 = position;
-  const bool aligned = ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (a.n3 * 4 & 15) | (from_address(b2) & 15) | (a.n1 * 4 & 15)) == 0;
+  const bool aligned = ((from_address(b2) & 15) | (a.n1 * 4 & 15)) == 0;
   const i64 n = a.n1;
   for_columns<V>(tile, n, aligned, [&](i64 i, auto lanes) {
     constexpr int V = decltype(lanes)::kCount;

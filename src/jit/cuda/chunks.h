@@ -1,0 +1,21 @@
+// What the elements of a chunk have in common where sizes are multiples of it: then an index is divided once, a bound
+// is asked for once, and what is there is loaded whole. Pads, joins, and views of views come to such loads.
+#pragma once
+
+#include <vector>
+
+#include "smolder/jit/loop_ir.h"
+
+namespace smolder::jit::cuda {
+
+struct Chunks {
+  std::vector<const Stmt*> loads;  ///< with bounds or indices, whole where the sizes allow
+  /// Quotients and remainders of indices that are the same for all elements, and remainders that are neighbours.
+  std::vector<const Stmt*> same, steps;
+  std::vector<IntRef> multiples;  ///< what must be a multiple of the chunk for all of this
+};
+
+/// Of the kernel's vector loops, in chunks of `vector` from a multiple of that on.
+Chunks chunks_of(const Kernel& kernel, int vector);
+
+}  // namespace smolder::jit::cuda
