@@ -257,11 +257,14 @@ void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
   const bool ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
   const std::string raw = std::string(ahead ? "loads[u]." : "") + "raw" + std::to_string(s.result);
   line("constexpr int k = 0;");
-  line("const bool inside = " + (s.bounds.empty() ? "true" : bounds(s)) + ";");
+  const bool bounded = !s.bounds.empty();
+  if (bounded) line("const bool inside = " + bounds(s) + ";");
   if (!ahead) {
     line(pack(s.address.buffer) + " " + raw + ";");
-    line("if (inside) load_whole(" + raw + ", " + buffer(s.address.buffer) + " + (" + element(s.address) + "));");
+    line(std::string(bounded ? "if (inside) " : "") + "load_whole(" + raw + ", " + buffer(s.address.buffer) + " + (" +
+         element(s.address) + "));");
   }
+  if (!bounded) return lanes(name + " = " + lane_of(s.dtype, raw) + ";");
   const std::string fill = literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
   lanes(name + " = inside ? " + lane_of(s.dtype, raw) + " : " + fill + ";");
 }

@@ -17,6 +17,7 @@
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/error.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/ir/graph.h"
 #include "smolder/jit/cuda/backend.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
@@ -131,6 +132,27 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
   EXPECT_EQ(many.groups, 1);
   EXPECT_EQ(many.shape.shared_bytes, 0u);
   EXPECT_EQ(int64_t{many.shape.grid[0]} * many.shape.block[0] * many.shape.block[1] * 8, 2048 * 1024);
+}
+
+// Positions of each kernel: chunks of 16 rows up to 512, and their partials at once where they are few.
+TEST(CudaLaunch, LongColumnsInChunks) {
+  const auto positions = [](int64_t rows, DeviceType device) {
+    const std::string text = "symbols s0=" + std::to_string(rows) +
+                             ", s1=1000\n%0 = leaf(number=0, offset=0, strides=[s1, 1]) : float32[s0, s1]\n"
+                             "%1 = sum(%0, dim=[0], keepdim=false, dtype=none) : float32[s1]\nreturn %1\n";
+    const std::vector<int64_t> symbols{rows, 1000};
+    std::vector<int64_t> all;
+    for (const KernelSample& s : kernels_of(ir::parse(text), symbols, {}, device)) all.push_back(s.positions);
+    return all;
+  };
+  using Positions = std::vector<int64_t>;
+  EXPECT_EQ(positions(128, DeviceType::kCUDA), (Positions{1}));
+  EXPECT_EQ(positions(300, DeviceType::kCUDA), (Positions{19, 1}));
+  EXPECT_EQ(positions(2048, DeviceType::kCUDA), (Positions{128, 1}));
+  EXPECT_EQ(positions(2049, DeviceType::kCUDA), (Positions{65, 1}));
+  EXPECT_EQ(positions(65536, DeviceType::kCUDA), (Positions{128, 1}));
+  EXPECT_EQ(positions(300000, DeviceType::kCUDA), (Positions{586, 37, 1}));
+  EXPECT_EQ(positions(2048, DeviceType::kCPU), (Positions{16, 1}));
 }
 
 TEST(CudaLaunch, TransposesInTiles) {

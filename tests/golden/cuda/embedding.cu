@@ -32,10 +32,9 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       f32 x2[V];
       if constexpr (R) {
         constexpr int k = 0;
-        const bool inside = true;
         Pack<u16, V> raw2;
-        if (inside) load_whole(raw2, b1 + ((i + k) + static_cast<i64>(x1) * a.n2));
-        FOR_LANES x2[k] = inside ? f16_to_f32(raw2.x[k]) : 0.0f;
+        load_whole(raw2, b1 + ((i + k) + static_cast<i64>(x1) * a.n2));
+        FOR_LANES x2[k] = f16_to_f32(raw2.x[k]);
       } else {
         FOR_LANES x2[k] = f16_to_f32(b1[(i + k) + static_cast<i64>(x1) * a.n2]);
       }
