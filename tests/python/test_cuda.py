@@ -254,7 +254,8 @@ def test_an_index_out_of_range_raises_and_the_process_lives():
 def test_an_index_out_of_range_is_told_at_the_next_step_or_wait():
     weight, bad = smolder.ones(4, 2, device="cuda"), smolder.tensor([9], device="cuda")
     held = smolder.nn.functional.embedding(bad, weight)
-    smolder.mark_step()  # nothing waits
+    if cuda.get_device_name() != "CUDA on the host":  # which has run a step when it was queued
+        smolder.mark_step()  # nothing waits
     with pytest.raises(IndexError, match=r"out of range in embedding at .*test_cuda.py"):
         cuda.synchronize()
     cuda.synchronize()
@@ -344,7 +345,7 @@ def test_events_time_what_is_between_them():
     assert end.query() and "uninitialized" in repr(end)
     with pytest.raises(ValueError, match="must be recorded"):
         start.elapsed_time(end)
-    x = smolder.randn(2000, 2000, device="cuda")
+    x = smolder.randn(300, 300, device="cuda")
     start.record()
     for _ in range(10):
         x = x @ x * 1e-3

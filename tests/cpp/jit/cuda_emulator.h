@@ -1,5 +1,4 @@
-// Runs generated CUDA C++ on the host: the host's compiler makes a library of it, with the few intrinsics that it uses
-// defined here, and the threads of a block take turns. Slow, and shows what the text means where there is no device.
+// Kernels for CUDA, run on the host by cuda_host.
 #pragma once
 
 #include <cstring>
@@ -9,25 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "cuda_host/host_program.h"
+#include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/loop_ir.h"
 
 namespace smolder::jit::test {
 
-/// A program that the host's compiler made.
-class HostProgram {
- public:
-  /// `compiler` is the command. Throws RuntimeError when it fails.
-  HostProgram(const std::string& text, const std::string& compiler);
-  ~HostProgram();
-  HostProgram(const HostProgram&) = delete;
-  HostProgram& operator=(const HostProgram&) = delete;
-  void run(const std::string& entry, const void* arguments, const unsigned* grid, const unsigned* block) const;
-
- private:
-  std::string folder_;
-  void* library_ = nullptr;
-};
+using cuda_host::HostProgram;
 
 /// Kernels of loop IR.
 class CudaEmulator {
@@ -41,6 +29,7 @@ class CudaEmulator {
 
  private:
   std::span<const Kernel* const> kernels_;
+  cuda::ProgramText text_;
   HostProgram program_;
 };
 

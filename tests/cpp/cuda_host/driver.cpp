@@ -1,0 +1,335 @@
+// A CUDA driver whose device is the host, for tests where there is none: what is queued is done at once, a captured
+// graph is a list of what to do, and a cubin is the text that nvrtc.cpp was given. Of api.h's functions all are here.
+//
+//   SMOLDER_CUDA_HOST_MB      memory of the device (default 1024)
+//   SMOLDER_CUDA_HOST_CACHE   where compiled programs are kept
+#include "smolder/core/cuda/api.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "cuda_host/host_program.h"
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace smolder::cuda {
+
+struct OpaqueGraph {
+  std::vector<std::function<void()>> work;
+};
+struct OpaqueGraphExec : OpaqueGraph {};
+struct OpaqueStream {};
+struct OpaqueEvent {
+  DriverStream recorded_on = nullptr;
+};
+struct OpaqueLibrary {
+  std::string text;
+  std::unique_ptr<cuda_host::HostProgram> program;
+};
+struct OpaqueKernel {
+  DriverLibrary library;
+  std::string name;
+};
+
+namespace {
+
+constexpr Status kInvalidValue = 1, kNotFound = 500, kNotSupported = 801;
+
+std::string cache_folder() {
+  const char* const named = std::getenv("SMOLDER_CUDA_HOST_CACHE");
+  return named ? named : "/tmp/smolder_cuda_host_" + std::to_string(getuid());
+}
+
+size_t megabytes() {
+  const char* const asked = std::getenv("SMOLDER_CUDA_HOST_MB");
+  return asked ? std::strtoul(asked, nullptr, 10) : 1024;
+}
+
+/// The device's state. Held while anything runs: kernels of one program share the machine's threads.
+struct Host {
+  std::recursive_mutex mutex;
+  std::map<Address, size_t> blocks;
+  const size_t total = megabytes() << 20;
+  size_t used = 0;
+  DriverGraph captured = nullptr;         ///< by the thread that holds the mutex
+  std::set<DriverStream> captured_lanes;  ///< streams that take part
+
+  static Host& get() {
+    static auto* const host = new Host;
+    return *host;
+  }
+  void queue(DriverStream stream, std::function<void()> work) {
+    const std::lock_guard hold(mutex);
+    if (captured && captured_lanes.contains(stream)) {
+      captured->work.push_back(std::move(work));
+    } else {
+      work();
+    }
+  }
+};
+
+/// What the kernels' program is on the host; null where the compiler does not take it, which it says.
+cuda_host::HostProgram* program_of(DriverLibrary library) {
+  try {
+    if (!library->program) {
+      library->program = std::make_unique<cuda_host::HostProgram>(library->text, SMOLDER_HOST_CXX, cache_folder());
+    }
+    return library->program.get();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "CUDA on the host: %s\n", e.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+// -- the device
+
+API Status cuInit(unsigned) { return 0; }
+API Status cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}
+API Status cuGetErrorName(Status status, const char** name) {
+  *name = status == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_ON_THE_HOST";
+  return 0;
+}
+API Status cuGetErrorString(Status status, const char** text) {
+  *text = status == kOutOfMemory ? "out of memory" : "CUDA on the host has no such thing";
+  return 0;
+}
+API Status cuDeviceGetCount(int* count) {
+  *count = 1;
+  return 0;
+}
+API Status cuDeviceGet(DriverDevice* device, int index) {
+  *device = index;
+  return 0;
+}
+API Status cuDeviceGetName(char* name, int size, DriverDevice) {
+  std::snprintf(name, static_cast<size_t>(size), "CUDA on the host");
+  return 0;
+}
+API Status cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DriverDevice) {
+  switch (attribute) {
+    case DeviceAttribute::kSharedPerBlock:
+      *value = 48 << 10;
+      return 0;
+    case DeviceAttribute::kMultiprocessors:
+      *value = 4;
+      return 0;
+    case DeviceAttribute::kL2Bytes:
+      *value = 50 << 20;
+      return 0;
+    case DeviceAttribute::kThreadsPerMultiprocessor:
+      *value = 2048;
+      return 0;
+    case DeviceAttribute::kCapabilityMajor:
+      *value = 8;
+      return 0;
+    case DeviceAttribute::kCapabilityMinor:
+      *value = 0;
+      return 0;
+    case DeviceAttribute::kSharedPerBlockOptIn:
+      *value = 227 << 10;
+      return 0;
+  }
+  return kInvalidValue;
+}
+API Status cuDeviceTotalMem_v2(size_t* bytes, DriverDevice) {
+  *bytes = Host::get().total;
+  return 0;
+}
+API Status cuDevicePrimaryCtxRetain(DriverContext* context, DriverDevice) {
+  *context = reinterpret_cast<DriverContext>(&Host::get());
+  return 0;
+}
+API Status cuCtxSetCurrent(DriverContext) { return 0; }
+API Status cuCtxSynchronize() { return 0; }
+
+// -- streams and events
+
+API Status cuStreamCreate(DriverStream* stream, unsigned) {
+  *stream = new OpaqueStream;
+  return 0;
+}
+API Status cuStreamDestroy_v2(DriverStream stream) {
+  delete stream;
+  return 0;
+}
+API Status cuStreamSynchronize(DriverStream) { return 0; }
+API Status cuStreamQuery(DriverStream) { return 0; }
+API Status cuStreamWaitEvent(DriverStream stream, DriverEvent event, unsigned) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  if (host.captured && host.captured_lanes.contains(event->recorded_on)) host.captured_lanes.insert(stream);
+  return 0;
+}
+API Status cuEventCreate(DriverEvent* event, unsigned) {
+  *event = new OpaqueEvent;
+  return 0;
+}
+API Status cuEventDestroy_v2(DriverEvent event) {
+  delete event;
+  return 0;
+}
+API Status cuEventRecord(DriverEvent event, DriverStream stream) {
+  event->recorded_on = stream;
+  return 0;
+}
+API Status cuEventSynchronize(DriverEvent) { return 0; }
+API Status cuEventQuery(DriverEvent) { return 0; }
+API Status cuEventElapsedTime(float* milliseconds, DriverEvent, DriverEvent) {
+  *milliseconds = 1;
+  return 0;
+}
+
+// -- kernels
+
+API Status cuLibraryLoadData(DriverLibrary* library, const void* text, int*, void**, unsigned, int*, void**, unsigned) {
+  *library = new OpaqueLibrary{static_cast<const char*>(text), nullptr};
+  return 0;
+}
+API Status cuLibraryUnload(DriverLibrary library) {
+  delete library;
+  return 0;
+}
+API Status cuLibraryGetKernel(DriverKernel* kernel, DriverLibrary library, const char* name) {
+  *kernel = new OpaqueKernel{library, name};  // the driver's own too live as long as it
+  return 0;
+}
+API Status cuKernelGetAttribute(int* value, KernelAttribute, DriverKernel, DriverDevice) {
+  *value = 0;
+  return 0;
+}
+API Status cuKernelSetAttribute(KernelAttribute, int, DriverKernel, DriverDevice) { return 0; }
+API Status cuLaunchKernelEx(const LaunchConfig* config, DriverKernel kernel, void** parameters, void**) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  const cuda_host::HostProgram* const program = program_of(kernel->library);
+  if (!program) return kNotSupported;
+  std::vector<std::max_align_t> arguments;
+  try {
+    const size_t bytes = program->argument_bytes(kernel->name);
+    arguments.resize(bytes / sizeof(std::max_align_t) + 1);
+    std::memcpy(arguments.data(), parameters[0], bytes);
+  } catch (const std::exception&) {
+    return kNotFound;
+  }
+  const LaunchConfig shape = *config;
+  host.queue(config->stream, [=] { program->run(kernel->name, arguments.data(), shape.grid, shape.block); });
+  return 0;
+}
+
+// -- memory
+
+API Status cuMemGetInfo_v2(size_t* free, size_t* total) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  *total = host.total;
+  *free = host.total - host.used;
+  return 0;
+}
+API Status cuMemAlloc_v2(Address* address, size_t bytes) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  if (host.used + bytes > host.total) return kOutOfMemory;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<Address>(memory);
+  host.blocks[*address] = bytes;
+  host.used += bytes;
+  return 0;
+}
+API Status cuMemFree_v2(Address address) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  const auto block = host.blocks.find(address);
+  if (block == host.blocks.end()) return kInvalidValue;
+  munmap(reinterpret_cast<void*>(address), block->second);
+  host.used -= block->second;
+  host.blocks.erase(block);
+  return 0;
+}
+API Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  *memory = std::malloc(bytes);
+  return *memory ? 0 : kOutOfMemory;
+}
+API Status cuMemFreeHost(void* memory) {
+  std::free(memory);
+  return 0;
+}
+API Status cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, DriverStream stream) {
+  Host::get().queue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  return 0;
+}
+API Status cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, DriverStream stream) {
+  Host::get().queue(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
+  return 0;
+}
+API Status cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, DriverStream stream) {
+  Host::get().queue(stream, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  return 0;
+}
+API Status cuMemsetD8Async(Address to, unsigned char value, size_t bytes, DriverStream stream) {
+  Host::get().queue(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  return 0;
+}
+
+// -- graphs
+
+API Status cuStreamBeginCapture_v2(DriverStream stream, int) {
+  Host& host = Host::get();
+  host.mutex.lock();  // until the capture ends
+  host.captured = new OpaqueGraph;
+  host.captured_lanes = {stream};
+  return 0;
+}
+API Status cuStreamEndCapture(DriverStream, DriverGraph* graph) {
+  Host& host = Host::get();
+  *graph = host.captured;
+  host.captured = nullptr;
+  host.captured_lanes.clear();
+  host.mutex.unlock();
+  return 0;
+}
+API Status cuGraphInstantiateWithFlags(DriverGraphExec* graph, DriverGraph from, uint64_t) {
+  *graph = new OpaqueGraphExec{*from};
+  return 0;
+}
+API Status cuGraphLaunch(DriverGraphExec graph, DriverStream) {
+  const std::lock_guard hold(Host::get().mutex);
+  for (const auto& work : graph->work) work();
+  return 0;
+}
+API Status cuGraphExecDestroy(DriverGraphExec graph) {
+  delete graph;
+  return 0;
+}
+API Status cuGraphDestroy(DriverGraph graph) {
+  delete graph;
+  return 0;
+}
+
+/// For the libraries beside this one.
+API void smolder_host_queue(DriverStream stream, void (*work)(const void*), const void* argument) {
+  Host::get().queue(stream, [=] { work(argument); });
+}
+
+#define SAME_TYPE(member, name, parameters) static_assert(std::is_same_v<decltype(&name), Status(*) parameters>);
+SMOLDER_CUDA_DRIVER(SAME_TYPE)
+
+}  // namespace smolder::cuda
