@@ -147,6 +147,10 @@ eager::Array window(const Tensor& t) {
 }
 
 eager::Array export_memory(const Tensor& t) {
+  const DeviceType device = t.device().type;
+  SMOLDER_CHECK(device == DeviceType::kCPU || device == DeviceType::kCUDA, TypeError,
+                "can't share memory of the device ", to_string(t.device()),
+                ". Use Tensor.cpu() to copy the tensor to host memory first.");
   refresh(t.impl());
   TensorImpl* const owner = owner_of(t.impl());
   if (!owner->external) make_exported(owner, t.impl());
