@@ -174,7 +174,7 @@ class Lower {
         info.number = static_cast<int>(p_.outputs.size());
       }
       p_.output_buffers.push_back(out.same_as_leaf >= 0 || out.same_as_output >= 0 ? -1 : id);
-      p_.outputs.push_back(std::move(out));
+      p_.outputs.push_back(out);
     }
   }
 
