@@ -67,9 +67,9 @@ class CudaKernel final : public DeviceKernel {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(std::string arch) : arch_(std::move(arch)), target_(target_of(arch_)) {}
+  explicit CudaBackend(std::string arch) : arch_(std::move(arch)) {}
 
-  std::string target() const override { return target_; }
+  std::string target() const override { return target_of(arch_); }
   std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) override {
     return cuda::compile(kernels, arch_);
   }
@@ -78,7 +78,7 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  const std::string arch_, target_;
+  const std::string arch_;
 };
 
 }  // namespace
