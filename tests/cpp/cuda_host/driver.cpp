@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +35,7 @@ struct OpaqueGraphExec : OpaqueGraph {};
 struct OpaqueStream {};
 struct OpaqueEvent {
   DriverStream recorded_on = nullptr;
+  std::chrono::steady_clock::time_point recorded_at;
 };
 struct OpaqueLibrary {
   std::string text;
@@ -188,12 +190,13 @@ API Status cuEventDestroy_v2(DriverEvent event) {
 }
 API Status cuEventRecord(DriverEvent event, DriverStream stream) {
   event->recorded_on = stream;
+  event->recorded_at = std::chrono::steady_clock::now();
   return 0;
 }
 API Status cuEventSynchronize(DriverEvent) { return 0; }
 API Status cuEventQuery(DriverEvent) { return 0; }
-API Status cuEventElapsedTime(float* milliseconds, DriverEvent, DriverEvent) {
-  *milliseconds = 1;
+API Status cuEventElapsedTime(float* milliseconds, DriverEvent start, DriverEvent end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->recorded_at - start->recorded_at).count();
   return 0;
 }
 
