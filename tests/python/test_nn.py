@@ -1,5 +1,6 @@
 import copy
 import gc
+import inspect
 import weakref
 from collections import OrderedDict
 
@@ -32,6 +33,43 @@ class Net(nn.Module):
 
 
 PATHS = ["scale", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias", "blocks.1.weight", "blocks.1.bias"]
+
+
+def test_a_call_is_forward_with_hooks_around_it():
+    class Pair(nn.Module):
+        def forward(self, first, *, second=2):
+            return first, second
+
+    class Wrapped(Pair):
+        def __call__(self, *args, **kwargs):
+            return ["wrapped", *super().__call__(*args, **kwargs)]
+
+    pair = Pair()
+    assert pair(1) == nn.Module.__call__(pair, 1) == (1, 2) and pair(first=3, second=4) == (3, 4)
+    assert Wrapped()(1, second=5) == ["wrapped", 1, 5]
+    with pytest.raises(TypeError, match=r"forward\(\) missing 1 required positional argument: 'first'"):
+        pair()
+    seen = []
+    handle = pair.register_forward_hook(lambda *args: seen.append(args), with_kwargs=True)
+    pair(1, second=6)
+    handle.remove()
+    of_all = nn.hooks.register_module_forward_pre_hook(lambda *args: seen.append(args))
+    pair(7)
+    of_all.remove()
+    pair(8)
+    assert seen == [(pair, (1,), {"second": 6}, (1, 6)), (pair, (7,))]
+    pair.forward = lambda: "of its own"
+    assert pair() == "of its own"
+    assert str(inspect.signature(pair)) == "(*args, **kwargs)"
+
+
+def test_a_call_before_init_is_an_error():
+    class Bare(nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match="'Bare' object has no attribute '_forward_hooks'"):
+        Bare()()
 
 
 def test_walks():

@@ -94,31 +94,36 @@ class _Mode:
 class _GradMode(_Mode):
     def __new__(cls, function=None):
         """`@no_grad` without parentheses decorates as well."""
-        self = super().__new__(cls)
+        self = object.__new__(cls)
         if callable(function):
             self.__init__()
             return self(function)
         return self
 
-    def _get(self):
-        return _core.is_grad_enabled()
+    def __init__(self, function=None):
+        self.previous = []
 
-    def _set(self, on):
-        _core.set_grad_enabled(on)
+    # Of few frames: entering and leaving takes as long as recording several ops.
+
+    def __enter__(self):
+        self.previous.append(_core.is_grad_enabled())
+        _core.set_grad_enabled(self.on)
+        return self
+
+    def __exit__(self, *exception):
+        _core.set_grad_enabled(self.previous.pop())
 
 
 class no_grad(_GradMode):
     """Within it, nothing is recorded for gradients."""
 
-    def __init__(self, function=None):
-        super().__init__(False)
+    on = False
 
 
 class enable_grad(_GradMode):
     """Within it, gradients are recorded again."""
 
-    def __init__(self, function=None):
-        super().__init__(True)
+    on = True
 
 
 class set_grad_enabled(_Mode):
@@ -133,15 +138,15 @@ class set_grad_enabled(_Mode):
         self.previous.append(_core.is_grad_enabled())
         _core.set_grad_enabled(self.on)
 
-    _get = _GradMode._get
-    _set = _GradMode._set
-
     def __enter__(self):
         _core.set_grad_enabled(self.on)
         return self
 
+    def __exit__(self, *exception):
+        _core.set_grad_enabled(self.previous.pop())
+
     def __call__(self, function):
-        self._set(self.previous.pop())
+        _core.set_grad_enabled(self.previous.pop())
         return super().__call__(function)
 
     def clone(self):
@@ -152,15 +157,19 @@ class inference_mode(_GradMode):
     """Within it, nothing is recorded for gradients, and new tensors may never be part of what is."""
 
     def __init__(self, mode=True):
+        super().__init__()
         self.mode = mode if isinstance(mode, bool) else True
-        super().__init__((not self.mode, self.mode))
 
-    def _get(self):
-        return _core.is_grad_enabled(), _core.is_inference_mode_enabled()
+    def __enter__(self):
+        self.previous.append((_core.is_grad_enabled(), _core.is_inference_mode_enabled()))
+        _core.set_grad_enabled(not self.mode)
+        _core._set_inference_mode(self.mode)
+        return self
 
-    def _set(self, on):
-        _core.set_grad_enabled(on[0])
-        _core._set_inference_mode(on[1])
+    def __exit__(self, *exception):
+        grad, inference = self.previous.pop()
+        _core.set_grad_enabled(grad)
+        _core._set_inference_mode(inference)
 
     def clone(self):
         return inference_mode(self.mode)

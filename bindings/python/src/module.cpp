@@ -142,6 +142,7 @@ NB_MODULE(_core, m) {
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
   bind_precision(m);
+  bind_module_call(m);
   install_warning_handler();
   bind_runtime(m);
   bind_user_ops(m);

@@ -19,6 +19,8 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
 void bind_precision(nb::module_& m);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);
+/// The base of nn.Module that makes it callable.
+void bind_module_call(nb::module_& m);
 /// Everything else that is neither a tensor nor an op: metrics, options.
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.

@@ -99,11 +99,6 @@ def registered(kind, module, name, value):
     return value
 
 
-def any_global():
-    """Whether calls of all modules are hooked."""
-    return _forward_pre or _forward or _backward_pre or _backward
-
-
 class Hooks:
     """What Module has of hooks."""
 
@@ -245,3 +240,6 @@ def _call(module, args, kwargs, called):
             return result
         result = backward.setup_output_hook(result)
     return result
+
+
+_core._set_module_hooks([_forward, _forward_pre, _backward, _backward_pre], call)

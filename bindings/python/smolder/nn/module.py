@@ -17,8 +17,8 @@ def _indent(text, spaces):
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
-class Module(hooks.Hooks, State):
-    """A tree of modules that own parameters and buffers. Subclasses define forward()."""
+class Module(hooks.Hooks, State, _core._ModuleCall):
+    """A tree of modules that own parameters and buffers. Subclasses define forward(), which a call runs between hooks."""
 
     def __init__(self):
         put = super().__setattr__
@@ -31,17 +31,6 @@ class Module(hooks.Hooks, State):
 
     def forward(self, *args, **kwargs):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    def __call__(self, *args, **kwargs):
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or hooks.any_global()
-        ):
-            return hooks.call(self, args, kwargs)
-        return self.forward(*args, **kwargs)
 
     def __setstate__(self, state):
         self.__dict__.update({kind: OrderedDict() for kind in hooks.OWN})
