@@ -1,56 +1,60 @@
-// How the words of a call's attributes divide into structure and sizes (see AttrKind).
+// How the words of a call's attributes divide into arguments, and these into structure and sizes (see AttrKind).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 
+#include "smolder/core/error.h"
 #include "smolder/ir/op.h"
 
 namespace smolder::ir {
 
-/// Calls `f(size_t word_index, bool is_size)` for each word of an encoded attribute list.
+/// Calls `f(const AttrInfo&, size_t first_word, size_t num_words)` for each attribute of an encoded list.
 template <class F>
-void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, F&& f) {
+void for_each_attr(const OpInfo& op, std::span<const int64_t> words, F&& f) {
   size_t at = 0;
-  const auto emit = [&](size_t n, bool is_size) {
-    for (size_t end = at + n; at < end; ++at) f(at, is_size);
-  };
   for (const AttrInfo& a : op.attrs) {
+    size_t n = 1;
     switch (a.kind) {
       case AttrKind::kInt:
       case AttrKind::kBool:
       case AttrKind::kFloat:
       case AttrKind::kString:
       case AttrKind::kDType:
-        emit(1, false);
+      case AttrKind::kSize:
         break;
       case AttrKind::kOptionalInt:
       case AttrKind::kOptionalFloat:
       case AttrKind::kOptionalDType:
-        emit(2, false);
+      case AttrKind::kOptionalSize:
+        n = 2;
         break;
       case AttrKind::kIntList:
-        emit(1 + words[at], false);
+      case AttrKind::kSizeList:
+        n = 1 + words[at];
         break;
       case AttrKind::kOptionalIntList:
-        emit(2 + words[at + 1], false);
+        n = 2 + words[at + 1];
         break;
-      case AttrKind::kSize:
-        emit(1, true);
-        break;
-      case AttrKind::kOptionalSize:
-        emit(1, false);
-        emit(1, true);
-        break;
-      case AttrKind::kSizeList: {
-        const int64_t count = words[at];
-        emit(1, false);
-        emit(count, true);
-        break;
-      }
     }
+    f(a, at, n);
+    at += n;
   }
   SMOLDER_INVARIANT(at == words.size());
 }
+
+/// Calls `f(size_t word_index, bool is_size)` for each word.
+template <class F>
+void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, F&& f) {
+  for_each_attr(op, words, [&](const AttrInfo& a, size_t first, size_t count) {
+    const bool counted = a.kind == AttrKind::kOptionalSize || a.kind == AttrKind::kSizeList;
+    const bool sizes = a.kind == AttrKind::kSize || counted;
+    for (size_t i = 0; i < count; ++i) f(first + i, sizes && !(counted && i == 0));
+  });
+}
+
+/// One attribute's words as the text form of graphs writes its value.
+std::string attr_text(const AttrInfo& attr, std::span<const int64_t> words);
 
 }  // namespace smolder::ir

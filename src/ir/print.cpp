@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "smolder/ir/attr_words.h"
 #include "smolder/ir/graph.h"
 
 namespace smolder::ir {
@@ -180,17 +181,19 @@ std::string symbols_text(const SymTable& sym) {
   return out.empty() ? "" : out + "\n";
 }
 
-std::string guard_text(const SymTable& sym, const Guard& g) {
-  static constexpr const char* kSigns[] = {" == ", " != ", " <= ", " > "};
-  return "guard " + sym.to_string(g.a) + kSigns[static_cast<int>(g.kind)] + sym.to_string(g.b) + "\n";
-}
-
 }  // namespace
+
+std::string attr_text(const AttrInfo& attr, std::span<const int64_t> words) {
+  const SymTable none;
+  const std::vector<Dim> dims(words.begin(), words.end());
+  const std::string text = AttrPrinter(none, dims).print({&attr, 1});
+  return text.empty() ? AttrPrinter(none, dims).raw() : text.substr(attr.name.size() + 1);
+}
 
 std::string print(const Graph& g) {
   std::string out = symbols_text(g.sym);
   for (const Node& n : g.nodes) out += node_text(g, n);
-  for (const Guard& guard : g.sym.guards()) out += guard_text(g.sym, guard);
+  for (const Guard& guard : g.sym.guards()) out += "guard " + g.sym.to_string(guard) + "\n";
   out += "return";
   for (size_t i = 0; i < g.outputs.size(); ++i) out += (i ? ", " : " ") + value_name(g.outputs[i]);
   return out + "\n";

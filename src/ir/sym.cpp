@@ -198,4 +198,9 @@ std::string SymTable::to_string(Dim d) const {
   return "?";
 }
 
+std::string SymTable::to_string(const Guard& g) const {
+  static constexpr const char* kSigns[] = {" == ", " != ", " <= ", " > "};
+  return to_string(g.a) + kSigns[static_cast<int>(g.kind)] + to_string(g.b);
+}
+
 }  // namespace smolder::ir

@@ -140,6 +140,8 @@ class SymTable {
   /// "(64*s0+1)". Combining the same operands again in the order written gives `d` back: the text form of graphs
   /// rests on it.
   std::string to_string(Dim d) const;
+  /// "s0 <= 128".
+  std::string to_string(const Guard& g) const;
   /// Records a fact that the caller relies on.
   void guard(GuardKind kind, Dim a, Dim b);
 

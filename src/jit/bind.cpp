@@ -46,6 +46,16 @@ std::shared_ptr<const Instance> PlanImpl::bind(std::span<const int64_t> symbols)
   return std::make_shared<InstanceImpl>(std::static_pointer_cast<const PlanImpl>(shared_from_this()), evaluated);
 }
 
+std::string PlanImpl::failed_guard(std::span<const int64_t> symbols) const {
+  const ir::SymTable& sym = program_.graph.sym;
+  std::vector<int64_t> evaluated;
+  ir::SymTable::evaluate(sym.exprs(), symbols, evaluated);
+  for (const ir::Guard& g : sym.guards()) {
+    if (!ir::SymTable::holds(g, evaluated)) return sym.to_string(g);
+  }
+  return {};
+}
+
 InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const int64_t> evaluated)
     : plan_(std::move(plan)) {
   const Program& p = plan_->program();

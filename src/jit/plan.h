@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/hash.h"
 #include "smolder/core/precision.h"
 #include "smolder/ir/graph.h"
 
@@ -47,6 +48,14 @@ struct OpSite {
   bool operator==(const OpSite&) const = default;
 };
 
+/// A kernel that was in no cache when a plan was made.
+struct BuiltKernel {
+  std::string name;   ///< of the ops that it holds
+  Hash128 key;        ///< of its row in the kernel cache
+  std::string where;  ///< the user's line that it is told by
+  double milliseconds = 0;
+};
+
 /// Everything a run needs that may change between two runs of one instance.
 struct RunArguments {
   std::span<void* const> leaves;         ///< base address of each leaf, by leaf number
@@ -70,6 +79,11 @@ class Plan : public std::enable_shared_from_this<Plan> {
   virtual std::span<const Donation> donations() const = 0;
   /// Evaluates expressions and guards for these symbol values; null when a guard fails. Microseconds.
   virtual std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const = 0;
+  /// Why bind() refuses these values: the first guard that does not hold, as "s0 <= 128" with symbols by their numbers;
+  /// empty when all do.
+  virtual std::string failed_guard(std::span<const int64_t> symbols) const = 0;
+  /// Kernels that were compiled for this plan; the others were known.
+  virtual std::span<const BuiltKernel> built() const = 0;
   /// Ops without a lowering: each is one eager kernel that runs between the plan's own.
   virtual std::span<const OpSite> fallbacks() const = 0;
   /// The graph of primitives, the groups with why they end where they do, and the kernels, as text.

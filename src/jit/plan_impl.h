@@ -26,6 +26,8 @@ class PlanImpl final : public Plan {
   std::span<const Donation> donations() const override { return program_.donations; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
   std::span<const OpSite> fallbacks() const override { return fallbacks_; }
+  std::string failed_guard(std::span<const int64_t> symbols) const override;
+  std::span<const BuiltKernel> built() const override { return program_.built; }
   std::string describe() const override;
 
   const Program& program() const { return program_; }

@@ -137,6 +137,7 @@ struct Program {
 
   // emit
   std::vector<CompiledKernel> kernels;
+  std::vector<BuiltKernel> built;
 };
 
 /// Whom a step is told by: its op, or the last of those that its kernel holds, under the kernel's name.

@@ -108,6 +108,7 @@ void clear_autocast_cache() { state().kept.clear(); }
 namespace lazy {
 
 SMOLDER_THREAD_LOCAL uint8_t NoAutocast::on_ = 0;
+SMOLDER_THREAD_LOCAL uint8_t AutocastCall::applied_ = 0;
 
 bool AutocastCall::applies() {
   if (seen_.empty()) return false;
@@ -120,12 +121,16 @@ bool AutocastCall::applies() {
   if (rule == CastRule::kLower) to_ = get_autocast_dtype(type);
   if (rule == CastRule::kFloat32) to_ = DType::kFloat32;
   if (rule == CastRule::kWidest) to_ = widest();
-  NoAutocast::on_ &= static_cast<uint8_t>(~(1 << static_cast<int>(type)));
+  const auto bit = static_cast<uint8_t>(1 << static_cast<int>(type));
+  NoAutocast::on_ &= static_cast<uint8_t>(~bit);
+  applied_ |= bit;
   return true;
 }
 
 AutocastCall::~AutocastCall() {
-  if (device_) smolder::set_autocast_enabled(*device_, true);
+  if (!device_) return;
+  smolder::set_autocast_enabled(*device_, true);
+  applied_ &= static_cast<uint8_t>(~(1 << static_cast<int>(*device_)));
 }
 
 bool AutocastCall::eligible(const TensorImpl* impl) const {

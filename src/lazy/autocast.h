@@ -82,6 +82,9 @@ class AutocastCall {
   ~AutocastCall();
   AutocastCall(const AutocastCall&) = delete;
 
+  /// Whether the calling thread is in a region of this device type, or in a call that applied its rules.
+  static bool within(DeviceType type) { return (NoAutocast::on() | applied_) >> static_cast<int>(type) & 1; }
+
   void see(const Tensor& t) {
     if (t.defined()) seen_.push_back(t.impl());
   }
@@ -101,6 +104,8 @@ class AutocastCall {
  private:
   bool eligible(const TensorImpl* impl) const;
   DType widest() const;
+
+  static SMOLDER_THREAD_LOCAL uint8_t applied_;  ///< as NoAutocast::on_
 
   CastRules rules_;
   std::optional<DeviceType> device_;  ///< set where the call is made again

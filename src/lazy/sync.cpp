@@ -1,6 +1,7 @@
 // Sync points: from the tape to a trace, from the trace to a plan, and the run.
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/recompile.h"
 
 namespace smolder::lazy {
 namespace {
@@ -55,6 +57,7 @@ Trace* Tape::current_trace() {
   }
   static Counter& traces = counter("traces.recorded");
   traces.add();
+  recorded_anew_ = true;
   known_->traces.push_back(std::make_unique<Trace>(own_));
   Trace* const t = known_->traces.back().get();
   known_->by_hash[h].push_back(t);
@@ -84,6 +87,7 @@ PlanEntry& Tape::find_plan(Trace& t) {
   entry.accepted_digests = {live_digest_};
   entry.plan = plan_for(t, entry.produced, entry.instance);
   t.plans.push_back(std::move(entry));
+  t.dropped = nullptr;
   return t.plans.back();
 }
 
@@ -99,7 +103,14 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
       return plan;
     }
   }
+  const auto start = std::chrono::steady_clock::now();
   auto plan = jit::Plan::compile(to_graph(t, produced), options_.compile);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  Recompile why = explain({t, produced, known_->traces, candidates.empty() ? nullptr : candidates.back().get()});
+  why.milliseconds = took.count();
+  why.kernels.assign(plan->built().begin(), plan->built().end());
+  complaint_ = tell(std::move(why));
+  recorded_anew_ = false;
   instance = plan->bind(symbols);
   SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
   instances.add();
@@ -165,13 +176,20 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
 void Tape::drop_stale_plans() {
   if (device_ != DeviceType::kCPU && options_.compile.precision != precision()) {
     options_.compile.precision = precision();
-    for (const auto& t : known_->traces) t->plans.clear();
+    drop_plans("the precision that libraries may compute in was changed");
   }
   const uint64_t now = eager::dispatch_generation();
   if (now == generation_) return;
   generation_ = now;
   known_->plans.clear();
-  for (const auto& t : known_->traces) t->plans.clear();
+  drop_plans("what runs an op was registered or removed");
+}
+
+void Tape::drop_plans(const char* why) {
+  for (const auto& t : known_->traces) {
+    if (!t->plans.empty()) t->dropped = why;
+    t->plans.clear();
+  }
 }
 
 void Tape::sync(std::string_view reason, SourceToken source) {
@@ -192,8 +210,12 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   std::vector<jit::OpSite> bad_indices;
   try {
     drop_stale_plans();
+    recorded_anew_ = false;
+    complaint_.clear();
     t = current_trace();
-    bad_indices = run(*t, find_plan(*t));
+    PlanEntry& entry = find_plan(*t);
+    if (recorded_anew_ && recompile_log() == RecompileLog::kVerbose) tell(explain_recording(*t, known_->traces));
+    bad_indices = run(*t, entry);
   } catch (const std::exception& e) {
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
     const bool has_eager_kernels = device_ == DeviceType::kCPU;
@@ -206,6 +228,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   }
   finish_step(t);
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
+  if (!complaint_.empty()) raise<RuntimeError>(std::exchange(complaint_, {}));
 }
 
 void Tape::raise_reports(bool idle) {

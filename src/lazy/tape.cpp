@@ -11,6 +11,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/recompile.h"
 
 namespace smolder::lazy {
 namespace {
@@ -292,7 +293,8 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
           static_cast<uint32_t>(t.operands.size()),
           static_cast<uint32_t>(t.attrs.size()),
           0,
-          source};
+          source,
+          recording_modes(device_)};
   Hash128 h = t.prefix.empty() ? Hash128{} : t.prefix.back();
   mix(h, static_cast<uint64_t>(op) << 32 | operands.size() << 16 | attrs.size());
   for (const Operand& o : operands) {

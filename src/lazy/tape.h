@@ -97,6 +97,7 @@ class Tape {
   void run_on_device();
   void run_one_by_one(const Trace& t);
   void drop_stale_plans();
+  void drop_plans(const char* why);
   inline Value* allocate(const ir::Meta* meta);
   void drain();
   uint32_t add_leaf(Value* v);
@@ -155,6 +156,8 @@ class Tape {
   uint64_t generation_ = 0;            ///< eager::dispatch_generation() when the plans were made
   bool is_own_ = false;                ///< one thread's for a while: see OwnTape
   bool never_runs_ = false;            ///< of shapes only
+  bool recorded_anew_ = false;         ///< the trace that is about to run was not known
+  std::string complaint_;              ///< what to raise once the step has run
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 
   // What is known from earlier steps.

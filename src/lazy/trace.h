@@ -22,7 +22,8 @@ struct Instr {
   uint32_t first_input;
   uint32_t first_attr;
   uint32_t first_output;  ///< value number of its first result; leaves first seen here come just before
-  SourceToken source;     ///< of the first recording; not part of any key
+  SourceToken source;     ///< of the first recording; not part of any key, nor is the next
+  uint8_t modes;          ///< then: see recording_modes()
 };
 static_assert(sizeof(Instr) <= 32);
 
@@ -54,6 +55,7 @@ struct Trace {
   // Known only for registered traces; written under the tape's lock.
   Trace* next = nullptr;  ///< what followed it last time
   std::vector<PlanEntry> plans;
+  const char* dropped = nullptr;  ///< why plans are no more that it had; null once it has others
   int64_t runs = 0;
 
   /// Value number that the first leaf or result of instruction `i` gets.

@@ -146,6 +146,7 @@ NB_MODULE(_core, m) {
   install_warning_handler();
   bind_runtime(m);
   bind_user_ops(m);
+  bind_recompiles(m);
   bind_bench(m);
 }
 
