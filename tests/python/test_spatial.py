@@ -72,6 +72,34 @@ def test_convolution_and_gradients_are_their_definition(shape, filters, kernel, 
     np.testing.assert_allclose((gw.numpy() * dw).sum(), by_w, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_convolutions_of_whole_numbers_are_exact(seed):
+    """Rows of every length, steps and padding, which vectors of float32 and halves are cut for."""
+    rng = np.random.default_rng(seed)
+    kernel, stride, dilation, padding = (
+        tuple(map(int, rng.integers(low, high, 2))) for low, high in ((1, 5), (1, 4), (1, 3), (0, 5))
+    )
+    size = [d * (k - 1) + 1 + int(more) for k, d, more in zip(kernel, dilation, rng.integers(0, 40, 2), strict=True)]
+    groups = int(rng.integers(1, 3))
+    x = rng.integers(-3, 4, (int(rng.integers(1, 5)), 3 * groups, *size))
+    w = rng.integers(-1, 2, (2 * groups, 3, *kernel))
+    expected = convolved(x, w, stride, padding, dilation, groups)
+    dy, dx, dw = (rng.integers(-1, 2, shape) for shape in (expected.shape, x.shape, w.shape))
+    for dtype in (smolder.float32, smolder.float64, smolder.float16):
+        tx, tw = (smolder.tensor(a, dtype=dtype).requires_grad_() for a in (x, w))
+        y = F.conv2d(tx, tw, None, stride, padding, dilation, groups)
+        np.testing.assert_array_equal(y.detach().numpy(), expected)
+        if dtype is smolder.float16:  # whose sums over positions are not exact
+            continue
+        gx, gw = smolder.autograd.grad(y, [tx, tw], smolder.tensor(dy, dtype=dtype))
+        assert (gx.numpy() * dx).sum(dtype=np.float64) == (
+            dy * convolved(dx, w, stride, padding, dilation, groups)
+        ).sum()
+        assert (gw.numpy() * dw).sum(dtype=np.float64) == (
+            dy * convolved(x, dw, stride, padding, dilation, groups)
+        ).sum()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_eager_compiled_and_any_number_of_threads_give_the_same_bits(dtype):
     results = []

@@ -34,6 +34,9 @@ struct Images {
   int64_t image, channel, row, column;
 };
 
+/// a / b rounded up, for any a and b > 0.
+constexpr int64_t ceil_ratio(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : -(-a / b); }
+
 /// Output positions worked on at a time: part of an image, or several whole ones.
 struct ConvTile {
   int64_t image = 0, images = 1;
@@ -97,35 +100,61 @@ struct ConvSpan {
   }
 };
 
+/// Calls f(image, y, rows, x, count) for stretches of a tile that are whole rows, as many as there are, or one that is
+/// none.
+template <class F>
+void for_row_blocks(const ConvShape& s, const ConvTile& tile, F f) {
+  int64_t image = tile.image, y = tile.first / s.out_w, x = tile.first % s.out_w;
+  for (int64_t left = tile.count; left > 0;) {
+    const bool whole = x == 0 && left >= s.out_w;
+    const int64_t rows = whole ? std::min(left / s.out_w, s.out_h - y) : 1;
+    const int64_t count = std::min(left, s.out_w - x);
+    f(image, y, rows, x, count);
+    left -= rows * count;
+    x = 0;
+    y += rows;
+    if (y == s.out_h) y = 0, ++image;
+  }
+}
+
+/// What one tap sees from rows of output positions: out[r * count + k] is from[r * row + k * step] where
+/// first <= k < end, else zero.
+template <class E>
+struct TapRows {
+  const E* from;
+  int64_t rows, row, step;
+  int64_t first, end, count;
+  E* out;
+};
+/// May write kTapSlack elements too many. Takes elements of 2, 4 and 8 bytes.
+template <class E>
+void copy_taps(const TapRows<E>& t);
+inline constexpr int64_t kTapSlack = 8;
+
 /// Writes channels [channel, channel + channels) as seen from the tile: `out` is [channels * taps][tile.count], zero
-/// where a tap is outside.
+/// where a tap is outside, with room for kTapSlack elements more.
 template <class E>
 void write_columns(const ConvShape& s, const Images<const E>& x, int64_t channel, int64_t channels,
                    const ConvTile& tile, E* out) {
-  const int64_t step = s.stride_w * x.column;
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t i = 0; i < s.kernel_h; ++i) {
+      const int64_t above = s.pad_h - i * s.dilation_h;  // of the image's rows
       for (int64_t j = 0; j < s.kernel_w; ++j) {
         const ConvSpan span(s, j);
         const E* plane = x.data + (channel + c) * x.channel + span.shift * x.column;
-        for_stretches(s, tile, [&](int64_t image, int64_t y, int64_t at, int64_t count) {
-          const int64_t row = y * s.stride_h + i * s.dilation_h - s.pad_h, end = at + count;
-          const bool inside = row >= 0 && row < s.height;
-          const int64_t from = inside ? std::clamp(span.first, at, end) : end;
-          const int64_t to = inside ? std::clamp(span.end, from, end) : end;
-          const E* seen = plane + image * x.image + row * x.row;
-          std::fill(out, out + (from - at), E(0));
-          out += from - at;
-          if (step == 1) {
-            std::copy(seen + from, seen + to, out);
-          } else if (step == 2) {  // a constant, so that it is done by vectors
-            for (int64_t k = from; k < to; ++k) out[k - from] = seen[2 * k];
-          } else {
-            for (int64_t k = from; k < to; ++k) out[k - from] = seen[k * step];
+        for_row_blocks(s, tile, [&](int64_t image, int64_t y, int64_t rows, int64_t at, int64_t count) {
+          // Rows of the output whose row of the image there is.
+          const int64_t begin = std::clamp(ceil_ratio(above, s.stride_h), y, y + rows);
+          const int64_t end = std::clamp(ceil_ratio(above + s.height, s.stride_h), begin, y + rows);
+          out = std::fill_n(out, (begin - y) * count, E(0));
+          if (begin < end) {
+            copy_taps<E>({plane + image * x.image + (begin * s.stride_h - above) * x.row + at * s.stride_w * x.column,
+                          end - begin, s.stride_h * x.row, s.stride_w * x.column,
+                          std::clamp<int64_t>(span.first - at, 0, count), std::clamp<int64_t>(span.end - at, 0, count),
+                          count, out});
+            out += (end - begin) * count;
           }
-          out += to - from;
-          std::fill(out, out + (end - to), E(0));
-          out += end - to;
+          out = std::fill_n(out, (y + rows - end) * count, E(0));
         });
       }
     }

@@ -14,11 +14,11 @@
 namespace smolder::eager::cpu {
 namespace {
 
-/// Bytes of a tile's columns. They need not stay in the second-level cache: a product of many columns reads them in
-/// blocks, and one of few reads the filters too often.
-constexpr int64_t kTileBytes = 4 << 20;
+/// Bytes of a tile's columns, unless that were too few positions for the filters: written and read again in the
+/// second-level cache, and few enough to be multiplied as they lie.
+constexpr int64_t kTileBytes = 384 << 10;
 /// Fewest and most positions of a tile.
-constexpr int64_t kFewestPositions = 128, kMostPositions = 1024;
+constexpr int64_t kFewestPositions = 256, kMostPositions = 1024;
 /// Filters of a single channel below which no product is worth its columns.
 constexpr int64_t kFewFilters = 4;
 /// Positions summed at once, rows of the columns that one task sums, tasks aimed at, and bytes of sums that tasks may
@@ -160,7 +160,7 @@ void run_tiled(const ConvShape& s, DType dtype, const Images<const E>& x, const 
   for_tasks(tiles.size() * s.groups, [&](int64_t task) {
     const int64_t group = task % s.groups;
     const ConvTile tile = tiles[task / s.groups];
-    E* const columns = scratch<E, 30>(depth * tile.count);
+    E* const columns = scratch<E, 30>(depth * tile.count + kTapSlack);
     write_columns(s, x, group * s.group_channels(), s.group_channels(), tile, columns);
     E* const out = y + (tile.image * s.filters + group * filters) * positions + tile.first;
     E* const rows = together ? scratch<E, 31>(filters * tile.count) : out;
@@ -302,7 +302,7 @@ void sum_weight(const ConvShape& s, DType dtype, const Images<const E>& x, const
     T* const sum = sums + part * numel + group * filters * depth + first * s.taps();
     for (int64_t i = part * run; i < std::min(tiles.size(), part * run + run); ++i) {
       const ConvTile tile = tiles[i];
-      E* const columns = scratch<E, 30>(width * tile.count);
+      E* const columns = scratch<E, 30>(width * tile.count + kTapSlack);
       write_columns(s, x, group * s.group_channels() + first, channels, tile, columns);
       const E* grad = dy + (tile.image * s.filters + group * filters) * positions + tile.first;
       if (together) {
