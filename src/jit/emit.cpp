@@ -121,7 +121,6 @@ class Emitter {
     const std::string name = m.step->kernel->kernel.name;
     record_event({"compile", name, record.where, m.object.milliseconds});
     p_.built.push_back({name, m.key, record.where, m.object.milliseconds});
-    if (debug_level() >= 4) debug(4, "kernel", m.object.source.empty() ? m.text : m.object.source);
     if (debug_level() >= 6) debug(6, "kernel", m.text);
     const size_t bytes = record.payload.size();
     p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(

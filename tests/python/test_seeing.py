@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import assert_same_bits, of_the_cpu
 
 import smolder
 from smolder.nn import functional as F
@@ -101,6 +101,31 @@ def test_the_debug_level_gives_name_time_and_bytes_of_each_kernel():
         ("cos_add_exp", 8.0),
         ("matmul (dot 1 x 1000x1000x1000)", 12.0),
     ]
+
+
+LADDER = {
+    1: r"\[smolder:sync\] numpy at .*\n",
+    2: r"\[smolder:run\] [\d.]+ us, .* step 0: mul_add_sum\n",
+    3: r"\[smolder:plan\] step 0 launch 0: kernel 0 mul_add_sum\n",
+    4: r"\[smolder:llvm\] \n; ModuleID",
+    5: r"\[smolder:compile\] after simplify:\n",
+    6: r"\[smolder:kernel\] kernel \{\n",
+    7: r"\[smolder:assembly\] \n",
+}
+
+
+@of_the_cpu("its compiler writes LLVM IR and assembly")
+@pytest.mark.parametrize("level", range(8))
+def test_each_debug_level_adds_one_kind_of_output(level, tmp_path):
+    program = "import smolder\nx = smolder.ones(5, 7)\nsmolder.mark_step()\n(x * 2 + 1).sum(0).tolist()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"SMOLDER_DEBUG": str(level), "SMOLDER_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [n for n, said in LADDER.items() if re.search(said, done.stderr)] == list(range(1, level + 1))
 
 
 def test_compiled_kernels_are_reported_by_what_was_written(tmp_path):

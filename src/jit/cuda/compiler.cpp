@@ -109,7 +109,7 @@ std::string target_of(const std::string& arch) {
 }
 
 std::string compile_text(const std::string& text, const std::string& arch) {
-  if (debug_level() >= 6) debug(6, "cuda", "\n" + text);
+  if (debug_level() >= 4) debug(4, "cuda", "\n" + text);
   return smolder::cuda::nvrtc_compile(text, arch, flags());
 }
 
