@@ -118,9 +118,9 @@ class Emitter {
     record.source = m.object.source;
     record.build_ms = m.object.milliseconds;
     record.where = resolve_source(site_of(p_, *m.step).source);
-    const std::string name = m.step->kernel->kernel.name;
-    record_event({"compile", name, record.where, m.object.milliseconds});
-    p_.built.push_back({name, m.key, record.where, m.object.milliseconds});
+    record.name = m.step->kernel->kernel.name;
+    record_event({"compile", record.name, record.where, m.object.milliseconds});
+    p_.built.push_back({record.name, m.key, record.where, m.object.milliseconds});
     if (debug_level() >= 6) debug(6, "kernel", m.text);
     const size_t bytes = record.payload.size();
     p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(

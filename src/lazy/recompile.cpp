@@ -427,6 +427,7 @@ void store(const Recompile& what) {
   }
   record.key = hash_bytes(record.structure.data(), record.structure.size());
   record.where = what.where;
+  record.name = what.reason;
   record.build_ms = what.milliseconds;
   const std::string structure = record.structure;
   const jit::CacheKey key{"recompile", record.key, structure, {}};

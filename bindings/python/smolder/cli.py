@@ -7,7 +7,10 @@ import sys
 from smolder._version import __version__
 
 # Modules with `add_arguments(parser)` and `run(args) -> exit status | None`, by subcommand: (module, one line of help).
-COMMANDS = {"bench": ("smolder.bench", "measure: recording, compiling, kernels, training")}
+COMMANDS = {
+    "bench": ("smolder.bench", "measure: recording, compiling, kernels, training"),
+    "cache": ("smolder.kernel_cache", "look at the kernel cache, and change it"),
+}
 
 
 def _present(module):

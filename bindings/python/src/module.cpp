@@ -147,6 +147,7 @@ NB_MODULE(_core, m) {
   bind_runtime(m);
   bind_user_ops(m);
   bind_recompiles(m);
+  bind_cache(m);
   bind_bench(m);
 }
 

@@ -1,6 +1,5 @@
 // DiskCache for people: settings, and what the command line reads and changes.
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "smolder/core/error.h"
+#include "smolder/jit/cache/cache_file.h"
 #include "smolder/jit/cache/disk.h"
 #include "smolder/jit/cache/disk_state.h"
 
@@ -35,11 +35,6 @@ std::string cache_directory() {
   // The XDG rules ignore a path that is not absolute.
   if (std::string xdg = environment("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/smolder";
   return home_directory() + "/.cache/smolder";
-}
-
-int64_t file_size(const std::string& path) {
-  struct stat info{};
-  return stat(path.c_str(), &info) == 0 ? info.st_size : 0;
 }
 
 int64_t parse_bytes(const std::string& text) {
@@ -129,34 +124,16 @@ std::vector<CacheRow> DiskCache::list(std::string_view kind, Detail detail) {
 }
 
 CacheStats DiskCache::stats() {
-  return with_writer(*state_, [&](Store& store) {
-    CacheStats stats;
-    stats.path = state_->file.path();
-    stats.rows = store.row_count();
-    stats.live_bytes = store.live_bytes();
-    stats.file_bytes = file_size(stats.path);
-    stats.log_bytes = file_size(stats.path + "-wal");
-    stats.max_bytes = state_->options.max_bytes;
-    stats.leased_rows = store.leased_row_count();
-    for (const ProcessName& process : store.leasing_processes())
-      stats.processes += liveness_of(process) != Liveness::kDead;
-    stats.kinds = store.totals();
-    return stats;
-  });
+  return with_writer(*state_,
+                     [&](Store& store) { return stats_of(store, state_->file.path(), state_->options.max_bytes); });
 }
 
 VerifyReport DiskCache::verify(bool repair) {
   return with_writer(*state_, [&](Store& store) {
     VerifyReport report;
     try {
-      report.complaints = store.integrity_complaints();
       std::vector<int64_t> broken;
-      store.for_each({}, Detail::kFull, [&](CacheRow& row) {
-        ++report.rows;
-        if (row.broken) broken.push_back(row.id);
-        return true;
-      });
-      report.broken = static_cast<int64_t>(broken.size());
+      report = check_rows(store, broken);
       if (repair && report.complaints.empty()) {
         Transaction transaction(store.connection());
         for (const int64_t id : broken) report.dropped += store.drop_if_broken(id);

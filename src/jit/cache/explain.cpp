@@ -44,9 +44,8 @@ std::string text_around(std::string_view bytes, size_t offset) {
   return out;
 }
 
-}  // namespace
-
-std::optional<CacheExplanation> explain_build(DiskCache& cache, const CacheRecord& built) {
+template <class Cache>
+std::optional<CacheExplanation> explain(Cache& cache, const CacheRecord& built) {
   using Likeness = std::tuple<bool, bool, size_t>;
   std::optional<CacheRecord> nearest;
   Likeness best;
@@ -71,6 +70,15 @@ std::optional<CacheExplanation> explain_build(DiskCache& cache, const CacheRecor
   out.found = text_around(theirs, out.offset);
   out.nearest = std::move(*nearest);
   return out;
+}
+
+}  // namespace
+
+std::optional<CacheExplanation> explain_build(DiskCache& cache, const CacheRecord& built) {
+  return explain(cache, built);
+}
+std::optional<CacheExplanation> explain_build(CacheFile& file, const CacheRecord& built) {
+  return explain(file, built);
 }
 
 }  // namespace smolder::jit

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "smolder/jit/cache/cache_file.h"
 #include "smolder/jit/cache/disk.h"
 
 namespace smolder::jit {
@@ -21,5 +22,6 @@ struct CacheExplanation {
 /// that shares the most bytes at start and end. Nothing when there is no earlier row of the kind. Throws
 /// as DiskCache::for_each() does; reads every key of the kind, about 1 ms for 1,000.
 std::optional<CacheExplanation> explain_build(DiskCache& cache, const CacheRecord& built);
+std::optional<CacheExplanation> explain_build(CacheFile& file, const CacheRecord& built);
 
 }  // namespace smolder::jit

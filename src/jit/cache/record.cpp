@@ -45,6 +45,7 @@ Hash128 checksum_of(const CacheRecord& record) {
       .add(std::bit_cast<uint64_t>(record.build_ms))
       .add(static_cast<uint64_t>(record.created))
       .add(record.where)
+      .add(record.name)
       .digest();
 }
 

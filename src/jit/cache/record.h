@@ -30,6 +30,7 @@ struct CacheRecord {
   int64_t last_use = 0;  ///< milliseconds since 1970
   int64_t hits = 0;      ///< times the payload was taken from disk
   std::string where;     ///< the user's source line that first needed it, "file.py:12"
+  std::string name;      ///< for people: the ops that a kernel holds
 
   CacheKey cache_key() const { return {kind, key, structure, target}; }
 };

@@ -23,6 +23,7 @@ CREATE TABLE record (
   created INTEGER NOT NULL,
   checksum BLOB NOT NULL,
   place TEXT NOT NULL,
+  name TEXT NOT NULL,
   target TEXT NOT NULL,
   structure BLOB NOT NULL,
   payload BLOB NOT NULL,
@@ -50,8 +51,8 @@ CREATE TABLE lease (
 CREATE INDEX lease_by_process ON lease (process);
 )sql";
 
-/// Reads columns kind, key, build_ms, created, checksum, place, target, structure, payload from
-/// `first` on; false when the checksum does not hold.
+/// Reads columns kind, key, build_ms, created, checksum, place, name, target, structure, payload
+/// from `first` on; false when the checksum does not hold.
 bool read_record(const Statement& row, int first, CacheRecord& out) {
   out.kind = row.get_bytes(first);
   out.key = row.get_hash(first + 1);
@@ -59,9 +60,10 @@ bool read_record(const Statement& row, int first, CacheRecord& out) {
   out.created = row.get_int(first + 3);
   const Hash128 checksum = row.get_hash(first + 4);
   out.where = row.get_bytes(first + 5);
-  out.target = row.get_bytes(first + 6);
-  out.structure = row.get_bytes(first + 7);
-  out.payload = row.get_bytes(first + 8);
+  out.name = row.get_bytes(first + 6);
+  out.target = row.get_bytes(first + 7);
+  out.structure = row.get_bytes(first + 8);
+  out.payload = row.get_bytes(first + 9);
   return checksum == checksum_of(out);
 }
 
@@ -73,7 +75,7 @@ bool read_source(const Statement& row, int first, CacheRecord& out) {
 
 int64_t size_of(const CacheRecord& r) {
   return static_cast<int64_t>(r.kind.size() + r.structure.size() + r.target.size() + r.payload.size() +
-                              r.source.size() + r.where.size());
+                              r.source.size() + r.where.size() + r.name.size());
 }
 
 }  // namespace
@@ -108,14 +110,14 @@ Statement& Store::query(Query which) {
   static constexpr auto kText = [] {
     std::array<const char*, kQueryCount> text{};
     text[kFind] =
-        "SELECT id, kind, key, build_ms, created, checksum, place, target, structure, payload"
+        "SELECT id, kind, key, build_ms, created, checksum, place, name, target, structure, payload"
         " FROM record WHERE slot = ?1";
     text[kPutRecord] =
-        "INSERT INTO record (slot, structure_hash, kind, key, build_ms, created, checksum, place, target, structure,"
-        " payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+        "INSERT INTO record (slot, structure_hash, kind, key, build_ms, created, checksum, place, name, target,"
+        " structure, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         " ON CONFLICT (slot, structure_hash) DO UPDATE SET kind = excluded.kind, key = excluded.key,"
         " build_ms = excluded.build_ms, created = excluded.created, checksum = excluded.checksum,"
-        " place = excluded.place, target = excluded.target, structure = excluded.structure,"
+        " place = excluded.place, name = excluded.name, target = excluded.target, structure = excluded.structure,"
         " payload = excluded.payload RETURNING id";
     text[kPutSource] = "INSERT OR REPLACE INTO source (id, checksum, text) VALUES (?1, ?2, ?3)";
     text[kDropSource] = "DELETE FROM source WHERE id = ?1";
@@ -125,8 +127,8 @@ Statement& Store::query(Query which) {
     text[kUse] = "UPDATE usage SET hits = hits + ?2, last_use = max(last_use, ?3) WHERE id = ?1";
     text[kIdOf] = "SELECT id FROM record WHERE slot = ?1 AND structure_hash = ?2";
     text[kReadRow] =
-        "SELECT r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.target, r.structure, r.payload,"
-        " s.checksum, s.text FROM record r LEFT JOIN source s ON s.id = r.id WHERE r.id = ?1";
+        "SELECT r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.name, r.target, r.structure,"
+        " r.payload, s.checksum, s.text FROM record r LEFT JOIN source s ON s.id = r.id WHERE r.id = ?1";
     text[kDeleteRecord] = "DELETE FROM record WHERE id = ?1";
     text[kDeleteUsage] = "DELETE FROM usage WHERE id = ?1";
     text[kDeleteLeases] = "DELETE FROM lease WHERE record = ?1";
@@ -214,8 +216,8 @@ void Store::put(const CacheRecord& record) {
     const ResetGuard guard(insert);
     insert.bind(1, at.slot).bind(2, at.structure).bind_text(3, record.kind).bind(4, record.key);
     insert.bind(5, record.build_ms).bind(6, record.created).bind(7, checksum_of(record));
-    insert.bind_text(8, record.where).bind_text(9, record.target);
-    insert.bind_blob(10, record.structure).bind_blob(11, record.payload);
+    insert.bind_text(8, record.where).bind_text(9, record.name).bind_text(10, record.target);
+    insert.bind_blob(11, record.structure).bind_blob(12, record.payload);
     while (insert.step()) id = insert.get_int(0);
   }
   put_source(id, record);
@@ -259,7 +261,7 @@ bool Store::drop_if_broken(int64_t id) {
     const ResetGuard guard(row);
     row.bind(1, id);
     CacheRecord record;
-    if (!row.step() || (read_record(row, 0, record) && read_source(row, 9, record))) return false;
+    if (!row.step() || (read_record(row, 0, record) && read_source(row, 10, record))) return false;
   }
   delete_row(id);
   return true;
@@ -367,18 +369,19 @@ std::string Store::integrity_complaints() {
   return complaints;
 }
 
-void Store::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit) {
+void Store::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only) {
   const bool full = detail == Detail::kFull;
   const std::string columns =
       "SELECT r.id, u.last_use, u.hits, u.bytes, (SELECT count(*) FROM lease WHERE lease.record = r.id),"
-      " r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.target, r.structure";
+      " r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.name, r.target, r.structure";
   const std::string from = " FROM usage u JOIN record r ON r.id = u.id";
-  const std::string order = " WHERE ?1 = '' OR r.kind = ?1 ORDER BY u.last_use DESC, u.id DESC";
+  const std::string order =
+      " WHERE (?1 = '' OR r.kind = ?1) AND (?2 = 0 OR r.id = ?2) ORDER BY u.last_use DESC, u.id DESC";
   const std::string sql =
       full ? columns + ", r.payload, s.checksum, s.text" + from + " LEFT JOIN source s ON s.id = r.id" + order
            : columns + ", x''" + from + order;
   Statement rows(connection_, sql.c_str());
-  rows.bind_text(1, kind);
+  rows.bind_text(1, kind).bind(2, only);
   while (rows.step()) {
     CacheRow row;
     const bool whole = read_record(rows, 5, row.record);
@@ -387,7 +390,7 @@ void Store::for_each(std::string_view kind, Detail detail, const std::function<b
     row.record.hits = rows.get_int(2);
     row.bytes = rows.get_int(3);
     row.leases = rows.get_int(4);
-    if (full) row.broken = !read_source(rows, 14, row.record) || !whole;
+    if (full) row.broken = !read_source(rows, 15, row.record) || !whole;
     if (!visit(row)) break;
   }
 }

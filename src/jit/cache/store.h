@@ -47,7 +47,7 @@ enum class Detail {
 class Store {
  public:
   /// Schema version; part of the file's name, so that versions live side by side.
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   explicit Store(Connection connection);
 
@@ -96,8 +96,9 @@ class Store {
   /// First complaints of SQLite's own check, empty when it has none. Reads every page.
   std::string integrity_complaints();
 
-  /// Visits rows of `kind` (all when empty), most recently used first, until `visit` returns false.
-  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit);
+  /// Visits rows of `kind` (all when empty), most recently used first, until `visit` returns false; no other than that
+  /// of id `only` unless it is 0.
+  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only = 0);
   std::vector<ProcessName> leasing_processes();
   int64_t leased_row_count();
 

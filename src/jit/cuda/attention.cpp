@@ -50,6 +50,7 @@ std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) 
       "sm_" + std::to_string(device.major) + std::to_string(device.minor) + (text.warpgroups ? "a" : "");
   CacheRecord record;
   record.kind = "kernel";
+  record.name = text.backward ? "attention_backward" : "attention";
   record.structure = text.instructions() + text.kernels();
   record.target = arch + " nvrtc " + smolder::cuda::nvrtc_version();
   record.key = hash_bytes(record.structure.data(), record.structure.size());

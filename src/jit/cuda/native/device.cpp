@@ -116,7 +116,7 @@ class QueueDevice final : public NativeDevice {
   NativeRef function(const std::string& program, const std::string& entry) override {
     const std::lock_guard lock(mutex_);
     NativeRef& known = functions_[{program, entry}];
-    if (!known) known = std::make_shared<const DeviceFunction>(queue_, module_of(program), entry);
+    if (!known) known = std::make_shared<const DeviceFunction>(queue_, module_of(program, entry), entry);
     return known;
   }
   int64_t shared_bytes() const override { return smolder::cuda::device_info(queue_.device()).shared_bytes; }
@@ -132,7 +132,7 @@ class QueueDevice final : public NativeDevice {
 
  private:
   /// Modules are few and live as long as the process.
-  std::shared_ptr<const Module> module_of(const std::string& program) {
+  std::shared_ptr<const Module> module_of(const std::string& program, const std::string& entry) {
     std::shared_ptr<const Module>& module = modules_[program];
     if (module) return module;
     const std::string text = std::string(kPrelude) + kNativePrelude + program;
@@ -149,12 +149,13 @@ class QueueDevice final : public NativeDevice {
         cache.reject(key);
       }
     }
-    return module = compile(key, text);
+    return module = compile(key, text, entry);
   }
 
-  std::shared_ptr<const Module> compile(const CacheKey& key, const std::string& text) {
+  std::shared_ptr<const Module> compile(const CacheKey& key, const std::string& text, const std::string& entry) {
     const auto start = std::chrono::steady_clock::now();
     CacheRecord record;
+    record.name = entry;
     record.payload = compile_text(text, arch_);
     record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
