@@ -32,6 +32,9 @@ constexpr int64_t kInPlaceFewRows = 1 << 20, kInPlaceManyRows = 256 << 10, kFewR
 /// which a thread gets several tasks, so that a busy core does not hold up the others.
 constexpr double kSerialCycles = 20e3, kUnevenCycles = 2e6;
 
+/// Tiles whose sums are finished at a time: transposing takes squares of vectors, which have more rows than a tile.
+constexpr int64_t kTilesTogether = 2;
+
 /// The product as the kernels see it: rows of X times columns of Y.
 struct Roles {
   bool swapped;  ///< X is B transposed and Y is A transposed, so the sums are C transposed
@@ -260,7 +263,7 @@ void FloatMatmul<T>::band(const Band& b) const {
   const int64_t w = kernels_.width, tiles = ceil_div(b.rows, kernels_.mr), panels = ceil_div(b.vectors, kernels_.nv);
   const T* x =
       s_.x == Place::kInPlace ? reinterpret_cast<const T*>(b.at.x) + b.row * r.x_row + b.k0 * r.x_k : copy_x(b, tiles);
-  alignas(64) T local[gemm::kMaxTile];
+  alignas(64) T local[kTilesTogether * gemm::kMaxTile];
   gemm::Tile<T> t{};
   t.k = b.k;
   for (int64_t p = 0; p < panels; ++p) {
@@ -276,6 +279,7 @@ void FloatMatmul<T>::band(const Band& b) const {
         t.y = edge, t.y_k = width;
       }
     }
+    int64_t waiting = 0;  // rows of sums in `local`
     for (int64_t i = 0; i < tiles; ++i) {
       const Part rows(b.rows, tiles, i);
       switch (s_.x) {
@@ -294,11 +298,16 @@ void FloatMatmul<T>::band(const Band& b) const {
       } else if (plain) {
         t.out = reinterpret_cast<T*>(b.at.c) + (b.row + rows.begin) * desc_.c_row + col, t.out_row = desc_.c_row;
       } else {
-        t.out = local, t.out_row = width;
+        t.out = local + waiting * width, t.out_row = width;
       }
       kernels_.tile[rows.size() - 1][v.size() - 1](t);
-      if (b.last && !plain) finish(b.at, t.out, t.out_row, b.row + rows.begin, rows.size(), col, cols);
+      if (b.sums || plain) continue;
+      waiting += rows.size();
+      if (waiting <= (kTilesTogether - 1) * kernels_.mr && i + 1 < tiles) continue;
+      finish(b.at, local, width, b.row + rows.end - waiting, waiting, col, cols);
+      waiting = 0;
     }
+    if (b.sums && b.last) finish(b.at, b.sums + v.begin * w, b.vectors * w, b.row, b.rows, col, cols);
   }
 }
 
