@@ -1,34 +1,61 @@
 // The members of Tensor that concern gradients.
+#include <cstring>
+
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/node.h"
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder {
 namespace autograd {
 namespace {
 
-/// A copy of `t` in the memory of another device.
-Tensor moved(const Tensor& t, Device where) {
-  BufferRef host = t.materialize("to");
-  if (where.type == DeviceType::kCPU) return Tensor::from_buffer(std::move(host), t.shape(), t.dtype());
-  const size_t bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
-  BufferRef there = allocate(bytes, where);
-  if (bytes) device_memory(where.type).from_host(there->data(), host->data(), bytes);
+/// The elements in a row on the host, where they are if they can be read there.
+eager::Array on_host(const Tensor& t) {
+  if (t.device().type == DeviceType::kCPU && lazy::is_external(t)) {
+    eager::Array elements = lazy::window(t);
+    if (elements.is_contiguous()) return elements;
+  }
+  return eager::Array::wrap(t.materialize("to"), t.shape(), t.dtype());
+}
+
+/// A copy of `t` in the memory of another device. `goes_on`: before pinned memory was read.
+Tensor moved(const Tensor& t, Device where, bool goes_on) {
+  if (where.type == DeviceType::kCPU) return Tensor::from_buffer(t.materialize("to"), t.shape(), t.dtype());
+  const eager::Array host = on_host(t);
+  BufferRef there = allocate(host.bytes(), where);
+  if (host.bytes() > 0 && where.type == DeviceType::kCUDA) {
+    cuda::copy_from_host(there->data(), host.data, host.bytes(), where.index, goes_on);
+  } else if (host.bytes() > 0) {
+    device_memory(where.type).from_host(there->data(), host.data, host.bytes());
+  }
   return Tensor::from_buffer(std::move(there), t.shape(), t.dtype());
 }
 
 /// Its gradient goes back to where the value came from.
 struct Move : Function<Move> {
-  static Tensor forward(FunctionContext& ctx, const Tensor& t, Device where) {
+  static Tensor forward(FunctionContext& ctx, const Tensor& t, Device where, bool goes_on) {
     ctx.saved_data["from"] = t.device();
-    return moved(t, where);
+    return moved(t, where, goes_on);
   }
   static std::vector<Tensor> backward(FunctionContext& ctx, const std::vector<Tensor>& grads) {
-    return {grads[0].to(std::any_cast<Device>(ctx.saved_data["from"])), {}};
+    return {grads[0].to(std::any_cast<Device>(ctx.saved_data["from"])), {}, {}};
   }
+};
+
+/// A copy in pinned memory, which stays where it is as memory of others does.
+struct Pin : Function<Pin> {
+  static Tensor forward(FunctionContext&, const Tensor& t) {
+    const eager::Array host = on_host(t);
+    BufferRef pinned = cuda::allocate_pinned(host.bytes());
+    if (host.bytes() > 0) std::memcpy(pinned->data(), host.data, host.bytes());
+    return lazy::from_foreign(std::move(pinned), t.shape(), contiguous_strides(t.shape()), t.dtype());
+  }
+  static std::vector<Tensor> backward(FunctionContext&, const std::vector<Tensor>& grads) { return {grads[0]}; }
 };
 
 }  // namespace
@@ -40,10 +67,20 @@ autograd::TensorMeta* find(const Tensor& t) { return static_cast<autograd::Tenso
 
 }  // namespace
 
-Tensor Tensor::to(Device where) const {
+bool Tensor::is_pinned() const {
+  return device().type == DeviceType::kCPU && lazy::is_external(*this) && cuda::is_pinned(lazy::window(*this).data);
+}
+
+Tensor Tensor::pin_memory() const {
+  SMOLDER_CHECK(device().type == DeviceType::kCPU, RuntimeError, "cannot pin '", to_string(device()),
+                "': only dense CPU tensors can be pinned");
+  return is_pinned() ? *this : autograd::Pin::apply(*this);
+}
+
+Tensor Tensor::to(Device where, bool non_blocking) const {
   SMOLDER_CHECK(where.type != DeviceType::kCUDA || where.index == cuda::kDevice, NotImplementedError, "device '",
                 to_string(where), "' is not supported: tensors are on 'cpu' or 'cuda:", cuda::kDevice, "'");
-  return device().type == where.type ? *this : autograd::Move::apply(*this, where);
+  return device().type == where.type ? *this : autograd::Move::apply(*this, where, non_blocking);
 }
 
 Tensor& Tensor::requires_grad_(bool on) {

@@ -309,10 +309,14 @@ BufferRef allocate_on(size_t bytes, Device device) {
 
 BufferRef allocate(size_t bytes, Device device) {
   if (device.type >= DeviceType::kFirstUser) return allocate_on(bytes, device);
+  if (device.type == DeviceType::kCUDA) return cuda::allocate(bytes, device.index);
+  fail_if_asked(bytes, device);
+  return CpuPool::get().allocate(bytes);
+}
+
+void fail_if_asked(size_t bytes, Device device) {
   if (must_fail())
     raise<OutOfMemoryError>("out of memory: the test hook refused ", bytes, " bytes on ", to_string(device));
-  if (device.type == DeviceType::kCUDA) return cuda::allocate(bytes, device.index);
-  return CpuPool::get().allocate(bytes);
 }
 
 BufferRef wrap_foreign(void* data, size_t bytes, Device device, std::function<void()> release) {

@@ -1,5 +1,6 @@
 // The one exception family. Every error that input can cause is one of these; the Python module maps
-// each class to the builtin of the same name, so a C++ throw and a Python raise read alike.
+// each class to the builtin of the same name (OutOfMemoryError to a class of its own, which is RuntimeError
+// and MemoryError), so a C++ throw and a Python raise read alike.
 #pragma once
 
 #include <sstream>

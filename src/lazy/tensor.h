@@ -141,7 +141,12 @@ class Tensor {
     return {impl_->value->device, 0};
   }
   /// This on another device: a copy, unless it is there. Its gradient comes back.
-  Tensor to(Device where) const;
+  /// `non_blocking`: from pinned memory the host goes on before it has been read.
+  Tensor to(Device where, bool non_blocking = false) const;
+  /// Whether it is in memory of the host that CUDA's devices read by themselves.
+  bool is_pinned() const;
+  /// A copy in such memory, which stays where it is; the tensor itself when it is there.
+  Tensor pin_memory() const;
 
   /// Computes everything pending and returns the memory of this tensor, row-major; of one that is on a device, a copy
   /// of that.

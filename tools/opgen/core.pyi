@@ -32,6 +32,9 @@ int32: dtype
 uint8: dtype
 bool: dtype
 
+class OutOfMemoryError(RuntimeError, MemoryError):
+    """Raised when memory of a device ran out."""
+
 class Node:
     """An op in the history of a tensor that requires a gradient."""
 

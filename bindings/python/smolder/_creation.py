@@ -93,7 +93,7 @@ def _array(data):
 
 
 @placed
-def tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
 
     Python floats become float32, integers int64, bools bool; arrays keep their dtype.
@@ -243,32 +243,34 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
 
 
 @placed
-def zeros(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
+def zeros(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of zeros; float32 by default."""
     return _finish(_core.zeros(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def ones(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
+def ones(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of ones; float32 by default."""
     return _finish(_core.ones(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def empty(*size, dtype=None, device=None, requires_grad=False) -> Tensor:
+def empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
     return _finish(_core.empty(_size(size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
     size = (size,) if isinstance(size, builtins.int) else tuple(size)
     return _finish(_core.full(size, fill_value, dtype=dtype), requires_grad)
 
 
 @placed
-def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def arange(
+    *bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
     """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
     if not 0 <= len(bounds) <= 3:
         raise TypeError(f"arange() takes 1 to 3 bounds, got {len(bounds)}")
@@ -288,38 +290,40 @@ def arange(*bounds, start=None, end=None, step=None, dtype=None, device=None, re
 
 
 @placed
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
     out = _core.pow(base, _core.linspace(start, end, steps, dtype=_core.float64)).to(dtype or _core.float32)
     return _finish(out, requires_grad)
 
 
 @placed
-def eye(n, m=None, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def eye(n, m=None, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def rand(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def rand(*size, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _finish(_core.rand(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
 @placed
-def randn(*size, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randn(*size, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     return _finish(_core.randn(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
 @placed
-def randint(low, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randint(
+    low, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     if size is None:  # randint(high, size)
         low, high, size = 0, low, high
@@ -333,13 +337,15 @@ def randint(low, high=None, size=None, *, generator=None, dtype=None, device=Non
 
 
 @placed
-def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
 @placed
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+def normal(
+    mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+) -> Tensor:
     """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not given:
@@ -362,7 +368,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=N
 
 def _random_like(make):
     @placed_like
-    def like(input, *, generator=None, dtype=None, device=None, requires_grad=False) -> Tensor:
+    def like(input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
         return _finish(make(input, dtype=dtype, generator=generator), requires_grad)
 
     return _named_like(like, make)
@@ -370,7 +376,7 @@ def _random_like(make):
 
 def _like(make):
     @placed_like
-    def like(input, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+    def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
         return _finish(make(input, dtype=dtype), requires_grad)
 
     return _named_like(like, make)
@@ -390,6 +396,6 @@ randn_like = _random_like(_core.randn_like)
 
 
 @placed_like
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False) -> Tensor:
+def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)

@@ -73,10 +73,12 @@ _F = typing.TypeVar("_F")
 
 
 def placed(make: _F) -> _F:
-    """A function that makes tensors where its `device` says, which it does not read itself."""
+    """A function that makes tensors where its `device` and `pin_memory` say, which it does not read itself."""
 
     @functools.wraps(make)
-    def call(*args, device=None, **options):
+    def call(*args, device=None, pin_memory=False, **options):
+        if pin_memory:
+            return _pinned(make(*args, **options), device)
         if device is None:
             device = _core._creation_device()
             if device == "cpu":
@@ -86,6 +88,12 @@ def placed(make: _F) -> _F:
         return moved(out, where)
 
     return call
+
+
+def _pinned(tensor, where):
+    if (device(where).type if where is not None else _core._creation_device().partition(":")[0]) != "cpu":
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+    return tensor.detach().pin_memory().requires_grad_(tensor.requires_grad)
 
 
 def on_device(make: _F) -> _F:

@@ -131,7 +131,7 @@ for _name, _method in (("resize_", _resize), ("resize_as_", _resize_as)):
 def typename(obj):
     """The name of a tensor's type, or of an object's with its module."""
     if isinstance(obj, Tensor):
-        return _TYPE_NAMES[obj.dtype]
+        return obj.type()
     kind = obj if isinstance(obj, type) else type(obj)
     return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -171,6 +171,24 @@ class _TypeOfTensors(type):
 
     def __call__(cls, *args, device=None):
         return _constructed(cls.dtype, cls.__name__, args, device)
+
+
+class _TypeOnCuda(_TypeOfTensors):
+    """The same on a device of CUDA."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, Tensor) and instance.is_cuda and instance.dtype == cls.dtype
+
+    def __call__(cls, *args, device="cuda"):
+        if len(args) == 1 and isinstance(args[0], Tensor) and not args[0].is_cuda:
+            raise TypeError(f"cuda.{cls.__name__}(): expected a tensor on cuda, got one on cpu; move it with cuda()")
+        return _constructed(cls.dtype, f"cuda.{cls.__name__}", args, device)
+
+
+def type_on_cuda(kind):
+    """The class of tensors on CUDA that have the dtype of a class of those on the CPU."""
+    doc = f"Makes tensors of {kind.dtype} on CUDA, and is what isinstance asks whether a tensor is one."
+    return _TypeOnCuda(kind.__name__, (), {"dtype": kind.dtype, "__doc__": doc, "__module__": "smolder.cuda"})
 
 
 def _type_of(dtype):

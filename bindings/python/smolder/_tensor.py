@@ -155,16 +155,23 @@ def get_device(self):
 
 @_method
 def is_pinned(self, device=None):
-    """False: tensors are not in pinned memory."""
-    return False
+    """Whether it is in memory of the host that CUDA's devices read by themselves; `device` may name cuda alone."""
+    _check_pins(device)
+    return self._is_pinned()
 
 
 @_method
 def pin_memory(self, device=None):
-    """Raises: tensors are not in pinned memory."""
+    """A copy in such memory, which `to(device, non_blocking=True)` does not wait for; self when it is there."""
+    _check_pins(device)
     if not _core._cuda_is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    raise NotImplementedError("pin_memory is not supported: copies to the device go through a pinned ring of their own")
+    return self if self._is_pinned() else self._pin_memory()
+
+
+def _check_pins(where):
+    if where is not None and device(where).type != "cuda":
+        raise NotImplementedError(f"memory is pinned for cuda, not for {where}")
 
 
 @_property
@@ -444,18 +451,19 @@ def is_nonzero(self):
 
 @_method
 def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
-    """The tensor with another dtype: to(dtype), to(device), to(device, dtype), to(other).
+    """The tensor with another dtype: to(dtype), to(device), to(device, dtype), to(other); then non_blocking and copy.
 
-    non_blocking changes nothing: work is always asynchronous until a value is read.
+    With non_blocking the host goes on before pinned memory was read; all else is asynchronous anyway.
     """
+    flags = [arg for arg in args if isinstance(arg, builtins.bool)]
+    if flags:
+        non_blocking, copy = flags if len(flags) > 1 else (flags[0], copy)
     for arg in args:
         if isinstance(arg, _core.dtype):
             dtype = arg
         elif isinstance(arg, Tensor):
             dtype, device = arg.dtype, arg.device
-        elif isinstance(arg, builtins.bool):
-            raise TypeError("to() takes copy and non_blocking by name")
-        elif arg is not None:
+        elif arg is not None and not isinstance(arg, builtins.bool):
             device = arg
     if memory_format is not None:
         from smolder._layouts import check_format
@@ -467,7 +475,7 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
     if device is not None:
         where = usable_device(device)
         if out.device.type != where.type:
-            out = out._to_device(where.type)
+            out = out._to_device(where.type, non_blocking)
     return out.clone() if copy and out is self else out
 
 
@@ -494,7 +502,7 @@ def cpu(self):
 @_method
 def cuda(self, device=None, non_blocking=False):
     """The tensor on a device of CUDA, the first unless said: itself when it is there."""
-    return self.to("cuda" if device is None else device)
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 
 # torch's names of tensors' types, which type() returns and takes.
@@ -507,16 +515,20 @@ _TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.i
 def type(self, dtype=None, non_blocking=False):
     """The tensor with another dtype, or of a type such as "smolder.DoubleTensor"; without one, the type's name."""
     if dtype is None:
-        return _TYPE_NAMES[self.dtype]
+        name = _TYPE_NAMES[self.dtype]
+        return name.replace(".", ".cuda.", 1) if self.is_cuda else name
+    where = None
     if isinstance(dtype, str):
         named = {name: d for d, name in _TYPE_NAMES.items()}
-        if dtype not in named:
+        where, name = ("cuda" if ".cuda." in dtype else "cpu"), dtype.replace(".cuda.", ".", 1)
+        if name not in named:
             raise ValueError(f"invalid type: '{dtype}'")
-        dtype = named[dtype]
-    dtype = getattr(dtype, "dtype", dtype)  # LongTensor's, for one
+        dtype = named[name]
+    elif not isinstance(dtype, _core.dtype) and hasattr(dtype, "dtype"):  # LongTensor, for one
+        where, dtype = ("cuda" if dtype.__module__ == "smolder.cuda" else "cpu"), dtype.dtype
     if not isinstance(dtype, _core.dtype):
         raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
-    return self.to(dtype)
+    return self.to(dtype, device=where, non_blocking=non_blocking)
 
 
 type = builtins.type  # noqa: F811 - the method above is Tensor's; here the name stays Python's
@@ -804,6 +816,17 @@ def __reduce_ex__(self, protocol):
     array = numpy.ascontiguousarray(packed._to_numpy()).reshape(_shape(packed))
     arguments = type(self), array, self.dtype, order, extents, self.requires_grad
     return (_rebuild, arguments, vars(self)) if vars(self) else (_rebuild, arguments)
+
+
+_copy_here = Tensor.copy_
+
+
+@_method
+def copy_(self, src, non_blocking=False):
+    """Writes src, a tensor that may be on another device and broadcasts, or a number."""
+    if isinstance(src, Tensor) and src.device != self.device:
+        src = src.to(self.device, non_blocking=non_blocking)
+    return _copy_here(self, src)
 
 
 def _returning_self(name):

@@ -33,21 +33,51 @@ void synchronize(int index) {
   tape.raise_reports(true);
 }
 
-/// Under torch's names.
+void put(nb::dict& out, const std::string& name, const cuda::Statistic& s) {
+  out[(name + ".current").c_str()] = s.current;
+  out[(name + ".peak").c_str()] = s.peak;
+  out[(name + ".allocated").c_str()] = s.total;
+  out[(name + ".freed").c_str()] = s.total - s.current;
+}
+
+/// Under torch's names. A block is active as long as it is held: it may be used again at once.
 nb::dict memory_of(int index) {
   const cuda::PoolStatistics s = cuda::pool_statistics(index);
   nb::dict out;
-  const auto put = [&](const std::string& name, const cuda::Statistic& of) {
-    out[(name + ".all.current").c_str()] = of.current;
-    out[(name + ".all.peak").c_str()] = of.peak;
-    out[(name + ".all.allocated").c_str()] = of.total;
-    out[(name + ".all.freed").c_str()] = of.total - of.current;
-  };
-  put("allocated_bytes", s.allocated);
-  put("reserved_bytes", s.reserved);
-  put("allocation", s.blocks);
+  const std::pair<std::string, const cuda::PoolPart&> parts[] = {
+      {"all", s.all}, {"large_pool", s.large}, {"small_pool", s.small}};
+  for (const auto& [name, part] : parts) {
+    put(out, "allocated_bytes." + name, part.allocated);
+    put(out, "active_bytes." + name, part.allocated);
+    put(out, "requested_bytes." + name, part.requested);
+    put(out, "reserved_bytes." + name, part.reserved);
+    put(out, "inactive_split_bytes." + name, part.inactive_bytes);
+    put(out, "allocation." + name, part.blocks);
+    put(out, "active." + name, part.blocks);
+    put(out, "segment." + name, part.segments);
+    put(out, "inactive_split." + name, part.inactive);
+  }
+  put(out, "oversize_allocations", {});  // blocks of any size are split
+  put(out, "oversize_segments", {});
+  out["max_split_size"] = -1;
   out["num_alloc_retries"] = s.retries;
   out["num_ooms"] = s.failures;
+  out["num_device_alloc"] = s.takes;
+  out["num_device_free"] = s.returns;
+  out["num_sync_all_streams"] = s.retries;
+  return out;
+}
+
+/// Of pinned memory.
+nb::dict host_memory() {
+  const cuda::PoolStatistics s = cuda::pinned_statistics();
+  nb::dict out;
+  put(out, "allocated_bytes", s.all.reserved);
+  put(out, "allocations", s.all.segments);
+  put(out, "active_bytes", s.all.allocated);
+  put(out, "active_requests", s.all.blocks);
+  out["num_host_alloc"] = s.takes;
+  out["num_host_free"] = s.returns;
   return out;
 }
 
@@ -75,6 +105,20 @@ nb::dict properties_of(int index) {
   out["max_threads_per_multi_processor"] = d.threads_per_multiprocessor;
   out["shared_memory_per_block_optin"] = d.shared_bytes;
   out["L2_cache_size"] = d.l2_bytes;
+  using cuda::DeviceAttribute;
+  const std::pair<const char*, DeviceAttribute> numbers[] = {
+      {"warp_size", DeviceAttribute::kWarpSize},
+      {"max_threads_per_block", DeviceAttribute::kThreadsPerBlock},
+      {"regs_per_multiprocessor", DeviceAttribute::kRegistersPerMultiprocessor},
+      {"shared_memory_per_block", DeviceAttribute::kSharedPerBlock},
+      {"shared_memory_per_multiprocessor", DeviceAttribute::kSharedPerMultiprocessor},
+      {"clock_rate", DeviceAttribute::kClockKilohertz},
+      {"memory_clock_rate", DeviceAttribute::kMemoryClockKilohertz},
+      {"memory_bus_width", DeviceAttribute::kMemoryBusBits},
+      {"is_integrated", DeviceAttribute::kIsIntegrated},
+      {"is_multi_gpu_board", DeviceAttribute::kIsMultiGpuBoard},
+  };
+  for (const auto& [name, attribute] : numbers) out[name] = cuda::device_attribute(index, attribute);
   return out;
 }
 
@@ -84,10 +128,18 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   tensor.def_prop_ro("_device", [](const Tensor& t) { return to_string(t.device()); });
   tensor.def_prop_ro("_on_cpu", [](const Tensor& t) { return t.device().type == DeviceType::kCPU; });
   tensor.def("_device_address", &address_of);
-  tensor.def("_to_device", [](const Tensor& t, const std::string& where) {
-    const Device device = parse_device(where);
+  tensor.def(
+      "_to_device",
+      [](const Tensor& t, const std::string& where, bool non_blocking) {
+        const Device device = parse_device(where);
+        const WithoutGil nogil;
+        return t.to(device, non_blocking);
+      },
+      nb::arg("where"), nb::arg("non_blocking") = false);
+  tensor.def("_is_pinned", &Tensor::is_pinned);
+  tensor.def("_pin_memory", [](const Tensor& t) {
     const WithoutGil nogil;
-    return t.to(device);
+    return t.pin_memory();
   });
   m.def("_check_device", [](const std::string& where) { return to_string(parse_device(where)); });
   m.def("_creation_device", [] { return to_string(Device{lazy::creation_device(), 0}); });
@@ -100,6 +152,18 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_memory", &memory_of);
   m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
   m.def("_cuda_reset_peak_memory", &cuda::reset_peak_memory);
+  m.def("_cuda_reset_total_memory", &cuda::reset_total_memory);
+  m.def("_cuda_memory_fraction", &cuda::memory_fraction);
+  m.def("_cuda_set_memory_fraction", &cuda::set_memory_fraction);
+  m.def("_cuda_host_memory", &host_memory);
+  m.def("_cuda_reset_peak_host_memory", &cuda::reset_peak_pinned);
+  m.def("_cuda_is_forked", &cuda::is_forked);
+  m.def("_cuda_driver_version", &cuda::driver_version);
+  m.def("_cuda_profile", [](bool on) {
+    cuda::make_current(cuda::kDevice);
+    cuda::check(on ? cuda::driver().profiler_start() : cuda::driver().profiler_stop(),
+                on ? "profiler_start" : "profiler_stop");
+  });
   m.def("_cuda_run_recorded", &run_recorded);
   m.def("_cuda_synchronize", [](int index) {
     synchronize(index);
@@ -127,6 +191,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_empty_cache", [](int index) {
     jit::Arena::of(DeviceType::kCUDA).release();
     cuda::empty_cache(index);
+    cuda::empty_pinned_cache();
   });
   m.def("_cuda_set_graphs", &jit::cuda::set_graphs_enabled);
   m.def("_cuda_add_site_packages", &cuda::add_site_packages);

@@ -137,6 +137,7 @@ NB_MODULE(_core, m) {
       set_python_error(e);
     }
   });
+  m.attr("OutOfMemoryError") = nb::borrow(out_of_memory_type());
   nb::class_<Tensor> tensor = bind_tensor(m);
   bind_generator(m);
   bind_autograd(m, tensor);

@@ -209,9 +209,22 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 }  // namespace
 
+PyObject* out_of_memory_type() {
+  static PyObject* const type = [] {
+    PyObject* const bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
+    PyObject* const made = PyErr_NewExceptionWithDoc("smolder.OutOfMemoryError",
+                                                     "Raised when memory of a device ran out.", bases, nullptr);
+    Py_XDECREF(bases);
+    return made;
+  }();
+  return type;
+}
+
 void set_python_error(const Error& e) {
   if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return own->restore();
-  PyObject* const type = PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
+  PyObject* const type = dynamic_cast<const OutOfMemoryError*>(&e)
+                             ? out_of_memory_type()
+                             : PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
   const std::string where = resolve_source(capture_source());
   const std::string text = where.empty() ? e.what() : std::string(e.what()) + "\n  at " + where;
   PyErr_SetString(type ? type : PyExc_RuntimeError, text.c_str());

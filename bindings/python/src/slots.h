@@ -9,5 +9,7 @@ PyType_Slot* tensor_slots();
 void set_tensor_type(PyTypeObject* type);
 /// Sets the Python error that `e` becomes, with the user's line.
 void set_python_error(const Error& e);
+/// What Python sees of an OutOfMemoryError: torch's class, which is Python's too.
+PyObject* out_of_memory_type();
 
 }  // namespace smolder::python

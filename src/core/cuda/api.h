@@ -25,12 +25,21 @@ inline constexpr Status kNotReady = 600;
 
 /// CUdevice_attribute
 enum class DeviceAttribute : int {
+  kThreadsPerBlock = 1,
   kSharedPerBlock = 8,
+  kWarpSize = 10,
+  kClockKilohertz = 13,
   kMultiprocessors = 16,
+  kIsIntegrated = 18,
+  kMemoryClockKilohertz = 36,
+  kMemoryBusBits = 37,
   kL2Bytes = 38,
   kThreadsPerMultiprocessor = 39,
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,
+  kSharedPerMultiprocessor = 81,
+  kRegistersPerMultiprocessor = 82,
+  kIsMultiGpuBoard = 84,
   kSharedPerBlockOptIn = 97,
 };
 /// CUfunction_attribute
@@ -94,6 +103,9 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(memory_info, cuMemGetInfo_v2, (size_t*, size_t*))                                               \
   FUNCTION(allocate, cuMemAlloc_v2, (Address*, size_t))                                                    \
   FUNCTION(release, cuMemFree_v2, (Address))                                                               \
+  FUNCTION(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                                \
+  FUNCTION(profiler_start, cuProfilerStart, ())                                                            \
+  FUNCTION(profiler_stop, cuProfilerStop, ())                                                              \
   FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
   FUNCTION(release_host, cuMemFreeHost, (void*))                                                           \
   FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))             \

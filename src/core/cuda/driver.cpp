@@ -160,6 +160,12 @@ int driver_version() {
 
 const DeviceInfo& device_info(int device) { return opened(device).info; }
 
+int device_attribute(int device, DeviceAttribute attribute) {
+  int value = 0;
+  SMOLDER_CUDA(device_attribute, &value, attribute, opened(device).handle);
+  return value;
+}
+
 // The driver keeps the current context of each thread; setting it anew costs less than asking which it is.
 void make_current(int device) { SMOLDER_CUDA(context_set, opened(device).context); }
 

@@ -45,6 +45,8 @@ struct DeviceInfo {
 };
 /// Throws RuntimeError when there is no such device.
 const DeviceInfo& device_info(int device);
+/// Throws RuntimeError when there is no such device, or when the driver does not know the attribute.
+int device_attribute(int device, DeviceAttribute attribute);
 /// Makes the device's primary context current on this thread.
 void make_current(int device);
 /// Waits for all that the device was given.

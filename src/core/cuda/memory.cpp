@@ -4,7 +4,12 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
@@ -43,14 +48,21 @@ Pool& pool_of(int device) {
 
 std::string mebibytes(size_t bytes) { return std::to_string(bytes / (1 << 20)) + " MiB"; }
 
+/// What `set_memory_fraction` says of the device's memory; nothing where all of it may be had.
+std::string allowed(int device) {
+  const size_t limit = pool_of(device).limit();
+  return limit < device_info(device).memory_bytes ? ", and this process may have " + mebibytes(limit) : "";
+}
+
 [[noreturn]] void fail(size_t bytes, int device) {
   const auto [free, total] = memory_info(device);
   const PoolStatistics s = pool_of(device).statistics();
   raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate ", mebibytes(bytes), " (", bytes, " bytes). GPU ",
                           device, " has a total capacity of ", mebibytes(total), " of which ", mebibytes(free),
-                          " is free. ", mebibytes(s.allocated.current), " in ", s.blocks.current,
-                          " blocks are held by Smolder's tensors and plans (peak ", mebibytes(s.allocated.peak),
-                          "), and ", mebibytes(s.reserved.current - s.allocated.current),
+                          " is free", allowed(device), ". ", mebibytes(s.all.allocated.current), " in ",
+                          s.all.blocks.current, " blocks are held by Smolder's tensors and plans (peak ",
+                          mebibytes(s.all.allocated.peak), "), and ",
+                          mebibytes(s.all.reserved.current - s.all.allocated.current),
                           " are reserved but free in pieces. Use a smaller batch or drop tensors that are no longer "
                           "needed");
 }
@@ -61,9 +73,90 @@ void release(void*, void* context) noexcept {
   block->pool->give_back(block);
 }
 
+/// Pinned memory of the host. What is given back waits until the device has read what was queued before.
+class PinnedPool {
+ public:
+  static PinnedPool& get() {
+    static auto* const pool = new PinnedPool;
+    g_existing.store(pool, std::memory_order_release);
+    return *pool;
+  }
+  static PinnedPool* existing() { return g_existing.load(std::memory_order_acquire); }
+
+  BufferRef allocate(size_t bytes) {
+    collect();
+    Pool::Block* const block = pool_.take(bytes);
+    if (!block) raise<OutOfMemoryError>("out of memory: cannot pin ", mebibytes(bytes), " of the host's memory");
+    void* const data = reinterpret_cast<void*>(block->address);
+    try {
+      return std::make_shared<Buffer>(data, bytes, Device{}, &release_pinned, block);
+    } catch (...) {
+      pool_.give_back(block);
+      throw;
+    }
+  }
+  void empty_cache() {
+    synchronize(kDevice);
+    collect();
+    pool_.empty_cache();
+  }
+  PoolStatistics statistics() { return pool_.statistics(); }
+  void reset_peak() { pool_.reset_peak(); }
+
+ private:
+  /// A block that the device may still read, until `read`.
+  struct Waiting {
+    std::unique_ptr<Event> read;
+    Pool::Block* block;
+  };
+
+  static PoolSource source() {
+    return {[](size_t bytes) {
+              constexpr unsigned kPortable = 1;  // pinned for every device
+              make_current(kDevice);
+              void* data = nullptr;
+              const Status status = driver().allocate_host(&data, bytes, kPortable);
+              if (status != kOutOfMemory) check(status, "allocate_host");
+              return status == 0 ? reinterpret_cast<Address>(data) : 0;
+            },
+            [](Address address) { driver().release_host(reinterpret_cast<void*>(address)); },
+            [] {}};  // what is in the pool has been read
+  }
+
+  static void release_pinned(void*, void* context) noexcept {
+    if (is_forked()) return;
+    PinnedPool& pool = get();
+    auto* const block = static_cast<Pool::Block*>(context);
+    const std::lock_guard hold(pool.mutex_);
+    try {
+      auto read = pool.events_.empty() ? std::make_unique<Event>(kDevice) : std::move(pool.events_.back());
+      if (!pool.events_.empty()) pool.events_.pop_back();
+      read->record(Queue::of(kDevice).stream());
+      pool.waiting_.push_back({std::move(read), block});
+    } catch (const std::exception&) {  // the block is lost: somebody may still read it
+    }
+  }
+
+  void collect() {
+    const std::lock_guard hold(mutex_);
+    while (!waiting_.empty() && waiting_.front().read->done()) {
+      pool_.give_back(waiting_.front().block);
+      events_.push_back(std::move(waiting_.front().read));
+      waiting_.pop_front();
+    }
+  }
+
+  static inline std::atomic<PinnedPool*> g_existing{nullptr};
+  Pool pool_{source()};
+  std::mutex mutex_;
+  std::deque<Waiting> waiting_;  ///< in the order of the queue
+  std::vector<std::unique_ptr<Event>> events_;
+};
+
 }  // namespace
 
 BufferRef allocate(size_t bytes, int device) {
+  fail_if_asked(bytes, {DeviceType::kCUDA, static_cast<int8_t>(device)});
   Pool::Block* const block = pool_of(device).take(bytes);
   if (!block) fail(bytes, device);
   void* const data = reinterpret_cast<void*>(block->address);
@@ -95,8 +188,44 @@ PoolStatistics pool_statistics(int device) {
 void reset_peak_memory(int device) {
   if (Pool* const pool = existing_pool(device)) pool->reset_peak();
 }
+void reset_total_memory(int device) {
+  if (Pool* const pool = existing_pool(device)) pool->reset_totals();
+}
 void empty_cache(int device) {
   if (Pool* const pool = existing_pool(device)) pool->empty_cache();
+}
+
+void set_memory_fraction(double fraction, int device) {
+  const auto total = static_cast<double>(device_info(device).memory_bytes);
+  pool_of(device).set_limit(fraction < 1 ? static_cast<size_t>(fraction * total) : std::numeric_limits<size_t>::max());
+}
+double memory_fraction(int device) {
+  const auto total = static_cast<double>(device_info(device).memory_bytes);
+  return std::min(1.0, static_cast<double>(pool_of(device).limit()) / total);
+}
+
+// -- pinned memory
+
+BufferRef allocate_pinned(size_t bytes) { return PinnedPool::get().allocate(bytes); }
+
+bool is_pinned(const void* data) {
+  constexpr int kMemoryType = 2, kHost = 1;
+  if (!is_available() || is_forked()) return false;
+  make_current(kDevice);
+  unsigned type = 0;
+  const Status status = driver().pointer_attribute(&type, kMemoryType, reinterpret_cast<Address>(data));
+  return status == 0 && type == kHost;  // of memory that the driver does not know it says nothing
+}
+
+void empty_pinned_cache() {
+  if (PinnedPool* const pool = PinnedPool::existing()) pool->empty_cache();
+}
+PoolStatistics pinned_statistics() {
+  PinnedPool* const pool = PinnedPool::existing();
+  return pool ? pool->statistics() : PoolStatistics{};
+}
+void reset_peak_pinned() {
+  if (PinnedPool* const pool = PinnedPool::existing()) pool->reset_peak();
 }
 
 void copy_to_host(void* to, const void* from, size_t bytes, int device) {
@@ -105,8 +234,10 @@ void copy_to_host(void* to, const void* from, size_t bytes, int device) {
   stream.synchronize();
 }
 
-void copy_from_host(void* to, const void* from, size_t bytes, int device) {
-  copy_to_device(Queue::of(device).stream(), to, from, bytes);
+void copy_from_host(void* to, const void* from, size_t bytes, int device, bool goes_on) {
+  Stream& stream = Queue::of(device).stream();
+  copy_to_device(stream, to, from, bytes);
+  if (!goes_on && is_pinned(from)) stream.synchronize();
 }
 
 }  // namespace smolder::cuda

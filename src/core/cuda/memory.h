@@ -16,16 +16,32 @@ BufferRef allocate(size_t bytes, int device);
 /// captured the graph keeps it, and gives it to what follows on the lane.
 BufferRef allocate_temporary(size_t bytes, int device);
 
+/// Memory of the host that the device reads while the host goes on. What a buffer's memory is copied from serves the
+/// next once that is done. Throws OutOfMemoryError.
+BufferRef allocate_pinned(size_t bytes);
+/// Whether memory of the host is pinned, by whomever. False without a driver.
+bool is_pinned(const void* data);
+/// Gives pinned memory that nobody holds back to the system.
+void empty_pinned_cache();
+PoolStatistics pinned_statistics();
+/// Lets peaks of pinned memory start from what is held now.
+void reset_peak_pinned();
+
 /// Of the pool of a device.
 PoolStatistics pool_statistics(int device);
 /// Lets peaks start from what is held now.
 void reset_peak_memory(int device);
+/// Lets totals start from nothing.
+void reset_total_memory(int device);
+/// What part of the device's memory the pool may take, from 0 to 1.
+void set_memory_fraction(double fraction, int device);
+double memory_fraction(int device);
 /// Gives free memory back to the driver.
 void empty_cache(int device);
 
-/// Copies after all that was queued before. That to the host waits until it is done, that from the host until memory
-/// that is not pinned has been read.
+/// Copies after all that was queued before. That to the host waits until it is done, that from the host until the
+/// memory has been read, unless it is pinned and the caller `goes_on`.
 void copy_to_host(void* to, const void* from, size_t bytes, int device);
-void copy_from_host(void* to, const void* from, size_t bytes, int device);
+void copy_from_host(void* to, const void* from, size_t bytes, int device, bool goes_on = false);
 
 }  // namespace smolder::cuda

@@ -18,13 +18,41 @@ size_t segment_bytes(size_t size) {
   return size <= kSmall ? kSmallSegment : size <= kMedium ? kMediumSegment : round_up(size, kSegmentGranule);
 }
 
-void add(Statistic& s, int64_t n) {
-  s.current += n;
-  s.peak = std::max(s.peak, s.current);
-  if (n > 0) s.total += n;
+constexpr Statistic PoolPart::* kKinds[] = {&PoolPart::allocated,     &PoolPart::requested, &PoolPart::blocks,
+                                            &PoolPart::reserved,      &PoolPart::segments,  &PoolPart::inactive,
+                                            &PoolPart::inactive_bytes};
+template <class F>
+void each_statistic(PoolStatistics& s, F&& f) {
+  for (PoolPart* part : {&s.all, &s.large, &s.small}) {
+    for (const auto kind : kKinds) f(part->*kind);
+  }
 }
 
 }  // namespace
+
+void Pool::add(Statistic PoolPart::* what, bool small, int64_t n) {
+  for (PoolPart* part : {&statistics_.all, small ? &statistics_.small : &statistics_.large}) {
+    Statistic& s = part->*what;
+    s.current += n;
+    s.peak = std::max(s.peak, s.current);
+    if (n > 0) s.total += n;
+  }
+}
+
+/// A free block counts where its segment holds others that keep it from going back.
+void Pool::count_inactive(const Block* block, int sign) {
+  if (!block->before && !block->after) return;
+  add(&PoolPart::inactive, block->small, sign);
+  add(&PoolPart::inactive_bytes, block->small, sign * static_cast<int64_t>(block->size));
+}
+void Pool::insert_free(Block* block) {
+  free_of(block->small).insert(block);
+  count_inactive(block, 1);
+}
+void Pool::erase_free(Block* block) {
+  free_of(block->small).erase(block);
+  count_inactive(block, -1);
+}
 
 Pool::Block* Pool::take(size_t bytes) {
   const size_t size = round_up(std::max<size_t>(std::min(bytes, kLargestRequest), 1), kGranule);
@@ -40,27 +68,30 @@ Pool::Block* Pool::take(size_t bytes) {
     ++statistics_.failures;
     return nullptr;
   }
-  free_of(block->small).erase(block);
+  erase_free(block);
   const size_t rest = block->size - size;
   if (block->small ? rest >= kGranule : rest > kSmall) split(block, size);
   block->free = false;
-  add(statistics_.allocated, static_cast<int64_t>(block->size));
-  add(statistics_.blocks, 1);
+  block->requested = bytes;
+  add(&PoolPart::allocated, block->small, static_cast<int64_t>(block->size));
+  add(&PoolPart::requested, block->small, static_cast<int64_t>(bytes));
+  add(&PoolPart::blocks, block->small, 1);
   return block;
 }
 
 void Pool::give_back(Block* block) {
   const std::lock_guard hold(lock_);
-  add(statistics_.allocated, -static_cast<int64_t>(block->size));
-  add(statistics_.blocks, -1);
-  block->free = true;
+  add(&PoolPart::allocated, block->small, -static_cast<int64_t>(block->size));
+  add(&PoolPart::requested, block->small, -static_cast<int64_t>(block->requested));
+  add(&PoolPart::blocks, block->small, -1);
   if (block->after && block->after->free) absorb(block, block->after);
   if (Block* const before = block->before; before && before->free) {
-    free_of(before->small).erase(before);
+    erase_free(before);
     absorb(before, block);
     block = before;
   }
-  free_of(block->small).insert(block);
+  block->free = true;
+  insert_free(block);
 }
 
 PoolStatistics Pool::statistics() {
@@ -70,7 +101,22 @@ PoolStatistics Pool::statistics() {
 
 void Pool::reset_peak() {
   const std::lock_guard hold(lock_);
-  for (Statistic* s : {&statistics_.allocated, &statistics_.reserved, &statistics_.blocks}) s->peak = s->current;
+  each_statistic(statistics_, [](Statistic& s) { s.peak = s.current; });
+}
+
+void Pool::reset_totals() {
+  const std::lock_guard hold(lock_);
+  each_statistic(statistics_, [](Statistic& s) { s.total = s.current; });
+  statistics_.retries = statistics_.failures = statistics_.takes = statistics_.returns = 0;
+}
+
+void Pool::set_limit(size_t bytes) {
+  const std::lock_guard hold(lock_);
+  limit_ = bytes;
+}
+size_t Pool::limit() {
+  const std::lock_guard hold(lock_);
+  return limit_;
 }
 
 void Pool::empty_cache() {
@@ -87,11 +133,16 @@ Pool::Block* Pool::find(size_t size) {
 /// Null when the source has none left.
 Pool::Block* Pool::new_segment(size_t size) {
   const size_t bytes = segment_bytes(size);
+  const size_t taken = static_cast<size_t>(statistics_.all.reserved.current);
+  if (bytes > limit_ || taken > limit_ - bytes) return nullptr;
   const Address address = source_.take(bytes);
   if (address == 0) return nullptr;
-  add(statistics_.reserved, static_cast<int64_t>(bytes));
-  auto* const block = new Block{this, address, bytes, size <= kSmall};
-  free_of(block->small).insert(block);
+  ++statistics_.takes;
+  const bool small = size <= kSmall;
+  add(&PoolPart::reserved, small, static_cast<int64_t>(bytes));
+  add(&PoolPart::segments, small, 1);
+  auto* const block = new Block{this, address, bytes, small};
+  insert_free(block);
   return block;
 }
 
@@ -101,12 +152,12 @@ void Pool::split(Block* block, size_t size) {
   if (rest->after) rest->after->before = rest;
   block->after = rest;
   block->size = size;
-  free_of(rest->small).insert(rest);
+  insert_free(rest);
 }
 
 /// Makes `next`, which lies after `block`, part of it. `block` is in no set.
 void Pool::absorb(Block* block, Block* next) {
-  free_of(next->small).erase(next);
+  if (next->free) erase_free(next);  // what is being given back is in none yet
   block->size += next->size;
   block->after = next->after;
   if (block->after) block->after->before = block;
@@ -124,7 +175,9 @@ void Pool::release_free_segments() {
       }
       at = free->erase(at);
       source_.give_back(block->address);
-      add(statistics_.reserved, -static_cast<int64_t>(block->size));
+      ++statistics_.returns;
+      add(&PoolPart::reserved, block->small, -static_cast<int64_t>(block->size));
+      add(&PoolPart::segments, block->small, -1);
       delete block;
     }
   }

@@ -2,9 +2,11 @@
 // their splitting are as in PyTorch's caching allocator.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -17,12 +19,21 @@ namespace smolder::cuda {
 struct Statistic {
   int64_t current = 0, peak = 0, total = 0;  ///< total: all that was ever added
 };
+struct PoolPart {
+  Statistic allocated;       ///< bytes of blocks that are held
+  Statistic requested;       ///< bytes that were asked for, of these
+  Statistic blocks;          ///< blocks that are held
+  Statistic reserved;        ///< bytes taken from the source
+  Statistic segments;        ///< the stretches they are
+  Statistic inactive;        ///< free blocks in segments that are not free as a whole
+  Statistic inactive_bytes;  ///< theirs
+};
 struct PoolStatistics {
-  Statistic allocated;   ///< bytes of blocks that are held
-  Statistic reserved;    ///< bytes taken from the source
-  Statistic blocks;      ///< blocks that are held
+  PoolPart all, large, small;
   int64_t retries = 0;   ///< allocations that had to give cached memory back first
   int64_t failures = 0;  ///< those that failed
+  int64_t takes = 0;     ///< calls to the source
+  int64_t returns = 0;
 };
 
 /// Where a pool's memory comes from.
@@ -43,6 +54,7 @@ class Pool {
     bool small;
     bool free = true;
     Block *before = nullptr, *after = nullptr;  ///< in the segment
+    size_t requested = 0;
   };
 
   explicit Pool(PoolSource source) : source_(std::move(source)) {}
@@ -54,6 +66,11 @@ class Pool {
   PoolStatistics statistics();
   /// Lets peaks start from what is held now.
   void reset_peak();
+  /// Lets totals start from nothing.
+  void reset_totals();
+  /// The most bytes that are taken from the source at a time.
+  void set_limit(size_t bytes);
+  size_t limit();
   /// Gives back the segments that nothing is in.
   void empty_cache();
 
@@ -71,6 +88,10 @@ class Pool {
   using Free = std::set<Block*, BySize>;
 
   Free& free_of(bool small) { return small ? small_ : large_; }
+  void add(Statistic PoolPart::* what, bool small, int64_t n);
+  void insert_free(Block* block);
+  void erase_free(Block* block);
+  void count_inactive(const Block* block, int sign);
   Block* find(size_t size);
   Block* new_segment(size_t size);
   void split(Block* block, size_t size);
@@ -80,6 +101,7 @@ class Pool {
   const PoolSource source_;
   std::mutex lock_;
   Free small_, large_;
+  size_t limit_ = std::numeric_limits<size_t>::max();
   PoolStatistics statistics_;
 };
 

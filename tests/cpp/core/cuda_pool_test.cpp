@@ -48,8 +48,8 @@ TEST(CudaPool, ALoopFindsTheSameAddressesAgain) {
     for (const size_t i : {3, 0, 5, 1, 6, 2, 4}) pool.give_back(blocks[i]);
   }
   for (const auto& r : rounds) EXPECT_EQ(r, rounds[0]);
-  EXPECT_EQ(pool.statistics().allocated.current, 0);
-  EXPECT_EQ(pool.statistics().blocks.total, 28);
+  EXPECT_EQ(pool.statistics().all.allocated.current, 0);
+  EXPECT_EQ(pool.statistics().all.blocks.total, 28);
 }
 
 TEST(CudaPool, FreeNeighboursAreOneAgain) {
@@ -64,7 +64,7 @@ TEST(CudaPool, FreeNeighboursAreOneAgain) {
   EXPECT_EQ(source.taken.size(), 1u);
   pool.empty_cache();
   EXPECT_TRUE(source.taken.empty());
-  EXPECT_EQ(pool.statistics().reserved.current, 0);
+  EXPECT_EQ(pool.statistics().all.reserved.current, 0);
   EXPECT_EQ(source.waits, 1) << "what was given back may be in use";
 }
 
@@ -118,9 +118,9 @@ TEST(CudaPool, BlocksNeverOverlapAndAreCounted) {
       held[b->address] = b;
       bytes += static_cast<int64_t>(b->size);
       most = std::max(most, bytes);
-      ASSERT_EQ(pool.statistics().allocated.current, bytes);
+      ASSERT_EQ(pool.statistics().all.allocated.current, bytes);
     }
-    EXPECT_EQ(pool.statistics().allocated.peak, most);
+    EXPECT_EQ(pool.statistics().all.allocated.peak, most);
     for (const auto& [address, b] : held) pool.give_back(b);
     pool.empty_cache();
     EXPECT_TRUE(source.taken.empty());

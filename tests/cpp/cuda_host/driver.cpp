@@ -63,7 +63,7 @@ size_t megabytes() {
 /// The device's state. Held while anything runs: kernels of one program share the machine's threads.
 struct Host {
   std::recursive_mutex mutex;
-  std::map<Address, size_t> blocks;
+  std::map<Address, size_t> blocks, pinned;
   const size_t total = megabytes() << 20;
   size_t used = 0;
   DriverGraph captured = nullptr;         ///< by the thread that holds the mutex
@@ -127,8 +127,31 @@ API Status cuDeviceGetName(char* name, int size, DriverDevice) {
 }
 API Status cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DriverDevice) {
   switch (attribute) {
+    case DeviceAttribute::kThreadsPerBlock:
+      *value = 1024;
+      return 0;
     case DeviceAttribute::kSharedPerBlock:
       *value = 48 << 10;
+      return 0;
+    case DeviceAttribute::kWarpSize:
+      *value = 32;
+      return 0;
+    case DeviceAttribute::kClockKilohertz:
+    case DeviceAttribute::kMemoryClockKilohertz:
+      *value = 1'000'000;
+      return 0;
+    case DeviceAttribute::kMemoryBusBits:
+      *value = 64;
+      return 0;
+    case DeviceAttribute::kIsIntegrated:
+    case DeviceAttribute::kIsMultiGpuBoard:
+      *value = 0;
+      return 0;
+    case DeviceAttribute::kSharedPerMultiprocessor:
+      *value = 228 << 10;
+      return 0;
+    case DeviceAttribute::kRegistersPerMultiprocessor:
+      *value = 65536;
       return 0;
     case DeviceAttribute::kMultiprocessors:
       *value = 4;
@@ -268,13 +291,33 @@ API Status cuMemFree_v2(Address address) {
   return 0;
 }
 API Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
-  *memory = std::malloc(bytes);
-  return *memory ? 0 : kOutOfMemory;
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (!*memory) return kOutOfMemory;
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  host.pinned[reinterpret_cast<Address>(*memory)] = bytes;
+  return 0;
 }
 API Status cuMemFreeHost(void* memory) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  host.pinned.erase(reinterpret_cast<Address>(memory));
   std::free(memory);
   return 0;
 }
+API Status cuPointerGetAttribute(void* value, int, Address address) {  // the only one asked for: the memory's type
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  for (const auto* known : {&host.pinned, &host.blocks}) {
+    const auto after = known->upper_bound(address);
+    if (after == known->begin() || std::prev(after)->first + std::prev(after)->second <= address) continue;
+    *static_cast<unsigned*>(value) = known == &host.pinned ? 1 : 2;
+    return 0;
+  }
+  return kInvalidValue;
+}
+API Status cuProfilerStart() { return 0; }
+API Status cuProfilerStop() { return 0; }
 API Status cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, DriverStream stream) {
   Host::get().queue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
   return 0;

@@ -45,10 +45,19 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Within it, what ops keep for backward is on the CPU, as everything is."""
+    """Within it, what ops keep for backward waits on the CPU, in pinned memory if asked for. Each is a copy and a wait."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):
-        super().__init__(lambda t: t, lambda t: t)
+        def pack(t):
+            if not t.is_cuda:
+                return None, t
+            return t.device, t.cpu().pin_memory() if pin_memory else t.cpu()
+
+        def unpack(packed):
+            where, t = packed
+            return t if where is None else t.to(where, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
 
 
 def increment_version(tensor):

@@ -3,50 +3,53 @@
 Tensors live on the first device, "cuda:0". Its streams are names of one queue.
 """
 
-import collections
-import functools
 import sys
 import types
 
 from smolder import _core
 from smolder._device import device as _device
 from smolder._device import usable_device as _usable
-from smolder.cuda import amp
-from smolder.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
+from smolder.cuda import _monitor, _properties, _types, amp, graphs, memory, nvtx, profiler, random, streams
+from smolder.cuda._index import index_of as _index
+from smolder.cuda._monitor import *  # noqa: F403
+from smolder.cuda._properties import *  # noqa: F403
+from smolder.cuda._types import *  # noqa: F403
+from smolder.cuda.graphs import *  # noqa: F403
+from smolder.cuda.memory import *  # noqa: F403
+from smolder.cuda.random import *  # noqa: F403
+from smolder.cuda.streams import *  # noqa: F403
+
+OutOfMemoryError = _core.OutOfMemoryError
+has_half = True
+has_magma = False  # linear algebra goes through the host
 
 __all__ = [
-    "Event",
     "OutOfMemoryError",
-    "Stream",
     "amp",
+    "cudart",
     "current_device",
-    "current_stream",
-    "default_stream",
+    "device",
     "device_count",
-    "empty_cache",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
+    "device_of",
+    "get_sync_debug_mode",
+    "graphs",
+    "has_half",
+    "has_magma",
     "init",
+    "ipc_collect",
     "is_available",
-    "is_bf16_supported",
     "is_initialized",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "reset_peak_memory_stats",
+    "memory",
+    "nvtx",
+    "profiler",
+    "random",
     "set_device",
-    "set_stream",
-    "stream",
+    "set_sync_debug_mode",
+    "streams",
     "synchronize",
 ]
-
-OutOfMemoryError = MemoryError  # on every device
+for _part in (_monitor, _properties, _types, graphs, memory, random, streams):
+    __all__ += _part.__all__
 
 
 def _search_wheels():
@@ -57,18 +60,6 @@ def _search_wheels():
 
 
 _search_wheels()
-
-
-def _index(device):
-    """The number of a device given as torch takes it; the first when none is."""
-    if device is None:
-        return 0
-    if isinstance(device, int):
-        return device
-    where = _device(device)
-    if where.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {where}")
-    return where.index or 0
 
 
 def is_available():
@@ -91,6 +82,13 @@ def is_initialized():
     return is_available()
 
 
+def _is_in_bad_fork():
+    return _core._cuda_is_forked()
+
+
+_lazy_init = init
+
+
 def current_device():
     """0: tensors live on the first device."""
     init()
@@ -98,8 +96,30 @@ def current_device():
 
 
 def set_device(device):
-    """Raises NotImplementedError unless it is the first device, where tensors live."""
-    _usable(_device("cuda", _index(device)))
+    """Raises NotImplementedError unless it is the first device, where tensors live; does nothing for a number below 0."""
+    if _index(device) >= 0:
+        _usable(_device("cuda", _index(device)))
+
+
+class device:
+    """A scope in which a device is the current one: the first, since tensors live there."""
+
+    def __init__(self, device):
+        self.idx = -1 if device is None else _index(device)
+        set_device(self.idx)
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        return False
+
+
+class device_of(device):
+    """The same for the device that a tensor is on; one on the CPU changes nothing."""
+
+    def __init__(self, obj):
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
 def synchronize(device=None):
@@ -109,77 +129,27 @@ def synchronize(device=None):
     _core._cuda_synchronize(_index(device))
 
 
-@functools.cache
-def get_device_properties(device=None):
-    """Name, compute capability, memory and multiprocessors of a device."""
+def ipc_collect():
+    """Raises where CUDA is not available; memory is shared with no other process, so none waits to be given back."""
     init()
-    return types.SimpleNamespace(**_core._cuda_properties(_index(device)))
 
 
-def get_device_name(device=None):
-    """ "NVIDIA H200", say."""
-    return get_device_properties(_index(device)).name
+def set_sync_debug_mode(debug_mode):
+    """Takes 0 or "default" alone: smolder.metrics_report() tells what waited, and why."""
+    if debug_mode not in (0, "default"):
+        raise NotImplementedError(
+            f"set_sync_debug_mode({debug_mode!r}) is not supported: metrics_report() names the lines that wait"
+        )
 
 
-def get_device_capability(device=None):
-    """Compute capability: (9, 0), say."""
-    properties = get_device_properties(_index(device))
-    return properties.major, properties.minor
+def get_sync_debug_mode():
+    """0: waits are told by smolder.metrics_report()."""
+    return 0
 
 
-def is_bf16_supported(including_emulation=True):
-    """Whether bfloat16 may be computed with; without emulation, whether the device has instructions for it."""
-    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
-
-
-def memory_stats(device=None):
-    """Numbers of the pool that memory comes from, under torch's names: bytes and blocks held by tensors and plans, bytes
-    taken from the driver, each with its peak, and allocations that had to be tried again or failed."""
-    return collections.OrderedDict(sorted(_core._cuda_memory(_index(device)).items()))
-
-
-def memory_allocated(device=None):
-    """Bytes that tensors and plans hold now."""
-    return memory_stats(device)["allocated_bytes.all.current"]
-
-
-def max_memory_allocated(device=None):
-    """The most bytes that they held at a time, since the start or `reset_peak_memory_stats()`."""
-    return memory_stats(device)["allocated_bytes.all.peak"]
-
-
-def memory_reserved(device=None):
-    """Bytes taken from the driver: those that tensors and plans hold, and those kept free for the next."""
-    return memory_stats(device)["reserved_bytes.all.current"]
-
-
-def max_memory_reserved(device=None):
-    """The most bytes that were, since the start or `reset_peak_memory_stats()`."""
-    return memory_stats(device)["reserved_bytes.all.peak"]
-
-
-def reset_peak_memory_stats(device=None):
-    """Lets peaks start from what is held now."""
-    _core._cuda_reset_peak_memory(_index(device))
-
-
-def empty_cache():
-    """Gives memory that is kept free, that of plans too, back to the system."""
-    if is_available():
-        _core._cuda_empty_cache(0)
-
-
-def mem_get_info(device=None):
-    """Free and total bytes of a device."""
+def cudart():
+    """Of CUDA's runtime what torch's users call: cudaProfilerStart, cudaProfilerStop, cudaMemGetInfo."""
     init()
-    return tuple(_core._cuda_memory_info(_index(device)))
-
-
-def manual_seed(seed):
-    """As smolder.manual_seed: one generator serves all devices, so that they draw the same numbers."""
-    from smolder import manual_seed as seed_all
-
-    seed_all(seed)
-
-
-manual_seed_all = manual_seed
+    return types.SimpleNamespace(
+        cudaProfilerStart=profiler.start, cudaProfilerStop=profiler.stop, cudaMemGetInfo=memory.mem_get_info
+    )

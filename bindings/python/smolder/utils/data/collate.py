@@ -11,7 +11,7 @@ from smolder._creation import as_tensor, tensor
 _NO_BATCH = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 
-def _rebuilt(like, items):
+def rebuilt(like, items):
     """A container of the kind of `like`, or a plain one where that can't be made."""
     kind = type(like)
     try:
@@ -46,13 +46,13 @@ def default_convert(data):
     if isinstance(data, numpy.ndarray | numpy.generic):
         return data if data.dtype.kind in "SUO" else as_tensor(data)
     if isinstance(data, collections.abc.Mapping):
-        return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
+        return rebuilt(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(item) for item in data))
     if isinstance(data, tuple):
         return [default_convert(item) for item in data]
     if isinstance(data, collections.abc.Sequence) and not isinstance(data, str | bytes):
-        return _rebuilt(data, [default_convert(item) for item in data])
+        return rebuilt(data, [default_convert(item) for item in data])
     return data
 
 
@@ -72,12 +72,12 @@ def default_collate(batch):
     if isinstance(first, str | bytes):
         return batch
     if isinstance(first, collections.abc.Mapping):
-        return _rebuilt(first, {key: default_collate([d[key] for d in batch]) for key in first})
+        return rebuilt(first, {key: default_collate([d[key] for d in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(column) for column in zip(*batch, strict=True)))
     if isinstance(first, collections.abc.Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [default_collate(column) for column in zip(*batch, strict=True)]
-        return columns if isinstance(first, tuple) else _rebuilt(first, columns)
+        return columns if isinstance(first, tuple) else rebuilt(first, columns)
     raise TypeError(_NO_BATCH.format(type(first)))

@@ -7,10 +7,12 @@ import pickle
 import queue
 import time
 
+from smolder import cuda
 from smolder._warn import warn
 from smolder.utils.data import worker
 from smolder.utils.data.collate import default_collate, default_convert
 from smolder.utils.data.dataset import IterableDataset
+from smolder.utils.data.pin_memory import pin_memory
 from smolder.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
@@ -28,7 +30,7 @@ class _Forever(Sampler):
 class DataLoader:
     """Iterates over a data set: samples, or batches made of them by collate_fn, in this process or by workers.
 
-    pin_memory changes nothing but a warning: there is no device that memory would be pinned for.
+    With pin_memory tensors come in memory that is pinned for CUDA, where there is a device.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class DataLoader:
         return worker.Fetcher(self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
 
     def __iter__(self):
-        if self.pin_memory:
+        if self.pin_memory and not cuda.is_available():
             warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
             )
@@ -195,6 +197,7 @@ class _Counted:
 
     def __init__(self, loader, batches):
         self.loader, self.batches, self.count = loader, batches, 0
+        self.pins = loader.pin_memory and cuda.is_available()
 
     def __iter__(self):
         return self
@@ -211,7 +214,7 @@ class _Counted:
                 f"Length of IterableDataset {self.loader.dataset} was reported to be {told}(when accessing "
                 f"len(dataloader)), but {self.count} samples have been fetched. "
             )
-        return batch
+        return pin_memory(batch, self.loader.pin_memory_device) if self.pins else batch
 
 
 class _Workers:

@@ -1,0 +1,86 @@
+"""What a device of CUDA is."""
+
+import functools
+import types
+
+from smolder import _core
+from smolder._device import usable_device
+from smolder.cuda._index import index_of
+
+__all__ = [
+    "can_device_access_peer",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_gencode_flags",
+    "is_bf16_supported",
+    "is_tf32_supported",
+]
+
+
+class _CudaDeviceProperties(types.SimpleNamespace):
+    def __repr__(self):
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // (1 << 20)}MB, multi_processor_count={self.multi_processor_count}, "
+            f"L2_cache_size={self.L2_cache_size // (1 << 20)}MB)"
+        )
+
+
+@functools.cache
+def _properties(index):
+    return _CudaDeviceProperties(**_core._cuda_properties(index))
+
+
+def get_device_properties(device=None):
+    """Name, compute capability, memory, multiprocessors and limits of a device."""
+    usable_device("cuda")
+    return _properties(index_of(device))
+
+
+def get_device_name(device=None):
+    """ "NVIDIA H200", say."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device=None):
+    """Compute capability: (9, 0), say."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def _is_of_2020():
+    """Whether there is a device that is not older than Ampere."""
+    return _core._cuda_is_available() and get_device_capability()[0] >= 8
+
+
+def is_bf16_supported(including_emulation=True):
+    """Whether bfloat16 may be computed with; without emulation, whether the device has instructions for it."""
+    return _core._cuda_is_available() and (including_emulation or _is_of_2020())
+
+
+def is_tf32_supported():
+    """Whether the device multiplies TensorFloat32."""
+    return _is_of_2020()
+
+
+def get_arch_list():
+    """What kernels are compiled for: the device that there is."""
+    if not _core._cuda_is_available():
+        return []
+    major, minor = get_device_capability()
+    return [f"sm_{major}{minor}"]
+
+
+def get_gencode_flags():
+    """The same as flags of NVIDIA's compiler."""
+    numbers = [arch.removeprefix("sm_") for arch in get_arch_list()]
+    return " ".join(f"-gencode compute=compute_{n},code=sm_{n}" for n in numbers)
+
+
+def can_device_access_peer(device, peer_device):
+    """False: tensors are on one device."""
+    for where in (device, peer_device):
+        get_device_properties(where)
+    return False

@@ -1,0 +1,66 @@
+"""Random numbers: one generator serves all devices, so that a seed draws the same numbers on each."""
+
+from smolder import _core
+from smolder._device import usable_device
+from smolder.cuda._index import index_of
+
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+
+def _used(device):
+    usable_device(f"cuda:{index_of(device)}")
+
+
+def manual_seed(seed):
+    """As smolder.manual_seed; without a device too."""
+    _core.default_generator.manual_seed(int(seed))
+
+
+manual_seed_all = manual_seed
+
+
+def seed():
+    """As smolder.seed; without a device too."""
+    _core.default_generator.seed()
+
+
+seed_all = seed
+
+
+def initial_seed():
+    """The seed that the generator began from."""
+    usable_device("cuda")
+    return _core.default_generator.initial_seed()
+
+
+def get_rng_state(device="cuda"):
+    """Where the generator is: bytes for set_rng_state."""
+    _used(device)
+    return _core.default_generator.get_state()
+
+
+def set_rng_state(new_state, device="cuda"):
+    """Puts the generator where it was when get_rng_state was called."""
+    _used(device)
+    _core.default_generator.set_state(new_state.cpu())
+
+
+def get_rng_state_all():
+    """get_rng_state() of each device that tensors may be on; none where there is no device."""
+    return [get_rng_state()] if _core._cuda_is_available() else []
+
+
+def set_rng_state_all(new_states):
+    """set_rng_state() of each device."""
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
