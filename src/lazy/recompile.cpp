@@ -56,17 +56,17 @@ class Comparison {
     const Instr &x = now_.instrs[i], &y = known_.instrs[i];
     if (autocast_changed(x, y)) return autocast(i);
     if (x.op != y.op) return other_op(i);
-    const uint32_t first = now_.values_before(i);
-    for (uint16_t k = 0; k < std::min(x.num_inputs, y.num_inputs); ++k) {
-      const OperandWord a = now_.inputs_of(x)[k], b = known_.inputs_of(y)[k];
-      if (a != b) return other_operand(i, k);
-      const bool is_new_leaf = is_value(a) && a != kNoOperand && a >= first && a < x.first_output;
-      if (is_new_leaf && !same_meta(*now_.metas[a], *known_.metas[a])) return other_leaf(i, k, a);
-    }
     if (x.num_inputs != y.num_inputs) {
       return at(
           i, Cause::kTopology,
           quoted(x.op) + " takes " + std::to_string(x.num_inputs) + " operands, took " + std::to_string(y.num_inputs));
+    }
+    const uint32_t first = now_.values_before(i);
+    for (uint16_t k = 0; k < x.num_inputs; ++k) {
+      const OperandWord a = now_.inputs_of(x)[k], b = known_.inputs_of(y)[k];
+      if (a != b) return other_operand(i, k);
+      const bool is_new_leaf = is_value(a) && a != kNoOperand && a >= first && a < x.first_output;
+      if (is_new_leaf && !same_meta(*now_.metas[a], *known_.metas[a])) return other_leaf(i, k, a);
     }
     return other_attribute(i);
   }
@@ -415,13 +415,15 @@ Kept& kept() {
   return *k;
 }
 
-/// A row for `smolder cache why`. Equal explanations are one row.
+/// A row for `smolder cache why`. Equal explanations are one row; that of a process which found all kernels is another,
+/// so that what was built stays known.
 void store(const Recompile& what) {
   jit::DiskCache& disk = jit::KernelCache::global().disk();
   if (!disk.available()) return;
   jit::CacheRecord record;
   record.kind = "recompile";
   record.structure = std::string(name(what.cause)) + "\n" + what.reason + "\n" + what.where + "\n" + what.before + "\n";
+  if (!what.kernels.empty()) record.structure += "kernels were built\n";
   for (const jit::BuiltKernel& k : what.kernels) {
     record.payload += to_hex(k.key) + " " + std::to_string(k.milliseconds) + " " + k.name + "\n";
   }

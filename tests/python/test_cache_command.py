@@ -153,6 +153,14 @@ def test_why_names_the_cause_and_both_lines(trained):
     assert len(trained.json("why", "--limit", 1)) == 1
 
 
+def test_why_keeps_what_was_built_when_a_process_finds_it(own):
+    (before,) = (r for r in own.json("why", "--limit", 99) if r["cause"] == "attribute" and "sums.py" in r["where"])
+    moved = f"import runpy; runpy.run_path({before['where'].split(':')[0]!r})"
+    own.python(moved)
+    reasons = [r for r in own.json("why", "--limit", 99) if r["reason"] == before["reason"] and "sums.py" in r["where"]]
+    assert [r["kernels"] for r in reasons] == [before["kernels"]] and reasons[0]["created"] > before["created"]
+
+
 def test_diff_of_two_rows(trained):
     a, b = (r["key"] for r in trained.json("ls") if "sums.py" in r["where"])
     lines = trained.json("diff", a, b, status=1)["diff"]

@@ -155,6 +155,11 @@ def test_the_reason_names_the_cause_and_the_line(fault, tmp_path):
     assert matches(fault.reason, why.reason), str(why)
     assert why.where.startswith(f"{tmp_path}/fault.py:{line} in "), str(why)
     assert why.before.startswith(f"{tmp_path}/fault.py:"), str(why)
+    # What `smolder cache why` reads says the same.
+    smolder._core._leave_kernels_on_disk()
+    rows = smolder._core._CacheFile(smolder._core._cache_options()["path"]).rows("recompile")
+    stored = [row["structure"].decode().split("\n")[:4] for row in rows]
+    assert [why.cause, why.reason, why.where, why.before] in stored
 
 
 @pytest.mark.parametrize(

@@ -201,12 +201,17 @@ def _count(n, thing):
 
 
 def _reasons(file, limit=None):
-    """Why steps were compiled, the latest first."""
+    """Why steps were compiled, the latest first: rows that say the same are told once, with what was ever built."""
     rows = sorted(_rows(file, "recompile"), key=lambda r: r["created"], reverse=True)
-    for row in rows[:limit]:
-        full = file.row(row["id"])
-        if full and not full["broken"]:
-            yield full, _reason(full)
+    alike = {}
+    for row in rows:
+        reason = _reason(row)
+        alike.setdefault((reason["cause"], reason["reason"], reason["where"], reason["before"]), []).append(row)
+    for same in list(alike.values())[:limit]:
+        full = [row for row in (file.row(r["id"]) for r in same) if row and not row["broken"]]
+        if full:
+            reasons = [_reason(row) for row in full]
+            yield full[0], reasons[0] | {"kernels": [k for r in reasons for k in r["kernels"]]}
 
 
 def _print_reason(row, reason):
