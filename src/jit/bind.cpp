@@ -4,6 +4,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/thread_pool.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -91,6 +92,34 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
       bind_library(step, evaluated);
     }
   }
+  for (Launch& launch : launches_) {
+    if (launch.parallel) share_blocks(launch);
+  }
+}
+
+/// Orders the blocks of a launch so that each thread, which takes a stretch of them, gets its part of every segment.
+/// Products that read a parameter and write its gradient are cut likewise: both are in the thread's cache.
+void InstanceImpl::share_blocks(Launch& launch) {
+  const Segment* const segments = segments_.data() + launch.first_segment;
+  const int64_t threads = num_threads();
+  std::vector<int64_t> taken(launch.num_segments, 0);
+  launch.first_run = static_cast<uint32_t>(block_runs_.size());
+  int64_t block = 0;
+  for (int64_t t = 1; t <= threads; ++t) {
+    int64_t passed = 0, shared = 0;  // blocks of the segments so far, and of them those of the threads so far
+    for (uint32_t s = 0; s < launch.num_segments; ++s) {
+      const int64_t count = segments[s].blocks();
+      passed += count;
+      const int64_t until = std::clamp(passed * t / threads - shared, taken[s], count);
+      shared += until;
+      if (until == taken[s]) continue;
+      const bool goes_on = block > 0 && block_runs_.back().segment == s;
+      if (!goes_on) block_runs_.push_back({s, block, taken[s]});
+      block += until - taken[s];
+      taken[s] = until;
+    }
+  }
+  launch.num_runs = static_cast<uint32_t>(block_runs_.size()) - launch.first_run;
 }
 
 int64_t InstanceImpl::bytes_of(const Step& step, std::span<const int64_t> evaluated) const {
@@ -178,8 +207,7 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   for (const OpSite& e : call.errors) errors_.push_back(&e);
   if (segment.positions == 0) return;
   Launch& launch = launches_.back();
-  segment.first_block = launch.blocks;
-  launch.blocks += (segment.positions + segment.grain - 1) / segment.grain;
+  launch.blocks += segment.blocks();
   launch.num_segments += 1;
   const double work = static_cast<double>(size(call.elements)) * call.element_cost;
   launch.work += work;

@@ -18,6 +18,7 @@ namespace {
 struct KernelRun {
   const Launch* launch;
   const Segment* segments;
+  const BlockRun* runs;
   void* const* pointers;
   const int64_t* ints;
   const uint64_t* scalars;
@@ -45,15 +46,17 @@ struct KernelRun {
     launch->fn(table.data(), ints + s.ints, scalars + s.scalars, errors + s.errors, begin, end);
   }
 
-  /// Blocks [begin, end) of all segments together.
+  /// Blocks [begin, end) in the launch's order.
   void blocks(int64_t begin, int64_t end) const {
-    const Segment* last = segments + launch->num_segments;
-    const Segment* s =
-        std::upper_bound(segments, last, begin, [](int64_t b, const Segment& x) { return b < x.first_block; }) - 1;
-    for (; s != last && s->first_block < end; ++s) {
-      const int64_t from = std::max(begin - s->first_block, int64_t{0}) * s->grain;
-      const int64_t to = std::min((end - s->first_block) * s->grain, s->positions);
-      if (from < to) (*this)(*s, from, to);
+    const BlockRun* const last = runs + launch->num_runs;
+    const BlockRun* r =
+        std::upper_bound(runs, last, begin, [](int64_t b, const BlockRun& x) { return b < x.first_block; }) - 1;
+    for (; begin < end; ++r) {
+      const int64_t until = std::min(r + 1 == last ? launch->blocks : r[1].first_block, end);
+      const Segment& s = segments[r->segment];
+      const int64_t from = r->first + begin - r->first_block;
+      (*this)(s, from* s.grain, std::min((from + until - begin) * s.grain, s.positions));
+      begin = until;
     }
   }
 };
@@ -135,9 +138,13 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports
     if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);
     return;
   }
-  const KernelRun run{&launch,           segments_.data() + launch.first_segment,
-                      t.pointers.data(), ints_.data(),
-                      t.scalars.data(),  t.errors.data(),
+  const KernelRun run{&launch,
+                      segments_.data() + launch.first_segment,
+                      block_runs_.data() + launch.first_run,
+                      t.pointers.data(),
+                      ints_.data(),
+                      t.scalars.data(),
+                      t.errors.data(),
                       scratch_.data()};
   if (!launch.parallel) {
     for (uint32_t i = 0; i < launch.num_segments; ++i) run(run.segments[i], 0, run.segments[i].positions);

@@ -53,8 +53,15 @@ struct Segment {
   uint32_t pointers = 0, ints = 0, scalars = 0, errors = 0;
   int64_t positions = 0;  ///< of the root loop
   int64_t grain = 0;
-  int64_t first_block = 0;  ///< in a launch of several segments
   uint32_t num_pointers = 0, first_scratch = 0, num_scratch = 0;
+
+  int64_t blocks() const { return (positions + grain - 1) / grain; }
+};
+
+/// Blocks of one segment, neighbours in the order that a launch of several is shared out in: see share_blocks().
+struct BlockRun {
+  uint32_t segment = 0;
+  int64_t first_block = 0, first = 0;  ///< in the launch's order, and in the segment
 };
 
 /// A pointer of a segment that is memory of the running thread.
@@ -71,6 +78,7 @@ struct Launch {
   int library = -1;
   bool parallel = false;
   int64_t blocks = 0;                      ///< of all segments
+  uint32_t first_run = 0, num_runs = 0;    ///< what order they are taken in
   double work = 0;                         ///< nanoseconds on one core, roughly
   uint32_t first_step = 0, num_steps = 0;  ///< of the program
   int64_t bytes = 0;                       ///< read and written; counted where launches are timed
@@ -133,6 +141,7 @@ class InstanceImpl final : public Instance {
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
+  void share_blocks(Launch& launch);
   int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
   void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
@@ -148,6 +157,7 @@ class InstanceImpl final : public Instance {
 
   std::vector<Launch> launches_;
   std::vector<Segment> segments_;
+  std::vector<BlockRun> block_runs_;
   std::vector<WorkUnit> units_;  ///< on a device
   std::vector<Touch> touches_;
   std::vector<ScratchSlot> scratch_;

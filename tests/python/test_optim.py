@@ -153,6 +153,37 @@ def test_denormal_options_count(kind):
             assert p[0].item() < 0.95e-39 and p[1].item() < -1.05e-39
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 5, 16])
+def test_threads_share_every_parameter_and_change_no_bit(threads):
+    sizes = [(70001,), (3,), (513, 129), (1,), (40000,), (0,), (7,)]
+
+    def trained():
+        rng = np.random.default_rng(0)
+        ps = [nn.Parameter(smolder.tensor(rng.normal(size=n).astype(np.float32))) for n in sizes]
+        optimizer = optim.AdamW(ps, lr=0.1)
+        for _ in range(3):
+            for p in ps:
+                p.grad = smolder.tensor(rng.normal(size=tuple(p.shape)).astype(np.float32))
+            optimizer.step()
+            smolder.mark_step()
+        return [p.detach().numpy() for p in ps]
+
+    before = smolder.get_num_threads()
+    with smolder.eager():
+        expected = trained()
+    try:
+        smolder._core.forget_traces()
+        smolder.set_num_threads(threads)
+        here = trained()
+        smolder.set_num_threads(before)  # the plan is as it was
+        there = trained()
+    finally:
+        smolder.set_num_threads(before)
+    for wanted, *got in zip(expected, here, there, strict=True):
+        for array in got:
+            assert_same_bits(wanted, array)
+
+
 def test_a_buffer_rests_while_momentum_is_zero():
     p = nn.Parameter(smolder.zeros(1, dtype=smolder.float64))
     optimizer = optim.SGD([p], lr=1.0, momentum=0.5)
