@@ -1,0 +1,59 @@
+"""docs/explain.md shows what happens: its script is run, and what the page prints is compared, but for times and keys."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import of_the_cpu
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "explain.md").read_text()
+SCRIPT = re.search(r"```python\n(import time\n.*?)```", PAGE, re.DOTALL)[1]
+
+
+def plain(text, folder):
+    """Lines without what differs from run to run."""
+    text = text.replace(f"{folder}/", "").replace("/home/me/", "")
+    for what in (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r"[\d.]+ (ms|s)\b", r"\b[0-9a-f]{12}\b"):
+        text = re.sub(what, "#", text)
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+@of_the_cpu("kernels are others")
+def test_the_walk_is_what_happens(tmp_path):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SMOLDER_CACHE")}
+    env |= {"SMOLDER_CACHE_DIR": str(tmp_path / "cache"), "COLUMNS": "100"}
+
+    def run(*command, status=0, **more):
+        done = subprocess.run([sys.executable, *command], env=env | more, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    def assert_shown(text):
+        shown = plain(PAGE, tmp_path)
+        missing = [line for line in plain(text, tmp_path) if line not in shown]
+        assert not missing, missing
+
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert_shown(run("train.py"))
+    why = run("-m", "smolder.cli", "cache", "why", "--limit", "2")
+    assert "`stack` takes 30 operands, took 29" in why
+    assert_shown(why)
+    told = run("train.py", SMOLDER_LOGS="recompiles").split("[smolder:recompiles] ")[1:]
+    assert len(told) >= 28
+    assert_shown("[smolder:recompiles] " + "[smolder:recompiles] ".join(told[:2]))
+
+    fixed = SCRIPT.replace("losses = []", "total = smolder.zeros(())")
+    fixed = fixed.replace("losses.append(loss.detach())", "total += loss.detach()")
+    fixed = re.sub(r".*average = .*\n", "", fixed).replace("average.item()", "total.item() / 30")
+    (tmp_path / "fixed.py").write_text(fixed)
+    assert_shown(run("fixed.py", SMOLDER_LOGS="recompiles"))
+
+    step = "    smolder.mark_step()\n"
+    guard = '    if step == 3:\n        smolder.on_recompile("raise")\n'
+    assert guard in PAGE
+    (tmp_path / "guarded.py").write_text(fixed.replace(step, step + guard))
+    run("guarded.py")
+    (tmp_path / "guarded.py").write_text(SCRIPT.replace(step, step + guard))
+    assert_shown(run("guarded.py", status=1))
