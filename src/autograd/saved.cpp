@@ -104,6 +104,8 @@ std::string_view type_name(DType t) {
 }
 
 void push_saved_tensor_hooks(std::shared_ptr<SavedTensorHooks> hooks) { t_hooks.push_back(std::move(hooks)); }
+bool any_saved_tensor_hooks() { return !t_hooks.empty(); }
+
 void pop_saved_tensor_hooks() { t_hooks.pop_back(); }
 bool version_checks() { return g_version_checks.load(std::memory_order_relaxed); }
 void set_version_checks(bool on) {

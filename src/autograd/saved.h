@@ -24,6 +24,7 @@ std::string_view type_name(DType t);
 /// Hooks of the calling thread; the latest pushed are asked.
 void push_saved_tensor_hooks(std::shared_ptr<SavedTensorHooks> hooks);
 void pop_saved_tensor_hooks();
+bool any_saved_tensor_hooks();
 
 /// Saves the value of `impl` with its history, or as output `own_output` of the node that is being made.
 SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output = -1);

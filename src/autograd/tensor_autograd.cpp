@@ -6,6 +6,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
@@ -102,12 +103,16 @@ bool Tensor::is_leaf() const {
 }
 
 Tensor Tensor::grad() const {
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_gradient();
   const autograd::TensorMeta* const m = find(*this);
   if (!m) return {};
   return m->retained ? *m->retained : m->grad;
 }
 
 void Tensor::set_grad(const Tensor& g) {
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_gradient();
   if (g.defined()) {
     SMOLDER_CHECK(g.impl() != impl_, RuntimeError, "can't assign Variable as its own grad");
     SMOLDER_CHECK(g.dtype() == dtype(), RuntimeError, "attempting to assign a gradient with dtype '", name(g.dtype()),

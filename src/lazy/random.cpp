@@ -2,18 +2,24 @@
 
 #include <random>
 
+#include "smolder/lazy/capture.h"
+
 namespace smolder {
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
 uint64_t Generator::seed() {
+  lazy::break_capture("Generator.seed()", capture_source());
   std::random_device device;
   const uint64_t high = device(), low = device(), fresh = high << 32 | low;
   manual_seed(fresh);
   return fresh;
 }
 
-uint64_t Generator::initial_seed() const { return state().first; }
+uint64_t Generator::initial_seed() const {
+  lazy::break_capture("initial_seed()", capture_source());
+  return state().first;
+}
 
 std::pair<uint64_t, uint64_t> Generator::state() const {
   const std::lock_guard lock(mutex_);
@@ -21,11 +27,15 @@ std::pair<uint64_t, uint64_t> Generator::state() const {
 }
 
 void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_state(this, this->state(), state);
   const std::lock_guard lock(mutex_);
   std::tie(seed_, offset_) = state;
 }
 
 std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_draw(this, state());
   const std::lock_guard lock(mutex_);
   const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
   offset_ += (static_cast<uint64_t>(elements) + 3) / 4 * 2;

@@ -393,8 +393,10 @@ RecompileLog log_from_environment() {
       out = std::max(out, RecompileLog::kRecompiles);
     else if (word == "recompiles_verbose")
       out = RecompileLog::kVerbose;
-    else
-      debug(0, "logs", "SMOLDER_LOGS knows recompiles and recompiles_verbose, found '" + std::string(word) + "'");
+    else if (word != "guards" && word != "graph_breaks")  // which are told by smolder.compiler
+      debug(0, "logs",
+            "SMOLDER_LOGS knows recompiles, recompiles_verbose, guards and graph_breaks, found '" + std::string(word) +
+                "'");
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return out;

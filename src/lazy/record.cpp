@@ -10,6 +10,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
@@ -323,6 +324,7 @@ void mark_step() {
 }
 
 void step_boundary(std::string_view reason) {
+  if (lazy::Capture::current()) return;  // the function's step ends where it does
   const SourceToken source = capture_source();
   lazy::Tape::each([&](lazy::Tape& tape) {
     if (tape.boundary_ends_step()) tape.sync(reason, source);

@@ -6,6 +6,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/shared.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -31,6 +32,7 @@ ValueRef adopt(BufferRef buffer, const ir::Meta* meta, DeviceType device) {
 eager::Array elements_of(const Tensor& t, std::string_view reason) {
   if (is_external(t)) return copied(window(t));
   const SourceToken source = capture_source();
+  break_capture(reason, source);
   const Value& value = *t.impl()->value;
   Tape& tape = Tape::on(value.device);
   const std::lock_guard hold(tape.mutex());

@@ -8,6 +8,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
 
@@ -199,6 +200,10 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (!has_pending()) {
     if (!leaves_.empty()) finish_step(nullptr);
     return;
+  }
+  if (Capture* const c = Capture::current(); c && !is_own_) [[unlikely]] {
+    c->settle(parameters_);
+    c->note_break(reason, source);
   }
   static Counter &syncs = counter("syncs"), &hits = counter("predictor.hits"), &ops = counter("ops.recorded");
   syncs.add();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
@@ -170,11 +171,16 @@ uint32_t Tape::add_leaf(Value* v) {
 }
 
 ValueRef Tape::add_output(const ir::Meta* meta) {
+  slots_.push_back(nullptr);
+  return add_result(static_cast<uint32_t>(slots_.size() - 1), meta);
+}
+
+ValueRef Tape::add_result(uint32_t number, const ir::Meta* meta) {
   Value* const v = allocate(meta);
   v->pending = true;
   v->epoch = epoch_;
-  v->index = static_cast<uint32_t>(slots_.size());
-  slots_.push_back(v);
+  v->index = number;
+  slots_[number] = v;
   live_digest_ ^= live_word(v->index);
   return ValueRef::first(v);
 }
@@ -222,7 +228,7 @@ bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const 
   }
   if (size() >= options_.soft_bound) [[unlikely]] {
     if (!source) return false;
-    if (size() >= options_.hard_bound || loop_comes_round(op, attrs, *source)) {
+    if (size() >= options_.hard_bound || (!Capture::current() && loop_comes_round(op, attrs, *source))) {
       static Counter& cuts = counter("trace.cuts");
       cuts.add();
       sync("trace bound", *source);
@@ -349,6 +355,34 @@ void Tape::try_rejoin() {
   collisions.add();
 }
 
+void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector<uint64_t> parameters,
+                  const std::function<void(std::span<const ValueRef>)>& write, SourceToken source) {
+  sync("compiled function", source);  // what was recorded before it
+  const Trace& t = *s.trace;
+  slots_.assign(t.metas.size(), nullptr);
+  uint32_t number = 0;
+  for (ValueRef& leaf : leaves) {
+    while (!t.is_leaf[number]) ++number;
+    // What several leaves are has a stand-in, which shares its memory: that is given to no result then.
+    if (leaf->epoch == epoch_) leaf = adopt(leaf->buffer, leaf->meta);
+    if (!has_memory(*leaf)) raise_no_value();
+    leaf->epoch = epoch_;
+    leaf->index = number;
+    slots_[number++] = leaf.get();
+    ++leaf->tape_refs;
+    leaves_.push_back(std::move(leaf));
+  }
+  followed_ = s.trace;
+  position_ = t.instrs.size();
+  parameters_ = std::move(parameters);
+  std::vector<ValueRef> results;
+  results.reserve(s.wanted.size());
+  for (const uint32_t wanted : s.wanted) results.push_back(add_result(wanted, t.metas[wanted]));
+  write(results);
+  results.clear();
+  sync("compiled function", source);
+}
+
 void Tape::note_write(const Tensor& t, const ValueRef& now) {
   TensorImpl* const impl = t.impl();
   if (impl->noted_epoch != epoch_) {
@@ -373,6 +407,7 @@ void Tape::forget_traces() {
   may_rejoin_ = false;
   diverged_at_ = 0;
   known_ = std::make_unique<Known>();
+  ++forgotten_;
 }
 
 }  // namespace smolder::lazy

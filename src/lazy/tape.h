@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@
 #include "smolder/lazy/trace.h"
 
 namespace smolder::lazy {
+
+struct StepRecord;
 
 /// Switches for tests and tools.
 struct TapeOptions {
@@ -88,6 +91,30 @@ class Tape {
   ValueRef placeholder(const ir::Meta* meta);
   /// Drops all traces and plans (not kernels). Tests and `smolder.reset()`.
   void forget_traces();
+  /// How often that happened.
+  uint64_t forgotten() const { return forgotten_; }
+
+  // For captures (capture.h).
+
+  /// What is pending as a trace; null when nothing is.
+  Trace* pending_trace();
+  /// What it reads, in order, and its numbers.
+  std::span<const ValueRef> leaves() const { return leaves_; }
+  std::span<uint64_t> parameters() { return parameters_; }
+  /// The number of a value of this step; none for others.
+  std::optional<uint32_t> number_of(const Value& v) const {
+    return v.epoch == epoch_ ? std::optional(v.index) : std::nullopt;
+  }
+  /// Tensors that had a value when this step wrote them, with that value.
+  std::vector<std::pair<Tensor, ValueRef>> written() const;
+  /// What it computes and somebody holds.
+  std::vector<ValueRef> alive() const;
+  /// Forgets what is pending without running it; its values are unreadable.
+  void drop_pending();
+  /// Runs a recorded step again as a step of its own, all at once: `leaves` and `parameters` as the trace has them.
+  /// `write` is given the wanted results before they are computed, to put them where the function does.
+  void replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector<uint64_t> parameters,
+              const std::function<void(std::span<const ValueRef>)>& write, SourceToken source);
 
  private:
   friend class OwnTape;
@@ -109,6 +136,7 @@ class Tape {
   void try_rejoin();
   bool loop_comes_round(ir::Op op, std::span<const int64_t> attrs, SourceToken source) const;
   inline ValueRef add_output(const ir::Meta* meta);
+  inline ValueRef add_result(uint32_t number, const ir::Meta* meta);
   Trace* current_trace();
   PlanEntry& find_plan(Trace& t);
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
@@ -153,7 +181,8 @@ class Tape {
   std::vector<Write> writes_;
   std::vector<Rewrite> rewrites_;
   std::string failure_;
-  uint64_t generation_ = 0;            ///< eager::dispatch_generation() when the plans were made
+  uint64_t generation_ = 0;  ///< eager::dispatch_generation() when the plans were made
+  uint64_t forgotten_ = 0;
   bool is_own_ = false;                ///< one thread's for a while: see OwnTape
   bool never_runs_ = false;            ///< of shapes only
   bool recorded_anew_ = false;         ///< the trace that is about to run was not known

@@ -5,6 +5,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -71,6 +72,8 @@ Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
     std::lock_guard hold(tape.mutex());
     value = tape.adopt(std::move(buffer), meta);
   }
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_constant(value);
   Tensor out(new lazy::TensorImpl(std::move(value)));
   out.impl()->inference = lazy::inference_mode_enabled();
   return out;
@@ -88,6 +91,7 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   meta();  // throws when undefined
   lazy::refresh(impl_);
   const SourceToken source = capture_source();
+  lazy::break_capture(reason, source);
   lazy::Tape& tape = lazy::Tape::on(impl_->value->device);
   BufferRef elements;
   if (impl_->value->external && lazy::is_external(*this)) elements = lazy::copied(lazy::window(*this)).buffer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -65,15 +66,9 @@ Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
 
 /// Puts `source`'s value into who holds the storage.
 void write_storage(TensorImpl* owner, const Tensor& source) {
-  {
-    Tape& tape = Tape::on(source.impl()->value->device);
-    std::lock_guard hold(tape.mutex());
-    tape.note_write(handle(owner), source.impl()->value);
-  }
-  owner->value = source.impl()->value;
-  ++owner->version;
-  if (g_write.after) [[unlikely]]
-    g_write.after(owner);
+  Tape& tape = Tape::on(source.impl()->value->device);
+  const std::lock_guard hold(tape.mutex());
+  write_value(tape, owner, source.impl()->value);
 }
 
 /// The same where somebody else sees the storage: the elements are written at once.
@@ -151,6 +146,14 @@ void share(TensorImpl* impl, const Tensor& t) {
 
 }  // namespace
 
+void write_value(Tape& tape, TensorImpl* owner, const ValueRef& value) {
+  tape.note_write(handle(owner), value);
+  owner->value = value;
+  ++owner->version;
+  if (g_write.after) [[unlikely]]
+    g_write.after(owner);
+}
+
 void set_rebase_hook(RebaseHook hook) { g_rebase = hook; }
 void set_refuse_hook(RefuseHook hook) { g_refuse = hook; }
 void set_write_hooks(WriteHooks hooks) { g_write = hooks; }
@@ -198,6 +201,7 @@ Tensor alias(const Tensor& t) {
 
 void set_data(const Tensor& self, const Tensor& t) {
   TensorImpl* const impl = self.impl();
+  break_capture("assignment to .data", 0);
   refresh(t.impl());
   const ValueRef value = t.impl()->value;
   {

@@ -16,6 +16,10 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
 /// The steps that lead to `last`, and it; none when that is null.
 std::vector<const ViewStep*> steps_in_order(const ViewStep* last);
 
+class Tape;
+/// Puts a value into who holds a storage; the tape, that of the value's device, is locked.
+void write_value(Tape& tape, TensorImpl* owner, const ValueRef& value);
+
 /// Reads a view again from its base, which was written since.
 void read_again(TensorImpl* impl);
 /// The same when needed.

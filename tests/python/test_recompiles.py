@@ -270,7 +270,7 @@ def test_logs_follow_the_last_call_and_what_they_do_not_know_is_said(capfd):
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"SMOLDER_LOGS": "x"}
     )
-    assert "SMOLDER_LOGS knows recompiles and recompiles_verbose, found 'x'" in run.stderr
+    assert "SMOLDER_LOGS knows recompiles, recompiles_verbose, guards and graph_breaks, found 'x'" in run.stderr
 
 
 def test_events_and_counters_tell_of_them():

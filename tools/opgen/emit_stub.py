@@ -129,7 +129,8 @@ def stub(table):
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
 MODULES = ("autograd", "nn", "optim", "return_types", "safetensors", "serialization")
-FROM_MODULES = {"serialization": ("load", "save")}  # what the package has of a module's
+# What the package has of a module's.
+FROM_MODULES = {"compiler": ("checked", "compile"), "serialization": ("load", "save")}
 # What the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 

@@ -38,6 +38,8 @@ from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder.serialization import load as load, save as save
+from smolder import compiler as compiler
+from smolder.compiler import checked as checked, compile as compile
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "smolder/lazy/capture.h"
 #include "src/casters.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
@@ -29,8 +30,10 @@ uint64_t seed_of(nb::handle seed) {
   return large;
 }
 
-Tensor state_of(const Generator& g) {
+Tensor state_of(Generator& g) {
   const auto [seed, offset] = g.state();
+  if (lazy::Capture* const c = lazy::Capture::current()) c->note_state_read(&g, {seed, offset});
+  const lazy::Capture::Pause unnoted;  // the bytes are no constant
   const StateWords words{seed, offset};
   return Tensor::from_data(words.data(), {sizeof(words)}, DType::kUInt8);
 }
@@ -45,6 +48,7 @@ void set_state(Generator& g, nb::handle state) {
   SMOLDER_CHECK(t->numel() == sizeof(words), RuntimeError, "RNG state is wrong size: expected ", sizeof(words),
                 " bytes, got ", t->numel());
   const BufferRef bytes = [&] {
+    const lazy::Capture::Pause unnoted;
     const WithoutGil nogil;
     return t->materialize("set_state");
   }();

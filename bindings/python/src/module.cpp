@@ -151,6 +151,7 @@ NB_MODULE(_core, m) {
   bind_cache(m);
   bind_doctor(m);
   bind_bench(m);
+  bind_compile(m);
 }
 
 }  // namespace smolder::python

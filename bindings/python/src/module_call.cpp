@@ -13,7 +13,7 @@ constexpr std::array kOwn{"_forward_hooks", "_forward_pre_hooks", "_backward_hoo
 /// Interned names, and what smolder.nn.hooks hands over; kept as long as the interpreter.
 struct Hooks {
   std::array<PyObject*, kOwn.size()> own;
-  PyObject* forward;
+  PyObject *forward, *compiled;
   std::vector<PyObject*> of_all;    ///< dictionaries of hooks on all modules
   PyObject* call_hooked = nullptr;  ///< call_hooked(module, args, kwargs)
 };
@@ -49,7 +49,7 @@ PyObject* call_hooked(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   return PyObject_CallFunctionObjArgs(g_hooks->call_hooked, self, given.ptr(), named.ptr(), nullptr);
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+PyObject* call_plainly(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const int hooked = is_hooked(self);
   if (hooked < 0) return nullptr;
   if (hooked) [[unlikely]]
@@ -58,7 +58,19 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
   return forward.is_valid() ? PyObject_Vectorcall(forward.ptr(), args, static_cast<size_t>(count), names) : nullptr;
 }
 
+PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  const nb::object members = nb::steal(PyObject_GenericGetDict(self, nullptr));
+  if (!members.is_valid()) return nullptr;
+  PyObject* const compiled = PyDict_GetItemWithError(members.ptr(), g_hooks->compiled);  // by Module.compile()
+  if (compiled) [[unlikely]]
+    return PyObject_Vectorcall(compiled, args, static_cast<size_t>(count), names);
+  if (PyErr_Occurred()) return nullptr;
+  return call_plainly(self, args, count, names);
+}
+
 PyMethodDef g_methods[] = {
+    {"_call_impl", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_plainly)),
+     METH_FASTCALL | METH_KEYWORDS, "_call_impl($self, /, *args, **kwargs)\n--\n\n__call__(), not compiled."},
     {"__call__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)), METH_FASTCALL | METH_KEYWORDS,
      "__call__($self, /, *args, **kwargs)\n--\n\nforward(), between the hooks there are."},
     {nullptr, nullptr, 0, nullptr}};
@@ -69,6 +81,7 @@ void bind_module_call(nb::module_& m) {
   g_hooks = new Hooks;
   for (size_t i = 0; i < kOwn.size(); ++i) g_hooks->own[i] = PyUnicode_InternFromString(kOwn[i]);
   g_hooks->forward = PyUnicode_InternFromString("forward");
+  g_hooks->compiled = PyUnicode_InternFromString("_compiled_call_impl");
   m.def(
       "_set_module_hooks",
       [](const std::vector<nb::dict>& of_all, nb::object call_hooked) {

@@ -14,20 +14,6 @@ namespace {
 
 PyTypeObject* g_type = nullptr;
 
-/// Raises the Python exception of the C++ one being handled.
-PyObject* raise_current() {
-  try {
-    throw;
-  } catch (const Error& e) {
-    set_python_error(e);
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
-  return nullptr;
-}
-
 bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_type || PyType_IsSubtype(Py_TYPE(o), g_type); }
 
 Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
@@ -218,6 +204,19 @@ PyObject* out_of_memory_type() {
     return made;
   }();
   return type;
+}
+
+PyObject* raise_current() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    set_python_error(e);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
 }
 
 void set_python_error(const Error& e) {

@@ -11,5 +11,7 @@ void set_tensor_type(PyTypeObject* type);
 void set_python_error(const Error& e);
 /// What Python sees of an OutOfMemoryError: torch's class, which is Python's too.
 PyObject* out_of_memory_type();
+/// Raises the Python exception of the C++ one being handled.
+PyObject* raise_current();
 
 }  // namespace smolder::python

@@ -32,6 +32,14 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     def forward(self, *args, **kwargs):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
+    _compiled_call_impl = None
+
+    def compile(self, *args, **kwargs):
+        """Compiles calls of this module, as smolder.compile does; the module stays what it is."""
+        from smolder.compiler import compile
+
+        self.__dict__["_compiled_call_impl"] = compile(self._call_impl, *args, **kwargs)
+
     def __setstate__(self, state):
         self.__dict__.update({kind: OrderedDict() for kind in hooks.OWN})
         self.__dict__.update(state)

@@ -1,7 +1,7 @@
 """Adam and AdamW."""
 
 from smolder import _core
-from smolder.optim.optimizer import Optimizer, check_betas, check_options, implementation
+from smolder.optim.optimizer import Optimizer, _run_time_number, check_betas, check_options, implementation
 
 
 class Adam(Optimizer):
@@ -34,8 +34,9 @@ class Adam(Optimizer):
 
     def _options(self, group):
         beta1, beta2 = group["betas"]
-        numbers = group["lr"], beta1, beta2, group["eps"], group["weight_decay"]
-        return group["amsgrad"], (*map(float, numbers), bool(group["maximize"]), group["decoupled_weight_decay"])
+        numbers = beta1, beta2, group["eps"], group["weight_decay"]
+        lr = _run_time_number(group, "lr") if _core._is_capturing() else float(group["lr"])
+        return group["amsgrad"], (lr, *map(float, numbers), bool(group["maximize"]), group["decoupled_weight_decay"])
 
     def _update(self, parameter, grad, options):
         amsgrad, numbers = options
@@ -48,6 +49,8 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"] = _core.zeros_like(parameter)
         if self._skip is None:
             state["step"] = step = state["step"] + 1
+            if _core._is_capturing():
+                step = _run_time_number(state, "step", counts=True)
         else:
             step = self._count(state, parameter)
         largest = state["max_exp_avg_sq"] if amsgrad else None

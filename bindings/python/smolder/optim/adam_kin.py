@@ -69,7 +69,7 @@ class NAdam(Optimizer):
     def _update(self, parameter, grad, options):
         numbers, decay = options
         state = self.state[parameter]
-        step = self._count(state, parameter)
+        step = self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
         mu, mu_next = (numbers["beta1"] * (1.0 - 0.5 * 0.96 ** (n * decay)) for n in (step, step + 1))
         product = self._advance(state, "mu_product", 1.0, lambda product: product * mu, parameter)
         momenta = {"step": step, "mu": mu, "mu_next": mu_next, "mu_product": product}

@@ -129,11 +129,15 @@ class Optimizer:
                 out["beta1"], out["beta2"] = map(float, group["betas"])
             else:
                 out[name] = float(group[name])
+        if _core._is_capturing() and "lr" in out:
+            out["lr"] = _run_time_number(group, "lr")
         return out
 
     def _count(self, state, parameter):
         """Counts a step of a parameter. A number, or, since the first step that may have been skipped, a tensor."""
-        return self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
+        step = self._advance(state, "step", 0, lambda step: step + 1, parameter, shared=True)
+        capturing = _core._is_capturing() and not isinstance(step, _core.Tensor)
+        return _run_time_number(state, "step", counts=True) if capturing else step
 
     def _advance(self, state, name, first, advance, parameter, shared=False):
         """The next value of a number that a parameter's state has. Parameters may share a tensor of it."""
@@ -231,6 +235,15 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
         return "\n".join([*lines, ")"])
+
+
+def _run_time_number(values, name, counts=False):
+    """A number of a dict as an operand, where a step is recorded that reads it anew each time it runs.
+
+    With `counts` that is after adding 1 to it. Nothing may be computed of it here.
+    """
+    plain = type(values[name]) in ((int,) if counts else (int, float))
+    return _core._run_time_number(values, name, counts) if plain else values[name]
 
 
 def steps_conditionally(optimizer):

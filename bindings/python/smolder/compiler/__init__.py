@@ -1,0 +1,146 @@
+"""Functions that are recorded once and then run without Python: smolder.compile, and what belongs to it."""
+
+import functools
+import weakref
+
+from smolder import _core
+from smolder.compiler._record import Recorder, events
+
+__all__ = [
+    "checked",
+    "compile",
+    "disable",
+    "events",
+    "is_compiling",
+    "list_backends",
+    "list_mode_options",
+    "register_backend",
+    "reset",
+]
+
+_MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_backends = {"smolder": None, "eager": None}
+_recorders = weakref.WeakSet()
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mode=None, options=None, disable=False):
+    """The function, recorded at a call and run without Python at calls like it; of a module, a module. Decorates too.
+
+    docs/compile.md says what makes a call one like it, and what cannot be recorded. fullgraph=True makes that an error.
+    """
+    _check(dynamic, backend, mode, options)
+    if model is None:
+        return lambda model: compile(
+            model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    from smolder.nn import Module
+
+    if isinstance(model, Module):
+        from smolder.compiler._module import OptimizedModule
+
+        return OptimizedModule(model, _compiled(model.__call__, fullgraph, backend, disable))
+    if not callable(model):
+        raise RuntimeError("smolder.compile: expected a callable")
+    return _compiled(model, fullgraph, backend, disable)
+
+
+def _check(dynamic, backend, mode, options):
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if mode is not None and mode.startswith("max-autotune"):
+        raise NotImplementedError(f"smolder.compile: mode={mode!r} is not supported: kernels are not tuned")
+    if options is not None:
+        raise NotImplementedError("smolder.compile: options are not supported")
+    if dynamic is False:
+        raise NotImplementedError(
+            "smolder.compile: dynamic=False is not supported: kernels serve all sizes, and each is recorded once"
+        )
+    if not callable(backend) and backend not in _backends:
+        raise RuntimeError(f"Invalid backend: {backend!r}, should be one of: {', '.join(sorted(_backends))}")
+
+
+def _compiled(function, fullgraph, backend, disabled):
+    if disabled or backend == "eager":
+        return function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    recorder = Recorder(function, name, fullgraph, backend if callable(backend) else _backends[backend])
+    compiled = _core._Compiled(function, recorder)
+    recorder.compiled = weakref.proxy(compiled)
+    functools.update_wrapper(compiled, function, updated=())
+    compiled._recorder = recorder
+    recorder.every, compiled._until_check = checked._every, checked._every - 1
+    _recorders.add(recorder)
+    return compiled
+
+
+class checked:
+    """Within it, every so many hits of compiled functions are compared with the function itself, bit for bit.
+
+    The recorded step runs first, then the function from the state there was before. A difference raises RuntimeError.
+    """
+
+    _every = 0
+
+    def __init__(self, every=1):
+        if not isinstance(every, int) or every < 1:
+            raise ValueError(f"checked: every should be a positive integer, got {every!r}")
+        self.every, self._before = every, []
+
+    def __enter__(self):
+        self._before.append(checked._every)
+        self._set(self.every)
+        return self
+
+    def __exit__(self, *exception):
+        self._set(self._before.pop())
+
+    @staticmethod
+    def _set(every):
+        checked._every = every
+        for recorder in list(_recorders):
+            recorder.every, recorder.compiled._until_check = every, every - 1
+
+
+def reset():
+    """Forgets what all compiled functions have recorded."""
+    for recorder in list(_recorders):
+        recorder.forget()
+    events.clear()
+
+
+def is_compiling():
+    """Whether a function is being recorded."""
+    return _core._is_capturing()
+
+
+def disable(fn=None, recursive=True, *, reason=None):
+    """A function that is part of no recorded step: one that calls it is recorded anew each time."""
+    if not recursive:
+        raise NotImplementedError("smolder.compiler.disable: recursive=False is not supported")
+    if fn is None:
+        return lambda fn: disable(fn, reason=reason)
+
+    @functools.wraps(fn)
+    def inside(*args, **kwargs):
+        _core._note_break(reason or f"smolder.compiler.disable of {getattr(fn, '__qualname__', fn)}")
+        return fn(*args, **kwargs)
+
+    return inside
+
+
+def list_backends():
+    """The names that backend= takes."""
+    return sorted(_backends)
+
+
+def list_mode_options(mode=None, dynamic=None):
+    """Options that a mode stands for: none."""
+    return {} if mode is not None else {m: {} for m in _MODES if not m.startswith("max")}
+
+
+def register_backend(compiler_fn=None, name=None):
+    """Makes backend=name mean compiler_fn. Decorates too."""
+    if compiler_fn is None:
+        return lambda fn: register_backend(fn, name)
+    _backends[name or compiler_fn.__name__] = compiler_fn
+    return compiler_fn

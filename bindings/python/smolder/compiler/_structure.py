@@ -1,0 +1,108 @@
+"""The structures that functions take and return: what guards compare of arguments, how results are put together."""
+
+from collections import OrderedDict
+
+from smolder import _core
+from smolder._tensor import Tensor
+from smolder.compiler._world import CONSTANTS, same
+
+
+def describe(o, path, tensors, world):
+    """What guards compare of an argument; its tensors are added to `tensors` and its objects to the world."""
+    kind = type(o)
+    if isinstance(o, _core.Tensor):
+        tensors.append((o, path))
+        return ("tensor", path, o)
+    if kind in CONSTANTS:
+        return ("value", path, o)
+    if kind is tuple or kind is list or (isinstance(o, tuple) and hasattr(kind, "_fields")):
+        return ("sequence", path, kind, [describe(p, f"{path}[{i}]", tensors, world) for i, p in enumerate(o)])
+    if (kind is dict or kind is OrderedDict) and all(type(k) in CONSTANTS for k in o):
+        parts = [describe(p, f"{path}[{k!r}]", tensors, world) for k, p in o.items()]
+        return ("dict", path, kind, parts, list(o))
+    world.walk(o, path)
+    return ("object", path, o)
+
+
+def unchanged(a, b):
+    """Whether two descriptions of one call's arguments, before and after it, are the same."""
+    if a[0] != b[0]:
+        return False
+    if a[0] in ("tensor", "object"):
+        return a[2] is b[2]
+    if a[0] == "value":
+        return same(a[2], b[2])
+    return len(a[3]) == len(b[3]) and all(map(unchanged, a[3], b[3])) and a[4:] == b[4:]
+
+
+class Results:
+    """What a call returned, taken apart: `tensors` in order, and how to put it together.
+
+    `why` says what of it cannot be made anew.
+    """
+
+    def __init__(self, o, world, given):
+        self.tensors, self.why = [], None
+        self._world, self._given, self._seen = world, given, set()
+        self._spec = self._take(o)
+
+    def _take(self, o):
+        kind = type(o)
+        if isinstance(o, _core.Tensor):
+            self.tensors.append(o)
+            return ("tensor", len(self.tensors) - 1)
+        if isinstance(o, CONSTANTS) or self._world.knows(o):
+            return ("value", o)
+        if id(o) in self._given:
+            self.why = f"the function returns a {kind.__name__} that it was given"
+            return ("value", None)
+        if id(o) in self._seen and o != ():
+            self.why = f"the function returns a {kind.__name__} in two places"
+            return ("value", None)
+        self._seen.add(id(o))
+        if kind is tuple or kind is list:
+            return (kind.__name__, kind, list(map(self._take, o)))
+        if isinstance(o, tuple) and all(type(part) is int for part in o):  # a Size
+            return ("value", o)
+        if isinstance(o, tuple) and (hasattr(kind, "_make") or hasattr(kind, "n_sequence_fields")):
+            return ("named", getattr(kind, "_make", kind), list(map(self._take, o)))
+        if kind is dict or kind is OrderedDict:
+            return ("dict", kind, list(map(self._take, o.values())), list(o))
+        if (
+            hasattr(o, "__dict__")
+            and kind.__new__ is object.__new__
+            and not any("__slots__" in base.__dict__ for base in kind.__mro__)
+        ):
+            return ("object", kind, list(map(self._take, vars(o).values())), list(vars(o)))
+        self.why = f"the function returns a {kind.__name__}"
+        return ("value", None)
+
+    def check(self, known):
+        """Looks for tensors that no recorded step can return: of a class of their own, unless they are `known`."""
+        for t in self.tensors:
+            if type(t) is not Tensor and not any(t is k for k in known):
+                self.why = self.why or f"the function returns a new {type(t).__name__}"
+
+    def spec(self, places):
+        """How _Compiled puts it together, given where each tensor is among what is made; -1 - place among inputs."""
+
+        def placed(s):
+            if s[0] == "tensor":
+                place = places[s[1]]
+                return ("made", place) if place >= 0 else ("input", -1 - place)
+            return s if s[0] == "value" else (*s[:2], list(map(placed, s[2])), *s[3:])
+
+        return placed(self._spec)
+
+
+def containers(o, ids):
+    """Adds the ids of the containers that arguments are made of."""
+    if isinstance(o, tuple | list):
+        ids.add(id(o))
+        for part in o:
+            containers(part, ids)
+    elif isinstance(o, dict):
+        ids.add(id(o))
+        for part in o.values():
+            containers(part, ids)
+    return ids

@@ -1,0 +1,178 @@
+// Capture: a function's step is recorded once, and run again without its program.
+//
+// While a Capture lives, what its thread records is the function's and nothing else, and what would end the step is
+// noted. The step that comes of it (`StepRecord`) is a trace with the places its leaves come from and the numbers that
+// differ from run to run: `Tape::replay` follows the whole trace at once and runs it as any step runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/source_line.h"
+#include "smolder/lazy/lock.h"
+#include "smolder/lazy/random.h"
+#include "smolder/lazy/tape.h"
+
+namespace smolder::lazy {
+
+/// Where a value comes from when a captured step is run again.
+struct ValueSource {
+  enum Kind : uint8_t {
+    kInput,     ///< what an input holds
+    kConstant,  ///< made by the function from data that is the same each time
+    kResult,    ///< what the step computes, by its place among what is wanted of it
+    kGiven,     ///< a gradient that the backward is given
+    kGradient,  ///< what the backward computes, likewise
+  };
+  Kind kind = kInput;
+  uint32_t index = 0;
+};
+using Sources = std::unordered_map<const Value*, ValueSource>;
+
+/// A parameter of a step that is another number each time.
+struct NumberPatch {
+  enum Kind : uint8_t { kSeed, kOffset, kRunTime };
+  uint32_t parameter = 0;
+  Kind kind = kRunTime;
+  uint32_t index = 0;  ///< of a draw, or of a run-time number
+  Category category = Category::kInt;
+};
+
+/// What an op took from a generator, relative to where that was when the function was called, unless it was seeded
+/// since.
+struct Draw {
+  uint32_t generator = 0;
+  bool relative = true;
+  uint64_t seed = 0, offset = 0;
+};
+
+/// What a function does to a generator.
+struct GeneratorUse {
+  Generator* generator = nullptr;
+  bool relative = true;
+  uint64_t seed = 0, offset = 0;  ///< where it is afterwards
+};
+
+/// A recorded step that can be run again.
+struct StepRecord {
+  Tape* tape = nullptr;  ///< null: nothing was recorded, and nothing runs
+  Trace* trace = nullptr;
+  uint64_t forgotten = 0;  ///< Tape::forgotten() when it was recorded: traces live until then
+  std::vector<ValueSource> leaves;
+  std::vector<uint64_t> parameters;
+  std::vector<NumberPatch> patches;
+  std::vector<uint32_t> wanted;  ///< numbers of the values that are needed afterwards
+
+  bool known() const { return !tape || tape->forgotten() == forgotten; }
+  /// The place of value `number` among those wanted, which it joins.
+  uint32_t want(uint32_t number);
+};
+
+class Capture {
+ public:
+  /// Runs what is pending first. `whole`: what ends the step raises, with its reason, instead of being noted.
+  explicit Capture(bool whole);
+  ~Capture();
+  Capture(const Capture&) = delete;
+
+  /// That of this thread; null outside.
+  static Capture* current() { return current_; }
+
+  /// Something that a recorded step cannot do: it needs the program. The first is kept.
+  void note_break(std::string_view reason, SourceToken source);
+  /// The gradient that a tensor keeps was looked at or set.
+  void note_gradient() { gradients_ = true; }
+  bool touched_gradients() const { return gradients_; }
+  /// A value made from data.
+  void note_constant(const ValueRef& v) { constants_.push_back(v); }
+  /// `state` is what the generator was at before it gave numbers.
+  void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);
+  /// The generator is about to go from `before` to `state`.
+  void note_state(Generator* g, std::pair<uint64_t, uint64_t> before, std::pair<uint64_t, uint64_t> state);
+  void note_state_read(Generator* g, std::pair<uint64_t, uint64_t> state);
+  /// A number that stands, as an operand, for one that is told at each run and is `now` at first. Nothing may be
+  /// computed of it.
+  Scalar run_time_number(Scalar now);
+  /// Puts what run-time numbers are now where they stand among parameters.
+  void settle(std::span<uint64_t> parameters) const;
+
+  bool broken() const { return broken_; }
+  const std::string& reason() const { return reason_; }
+  const std::string& where() const { return where_; }
+
+  /// What is pending as a step; `sources` says where the values that it may read come from. Breaks when it reads
+  /// others.
+  StepRecord step(const Sources& sources);
+  const std::vector<ValueRef>& constants() const { return constants_; }
+  const std::vector<Draw>& draws() const { return draws_; }
+  /// Of the generators used, which must be among `known`, in order of first use.
+  std::vector<GeneratorUse> generators(const std::vector<Generator*>& known);
+  const std::vector<uint64_t>& run_time_numbers() const { return run_time_; }
+  /// Seeds and offsets of all draws, as recorded.
+  const std::vector<std::pair<uint64_t, uint64_t>>& drawn() const { return drawn_; }
+
+  /// Outside of any capture for a scope.
+  class Pause {
+   public:
+    Pause() : before_(std::exchange(current_, nullptr)) {}
+    ~Pause() { current_ = before_; }
+    Pause(const Pause&) = delete;
+
+   private:
+    Capture* before_;
+  };
+
+ private:
+  struct Used {
+    Generator* generator;
+    std::pair<uint64_t, uint64_t> begin, now;
+    bool relative = true;
+    std::vector<uint64_t> seen;  ///< offsets that were read while relative
+  };
+  uint32_t use_of(Generator* g, std::pair<uint64_t, uint64_t> state);
+  void find_patches(StepRecord& s);
+  /// Which run-time number a parameter stands for.
+  std::optional<uint32_t> run_time_at(uint64_t bits) const;
+
+  static SMOLDER_THREAD_LOCAL Capture* current_;  ///< one for all libraries of the process, so not inline
+  Capture* outer_;
+  bool whole_, broken_ = false, gradients_ = false;
+  std::string reason_, where_;
+  std::vector<ValueRef> constants_;
+  std::vector<Draw> draws_;
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> draw_at_;  ///< by seed and offset as recorded
+  std::vector<Used> used_;
+  std::vector<std::pair<uint64_t, uint64_t>> drawn_;
+  std::vector<uint64_t> run_time_;
+};
+
+/// Notes a break where there is a capture.
+inline void break_capture(std::string_view reason, SourceToken source) {
+  if (Capture* const c = Capture::current()) [[unlikely]]
+    c->note_break(reason, source);
+}
+
+/// What run-time numbers of a step are at a run: seeds and offsets by draw, and those that the program keeps.
+struct RunNumbers {
+  std::vector<std::pair<uint64_t, uint64_t>> draws;
+  std::vector<uint64_t> run_time;
+};
+/// Moves the generators on, as the function does, and says what its ops draw.
+std::vector<std::pair<uint64_t, uint64_t>> draw_again(const std::vector<GeneratorUse>& generators,
+                                                      const std::vector<Draw>& draws);
+/// What stands for each of the step's patches in a run, in order.
+std::vector<Scalar> patched(const StepRecord& s, const RunNumbers& numbers);
+/// The parameters of a run.
+std::vector<uint64_t> parameters_of(const StepRecord& s, const std::vector<Scalar>& patched);
+inline std::vector<uint64_t> parameters_of(const StepRecord& s, const RunNumbers& numbers) {
+  return parameters_of(s, patched(s, numbers));
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,25 @@
+"""What tests of smolder.compile share: results as something to compare, and what was told of recordings."""
+
+import dataclasses
+
+import smolder
+from smolder.compiler import events
+
+
+def told(event):
+    return [e["reason"] for e in events if e["event"] == event]
+
+
+def bits(o):
+    """Results as something to compare, tensors by their bits and metadata."""
+    if isinstance(o, smolder.Tensor):
+        copy = o.detach().clone()
+        raw = (copy.float() if o.dtype == smolder.bfloat16 else copy).numpy().tobytes()
+        return ("tensor", o.dtype, tuple(o.shape), o.stride(), o.requires_grad, o.is_leaf, raw)
+    if isinstance(o, dict):
+        return (type(o), list(o), [bits(v) for v in o.values()])
+    if isinstance(o, tuple | list):
+        return (type(o), [bits(v) for v in o])
+    if dataclasses.is_dataclass(o):
+        return (type(o), bits(vars(o)))
+    return o
