@@ -279,6 +279,23 @@ def test_a_loop_is_replayed_as_a_graph_with_the_same_bits():
 
 
 @on_a_device
+def test_losses_that_are_kept_do_not_move_gradients():
+    def staged():
+        return smolder.metrics()["counters"].get("graphs.staged", 0)
+
+    model = nn.Sequential(*(nn.Linear(48, 48) for _ in range(4))).cuda()
+    optimizer = smolder.optim.AdamW(model.parameters())
+    x, losses, before = smolder.randn(8, 48, device="cuda"), [], staged()
+    for _ in range(20):
+        optimizer.zero_grad()
+        losses.append(model(x).square().mean())
+        losses[-1].backward()
+        optimizer.step()
+        smolder.mark_step()
+    assert staged() - before <= 1, "the loss, if it has no address that comes again"
+
+
+@on_a_device
 def test_numbers_change_between_replays():
     x, out = smolder.ones(1000, device="cuda"), []
     for i in range(20):

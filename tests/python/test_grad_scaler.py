@@ -3,7 +3,7 @@ does: sweeps/grad_scaler.py."""
 
 import numpy as np
 import pytest
-from conftest import compiled
+from conftest import compiled, of_the_cpu
 from op_rows import ROOT
 from test_cuda import on_a_device
 
@@ -205,6 +205,7 @@ def test_without_cuda_the_default_scales_nothing():
     assert not scaler.is_enabled() and scaler.get_scale() == 1.0 and scaler.scale(3) == 3
 
 
+@of_the_cpu("the page's region is of the CPU")
 def test_the_page_shows_what_happens(capsys):
     _, code, _, shown, *_ = (ROOT / "docs/amp.md").read_text().split("```")
     exec(code.removeprefix("python"), {})

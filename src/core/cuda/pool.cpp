@@ -6,6 +6,7 @@ namespace smolder::cuda {
 namespace {
 
 constexpr size_t kGranule = 512;             // of every block
+constexpr size_t kNumber = 8;                // a request up to here is for one number
 constexpr size_t kSmall = 1 << 20;           // requests up to here share segments of
 constexpr size_t kSmallSegment = 2 << 20;    // this size,
 constexpr size_t kMedium = 10 << 20;         // those up to here segments of
@@ -46,23 +47,24 @@ void Pool::count_inactive(const Block* block, int sign) {
   add(&PoolPart::inactive_bytes, block->small, sign * static_cast<int64_t>(block->size));
 }
 void Pool::insert_free(Block* block) {
-  free_of(block->small).insert(block);
+  free_of(*block).insert(block);
   count_inactive(block, 1);
 }
 void Pool::erase_free(Block* block) {
-  free_of(block->small).erase(block);
+  free_of(*block).erase(block);
   count_inactive(block, -1);
 }
 
 Pool::Block* Pool::take(size_t bytes) {
   const size_t size = round_up(std::max<size_t>(std::min(bytes, kLargestRequest), 1), kGranule);
   const std::lock_guard hold(lock_);
-  Block* block = find(size);
-  if (!block) block = new_segment(size);
+  const bool number = bytes <= kNumber;
+  Block* block = find(size, number);
+  if (!block) block = new_segment(size, number);
   if (!block) {
     ++statistics_.retries;
     release_free_segments();
-    block = new_segment(size);
+    block = new_segment(size, number);
   }
   if (!block) {
     ++statistics_.failures;
@@ -124,14 +126,14 @@ void Pool::empty_cache() {
   release_free_segments();
 }
 
-Pool::Block* Pool::find(size_t size) {
-  Free& free = free_of(size <= kSmall);
+Pool::Block* Pool::find(size_t size, bool number) {
+  Free& free = number ? numbers_ : size <= kSmall ? small_ : large_;
   const auto at = free.lower_bound(size);
   return at == free.end() ? nullptr : *at;
 }
 
 /// Null when the source has none left.
-Pool::Block* Pool::new_segment(size_t size) {
+Pool::Block* Pool::new_segment(size_t size, bool number) {
   const size_t bytes = segment_bytes(size);
   const size_t taken = static_cast<size_t>(statistics_.all.reserved.current);
   if (bytes > limit_ || taken > limit_ - bytes) return nullptr;
@@ -141,14 +143,14 @@ Pool::Block* Pool::new_segment(size_t size) {
   const bool small = size <= kSmall;
   add(&PoolPart::reserved, small, static_cast<int64_t>(bytes));
   add(&PoolPart::segments, small, 1);
-  auto* const block = new Block{this, address, bytes, small};
+  auto* const block = new Block{this, address, bytes, small, number};
   insert_free(block);
   return block;
 }
 
 void Pool::split(Block* block, size_t size) {
-  auto* const rest =
-      new Block{this, block->address + size, block->size - size, block->small, true, block, block->after};
+  auto* const rest = new Block{this,  block->address + size, block->size - size, block->small, block->number, true,
+                               block, block->after};
   if (rest->after) rest->after->before = rest;
   block->after = rest;
   block->size = size;
@@ -166,7 +168,7 @@ void Pool::absorb(Block* block, Block* next) {
 
 void Pool::release_free_segments() {
   source_.wait();
-  for (Free* free : {&small_, &large_}) {
+  for (Free* free : {&numbers_, &small_, &large_}) {
     for (auto at = free->begin(); at != free->end();) {
       Block* const block = *at;
       if (block->before || block->after) {

@@ -1,5 +1,6 @@
 // A caching pool of memory that is handed out in one order: what is given back may serve the next at once. Segments and
-// their splitting are as in PyTorch's caching allocator.
+// their splitting are as in PyTorch's caching allocator, but that numbers have segments of their own: a loss that is
+// kept does not move the gradients of the next step, so that step's graph can be replayed.
 #pragma once
 
 #include <array>
@@ -51,7 +52,8 @@ class Pool {
     Pool* pool;
     Address address;
     size_t size;
-    bool small;
+    bool small;   ///< of a segment of small ones
+    bool number;  ///< of a segment of numbers, which is one of small ones
     bool free = true;
     Block *before = nullptr, *after = nullptr;  ///< in the segment
     size_t requested = 0;
@@ -87,20 +89,20 @@ class Pool {
   };
   using Free = std::set<Block*, BySize>;
 
-  Free& free_of(bool small) { return small ? small_ : large_; }
+  Free& free_of(const Block& b) { return b.number ? numbers_ : b.small ? small_ : large_; }
   void add(Statistic PoolPart::* what, bool small, int64_t n);
   void insert_free(Block* block);
   void erase_free(Block* block);
   void count_inactive(const Block* block, int sign);
-  Block* find(size_t size);
-  Block* new_segment(size_t size);
+  Block* find(size_t size, bool number);
+  Block* new_segment(size_t size, bool number);
   void split(Block* block, size_t size);
   void absorb(Block* block, Block* next);
   void release_free_segments();
 
   const PoolSource source_;
   std::mutex lock_;
-  Free small_, large_;
+  Free numbers_, small_, large_;
   size_t limit_ = std::numeric_limits<size_t>::max();
   PoolStatistics statistics_;
 };

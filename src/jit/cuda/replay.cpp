@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -62,16 +63,21 @@ const smolder::cuda::Graph& Graphs::add(std::span<void* const> addresses, std::u
 }
 
 void Staging::replace(std::span<char*> addresses) {
+  static Counter& staged = counter("graphs.staged");
   for (size_t i = 0; i < addresses.size(); ++i) {
     Slot& slot = slots_[i];
     const TouchedBytes& e = touched_[i];
     const int64_t bytes = e.end - e.begin;
     if (!slot.memory) {
-      slot.changes += slot.address && slot.address != addresses[i];
-      slot.address = addresses[i];
+      const auto at = std::ranges::find(slot.known, addresses[i]);
+      const bool is_new = at == slot.known.end();
+      slot.changes += is_new && slot.known.front();
+      std::ranges::rotate(slot.known.begin(), is_new ? std::prev(at) : at, is_new ? at : std::next(at));
+      slot.known.front() = addresses[i];
       if (slot.changes < kChanges || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
       slot.memory = allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, smolder::cuda::kDevice});
       staged_bytes_ += bytes;
+      staged.add();
     }
     addresses[i] = static_cast<char*>(slot.memory->data()) - e.begin;
   }

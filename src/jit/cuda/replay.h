@@ -1,6 +1,7 @@
 // What an instance keeps on a device between its runs: its numbers, its error words, and graphs of whole runs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,13 +62,14 @@ class Staging {
   void copy_out(smolder::cuda::Stream& stream, std::span<char* const> addresses) const;
 
  private:
-  static constexpr int kChanges = 3;              ///< after so many an address is taken to vary
+  static constexpr size_t kKnown = 3;             ///< addresses that one may alternate between
+  static constexpr int kChanges = 3;              ///< after so many others an address is taken to vary
   static constexpr int64_t kMostBytes = 4 << 20;  ///< that all which is staged may have
 
   struct Slot {
-    char* address = nullptr;
-    int changes = 0;
-    BufferRef memory;  ///< null: not staged
+    std::array<char*, kKnown> known{};  ///< the addresses it had, the latest first
+    int changes = 0;                    ///< to ones that were not known
+    BufferRef memory;                   ///< null: not staged
   };
   std::vector<TouchedBytes> touched_;
   std::vector<Slot> slots_;

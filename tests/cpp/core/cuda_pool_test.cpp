@@ -52,6 +52,23 @@ TEST(CudaPool, ALoopFindsTheSameAddressesAgain) {
   EXPECT_EQ(pool.statistics().all.blocks.total, 28);
 }
 
+TEST(CudaPool, NumbersThatAreKeptMoveNoOthers) {
+  Source source;
+  Pool pool(source.functions());
+  std::vector<std::vector<Address>> rounds;
+  std::vector<Pool::Block*> losses;
+  for (int round = 0; round < 4; ++round) {
+    losses.push_back(pool.take(4));
+    std::vector<Pool::Block*> gradients;
+    std::vector<Address> addresses;
+    for (int i = 0; i < 5; ++i) addresses.push_back(gradients.emplace_back(pool.take(3072))->address);
+    rounds.push_back(addresses);
+    for (Pool::Block* b : gradients) pool.give_back(b);
+  }
+  for (const auto& r : rounds) EXPECT_EQ(r, rounds[0]);
+  for (Pool::Block* b : losses) pool.give_back(b);
+}
+
 TEST(CudaPool, FreeNeighboursAreOneAgain) {
   Source source;
   Pool pool(source.functions());
