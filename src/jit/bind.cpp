@@ -5,6 +5,7 @@
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/jit/emit.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -85,14 +86,17 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
     launches_.back().num_steps += 1;
     if (debug_level() >= 2) launches_.back().bytes += bytes_of(step, evaluated);
     if (step.kernel) {
-      launches_.back().fn = p.kernels[step.kernel->code].fn;
-      launches_.back().device = p.kernels[step.kernel->code].device.get();
       bind_kernel(step, evaluated);
     } else {
       bind_library(step, evaluated);
     }
   }
+  plan_->compile_missing();
   for (Launch& launch : launches_) {
+    if (launch.library >= 0) continue;
+    const CompiledKernel& kernel = p.kernels[p.steps[launch.first_step].kernel->code];
+    launch.fn = kernel.fn;
+    launch.device = kernel.device.get();
     if (launch.parallel) share_blocks(launch);
   }
 }
@@ -120,6 +124,11 @@ void InstanceImpl::share_blocks(Launch& launch) {
     }
   }
   launch.num_runs = static_cast<uint32_t>(block_runs_.size()) - launch.first_run;
+}
+
+void PlanImpl::compile_missing() const {
+  const std::lock_guard hold(compiling_);
+  jit::compile_missing(program_, take_unready(program_.options.device));
 }
 
 int64_t InstanceImpl::bytes_of(const Step& step, std::span<const int64_t> evaluated) const {

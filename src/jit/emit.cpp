@@ -48,58 +48,74 @@ class Emitter {
  public:
   explicit Emitter(Program& p) : p_(p), target_(backend(p.options.device)), target_name_(target_.target()) {}
 
-  void run() {
-    for (const Step& step : p_.steps) {
-      if (step.kernel && step.kernel->code == static_cast<int>(p_.kernels.size())) {
-        p_.kernels.emplace_back();
-        find(step);
-      }
+  void find_all() {
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      const Step& step = p_.steps[s];
+      if (!step.kernel || step.kernel->code != static_cast<int>(p_.kernels.size())) continue;
+      p_.kernels.emplace_back();
+      if (!find(missing_at(s))) p_.missing.push_back(s);
     }
-    if (!missing_.empty()) compile();
+  }
+
+  void compile_missing(std::span<const std::function<void()>> others) {
+    std::vector<Missing> missing;
+    for (const size_t s : p_.missing) missing.push_back(missing_at(s));
+    compile(missing, others);
+    p_.missing.clear();
   }
 
  private:
   CacheKey key_of(const Missing& m) const { return {"kernel", m.key, m.text, target_name_}; }
 
-  /// Takes the kernel from memory or disk; else it is missing.
-  void find(const Step& step) {
+  Missing missing_at(size_t s) const {
+    const Step& step = p_.steps[s];
     Missing m{step.kernel->code, &step, print(step.kernel->kernel), {}, {}};
     m.key = hash_bytes(m.text.data(), m.text.size());
+    return m;
+  }
+
+  /// Takes the kernel from memory or disk. False: there is none.
+  bool find(const Missing& m) {
     KernelCache& cache = KernelCache::global();
     CacheLookup found = cache.lookup(key_of(m));
     if (auto* hit = std::get_if<MemoryHit>(&found)) {
       p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(hit->object);
-      return;
+      return true;
     }
     if (auto* hit = std::get_if<DiskHit>(&found)) {
       try {
         auto object = std::make_shared<CompiledKernel>(target_.load(hit->record.payload));
         p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(
             cache.loaded(key_of(m), std::move(object), hit->record.payload.size()));
-        return;
+        return true;
       } catch (const ValueError&) {
         cache.reject(key_of(m));
       }
     }
-    missing_.push_back(std::move(m));
+    return false;
   }
 
-  void compile() {
+  void compile(std::vector<Missing>& missing, std::span<const std::function<void()>> others) {
     const auto start = std::chrono::steady_clock::now();
     // Small batches share one module's overhead, and there are enough of them for the threads.
     constexpr int64_t kBatch = 4;
-    const auto n = static_cast<int64_t>(missing_.size());
+    const auto n = static_cast<int64_t>(missing.size()), num_others = static_cast<int64_t>(others.size());
     const int64_t batch = std::max<int64_t>(1, std::min(kBatch, n / num_threads()));
-    parallel_for(n, batch, [&](int64_t begin, int64_t end) {
-      for (int64_t first = begin; first < end; first += batch) {
-        const int64_t last = std::min(end, first + batch);
+    const int64_t batches = (n + batch - 1) / batch;
+    parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t job = begin; job < end; ++job) {
+        if (job < num_others) {
+          others[job]();
+          continue;
+        }
+        const int64_t first = (job - num_others) * batch, last = std::min(n, first + batch);
         std::vector<const Kernel*> kernels;
-        for (int64_t i = first; i < last; ++i) kernels.push_back(&missing_[i].step->kernel->kernel);
+        for (int64_t i = first; i < last; ++i) kernels.push_back(&missing[i].step->kernel->kernel);
         auto objects = target_.compile(kernels);
-        for (int64_t i = first; i < last; ++i) missing_[i].object = std::move(objects[i - first]);
+        for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
       }
     });
-    for (Missing& m : missing_) keep(m);
+    for (Missing& m : missing) keep(m);
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     static Counter& compiled = counter("kernels.compiled");
     static Counter& micros = counter("kernels.compile_us");
@@ -130,11 +146,14 @@ class Emitter {
   Program& p_;
   Backend& target_;
   const std::string target_name_;
-  std::vector<Missing> missing_;
 };
 
 }  // namespace
 
-void emit(Program& program) { Emitter(program).run(); }
+void emit(Program& program) { Emitter(program).find_all(); }
+
+void compile_missing(Program& program, std::span<const std::function<void()>> others) {
+  if (!program.missing.empty() || !others.empty()) Emitter(program).compile_missing(others);
+}
 
 }  // namespace smolder::jit

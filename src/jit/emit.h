@@ -1,6 +1,7 @@
 // Kernels become machine code: from the cache, or from the code generator.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,11 @@ Backend& backend(DeviceType device = DeviceType::kCPU);
 /// Test hook: makes another one the code generator of plans compiled from now on; null takes it back.
 void override_backend(Backend* other);
 
-/// Finds or compiles each distinct kernel. Fills `Program::kernels`. Counts kernels.compiled and kernels.compile_us,
-/// and records what was compiled.
+/// Finds each distinct kernel in the cache. Fills `Program::kernels`, but for those of `Program::missing`.
 void emit(Program& program);
+
+/// Compiles what is missing, side by side with `others`, on all threads. Counts kernels.compiled and
+/// kernels.compile_us, and records what was compiled.
+void compile_missing(Program& program, std::span<const std::function<void()>> others);
 
 }  // namespace smolder::jit

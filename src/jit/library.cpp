@@ -6,6 +6,7 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/library.h"
+#include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/product_steps.h"
 
 namespace smolder::jit {
@@ -123,6 +124,10 @@ class Product final : public BoundLibrary {
 };
 
 }  // namespace
+
+std::vector<std::function<void()>> take_unready(DeviceType device) {
+  return device == DeviceType::kCUDA ? cuda::NativeDevice::take_unready() : std::vector<std::function<void()>>{};
+}
 
 std::unique_ptr<BoundLibrary> bind_library(DeviceType device, Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,10 @@ class BoundLibrary {
 /// the host's.
 std::unique_ptr<BoundLibrary> bind_library(DeviceType device, ir::Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
+
+/// Compiles, each, a program that calls bound so far will launch and that is in no cache. On any thread; one that is
+/// not made ready so is when it is launched.
+std::vector<std::function<void()>> take_unready(DeviceType device);
 
 /// Does loop IR not say this primitive? It then runs as a library call. Products, scatters, scans, sorts and what users
 /// have kernels for always do on the CPU; others are fallbacks, and counted, as are on CUDA those that run on the host,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,13 @@ class PlanImpl final : public Plan {
   const Program& program() const { return program_; }
   /// Lifetimes of the arena's buffers; see place.h.
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+  /// Compiles the kernels that no cache had. Its first instance asks, when it has chosen what else is to be compiled:
+  /// the hand-written kernels of its sizes.
+  void compile_missing() const;
 
  private:
-  Program program_;
+  mutable Program program_;
+  mutable std::mutex compiling_;
   std::vector<Lifetime> lifetimes_;
   std::vector<OpSite> fallbacks_;
 };

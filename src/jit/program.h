@@ -138,6 +138,7 @@ struct Program {
   // emit
   std::vector<CompiledKernel> kernels;
   std::vector<BuiltKernel> built;
+  std::vector<size_t> missing;  ///< the first step of each kernel that is still to be compiled
 };
 
 /// Whom a step is told by: its op, or the last of those that its kernel holds, under the kernel's name.

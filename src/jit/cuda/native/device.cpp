@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
@@ -81,15 +82,67 @@ namespace {
 using smolder::cuda::Module;
 using smolder::cuda::Queue;
 
+/// A program and its module, which is made once.
+class NativeProgram {
+ public:
+  /// `entry`: the first function of it that was asked for, for listings.
+  NativeProgram(const std::string& program, std::string entry, std::string arch)
+      : text_(std::string(kPrelude) + kNativePrelude + program), entry_(std::move(entry)), arch_(std::move(arch)) {}
+
+  const Module& module() {
+    const std::lock_guard hold(making_);
+    if (!module_) module_ = make();
+    return *module_;
+  }
+
+ private:
+  std::shared_ptr<const Module> make() const {
+    KernelCache& cache = KernelCache::global();
+    const CacheKey key{"native", hash_bytes(text_.data(), text_.size()), text_, target_of(arch_)};
+    CacheLookup found = cache.lookup(key);
+    if (auto* hit = std::get_if<MemoryHit>(&found)) return std::static_pointer_cast<const Module>(hit->object);
+    if (auto* hit = std::get_if<DiskHit>(&found)) {
+      try {
+        auto loaded = std::make_shared<Module>(hit->record.payload);
+        return std::static_pointer_cast<const Module>(cache.loaded(key, std::move(loaded), hit->record.payload.size()));
+      } catch (const ValueError&) {
+        cache.reject(key);
+      }
+    }
+    return compile(key);
+  }
+
+  std::shared_ptr<const Module> compile(const CacheKey& key) const {
+    const auto start = std::chrono::steady_clock::now();
+    CacheRecord record;
+    record.name = entry_;
+    record.payload = compile_text(text_, arch_);
+    record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
+    static Counter& compiled = counter("kernels.compiled");
+    static Counter& micros = counter("kernels.compile_us");
+    compiled.add();
+    micros.add(static_cast<int64_t>(record.build_ms * 1000));
+    auto module = std::make_shared<Module>(record.payload);
+    const size_t bytes = record.payload.size();
+    return std::static_pointer_cast<const Module>(KernelCache::global().insert(std::move(record), module, bytes));
+  }
+
+  const std::string text_, entry_, arch_;
+  std::mutex making_;
+  std::shared_ptr<const Module> module_;
+};
+
 class DeviceFunction final : public NativeFunction {
  public:
-  DeviceFunction(Queue& queue, std::shared_ptr<const Module> module, const std::string& entry)
-      : queue_(queue), module_(std::move(module)), kernel_(module_->kernel(entry.c_str())) {}
+  DeviceFunction(Queue& queue, std::shared_ptr<NativeProgram> program, std::string entry)
+      : queue_(queue), program_(std::move(program)), entry_(std::move(entry)) {}
 
   void launch(int64_t blocks, int threads, const Words& arguments, const LaunchOptions& options) const override {
     if (blocks == 0) return;
     SMOLDER_CHECK(blocks <= std::numeric_limits<int32_t>::max(), RuntimeError, "a kernel of ", blocks,
                   " blocks is more than a launch can have");
+    std::call_once(loaded_, [&] { kernel_ = program_->module().kernel(entry_.c_str()); });
     smolder::cuda::LaunchShape shape;
     shape.grid[0] = static_cast<unsigned>(blocks);
     shape.block[0] = static_cast<unsigned>(threads);
@@ -101,8 +154,24 @@ class DeviceFunction final : public NativeFunction {
 
  private:
   Queue& queue_;
-  const std::shared_ptr<const Module> module_;
-  const smolder::cuda::DriverKernel kernel_;
+  const std::shared_ptr<NativeProgram> program_;
+  const std::string entry_;
+  mutable std::once_flag loaded_;
+  mutable smolder::cuda::DriverKernel kernel_ = nullptr;
+};
+
+/// Programs that were asked for and are perhaps still to be compiled.
+struct Unready {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<NativeProgram>> programs;
+  static Unready& all() {
+    static auto* unready = new Unready;
+    return *unready;
+  }
+  void add(std::shared_ptr<NativeProgram> program) {
+    const std::lock_guard lock(mutex);
+    programs.push_back(std::move(program));
+  }
 };
 
 class QueueDevice final : public NativeDevice {
@@ -110,13 +179,12 @@ class QueueDevice final : public NativeDevice {
   explicit QueueDevice(int device) : queue_(Queue::of(device)) {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
     arch_ = "sm_" + std::to_string(info.major) + std::to_string(info.minor);
-    target_ = target_of(arch_);
   }
 
   NativeRef function(const std::string& program, const std::string& entry) override {
     const std::lock_guard lock(mutex_);
     NativeRef& known = functions_[{program, entry}];
-    if (!known) known = std::make_shared<const DeviceFunction>(queue_, module_of(program, entry), entry);
+    if (!known) known = std::make_shared<const DeviceFunction>(queue_, program_of(program, entry), entry);
     return known;
   }
   int64_t shared_bytes() const override { return smolder::cuda::device_info(queue_.device()).shared_bytes; }
@@ -131,51 +199,29 @@ class QueueDevice final : public NativeDevice {
   }
 
  private:
-  /// Modules are few and live as long as the process.
-  std::shared_ptr<const Module> module_of(const std::string& program, const std::string& entry) {
-    std::shared_ptr<const Module>& module = modules_[program];
-    if (module) return module;
-    const std::string text = std::string(kPrelude) + kNativePrelude + program;
-    KernelCache& cache = KernelCache::global();
-    const CacheKey key{"native", hash_bytes(text.data(), text.size()), text, target_};
-    CacheLookup found = cache.lookup(key);
-    if (auto* hit = std::get_if<MemoryHit>(&found)) return module = std::static_pointer_cast<const Module>(hit->object);
-    if (auto* hit = std::get_if<DiskHit>(&found)) {
-      try {
-        auto loaded = std::make_shared<Module>(hit->record.payload);
-        return module = std::static_pointer_cast<const Module>(
-                   cache.loaded(key, std::move(loaded), hit->record.payload.size()));
-      } catch (const ValueError&) {
-        cache.reject(key);
-      }
-    }
-    return module = compile(key, text, entry);
-  }
-
-  std::shared_ptr<const Module> compile(const CacheKey& key, const std::string& text, const std::string& entry) {
-    const auto start = std::chrono::steady_clock::now();
-    CacheRecord record;
-    record.name = entry;
-    record.payload = compile_text(text, arch_);
-    record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
-    static Counter& compiled = counter("kernels.compiled");
-    static Counter& micros = counter("kernels.compile_us");
-    compiled.add();
-    micros.add(static_cast<int64_t>(record.build_ms * 1000));
-    auto module = std::make_shared<Module>(record.payload);
-    const size_t bytes = record.payload.size();
-    return std::static_pointer_cast<const Module>(KernelCache::global().insert(std::move(record), module, bytes));
+  /// Programs are few and live as long as the process.
+  std::shared_ptr<NativeProgram> program_of(const std::string& text, const std::string& entry) {
+    std::shared_ptr<NativeProgram>& program = programs_[text];
+    if (!program) Unready::all().add(program = std::make_shared<NativeProgram>(text, entry, arch_));
+    return program;
   }
 
   Queue& queue_;
-  std::string arch_, target_;
+  std::string arch_;
   std::mutex mutex_;  // guards both below
-  std::map<std::string, std::shared_ptr<const Module>> modules_;
+  std::map<std::string, std::shared_ptr<NativeProgram>> programs_;
   std::map<std::pair<std::string, std::string>, NativeRef> functions_;
 };
 
 }  // namespace
+
+std::vector<std::function<void()>> NativeDevice::take_unready() {
+  Unready& unready = Unready::all();
+  const std::lock_guard lock(unready.mutex);
+  std::vector<std::function<void()>> all;
+  for (auto& program : std::exchange(unready.programs, {})) all.emplace_back([program] { program->module(); });
+  return all;
+}
 
 NativeDevice& NativeDevice::of(int device) {
   constexpr int kMostDevices = 64;

@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -62,8 +63,11 @@ class NativeDevice {
   virtual ~NativeDevice() = default;
   static NativeDevice& of(int device);
 
-  /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at first need, and kept on disk.
+  /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at its first launch, unless it was
+  /// before, and kept on disk.
   virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
+  /// Each compiles, on any thread, a program of functions that were asked for since the last call, of all devices.
+  static std::vector<std::function<void()>> take_unready();
   /// That a block may ask for at most.
   virtual int64_t shared_bytes() const = 0;
   /// Memory that may be let go as soon as what uses it is queued.

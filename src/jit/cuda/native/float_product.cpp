@@ -24,7 +24,7 @@ constexpr int kTilesM = kM / kEachM, kTilesN = kN / kEachN, kTeam = kTilesM * kT
 DEVICE constexpr int pitch(int lines, int each) { return lines + (lines == 8 && each <= 2 ? 2 : 4); }
 constexpr int kPitchA = pitch(kM, kEachM), kPitchB = pitch(kN, kEachN);
 constexpr int kTurn = kUnroll * kTeams;  // the depth that the loop takes at once
-enum { kWholeA = 1, kAcrossA = 2, kWholeB = 4, kAcrossB = 8, kWholeC = 16, kRelu = 32, kTrigger = 64 };
+enum { kWholeC = 1, kRelu = 2, kTrigger = 4 };
 struct ProductArguments {
   const Element* a;
   const Element* b;
@@ -43,8 +43,8 @@ DEVICE f32 multiply_add(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
 DEVICE f64 multiply_add(f64 x, f64 y, f64 z) { return __fma_rn(x, y, z); }
 
 // What a stage needs of an operand: lines, which are rows of a or columns of b, of which a thread fetches some chunks.
-// They are contiguous across lines (in the direction of k) or along them.
-template <int kLines, int kPitch> struct Part {
+// They are contiguous across lines (in the direction of k) or along them, if they are whole, which is that chunks are.
+template <int kLines, int kPitch, bool kIsAcross, bool kIsWhole> struct Part {
   static constexpr int kChunks = kLines * kDepth / 4, kEach = (kChunks + kThreads - 1) / kThreads;
   static constexpr int kPerLine = kLines / 4;
   // Across lines, neighbours take so many chunks of a line, then the next line.
@@ -54,14 +54,13 @@ template <int kLines, int kPitch> struct Part {
   const Element* from;
   int line, deep;  // strides
   int lines;       // that there are
-  bool across, whole;
 
-  template <bool kIsAcross> static __forceinline__ int line_of(int e) {
+  static __forceinline__ int line_of(int e) {
     if (!kIsAcross) return threadIdx.x % kPerLine * 4;
     if (kStep >= kLines) return threadIdx.x / kWide % kLines;
     return threadIdx.x / kWide + e % (kLines / (kStep < kLines ? kStep : kLines)) * kStep;
   }
-  template <bool kIsAcross> static __forceinline__ int depth_of(int e) {
+  static __forceinline__ int depth_of(int e) {
     if (!kIsAcross) return threadIdx.x / kPerLine + e * (kThreads / kPerLine);
     if (kStep >= kLines) {
       return (threadIdx.x % kWide + threadIdx.x / (kWide * kLines) * kWide) * 4 + e * (kStep / kLines * kWide * 4);
@@ -71,26 +70,23 @@ template <int kLines, int kPitch> struct Part {
   static __forceinline__ bool is_chunk(int e) {
     return (e + 1) * kThreads <= kChunks || threadIdx.x + e * kThreads < kChunks;
   }
-  template <bool kIsAcross> __forceinline__ void load_chunks(int left) {
+  // Fetches what comes next, of which there is as much as `left`.
+  __forceinline__ void load(int left) {
+    if (!kIsWhole) return;
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      const int l = line_of<kIsAcross>(e), d = depth_of<kIsAcross>(e);
+      const int l = line_of(e), d = depth_of(e);
       chunks[e] = Pack<Element, 4>();
       if (is_chunk(e) && l < lines && d < left) {
         load_whole(chunks[e], from + (kIsAcross ? l * line + d : l + d * deep));
       }
     }
-  }
-  // Fetches what comes next, of which there is as much as `left`.
-  __forceinline__ void load(int left) {
-    if (!whole) return;
-    across ? load_chunks<true>(left) : load_chunks<false>(left);
     from += static_cast<i64>(kDepth) * deep;
   }
-  template <bool kIsAcross> __forceinline__ void store_chunks(Sum* to, int end) const {
+  __forceinline__ void store_chunks(Sum* to, int end) const {
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      const int l = line_of<kIsAcross>(e), d = depth_of<kIsAcross>(e);
+      const int l = line_of(e), d = depth_of(e);
       if (!is_chunk(e) || (kDepth > kTurn && d >= end)) continue;
       Pack<Sum, 4> sums;
 #pragma unroll
@@ -105,10 +101,10 @@ template <int kLines, int kPitch> struct Part {
   }
   // To shared memory, zeros where there is nothing, up to `end`; what was not fetched in chunks element by element.
   __forceinline__ void store(Sum* to, int left, int end) {
-    if (whole) return across ? store_chunks<true>(to, end) : store_chunks<false>(to, end);
+    if (kIsWhole) return store_chunks(to, end);
 #pragma unroll 4
     for (int i = threadIdx.x; i < kLines * end; i += kThreads) {
-      const int l = across ? i / 4 % kLines : i % kLines, d = across ? i % 4 + i / (4 * kLines) * 4 : i / kLines;
+      const int l = kIsAcross ? i / 4 % kLines : i % kLines, d = kIsAcross ? i % 4 + i / (4 * kLines) * 4 : i / kLines;
       to[d * kPitch + l] = l < lines && d < left ? static_cast<Sum>(widen(from[l * line + d * deep])) : Sum(0);
     }
     from += static_cast<i64>(kDepth) * deep;
@@ -164,14 +160,12 @@ BOUNDED_KERNEL(multiply, ProductArguments, kThreads, kBlocks) {
     outer /= static_cast<u32>(a.inner);
   }
   const int first_m = static_cast<int>(rest) * kM;
-  Part<kM, kPitchA> left;
-  Part<kN, kPitchB> right;
+  Part<kM, kPitchA, kAcrossA, kWholeA> left;
+  Part<kN, kPitchB, kAcrossB, kWholeB> right;
   left.line = static_cast<int>(a.a_row), left.deep = static_cast<int>(a.a_col), left.lines = m - first_m;
   left.from = a.a + outer * a.a_outer + inner * a.a_inner + static_cast<i64>(first_m) * a.a_row;
-  left.whole = flags & kWholeA, left.across = flags & kAcrossA;
   right.line = static_cast<int>(a.b_col), right.deep = static_cast<int>(a.b_row), right.lines = n - first_n;
   right.from = a.b + outer * a.b_outer + inner * a.b_inner + static_cast<i64>(first_n) * a.b_col;
-  right.whole = flags & kWholeB, right.across = flags & kAcrossB;
   const int team = threadIdx.x / kTeam, x = threadIdx.x % kTilesN, y = threadIdx.x % kTeam / kTilesN;
   Sum sums[kEachM][kEachN] = {};
   wait_for_kernel_before();
@@ -335,7 +329,7 @@ struct Part {
 class FloatProduct final : public BoundLibrary {
  public:
   FloatProduct(NativeDevice& device, const Tile& tile, ProductSteps steps)
-      : steps_(std::move(steps)), tile_(tile), left_(1, 1, 1, 1, {}), right_(1, 1, 1, 1, {}) {
+      : device_(device), steps_(std::move(steps)), tile_(tile), left_(1, 1, 1, 1, {}), right_(1, 1, 1, 1, {}) {
     const eager::MatmulDesc& d = steps_.desc;
     if (const std::optional<OuterAxis> axis = outer_axis(steps_.offsets)) {
       outer_ = *axis;
@@ -347,21 +341,8 @@ class FloatProduct final : public BoundLibrary {
     left_ = Part(d.m, d.a_row, d.k, d.a_col, {outer_.a, d.a_batch_stride});
     right_ = Part(d.n, d.b_col, d.k, d.b_row, {outer_.b, d.b_batch_stride});
     blocks_ = tile.blocks(outer_.extent * d.batch, d.m, d.n);
-    const DType sum = sum_of(d.dtype);
-    shared_bytes_ = static_cast<int>(tile.shared_bytes(static_cast<int64_t>(itemsize(sum))));
-    std::string program =
-        typedef_of("Element", d.dtype) + typedef_of("Result", d.out_dtype) + typedef_of("Sum", sum) + "constexpr int ";
-    const std::pair<const char*, int> constants[] = {{"kM = ", tile.m},
-                                                     {", kN = ", tile.n},
-                                                     {", kDepth = ", tile.depth},
-                                                     {", kEachM = ", tile.each_m},
-                                                     {", kEachN = ", tile.each_n},
-                                                     {", kTeams = ", tile.teams},
-                                                     {", kUnroll = ", tile.unroll},
-                                                     {", kStages = ", tile.stages},
-                                                     {", kBlocks = ", tile.least_blocks}};
-    for (const auto& [name, value] : constants) program += name + std::to_string(value);
-    multiply_ = device.function(program + ";\n" + kText, "multiply");
+    shared_bytes_ = static_cast<int>(tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))));
+    multiply_ = function(left_.whole, right_.whole);
   }
 
   bool run(std::span<void* const> addresses) const override {
@@ -387,20 +368,44 @@ class FloatProduct final : public BoundLibrary {
       void* const b = at(addresses[1], o.b);
       void* const c = at(addresses.back(), o.c);
       const bool whole_c = (d.c_row | d.n | d.c_batch_stride | outer_.c) % 4 == 0 && is_whole(c, d.out_dtype);
-      const int64_t flags = (left_.whole && is_whole(a, d.dtype)) | left_.across << 1 |
-                            (right_.whole && is_whole(b, d.dtype)) << 2 | right_.across << 3 | whole_c << 4 |
-                            (d.epilogue == Epilogue::kBiasRelu) << 5 | few << 6;
-      multiply_->launch(
-          blocks_, tile_.threads(),
-          words(a, b, bias, c, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, outer_.extent * d.batch,
-                d.batch, outer_.a, d.a_batch_stride, outer_.b, d.b_batch_stride, outer_.c, d.c_batch_stride, flags),
-          {shared_bytes_, follows});
+      const int64_t flags = whole_c | (d.epilogue == Epilogue::kBiasRelu) << 1 | few << 2;
+      const bool whole_a = left_.whole && is_whole(a, d.dtype), whole_b = right_.whole && is_whole(b, d.dtype);
+      const bool usual = whole_a == left_.whole && whole_b == right_.whole;
+      (usual ? multiply_ : function(whole_a, whole_b))
+          ->launch(
+              blocks_, tile_.threads(),
+              words(a, b, bias, c, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, outer_.extent * d.batch,
+                    d.batch, outer_.a, d.a_batch_stride, outer_.b, d.b_batch_stride, outer_.c, d.c_batch_stride, flags),
+              {shared_bytes_, follows});
     }
+  }
+
+  /// The program for operands as these lie: what it does about it is decided when it is compiled, in half the time.
+  NativeRef function(bool whole_a, bool whole_b) const {
+    const DType dtype = steps_.desc.dtype;
+    std::string program = typedef_of("Element", dtype) + typedef_of("Result", steps_.desc.out_dtype) +
+                          typedef_of("Sum", sum_of(dtype)) + "constexpr int ";
+    const std::pair<const char*, int> constants[] = {{"kM = ", tile_.m},
+                                                     {", kN = ", tile_.n},
+                                                     {", kDepth = ", tile_.depth},
+                                                     {", kEachM = ", tile_.each_m},
+                                                     {", kEachN = ", tile_.each_n},
+                                                     {", kTeams = ", tile_.teams},
+                                                     {", kUnroll = ", tile_.unroll},
+                                                     {", kStages = ", tile_.stages},
+                                                     {", kBlocks = ", tile_.least_blocks},
+                                                     {";\nconstexpr bool kAcrossA = ", left_.across},
+                                                     {", kWholeA = ", whole_a},
+                                                     {", kAcrossB = ", right_.across},
+                                                     {", kWholeB = ", whole_b}};
+    for (const auto& [name, value] : constants) program += name + std::to_string(value);
+    return device_.function(program + ";\n" + kText, "multiply");
   }
 
   /// As many as a device holds at once: the next kernel may then start.
   static constexpr int64_t kFewBlocks = 264;
 
+  NativeDevice& device_;
   ProductSteps steps_;
   const Tile& tile_;
   OuterAxis outer_;
