@@ -511,6 +511,22 @@ TEST(Plan, KernelsAreShorterOnDevices) {
   }
 }
 
+/// A launch there moves as much as 5 MB.
+TEST(Plan, WhatIsSmallIsMadeAgainOnDevices) {
+  for (const auto& [device, groups] : {std::pair(DeviceType::kCPU, 2u), {DeviceType::kCUDA, 1u}}) {
+    PlanTest t;
+    const auto rows = t.size(2048), n = t.size(512);
+    const Value x = t.input({rows, n}), w = t.input({n}, DType::kBFloat16);
+    t.output((x - sum(t, x, {1}, true)) * t.b.cast(w, DType::kFloat32));
+    Program p;
+    p.graph = t.g;
+    p.options.device = device;
+    decompose(p);
+    fuse(p);
+    EXPECT_EQ(p.groups.size(), groups);
+  }
+}
+
 TEST(Plan, AliasesAndRepeatedOutputs) {
   PlanTest t;
   const auto n = t.size(4), m = t.size(6);
