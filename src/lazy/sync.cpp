@@ -106,14 +106,14 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   }
   const auto start = std::chrono::steady_clock::now();
   auto plan = jit::Plan::compile(to_graph(t, produced), options_.compile);
+  instance = plan->bind(symbols);
+  SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   Recompile why = explain({t, produced, known_->traces, candidates.empty() ? nullptr : candidates.back().get()});
   why.milliseconds = took.count();
   why.kernels.assign(plan->built().begin(), plan->built().end());
   complaint_ = tell(std::move(why));
   recorded_anew_ = false;
-  instance = plan->bind(symbols);
-  SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
   instances.add();
   candidates.push_back(plan);
   return plan;
