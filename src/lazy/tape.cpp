@@ -296,11 +296,11 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
           static_cast<uint16_t>(operands.size()),
           static_cast<uint16_t>(attrs.size()),
           row.num_outputs,
+          recording_modes(device_),
           static_cast<uint32_t>(t.operands.size()),
           static_cast<uint32_t>(t.attrs.size()),
           0,
-          source,
-          recording_modes(device_)};
+          source};
   Hash128 h = t.prefix.empty() ? Hash128{} : t.prefix.back();
   mix(h, static_cast<uint64_t>(op) << 32 | operands.size() << 16 | attrs.size());
   for (const Operand& o : operands) {

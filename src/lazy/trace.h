@@ -13,19 +13,19 @@
 
 namespace smolder::lazy {
 
-/// One recorded op: 32 bytes. Operand and attribute words live in the trace's pools.
+/// One recorded op: 24 bytes. Operand and attribute words live in the trace's pools.
 struct Instr {
   ir::Op op;
   uint16_t num_inputs;
   uint16_t num_attrs;
-  uint16_t num_outputs;
+  uint8_t num_outputs;
+  uint8_t modes;  ///< when it was first recorded: see recording_modes(); not part of any key
   uint32_t first_input;
   uint32_t first_attr;
   uint32_t first_output;  ///< value number of its first result; leaves first seen here come just before
-  SourceToken source;     ///< of the first recording; not part of any key, nor is the next
-  uint8_t modes;          ///< then: see recording_modes()
+  SourceToken source;     ///< of the first recording; not part of any key
 };
-static_assert(sizeof(Instr) <= 32);
+static_assert(sizeof(Instr) == 24);
 
 /// An operand word: a value number, a run-time number with its category, or nothing.
 using OperandWord = uint32_t;
