@@ -57,11 +57,7 @@ std::string KernelEmitter::arguments() const {
     const std::string b = std::to_string(column.buffer);
     text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
-  if (shape_.team) text += shape_.mode == KernelShape::kColumns ? "  i64 groups;\n" : "  i64 copies;\n";
-  for (const auto& row : shape_.held) {
-    const std::string b = std::to_string(row.buffer);
-    text += cat({"  i64 row", b, ", row_size", b, ";\n"});
-  }
+  if (shape_.team && shape_.mode == KernelShape::kColumns) text += "  i64 groups;\n";
   if (shape_.synchronizes) {
     for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
       if (s.kind == StmtKind::kVector) text += cat({"  i64 lanes", std::to_string(s.vars[0]), ";\n"});
@@ -228,7 +224,7 @@ void KernelEmitter::lanes_begin() {
 }
 
 void KernelEmitter::rows() {
-  line("constexpr int V = " + std::to_string(shape_.vector) + ";");
+  line(cat({"constexpr int V = ", std::to_string(shape_.vector), ", C = ", std::to_string(kHeldChunks), ";"}));
   line("const int t = threadIdx.x;");
   if (shape_.team) {
     line("const i64 position = blockIdx.x;");
@@ -238,8 +234,8 @@ void KernelEmitter::rows() {
   }
   position("position");
   scratch_rows();
-  held_rows();
   if (!shape_.extents.empty()) line("const bool aligned = " + aligned() + ";");
+  if (in_chunks()) held_rows();
   if (k_.num_accs > 0) line("u32 turn = 0;");
   body(k_.root.body);
 }
@@ -262,14 +258,16 @@ void KernelEmitter::scratch_rows() {
   }
 }
 
-/// Rows in shared memory; null where there is no room.
+/// Rows in registers, and whether they have room there.
 void KernelEmitter::held_rows() {
-  for (const auto& row : shape_.held) {
-    const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    const char* name = is_read_ahead(row) ? "* const rows" : "* const row";
-    line(cat({type, name, b, " = a.row", b, " < 0 ? nullptr : reinterpret_cast<", type, "*>(shared + a.row", b,
-              ") + a.row_size", b, " * threadIdx.y;"}));
-  }
+  const Stmt* loop = nullptr;
+  for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
+    if (s.kind == StmtKind::kVector) loop = &s;
+  });
+  const std::string n = integer(loop->extents[0]);
+  line("const int step = V * blockDim.x;");
+  line("const bool whole = aligned && " + n + " % V == 0, fits = whole && " + n + " <= C * step;");
+  for (const auto& row : shape_.held) line(cat({pack(row.buffer), " held", std::to_string(row.buffer), "[C];"}));
 }
 
 std::string KernelEmitter::extent(const Stmt& s) const {
@@ -291,8 +289,10 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (sets_column(s)) continue;
       const bool first_group = shape_.team && !in_team_;  // what is outside the loop is done once
       if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
-      columns_mode ? vector_columns(s) : vector_rows(s);
+      columns_mode ? vector_columns(s) : in_chunks() ? vector_chunks(s) : vector_rows(s);
       if (first_group) line("}");
+    } else if (in_team_ && !columns_mode && is_number_ahead(s)) {
+      number_ahead(s);
     } else if (std::ranges::find(loaded_first_, &s) == loaded_first_.end()) {
       statement(s);
     }

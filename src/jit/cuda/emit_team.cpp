@@ -1,6 +1,7 @@
 // A sequential loop whose turns the groups of a block take side by side, and what they add to columns: where groups
 // take elements of a row each, and where they share out the elements of rows.
 #include <algorithm>
+#include <utility>
 
 #include "smolder/jit/cuda/kernel_emitter.h"
 #include "smolder/jit/cuda/text.h"
@@ -147,10 +148,27 @@ void KernelEmitter::slots() {
   }
 }
 
-/// Rows of a turn that are on their way while the turn before runs.
+/// Rows of a turn that are on their way when the turn before ends.
 bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
-  return shape_.team && !row.last_store &&
+  return shape_.team && row.load && row.last->clamp_var < 0 &&
          std::ranges::any_of(shape_.team->body, [&](const Stmt& s) { return &s == row.first; });
+}
+
+/// What turns load for all lanes, whatever happens: on its way too.
+bool KernelEmitter::is_number_ahead(const Stmt& s) const {
+  return s.kind == StmtKind::kLoad && s.bounds.empty() && s.address.indirect.empty() &&
+         !k_.buffers[s.address.buffer].write;
+}
+
+/// A number of this turn, and the load of the next one's.
+void KernelEmitter::number_ahead(const Stmt& s) {
+  const std::string ahead = "ahead" + std::to_string(s.result);
+  const Local& l = define(s, false);
+  line(cat({"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, ahead), ";"}));
+  std::string& turn = vars_[shape_.team->vars[0]];
+  const std::string name = std::exchange(turn, "next");
+  line(cat({"if (next < end) ", ahead, " = ", buffer(s.address.buffer), "[", element(s.address), "];"}));
+  turn = name;
 }
 
 /// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
@@ -160,51 +178,33 @@ void KernelEmitter::team(const Stmt& s) {
   slots();
   for (const auto& column : shape_.columns) move_sums(column, true);
   line("const i64 end = " + extent(s) + ";");
-  line("const auto fetch_turn = [&](i64 " + v + ", int place) {");
-  for (const auto& row : shape_.held) {
-    if (is_read_ahead(row)) fetch_ahead(row);
+  for (const Stmt& x : s.body) {
+    if (!is_number_ahead(x)) continue;
+    const std::string ahead = "ahead" + std::to_string(x.result);
+    line(cat({type_name(storage_lane(x.dtype)), " ", ahead, " = 0;"}));
+    vars_[s.vars[0]] = "static_cast<i64>(threadIdx.y)";
+    line(cat({"if (threadIdx.y < end) ", ahead, " = ", buffer(x.address.buffer), "[", element(x.address), "];"}));
+    vars_[s.vars[0]] = v;
   }
-  line("};");
   line("__syncthreads();");
-  line("int place = 0;");
-  // With one copy of each row a turn fetches its own, with two the first fetches its own too, and all the next one's.
-  line("const int ahead = a.copies == 2 ? blockDim.y : 0;");
-  line("for (i64 round = -ahead; round < end; round += blockDim.y) {");
-  line("const i64 " + v + " = round + threadIdx.y;");
-  line("if (ahead > 0) fetched();");
-  line("if (" + v + " + ahead < end) fetch_turn(" + v + " + ahead, place ^ (ahead > 0));");
-  line("if (ahead == 0) fetched();");
-  line("if (round >= 0 && " + v + " < end) {");
-  for (const auto& row : shape_.held) {
-    if (!is_read_ahead(row)) continue;
-    const std::string b = std::to_string(row.buffer);
-    line(cat(
-        {"auto* const row", b, " = rows", b, " ? rows", b, " + a.row_size", b, " * (place * blockDim.y) : nullptr;"}));
-  }
+  line("#pragma unroll 1");
+  line("for (i64 round = 0; round < end; round += blockDim.y) {");
+  line("const i64 " + v + " = round + threadIdx.y, next = " + v + " + blockDim.y;");
+  line("const bool more = fits && next < end;");
+  line("if (" + v + " < end) {");
   in_team_ = true;
   body(s.body);
   in_team_ = false;
   line("}");
-  line("if (ahead > 0) place ^= 1;");
-  line("if (round < 0 || blockDim.y == 1) continue;");
+  line("if (blockDim.y == 1) continue;");
   line("__syncthreads();");
   line("const int turns = static_cast<int>(smaller(end - round, blockDim.y));");
-  for (const auto& column : shape_.columns) add_in_order(column);
+  for (size_t i = 0; i < shape_.columns.size(); ++i) add_in_order(i);
   line("__syncthreads();");
   line("}");
   line("__syncthreads();");
   for (const auto& column : shape_.columns) move_sums(column, false);
   line("__syncthreads();");
-}
-
-void KernelEmitter::fetch_ahead(const KernelShape::HeldRow& row) {
-  const std::string b = std::to_string(row.buffer);
-  const auto access = std::ranges::find_if(
-      row.first->body, [&](const Stmt& s) { return s.kind == StmtKind::kLoad && s.address.buffer == row.buffer; });
-  const std::string n = "static_cast<int>(" + extent(*row.first) + ")";
-  line(cat({"if (rows", b, ") fetch<V>(rows", b, " + a.row_size", b, " * (place * blockDim.y), ", buffer(row.buffer),
-            " + (", affine(access->address.map, row.first->vars[0]), "), ", n, ", ", integer(row.first->extents[0]),
-            " % V == 0 ? V : 1, aligned);"}));
 }
 
 /// To shared memory before the loop, and back after it.
@@ -220,10 +220,12 @@ void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
   if (!sets) line("}");
 }
 
-void KernelEmitter::add_in_order(const KernelShape::TeamColumn& c) {
+/// Each column begins with other threads, so that they add side by side.
+void KernelEmitter::add_in_order(size_t column) {
+  const KernelShape::TeamColumn& c = shape_.columns[column];
   const std::string b = std::to_string(c.buffer);
-  line(cat({"add_turns<V>(sums", b, ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, ",
-            step_of(c), ");"}));
+  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", sums", b,
+            ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, ", step_of(c), ");"}));
 }
 
 /// The column that a statement is part of, where groups take turns.

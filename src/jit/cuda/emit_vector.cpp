@@ -1,6 +1,7 @@
 // What is in a vector loop. Each statement is done for all lanes that a thread has before the next is, as the CPU's
 // vectors do it.
 #include <algorithm>
+#include <utility>
 
 #include "smolder/jit/cuda/kernel_emitter.h"
 #include "smolder/jit/cuda/text.h"
@@ -27,57 +28,123 @@ void KernelEmitter::vector_columns(const Stmt& s) {
   loop_ = nullptr;
 }
 
-/// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
-void KernelEmitter::vector_rows(const Stmt& s) {
-  if (shape_.synchronizes) line("group_sync();");
-  line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
+/// What all lanes share, and of what varies the names.
+void KernelEmitter::uniform_part(const Stmt& s) {
   loop_ = &s;
   vars_[s.vars[0]] = "(i + k)";
-  line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
-  find_rows(s);
   for (const Stmt& inner : s.body) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
     if (divides_row(inner))
       line("const f32 inverse_" + locals_[inner.result].name + " = 1.0f / " + value(inner.args[1]) + ";");
   }
+}
+
+/// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
+void KernelEmitter::vector_rows(const Stmt& s) {
+  line("group_sync();");
+  line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
+  line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
+  uniform_part(s);
   line("const auto chunk = [&](int i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
   }
   line("};");
-  const std::string lanes = shape_.synchronizes ? "a.lanes" + std::to_string(s.vars[0]) : "blockDim.x";
-  line("for_units<V>(n, unit, aligned, " + lanes + ", chunk);");
+  line("for_units<V>(n, unit, aligned, a.lanes" + std::to_string(s.vars[0]) + ", chunk);");
   line("}");
   loop_ = nullptr;
-  if (shape_.synchronizes) line("group_sync();");
+  line("group_sync();");
 }
 
-/// Where this loop finds the rows that are held: in shared memory, or where they are for want of room.
-void KernelEmitter::find_rows(const Stmt& s) {
-  bool fetches = false;
+/// The same units, as many at once as there are registers for. What is done with a chunk is written once, for whole
+/// ones and for single elements. Of a row that fits, what is held of it stays in registers until the last loop that
+/// uses it.
+void KernelEmitter::vector_chunks(const Stmt& s) {
+  line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
+  uniform_part(s);
+  rows_at_.clear();
+  std::string before = std::exchange(out_, {});
+  const std::string whole = s.clamp_var < 0 ? "whole" : "whole && n % V == 0";
+  line("const auto chunk = [&](int c, int i, auto lanes) {");
+  line("constexpr int V = decltype(lanes)::kCount;");
+  for (const Stmt& inner : s.body) {
+    if (!is_uniform(inner)) varying(inner);
+  }
+  line("};");
+  line("if (" + whole + ") {");
+  line("#pragma unroll 1");
+  line("for (int first = t * V; first < n; first += C * step) {");
+  load_held(s);
+  line("FOR_CHUNKS {");
+  line("chunk(c, i, Lanes<V>());");
+  load_next(s);
+  line("}");
+  line("}");
+  line("} else {");
+  line("for_single(n, " + integer(s.extents[0]) + " % V == 0 ? V : 1, chunk);");
+  line("}");
+  const std::string loop = std::exchange(out_, std::move(before));
+  for (size_t i = 0; i < rows_at_.size(); ++i) line("const auto at" + std::to_string(i) + " = " + rows_at_[i] + ";");
+  out_ += loop;
+  line("}");
+  loop_ = nullptr;
+}
+
+/// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used.
+void KernelEmitter::load_held(const Stmt& s) {
+  std::string always, first_turn, short_row, long_row;
   for (const auto& row : shape_.held) {
     const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
       return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
     });
-    if (access == s.body.end()) continue;
-    const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    const std::string at = buffer(row.buffer) + " + (" + affine(access->address.map, s.vars[0]) + ")";
-    line(cat({type, "* const found", b, " = row", b, " ? row", b, " : ", at, ";"}));
-    if (row.first == &s && !row.last_store && !is_read_ahead(row)) {
-      line(cat({"if (row", b, ") fetch<V>(row", b, ", ", at, ", n, unit, aligned);"}));
-      fetches = true;
+    const bool is_used = access != s.body.end(), is_first = row.load && row.first == &s;
+    if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
+    const std::string at = is_first ? row_at(row.load->address, row.var) : row_at(access->address, s.vars[0]);
+    const std::string load = cat({"load_whole(held", std::to_string(row.buffer), "[c], ", at, " + i); "});
+    if (is_first && !is_read_ahead(row)) {
+      (is_used ? always : short_row) += load;
+      continue;
     }
+    if (is_first) first_turn += load;
+    if (is_used) long_row += load;
   }
-  if (fetches) line("fetched();");
+  if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
+  if (!first_turn.empty()) line("if (fits && round == 0) FOR_CHUNKS { " + first_turn + "}");
+  if (!short_row.empty()) line("if (fits) FOR_CHUNKS { " + short_row + "}");
+  if (!long_row.empty()) line("if (!fits) FOR_CHUNKS { " + long_row + "}");
+}
+
+/// What the next turn of a team loads, where this one needs its registers no more.
+void KernelEmitter::load_next(const Stmt& s) {
+  for (const auto& row : shape_.held) {
+    if (!is_read_ahead(row) || row.last != &s) continue;
+    const VarId turn = shape_.team->vars[0];
+    const std::string name = std::exchange(vars_[turn], "next");
+    const std::string at = row_at(row.load->address, row.var);
+    vars_[turn] = name;
+    line(cat({"if (more) load_whole(held", std::to_string(row.buffer), "[c], ", at, " + i);"}));
+  }
+}
+
+std::string KernelEmitter::row_at(const Address& a, VarId v) {
+  const bool scratch =
+      std::ranges::find(shape_.scratch, a.buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
+  const std::string at = buffer(a.buffer) + " + (" + affine(a.map, v) + ")";
+  const std::string text = scratch ? at : "fixed(" + at + ")";
+  const auto it = std::ranges::find(rows_at_, text);
+  const auto number = it - rows_at_.begin();
+  if (it == rows_at_.end()) rows_at_.push_back(text);
+  return "at" + std::to_string(number);
 }
 
 std::string KernelEmitter::pack(int buffer) const {
   return std::string("Pack<") + type_name(storage_lane(k_.buffers[buffer].dtype)) + ", V>";
 }
 
-std::string KernelEmitter::chunk_at(const Address& a) const {
+std::string KernelEmitter::chunk_at(const Address& a) {
+  if (shape_.mode == KernelShape::kRows && in_chunks()) return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
 
@@ -246,10 +313,10 @@ void KernelEmitter::load_lanes(const Stmt& s, const std::string& name) {
 
 /// The chunk of a load whose lanes are next to each other, as it lies in memory.
 void KernelEmitter::load_chunk(const Stmt& s) {
-  const std::string raw = "raw" + std::to_string(s.result), n = std::to_string(s.address.buffer);
+  const std::string raw = "raw" + std::to_string(s.result), at = chunk_at(s.address);
   line(pack(s.address.buffer) + " " + raw + ";");
-  const std::string at = held_row(s.address.buffer) ? "found" + n + " + i" : chunk_at(s.address);
-  line("load_whole(" + raw + ", " + at + ");");
+  if (!held_row(s.address.buffer)) return line("load_whole(" + raw + ", " + at + ");");
+  line(cat({"take_held(", raw, ", held", std::to_string(s.address.buffer), "[c], ", at, ");"}));
 }
 
 /// All elements of a regular chunk as the first.
@@ -277,8 +344,12 @@ void KernelEmitter::varying_store(const Stmt& s) {
     const std::string out = "out" + std::to_string(outs_++), n = std::to_string(s.address.buffer);
     line(pack(s.address.buffer) + " " + out + ";");
     lanes(out + ".x[k] = " + x + ";");
-    if (const KernelShape::HeldRow* row = held_row(s.address.buffer); row && row->last_store != &s) {
-      return line("store_whole(found" + n + " + i, " + out + ");");
+    if (const KernelShape::HeldRow* row = held_row(s.address.buffer);
+        row && (row->is_scratch || row->last_store != &s)) {
+      // Scratch that is the caller's memory is read there afterwards.
+      const std::string callers = row->last_store == &s ? " || a.step" + n + " == 0" : "";
+      line(cat({"keep_held(held", n, "[c], ", out, ");"}));
+      return line(cat({"if (V == 1 || !fits", callers, ") store_whole(", chunk_at(s.address), ", ", out, ");"}));
     }
     const bool streams = s.streaming && shape_.mode == KernelShape::kRows;
     return line(cat({streams ? "stream" : "store", "_whole(", chunk_at(s.address), ", ", out, ");"}));

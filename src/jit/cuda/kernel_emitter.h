@@ -69,10 +69,10 @@ class KernelEmitter {
   std::string step_of(const KernelShape::TeamColumn& c);
   void team(const Stmt& s);
   void slots();
-  bool is_read_ahead(const KernelShape::HeldRow& row) const;
-  void fetch_ahead(const KernelShape::HeldRow& row);
   void move_sums(const KernelShape::TeamColumn& column, bool load);
-  void add_in_order(const KernelShape::TeamColumn& column);
+  void add_in_order(size_t column);
+  bool is_number_ahead(const Stmt& s) const;
+  void number_ahead(const Stmt& s);
   const KernelShape::TeamColumn* team_column(const Stmt& s) const;
   void varying_add(const KernelShape::TeamColumn& c);
 
@@ -83,7 +83,13 @@ class KernelEmitter {
   // -- vector loops (emit_vector.cpp)
   void vector_columns(const Stmt& s);
   void vector_rows(const Stmt& s);
-  void find_rows(const Stmt& s);
+  /// kRows: whether threads have the same elements in all loops, which they take several chunks at once.
+  bool in_chunks() const { return !shape_.synchronizes && !shape_.extents.empty(); }
+  void vector_chunks(const Stmt& s);
+  void uniform_part(const Stmt& s);
+  void load_held(const Stmt& s);
+  void load_next(const Stmt& s);
+  bool is_read_ahead(const KernelShape::HeldRow& row) const;
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
   void varying_load(const Stmt& s);
@@ -101,7 +107,9 @@ class KernelEmitter {
   const KernelShape::HeldRow* held_row(int buffer) const;
   bool is_contiguous(const Address& a) const;
   /// Where the chunk from element `i` on is in memory.
-  std::string chunk_at(const Address& a) const;
+  std::string chunk_at(const Address& a);
+  /// A pointer that is worked out once, before the loop.
+  std::string row_at(const Address& a, VarId v);
   std::string pack(int buffer) const;
   /// A number from an element of a chunk.
   std::string lane_of(DType t, const std::string& pack) const;
@@ -142,6 +150,7 @@ class KernelEmitter {
   std::vector<Kept> kept_;
   std::vector<const Stmt*> loaded_first_;  ///< loads whose chunks `load_first` took
   const Stmt* loop_ = nullptr;             ///< the vector loop whose lanes are being written
+  std::vector<std::string> rows_at_;       ///< of this loop: what `at0`, `at1` and so on are
   int outs_ = 0;                           ///< chunks on their way to memory
   bool in_team_ = false;                   ///< in the loop whose turns groups take side by side
   bool loads_uniform_ = false;             ///< somewhere a value is loaded for all threads of a group

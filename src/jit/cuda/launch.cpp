@@ -47,11 +47,10 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
 }
 
 /// Shared memory of a team of so many groups: what it holds, adds and sums.
-int64_t team_bytes(const KernelShape& shape, int64_t groups, int64_t copies, std::span<const int64_t> ints) {
+int64_t team_bytes(const KernelShape& shape, int64_t groups, std::span<const int64_t> ints) {
   int64_t sums = 0, bytes = 0;
   for (const auto& column : shape.columns) sums += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
   for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
-  for (const auto& row : shape.held) bytes += row_bytes(shape, row.extent, row.itemsize, ints) * copies;
   return sums + groups * (bytes + (groups > 1 ? sums : 0));
 }
 
@@ -60,7 +59,7 @@ int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t
   if (group > kWarp) return 1;  // a barrier is the block's then
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
   int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
-  while (groups > 1 && team_bytes(shape, groups, 1, ints) > shared_limit) --groups;
+  while (groups > 1 && team_bytes(shape, groups, ints) > shared_limit) --groups;
   return groups;
 }
 
@@ -164,16 +163,6 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     plan.slots.push_back({groups > 1 ? place(bytes * groups) : -1, bytes});
     plan.sums.push_back({place(bytes), bytes});
   }
-  // Of a team's rows the next turn's are on their way while a turn runs, where there is room for both.
-  plan.copies = shape.team && kCombineBytes + team_bytes(shape, groups, 2, ints) <= shared_limit ? 2 : 1;
-  for (const auto& row : shape.held) {
-    if (row.scratch >= 0 && !plan.scratch_in_memory && !shape.team) {
-      plan.held.push_back(plan.scratch[static_cast<size_t>(row.scratch)]);
-    } else {
-      const int64_t bytes = row_bytes(shape, row.extent, row.itemsize, ints);
-      plan.held.push_back({place(bytes * groups * plan.copies), bytes});
-    }
-  }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
 }
@@ -207,10 +196,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
     const LaunchPlan::Row& slots = plan_.slots[i];
     words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
   }
-  if (shape.team) words_.push_back(shape.mode == KernelShape::kColumns ? plan_.groups : plan_.copies);
-  for (size_t i = 0; i < shape.held.size(); ++i) {
-    words_.insert(words_.end(), {plan_.held[i].offset, plan_.held[i].bytes / shape.held[i].itemsize});
-  }
+  if (shape.team && shape.mode == KernelShape::kColumns) words_.push_back(plan_.groups);
   if (shape.synchronizes) {
     for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));
   }

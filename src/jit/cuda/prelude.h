@@ -15,6 +15,7 @@ typedef float f32;
 typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
+#define FOR_CHUNKS _Pragma("unroll") for (int c = 0; c < C; ++c) if (const int i = first + c * step; i < n)
 
 // A kernel may be launched while the one before it ends: it touches no memory before this.
 DEVICE void wait_for_kernel_before() {
@@ -172,14 +173,19 @@ DEVICE void group_sync() {
     __syncwarp(group_mask());
   }
 }
-template <int Bytes> DEVICE void fetch_bytes(void* to, const void* from) {
-  const u32 place = static_cast<u32>(__cvta_generic_to_shared(to));
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes) : "memory");
-  }
+// A place in the device's memory, which is not worked out again for each use.
+template <class T> DEVICE T* fixed(T* at) {
+#ifdef __CUDA_ARCH__
+  asm("" : "+l"(at));
+  __builtin_assume(__isGlobal(at));
+#endif
+  return at;
 }
+// Chunks that are held in registers; single elements are in memory.
+template <class T, int V> DEVICE void take_held(Pack<T, V>& to, const Pack<T, V>& held, const T*) { to = held; }
+template <class T, int V> DEVICE void take_held(Pack<T, 1>& to, const Pack<T, V>&, const T* at) { to.x[0] = *at; }
+template <class T, int V> DEVICE void keep_held(Pack<T, V>& held, const Pack<T, V>& from) { held = from; }
+template <class T, int V> DEVICE void keep_held(Pack<T, V>&, const Pack<T, 1>&) {}
 // Of columns, those that are the thread's in a tile of a row of n elements: a chunk, or as many that lie apart, so that
 // those of neighbours are next to each other.
 template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
@@ -222,21 +228,14 @@ template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, i
     for (int k = 0; k < unit && i + k < n; ++k) chunk(i + k, Lanes<1>());
   }
 }
-// The same units of a row, to shared memory, all on their way at once. `fetched` waits for them.
-template <int V, class T> DEVICE void fetch(T* row, const T* from, int n, int unit, bool aligned) {
-  for_units<V>(n, unit, aligned, blockDim.x, [&](int i, auto lanes) {
-    constexpr int kCount = decltype(lanes)::kCount, kBytes = Pack<T, kCount>::kPiece;
-    if constexpr (kBytes < 4) {
-      row[i] = from[i];
-    } else {
-#pragma unroll
-      for (int b = 0; b < kCount * static_cast<int>(sizeof(T)); b += kBytes) {
-        fetch_bytes<kBytes>(reinterpret_cast<char*>(row + i) + b, reinterpret_cast<const char*>(from + i) + b);
-      }
-    }
-  });
+// The same units, where each is taken element by element.
+template <class F> DEVICE void for_single(int n, int unit, F chunk) {
+#pragma unroll 1
+  for (int i = threadIdx.x * unit; i < n; i += unit * blockDim.x) {
+#pragma unroll 1
+    for (int k = 0; k < unit && i + k < n; ++k) chunk(0, i + k, Lanes<1>());
+  }
 }
-DEVICE void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Chunks of the threads of a group, in pieces so that those of neighbours are next to each other; and which element of
 // the tile is in which place then.
 template <class T, int V> DEVICE void store_slot(T* slot, const Pack<T, V>& from) {
@@ -256,10 +255,13 @@ template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_si
   for (int turn = 0; turn < turns; ++turn) sum = step(sum, slot[slot_size * turn]);
   return sum;
 }
-// Adds to sums what groups have in their slots, group by group.
+// Adds to sums what groups have in their slots, group by group. Of so many columns each begins with warps of its own.
 template <int V, class T, class F>
-DEVICE void add_turns(T* sums, const T* slots, i64 slot_size, int turns, i64 n, bool aligned, F step) {
-  const int t = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+DEVICE void add_turns(int column, int columns, T* sums, const T* slots, i64 slot_size, int turns, i64 n, bool aligned,
+                      F step) {
+  const int threads = blockDim.x * blockDim.y, rest = threads - threads / columns / 32 * 32 * column;
+  int t = threadIdx.y * blockDim.x + threadIdx.x + rest;
+  if (t >= threads) t -= threads;
   const auto add = [&](i64 i, auto lanes) {
     Pack<T, decltype(lanes)::kCount> sum, x;
     load_whole(sum, sums + i);

@@ -77,9 +77,6 @@ struct Facts {
   }
   static bool is_store(const Access& a) { return a.statement->kind == StmtKind::kStore; }
   bool is_used_again(size_t buffer) const { return accesses[buffer].front().vector != accesses[buffer].back().vector; }
-  static bool reduces(const Stmt& loop) {
-    return std::ranges::any_of(loop.body, [](const Stmt& s) { return s.kind == StmtKind::kUpdate; });
-  }
 };
 
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
@@ -238,37 +235,69 @@ class TeamFinder {
   const Stmt* loop_ = nullptr;
 };
 
-/// The row of scratch that may take the memory of a row that is only read.
-int successor_of(const Facts& facts, const KernelShape& shape, const KernelShape::HeldRow& row) {
-  const Access& last = facts.accesses[static_cast<size_t>(row.buffer)].back();
-  for (size_t i = 0; i < shape.scratch.size(); ++i) {
-    const Access& first = facts.accesses[static_cast<size_t>(shape.scratch[i].buffer)].front();
-    const bool same = shape.scratch[i].extent == row.extent && shape.scratch[i].itemsize == row.itemsize;
-    if (same && first.vector == last.vector && Facts::is_store(first) && last.statement < first.statement &&
-        std::ranges::find(shape.held, static_cast<int>(i), &KernelShape::HeldRow::scratch) == shape.held.end()) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
-}
+/// What threads have registers for: what is written and what is used again first, then what only the trip to memory is
+/// long for.
+class RowHolder {
+ public:
+  RowHolder(const Kernel& k, const Facts& facts, KernelShape& shape)
+      : k_(k), facts_(facts), shape_(shape), live_(facts.vectors.size()) {}
 
-void hold_rows(const Kernel& k, const Facts& facts, KernelShape& shape) {
-  for (const bool written : {true, false}) {
-    for (size_t b = 0; b < k.buffers.size(); ++b) {
-      if (!facts.is_own_row(b)) continue;
-      const auto& all = facts.accesses[b];
-      if (std::ranges::any_of(all, Facts::is_store) != written) continue;
-      if (!facts.is_used_again(b) && (written || !Facts::reduces(*all[0].vector))) continue;
-      // What is written must be so before it is read, and at the end.
-      if (written && (!Facts::is_store(all.front()) || !Facts::is_store(all.back()))) continue;
-      KernelShape::HeldRow row{static_cast<int>(b), all[0].vector->extents[0],
-                               static_cast<int64_t>(itemsize(k.buffers[b].dtype)), all[0].vector,
-                               written ? all.back().statement : nullptr};
-      if (!written) row.scratch = successor_of(facts, shape, row);
-      shape.held.push_back(row);
+  void hold() {
+    for (const auto& row : shape_.scratch) hold_written(static_cast<size_t>(row.buffer), true);
+    for (size_t b = 0; b < k_.buffers.size(); ++b) {
+      if (facts_.is_own_row(b) && is_written(b)) hold_written(b, false);
+    }
+    for (const bool again : {true, false}) {
+      for (size_t b = 0; b < k_.buffers.size(); ++b) {
+        if (facts_.is_own_row(b) && !is_written(b) && facts_.is_used_again(b) == again) hold_read(b);
+      }
     }
   }
-}
+
+ private:
+  static constexpr int64_t kRegisters = 96;  // of the 128 that a thread has
+
+  bool is_written(size_t b) const { return std::ranges::any_of(facts_.accesses[b], Facts::is_store); }
+  size_t place_of(const Stmt* vector) const {
+    return static_cast<size_t>(std::ranges::find(facts_.vectors, vector) - facts_.vectors.begin());
+  }
+
+  /// It must be written before it is read, and unless it is scratch at the end.
+  void hold_written(size_t b, bool is_scratch) {
+    const auto& all = facts_.accesses[b];
+    const auto in_one_body = [&](const Access& a) { return a.vector && a.outer == all.front().outer; };
+    if (!std::ranges::all_of(all, in_one_body) || !facts_.stays_in_column(b) || !facts_.is_used_again(b)) return;
+    if (!Facts::is_store(all.front()) || (!is_scratch && !Facts::is_store(all.back()))) return;
+    const Stmt* last_store = nullptr;
+    for (const Access& a : all) {
+      if (Facts::is_store(a)) last_store = a.statement;
+    }
+    add({static_cast<int>(b), nullptr, -1, all.front().vector, all.back().vector, last_store, is_scratch}, false);
+  }
+
+  void hold_read(size_t b) {
+    const auto& all = facts_.accesses[b];
+    const auto first = std::ranges::find(all.front().outer->body, StmtKind::kVector, &Stmt::kind);
+    const bool in_turns = all.front().outer->kind == StmtKind::kLoop;
+    add({static_cast<int>(b), all.front().statement, all.front().var(), &*first, all.back().vector, nullptr, false},
+        in_turns);
+  }
+
+  void add(const KernelShape::HeldRow& row, bool always) {
+    const auto size = static_cast<int64_t>(itemsize(k_.buffers[static_cast<size_t>(row.buffer)].dtype));
+    const int64_t registers = kHeldChunks * kUnit * size / 4;
+    const size_t begin = always ? 0 : place_of(row.first), end = always ? live_.size() : place_of(row.last) + 1;
+    const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
+    if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRegisters; })) return;
+    for (int64_t& n : live) n += registers;
+    shape_.held.push_back(row);
+  }
+
+  const Kernel& k_;
+  const Facts& facts_;
+  KernelShape& shape_;
+  std::vector<int64_t> live_;  ///< by vector loop, registers that hold rows
+};
 
 /// Of loads that may be turned those that there is room for.
 std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std::vector<const Stmt*> loads) {
@@ -352,7 +381,7 @@ KernelShape shape_of(const Kernel& k) {
   }
   shape.synchronizes = !one_extent || written_across();
   if (!shape.synchronizes) {
-    hold_rows(k, facts, shape);
+    RowHolder(k, facts, shape).hold();
     TeamFinder(k, facts, shape).find(shape);
   }
   return shape;

@@ -13,7 +13,8 @@ namespace smolder::jit::cuda {
 
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
-inline constexpr int kColumnThreads = 256, kMostRowThreads = 1024;
+inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
+inline constexpr int kHeldChunks = 8;  ///< chunks of a row that a thread has in registers, and loads at once
 /// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
 constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
@@ -41,16 +42,16 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<ScratchRow> scratch;
-  /// Buffers of which a group has its row in shared memory from the loop of their first use on, where there is room:
-  /// what several loops use, what a reduction reads. Those that are written, of which only the last store need reach
-  /// memory, come first.
+  /// Buffers of which threads have their elements of the position's row in registers, from the loop of their first use
+  /// on, where the row is not too long: of those that are written only the last store need reach memory.
   struct HeldRow {
     int buffer;
-    IntRef extent;
-    int64_t itemsize;
-    const Stmt* first;       ///< loop of the first use, which fetches what is only read
-    const Stmt* last_store;  ///< null: it is only read
-    int scratch = -1;        ///< row of scratch that is first written where this is last read, and so may lie there
+    const Stmt* load;   ///< what is only read: the access that fetches it; null: it is written first
+    VarId var;          ///< of the access's loop
+    const Stmt* first;  ///< the loop where that happens, which may be earlier than its use
+    const Stmt* last;   ///< the loop of the last use
+    const Stmt* last_store;
+    bool is_scratch;
   };
   std::vector<HeldRow> held;
   /// A sequential loop whose turns depend on each other only in the elements they add to, as in a sum of columns or the

@@ -16,13 +16,10 @@ struct k0_arguments {
   i64 positions, tiles;
   i64 slots0, sums0, slot_size0;
   i64 slots1, sums1, slot_size1;
-  i64 copies;
-  i64 row4, row_size4;
-  i64 row6, row_size6;
 };
-extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4;
+  constexpr int V = 4, C = 8;
   const int t = threadIdx.x;
   const i64 position = blockIdx.x;
   const i64 v0 = position;
@@ -34,9 +31,11 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   f32* const b5 = a.b5;
   f32* const b6 = a.b6;
   f32* const b7 = a.b7;
-  f32* const rows4 = a.row4 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row4) + a.row_size4 * threadIdx.y;
-  f32* const rows6 = a.row6 < 0 ? nullptr : reinterpret_cast<f32*>(shared + a.row6) + a.row_size6 * threadIdx.y;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
+  const int step = V * blockDim.x;
+  const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
+  Pack<f32, V> held4[C];
+  Pack<f32, V> held6[C];
   u32 turn = 0;
   const f32 x0 = 0.0f;
   const u64 x1 = static_cast<u64>(a.n1);
@@ -55,44 +54,41 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
     sums1[j] = x0;
   }
   const i64 end = smaller(128ll, a.n2 - v0 * 128ll);
-  const auto fetch_turn = [&](i64 v3, int place) {
-    if (rows4) fetch<V>(rows4 + a.row_size4 * (place * blockDim.y), b4 + (v0 * a.n3 + v3 * a.n1), static_cast<int>(a.n1), a.n1 % V == 0 ? V : 1, aligned);
-    if (rows6) fetch<V>(rows6 + a.row_size6 * (place * blockDim.y), b6 + (v0 * a.n3 + v3 * a.n1), static_cast<int>(a.n1), a.n1 % V == 0 ? V : 1, aligned);
-  };
+  f32 ahead3 = 0;
+  if (threadIdx.y < end) ahead3 = b2[v0 * 128ll + static_cast<i64>(threadIdx.y)];
+  f32 ahead4 = 0;
+  if (threadIdx.y < end) ahead4 = b3[v0 * 128ll + static_cast<i64>(threadIdx.y)];
   __syncthreads();
-  int place = 0;
-  const int ahead = a.copies == 2 ? blockDim.y : 0;
-  for (i64 round = -ahead; round < end; round += blockDim.y) {
-    const i64 v3 = round + threadIdx.y;
-    if (ahead > 0) fetched();
-    if (v3 + ahead < end) fetch_turn(v3 + ahead, place ^ (ahead > 0));
-    if (ahead == 0) fetched();
-    if (round >= 0 && v3 < end) {
-      auto* const row4 = rows4 ? rows4 + a.row_size4 * (place * blockDim.y) : nullptr;
-      auto* const row6 = rows6 ? rows6 + a.row_size6 * (place * blockDim.y) : nullptr;
+  #pragma unroll 1
+  for (i64 round = 0; round < end; round += blockDim.y) {
+    const i64 v3 = round + threadIdx.y, next = v3 + blockDim.y;
+    const bool more = fits && next < end;
+    if (v3 < end) {
       f32 a0 = 0.0f;
-      const f32 x3 = b2[v0 * 128ll + v3];
-      const f32 x4 = b3[v0 * 128ll + v3];
+      const f32 x3 = ahead3;
+      if (next < end) ahead3 = b2[v0 * 128ll + next];
+      const f32 x4 = ahead4;
+      if (next < end) ahead4 = b3[v0 * 128ll + next];
       f32 a1 = 0.0f;
       if (const int n = static_cast<int>(a.n1); n > 0) {
-        const int unit = a.n1 % V == 0 ? V : 1;
-        f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
-        f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        const auto chunk = [&](int i, auto lanes) {
+        const auto at0 = fixed(b4 + (v0 * a.n3 + v3 * a.n1));
+        const auto at1 = fixed(b5 + (0ll));
+        const auto at2 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
+        const auto chunk = [&](int c, int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x5[V];
           Pack<f32, V> raw5;
-          load_whole(raw5, found4 + i);
+          take_held(raw5, held4[c], at0 + i);
           FOR_LANES x5[k] = raw5.x[k];
           f32 x6[V];
           Pack<f32, V> raw6;
-          load_whole(raw6, b5 + (0ll) + i);
+          load_whole(raw6, at1 + i);
           FOR_LANES x6[k] = raw6.x[k];
           f32 x7[V];
           FOR_LANES x7[k] = mul_f32(x5[k], x6[k]);
           f32 x8[V];
           Pack<f32, V> raw8;
-          load_whole(raw8, found6 + i);
+          take_held(raw8, held6[c], at2 + i);
           FOR_LANES x8[k] = raw8.x[k];
           f32 x9[V];
           FOR_LANES x9[k] = sub_f32(x8[k], x3);
@@ -123,25 +119,39 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
             store_shared(sums1 + i, out1);
           }
         };
-        for_units<V>(n, unit, aligned, blockDim.x, chunk);
+        if (whole) {
+          #pragma unroll 1
+          for (int first = t * V; first < n; first += C * step) {
+            if (fits && round == 0) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
+            if (!fits) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
+            FOR_CHUNKS {
+              chunk(c, i, Lanes<V>());
+            }
+          }
+        } else {
+          for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        }
       }
       const f32 x17 = combine(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
       const f32 x18 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
       const f32 x19 = div_f32(x18, x2);
       const f32 x20 = div_f32(x17, x2);
       if (const int n = static_cast<int>(a.n1); n > 0) {
-        const int unit = a.n1 % V == 0 ? V : 1;
-        f32* const found4 = row4 ? row4 : b4 + (v0 * a.n3 + v3 * a.n1);
-        f32* const found6 = row6 ? row6 : b6 + (v0 * a.n3 + v3 * a.n1);
-        const auto chunk = [&](int i, auto lanes) {
+        const auto at0 = fixed(b4 + (v0 * a.n3 + v3 * a.n1));
+        const auto at1 = fixed(b5 + (0ll));
+        const auto at2 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
+        const auto at3 = fixed(b7 + (v0 * a.n3 + v3 * a.n1));
+        const auto at4 = fixed(b4 + (v0 * a.n3 + next * a.n1));
+        const auto at5 = fixed(b6 + (v0 * a.n3 + next * a.n1));
+        const auto chunk = [&](int c, int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x21[V];
           Pack<f32, V> raw21;
-          load_whole(raw21, found4 + i);
+          take_held(raw21, held4[c], at0 + i);
           FOR_LANES x21[k] = raw21.x[k];
           f32 x22[V];
           Pack<f32, V> raw22;
-          load_whole(raw22, b5 + (0ll) + i);
+          load_whole(raw22, at1 + i);
           FOR_LANES x22[k] = raw22.x[k];
           f32 x23[V];
           FOR_LANES x23[k] = mul_f32(x21[k], x22[k]);
@@ -149,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           FOR_LANES x24[k] = sub_f32(x23[k], x19);
           f32 x25[V];
           Pack<f32, V> raw25;
-          load_whole(raw25, found6 + i);
+          take_held(raw25, held6[c], at2 + i);
           FOR_LANES x25[k] = raw25.x[k];
           f32 x26[V];
           FOR_LANES x26[k] = sub_f32(x25[k], x3);
@@ -163,17 +173,28 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
           FOR_LANES x30[k] = mul_f32(x29[k], x4);
           Pack<f32, V> out2;
           FOR_LANES out2.x[k] = x30[k];
-          store_whole(b7 + (v0 * a.n3 + v3 * a.n1) + i, out2);
+          store_whole(at3 + i, out2);
         };
-        for_units<V>(n, unit, aligned, blockDim.x, chunk);
+        if (whole) {
+          #pragma unroll 1
+          for (int first = t * V; first < n; first += C * step) {
+            if (!fits) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
+            FOR_CHUNKS {
+              chunk(c, i, Lanes<V>());
+              if (more) load_whole(held4[c], at4 + i);
+              if (more) load_whole(held6[c], at5 + i);
+            }
+          }
+        } else {
+          for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        }
       }
     }
-    if (ahead > 0) place ^= 1;
-    if (round < 0 || blockDim.y == 1) continue;
+    if (blockDim.y == 1) continue;
     __syncthreads();
     const int turns = static_cast<int>(smaller(end - round, blockDim.y));
-    add_turns<V>(sums0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
-    add_turns<V>(sums1, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_turns<V>(0, 2, sums0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_turns<V>(1, 2, sums1, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();
   }
   __syncthreads();

@@ -8,11 +8,10 @@ struct k0_arguments {
   u32* errors;
   i64 positions, tiles;
   i64 step1;
-  i64 row0, row_size0;
 };
-extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4;
+  constexpr int V = 4, C = 8;
   const int t = threadIdx.x;
   const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
@@ -20,37 +19,47 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
   u16* const b0 = a.b0;
   f32* const b1 = reinterpret_cast<f32*>(a.step1 < 0 ? from_address(shared) + from_address(a.b1) - a.step1 * threadIdx.y : from_address(a.b1) + a.step1 * position);
   u16* const b2 = a.b2;
-  u16* const row0 = a.row0 < 0 ? nullptr : reinterpret_cast<u16*>(shared + a.row0) + a.row_size0 * threadIdx.y;
   const bool aligned = ((from_address(b0) & 7) | (a.n1 * 2 & 7) | (from_address(b1) & 15) | (from_address(b2) & 7)) == 0;
+  const int step = V * blockDim.x;
+  const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
+  Pack<f32, V> held1[C];
+  Pack<u16, V> held0[C];
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);
   if (const int n = static_cast<int>(a.n1); n > 0) {
-    const int unit = a.n1 % V == 0 ? V : 1;
-    u16* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
-    if (row0) fetch<V>(row0, b0 + (v0 * a.n1), n, unit, aligned);
-    fetched();
-    const auto chunk = [&](int i, auto lanes) {
+    const auto at0 = fixed(b0 + (v0 * a.n1));
+    const auto chunk = [&](int c, int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x0[V];
       Pack<u16, V> raw0;
-      load_whole(raw0, found0 + i);
+      take_held(raw0, held0[c], at0 + i);
       FOR_LANES x0[k] = bf16_lane(raw0, k);
       f32 x1[V];
       FOR_LANES x1[k] = x0[k];
       FOR_LANES a0 = maximum_f32(a0, x1[k]);
     };
-    for_units<V>(n, unit, aligned, blockDim.x, chunk);
+    if (whole) {
+      #pragma unroll 1
+      for (int first = t * V; first < n; first += C * step) {
+        FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+        FOR_CHUNKS {
+          chunk(c, i, Lanes<V>());
+        }
+      }
+    } else {
+      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+    }
   }
   const f32 x2 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
   f32 a1 = 0.0f;
   if (const int n = static_cast<int>(a.n1); n > 0) {
-    const int unit = a.n1 % V == 0 ? V : 1;
-    u16* const found0 = row0 ? row0 : b0 + (v0 * a.n1);
-    const auto chunk = [&](int i, auto lanes) {
+    const auto at0 = fixed(b0 + (v0 * a.n1));
+    const auto at1 = b1 + (0ll);
+    const auto chunk = [&](int c, int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x3[V];
       Pack<u16, V> raw3;
-      load_whole(raw3, found0 + i);
+      take_held(raw3, held0[c], at0 + i);
       FOR_LANES x3[k] = bf16_lane(raw3, k);
       f32 x4[V];
       FOR_LANES x4[k] = x3[k];
@@ -60,20 +69,32 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       exp_lanes(x6, x5);
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x6[k];
-      store_whole(b1 + (0ll) + i, out0);
+      keep_held(held1[c], out0);
+      if (V == 1 || !fits || a.step1 == 0) store_whole(at1 + i, out0);
       FOR_LANES a1 = add_f32(a1, x6[k]);
     };
-    for_units<V>(n, unit, aligned, blockDim.x, chunk);
+    if (whole) {
+      #pragma unroll 1
+      for (int first = t * V; first < n; first += C * step) {
+        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+        FOR_CHUNKS {
+          chunk(c, i, Lanes<V>());
+        }
+      }
+    } else {
+      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+    }
   }
   const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
   if (const int n = static_cast<int>(a.n1); n > 0) {
-    const int unit = a.n1 % V == 0 ? V : 1;
     const f32 inverse_x9 = 1.0f / x7;
-    const auto chunk = [&](int i, auto lanes) {
+    const auto at0 = b1 + (0ll);
+    const auto at1 = fixed(b2 + (v0 * a.n1));
+    const auto chunk = [&](int c, int i, auto lanes) {
       constexpr int V = decltype(lanes)::kCount;
       f32 x8[V];
       Pack<f32, V> raw8;
-      load_whole(raw8, b1 + (0ll) + i);
+      take_held(raw8, held1[c], at0 + i);
       FOR_LANES x8[k] = raw8.x[k];
       f32 x9[V];
       div_lanes(x9, x8, x7, inverse_x9);
@@ -82,8 +103,18 @@ extern "C" __global__ void __launch_bounds__(1024) k0(const __grid_constant__ k0
       round_lanes_bf16(x10);
       Pack<u16, V> out1;
       FOR_LANES out1.x[k] = bf16_bits(x10[k]);
-      stream_whole(b2 + (v0 * a.n1) + i, out1);
+      stream_whole(at1 + i, out1);
     };
-    for_units<V>(n, unit, aligned, blockDim.x, chunk);
+    if (whole) {
+      #pragma unroll 1
+      for (int first = t * V; first < n; first += C * step) {
+        if (!fits) FOR_CHUNKS { load_whole(held1[c], at0 + i); }
+        FOR_CHUNKS {
+          chunk(c, i, Lanes<V>());
+        }
+      }
+    } else {
+      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+    }
   }
 }
