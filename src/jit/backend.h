@@ -23,6 +23,9 @@ class DeviceKernel {
   /// device, when the kernel runs. `follows`: the stream's work before it is one kernel, while which ends it may start.
   virtual void launch(smolder::cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                       uint32_t* errors, int64_t positions, bool follows = false) const = 0;
+  /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
+  virtual size_t num_computed() const { return 0; }
+  virtual void compute_scalars(uint64_t* /*scalars*/) const {}
 };
 
 /// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.

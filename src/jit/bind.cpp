@@ -213,6 +213,10 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   }
   for (const ir::Dim& d : call.ints) ints_.push_back(size(d));
   for (const ScalarSource& s : call.scalars) scalars_.push_back(s.parameter);
+  if (const DeviceKernel* device = launches_.back().device; device && device->num_computed() > 0) {
+    scalars_.insert(scalars_.end(), device->num_computed(), kComputed);
+    computed_.push_back({device, segment.scalars});
+  }
   for (const OpSite& e : call.errors) errors_.push_back(&e);
   if (segment.positions == 0) return;
   Launch& launch = launches_.back();

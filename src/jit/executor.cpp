@@ -81,7 +81,9 @@ void InstanceImpl::fill_tables(const RunArguments& args) const {
   t.pointers.resize(pointers_.size());
   for (size_t i = 0; i < pointers_.size(); ++i) t.pointers[i] = t.bases[pointers_[i].base] + pointers_[i].offset;
   t.scalars.resize(scalars_.size());
-  for (size_t i = 0; i < scalars_.size(); ++i) t.scalars[i] = args.parameters[scalars_[i]];
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    t.scalars[i] = scalars_[i] == kComputed ? 0 : args.parameters[static_cast<size_t>(scalars_[i])];
+  }
   t.errors.assign(errors_.size(), 0);
 }
 

@@ -223,6 +223,14 @@ class Interpreter {
 
 }  // namespace
 
+uint64_t evaluate(const Stmt& s, std::span<const DType> dtypes, std::span<const uint64_t> values) {
+  std::array<V, 3> args{};
+  for (size_t i = 0; i < s.args.size(); ++i) args[i] = {values[static_cast<size_t>(s.args[i])]};
+  HostBuilder b;
+  if (s.op == Op::kCast) return scalar::emit_cast(b, dtypes[static_cast<size_t>(s.args[0])], s.dtype, args[0]).bits;
+  return evaluate(static_cast<scalar::Primitive>(s.op), s.dtype, {args.data(), s.args.size()}).bits;
+}
+
 Scalar evaluate(Op op, DType t, std::span<const Scalar> operands) {
   std::vector<V> args;
   for (const Scalar& x : operands) {

@@ -19,6 +19,9 @@ void interpret(const Kernel& k, void* const* buffers, const int64_t* ints, const
 /// what `t` gives: bool for comparisons; the condition of `where` is bool).
 Scalar evaluate(ir::Op op, DType t, std::span<const Scalar> operands);
 
+/// A primitive or a cast as kernels compute it. `values` and their dtypes are by local, as registers hold them.
+uint64_t evaluate(const Stmt& s, std::span<const DType> dtypes, std::span<const uint64_t> values);
+
 /// The interpreter as a code generator: an object is a kernel's text. At most a few thousand kernels may be
 /// loaded at once.
 Backend& interpret_backend();

@@ -171,7 +171,14 @@ class InstanceImpl final : public Instance {
   std::vector<uint32_t> number_slots_;  ///< pointers that are of parameters, which only library calls take
   std::vector<int64_t> ints_;
   std::vector<uint64_t> constants_;  ///< numbers that library calls take by address
-  std::vector<int32_t> scalars_;     ///< parameter of each kernel scalar
+  std::vector<int32_t> scalars_;     ///< parameter of each kernel scalar, or kComputed
+  static constexpr int32_t kComputed = -1;
+  /// Kernels that compute scalars, which lie behind theirs, of those from `scalars` on.
+  struct Computed {
+    const DeviceKernel* device;
+    uint32_t scalars;
+  };
+  std::vector<Computed> computed_;
   std::vector<const OpSite*> errors_;
   mutable std::shared_ptr<cuda::InstanceState> on_cuda_;  ///< made by the first run there, and only used by runs
 };

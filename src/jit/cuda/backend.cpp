@@ -11,6 +11,7 @@
 #include "smolder/core/hash.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
+#include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/kernel_bytes.h"
 
 namespace smolder::jit::cuda {
@@ -39,6 +40,7 @@ class CudaKernel final : public DeviceKernel {
   explicit CudaKernel(const Object& object)
       : kernel_(from_bytes(object.kernel)),
         shape_(shape_of(kernel_)),
+        numbers_(kernel_),
         module_(module_of(object.cubin)),
         function_(module_->kernel(object.entry.c_str())) {}
 
@@ -57,10 +59,13 @@ class CudaKernel final : public DeviceKernel {
     shape.dependent = follows && info.major >= 9;
     smolder::cuda::launch(function_, stream, shape, parameters);
   }
+  size_t num_computed() const override { return numbers_.results().size(); }
+  void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
 
  private:
   const Kernel kernel_;
   const KernelShape shape_;
+  const Numbers numbers_;
   const std::shared_ptr<const Module> module_;
   const smolder::cuda::DriverKernel function_;
 };

@@ -14,6 +14,7 @@ KernelEmitter::KernelEmitter(const Kernel& kernel, std::string entry, Functions&
       entry_(std::move(entry)),
       functions_(functions),
       shape_(shape_of(kernel)),
+      numbers_(kernel),
       locals_(kernel.num_locals),
       accs_(kernel.num_accs) {
   for (int v = 0; v < kernel.num_vars; ++v) vars_.push_back("v" + std::to_string(v));
@@ -367,7 +368,24 @@ KernelEmitter::Local& KernelEmitter::define(const Stmt& s, bool varies) {
   return l;
 }
 
+/// What the host computes.
+void KernelEmitter::number(const Stmt& s) {
+  const auto it = std::ranges::find(numbers_.results(), &s);
+  if (it == numbers_.results().end()) return;
+  const size_t place = k_.scalars.size() + static_cast<size_t>(it - numbers_.results().begin());
+  const std::string word = "a.scalars[" + std::to_string(place) + "]";
+  const Local& l = define(s, false);
+  const LaneType lane = register_lane(l.dtype);
+  const std::string type = type_name(lane);
+  const std::string x = lane == LaneType::kF64   ? "__longlong_as_double(static_cast<i64>(" + word + "))"
+                        : lane == LaneType::kF32 ? "__uint_as_float(static_cast<u32>(" + word + "))"
+                        : lane == LaneType::kI1  ? "(" + word + " & 1) != 0"
+                                                 : "static_cast<" + type + ">(" + word + ")";
+  line(cat({"const ", type, " ", l.name, " = ", x, ";"}));
+}
+
 void KernelEmitter::statement(const Stmt& s) {
+  if (numbers_.has(s)) return number(s);
   switch (s.kind) {
     case StmtKind::kStore:
       return store(s);

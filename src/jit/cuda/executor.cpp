@@ -177,8 +177,9 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));
   fill_tables(args);
   if (state.uploaded != t.scalars) {
-    queue.upload(state.scalars->data(), t.scalars.data(), t.scalars.size() * sizeof(uint64_t));
     state.uploaded = t.scalars;
+    for (const auto& [kernel, scalars] : computed_) kernel->compute_scalars(t.scalars.data() + scalars);
+    queue.upload(state.scalars->data(), t.scalars.data(), t.scalars.size() * sizeof(uint64_t));
   }
   if (state.errors) cuda::watch(state.errors);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "smolder/jit/cuda/functions.h"
+#include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/shape.h"
 #include "smolder/jit/loop_ir.h"
 
@@ -78,6 +79,7 @@ class KernelEmitter {
 
   // -- statements that are the same for all lanes (emit_kernel.cpp)
   void statement(const Stmt& s);
+  void number(const Stmt& s);
   void store(const Stmt& s);
 
   // -- vector loops (emit_vector.cpp)
@@ -142,6 +144,7 @@ class KernelEmitter {
   const std::string entry_;
   Functions& functions_;
   const KernelShape shape_;
+  const Numbers numbers_;
   std::string out_;
   int depth_ = 0;
   std::vector<Local> locals_;

@@ -79,7 +79,7 @@ class Staging {
 struct InstanceState {
   std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them
-  std::vector<uint64_t> uploaded;  ///< what they are
+  std::vector<uint64_t> uploaded;  ///< what they are, but for those computed of others
   std::shared_ptr<ErrorWords> errors;
   Graphs graphs;
 };

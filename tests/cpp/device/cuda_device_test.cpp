@@ -131,8 +131,11 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
     memory.push_back(std::make_unique<Guarded>(stream, want[i], c.misaligned));
     on_device.push_back(scratch ? nullptr : memory.back()->data());
   }
-  Array scalars(DType::kInt64, static_cast<int64_t>(s.scalars.size())), errors(DType::kInt32, k.num_errors);
-  for (size_t i = 0; i < s.scalars.size(); ++i) scalars.set_bits(static_cast<int64_t>(i), s.scalars[i]);
+  std::vector<uint64_t> words = s.scalars;
+  words.resize(words.size() + code.device->num_computed());
+  code.device->compute_scalars(words.data());
+  Array scalars(DType::kInt64, static_cast<int64_t>(words.size())), errors(DType::kInt32, k.num_errors);
+  for (size_t i = 0; i < words.size(); ++i) scalars.set_bits(static_cast<int64_t>(i), words[i]);
   std::fill_n(static_cast<char*>(errors.data()), errors.bytes(), 0);
   const Guarded device_scalars(stream, scalars, 0), device_errors(stream, errors, 0);
   code.device->launch(stream, on_device.data(), s.ints.data(), static_cast<const uint64_t*>(device_scalars.data()),

@@ -248,7 +248,10 @@ void time_kernel(const std::string& name, const KernelSample& s, double copy_spe
     }
   }
   const DeviceMemory scalars(0, 1024), errors(0, 1024);
-  smolder::cuda::copy_to_device(stream, scalars.data(), s.scalars.data(), s.scalars.size() * sizeof(uint64_t));
+  std::vector<uint64_t> words = s.scalars;
+  words.resize(words.size() + code.device->num_computed());
+  code.device->compute_scalars(words.data());
+  smolder::cuda::copy_to_device(stream, scalars.data(), words.data(), words.size() * sizeof(uint64_t));
   const double us = median(stream, std::max(sets, 2), [&](int i) {
     code.device->launch(stream, buffers[static_cast<size_t>(i % sets)].data(), s.ints.data(),
                         static_cast<uint64_t*>(scalars.data()), static_cast<uint32_t*>(errors.data()), s.positions);

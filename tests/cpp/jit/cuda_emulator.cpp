@@ -1,11 +1,13 @@
 #include "jit/cuda_emulator.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "smolder/core/error.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
+#include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/prelude.h"
 
 namespace smolder::jit::test {
@@ -34,7 +36,11 @@ CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::st
 void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                           uint32_t* errors, int64_t positions) const {
   const Kernel& k = *kernels_[kernel];
-  cuda::Launch launch(k, cuda::shape_of(k), buffers, ints, scalars, errors, positions, 227 << 10);
+  const cuda::Numbers numbers(k);
+  std::vector<uint64_t> words(k.scalars.size() + numbers.results().size());
+  std::copy_n(scalars, k.scalars.size(), words.begin());
+  numbers.compute(words.data());
+  cuda::Launch launch(k, cuda::shape_of(k), buffers, ints, words.data(), errors, positions, 227 << 10);
   if (launch.empty()) return;
   SMOLDER_CHECK(launch.scratch_bytes() == 0, RuntimeError, "scratch rows beyond shared memory are not emulated");
   const smolder::cuda::LaunchShape& shape = launch.plan().shape;
