@@ -59,6 +59,7 @@ std::string KernelEmitter::arguments() const {
     text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
   if (shape_.team && shape_.mode == KernelShape::kColumns) text += "  i64 groups;\n";
+  if (shape_.takes_several) text += "  i64 chunks;\n";
   if (shape_.synchronizes) {
     for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
       if (s.kind == StmtKind::kVector) text += cat({"  i64 lanes", std::to_string(s.vars[0]), ";\n"});
@@ -113,11 +114,64 @@ void KernelEmitter::columns() {
   line("const bool aligned = " + aligned() + ";");
   regular();
   line("const i64 n = " + extent(*loop) + ";");
+  if (shape_.takes_several) return several_chunks(*loop);
   line("for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
   lanes_begin();
   if (!flat) load_first();
   flat ? vector_columns(k_.root) : body(k_.root.body);
   line("});");
+}
+
+/// What is the same for all elements of a position, once; and chunks of it, of which one is loaded while another is
+/// used.
+void KernelEmitter::several_chunks(const Stmt& s) {
+  line("const i64 step = V * blockDim.x, first = tile * step * a.chunks + threadIdx.x * V;");
+  line("const i64 end = smaller(n, first + step * a.chunks);");
+  line("const bool whole = aligned && n % V == 0;");
+  loop_ = &s;
+  vars_[s.vars[0]] = "(i + k)";
+  std::string before = std::exchange(out_, {});
+  std::vector<int> written;
+  std::string loads;
+  for (const Stmt& x : s.body) {
+    if (x.kind == StmtKind::kStore) written.push_back(x.address.buffer);
+    const bool ahead = x.kind == StmtKind::kLoad && !is_uniform(x) && is_contiguous(x.address) && x.bounds.empty() &&
+                       std::ranges::find(written, x.address.buffer) == written.end();
+    if (!ahead) continue;
+    const std::string result = std::to_string(x.result);
+    line(cat({pack(x.address.buffer), " held", result, ", next", result, ";"}));
+    loads += cat({"load_whole(next", result, ", ", chunk_at(x.address), "); "});
+    taken_ahead_.push_back(&x);
+  }
+  if (!loads.empty()) line("if (const i64 i = first; whole && i < n) { " + loads + "}");
+  for (const Stmt& x : k_.root.body) {
+    if (&x != &s) statement(x);
+  }
+  uniform_part(s);
+  line("const auto chunk = [&](i64 i, auto lanes) {");
+  line("constexpr int V = decltype(lanes)::kCount;");
+  for (const Stmt& inner : s.body) {
+    if (!is_uniform(inner)) varying(inner);
+  }
+  line("};");
+  line("if (whole) {");
+  line("#pragma unroll 1");
+  line("for (i64 j = first; j < end; j += step) {");
+  for (const Stmt* x : taken_ahead_) {
+    line(cat({"held", std::to_string(x->result), " = next", std::to_string(x->result), ";"}));
+  }
+  if (!loads.empty()) line("if (const i64 i = j + step; i < end) { " + loads + "}");
+  line("chunk(j, Lanes<V>());");
+  line("}");
+  line("} else {");
+  line("const i64 others = tile * step * a.chunks + threadIdx.x;");
+  line("#pragma unroll 1");
+  line("for (int k = 0; k < V * a.chunks; ++k) {");
+  line("if (const i64 i = others + k * static_cast<i64>(blockDim.x); i < n) chunk(i, Lanes<1>());");
+  line("}");
+  line("}");
+  add_after_rows(std::move(before));
+  loop_ = nullptr;
 }
 
 /// Loads of a thread's elements that wait for nothing, ahead of what is computed once a position: that may take as long
@@ -268,7 +322,12 @@ void KernelEmitter::held_rows() {
   const std::string n = integer(loop->extents[0]);
   line("const int step = V * blockDim.x;");
   line("const bool whole = aligned && " + n + " % V == 0, fits = whole && " + n + " <= C * step;");
-  for (const auto& row : shape_.held) line(cat({pack(row.buffer), " held", std::to_string(row.buffer), "[C];"}));
+  for (const auto& row : shape_.held) {
+    const std::string b = std::to_string(row.buffer);
+    line(cat({pack(row.buffer), " held", b, "[C];"}));
+    // Scratch that is the caller's memory is read there afterwards.
+    if (row.is_scratch) line(cat({"const bool stores", b, " = !fits || a.step", b, " == 0;"}));
+  }
 }
 
 std::string KernelEmitter::extent(const Stmt& s) const {

@@ -35,8 +35,10 @@ void KernelEmitter::uniform_part(const Stmt& s) {
   for (const Stmt& inner : s.body) {
     if (is_uniform(inner)) statement(inner);
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
-    if (divides_row(inner))
-      line("const f32 inverse_" + locals_[inner.result].name + " = 1.0f / " + value(inner.args[1]) + ";");
+    if (!divides_row(inner)) continue;
+    const std::string name = locals_[inner.result].name, by = value(inner.args[1]);
+    line(cat({"const f32 inverse_", name, " = 1.0f / ", by, ";"}));
+    line(cat({"const bool exact_", name, " = fabsf(", by, ") >= 0x1p-20f && fabsf(", by, ") <= 0x1p40f;"}));
   }
 }
 
@@ -85,11 +87,16 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   line("} else {");
   line("for_single(n, " + integer(s.extents[0]) + " % V == 0 ? V : 1, chunk);");
   line("}");
-  const std::string loop = std::exchange(out_, std::move(before));
-  for (size_t i = 0; i < rows_at_.size(); ++i) line("const auto at" + std::to_string(i) + " = " + rows_at_[i] + ";");
-  out_ += loop;
+  add_after_rows(std::move(before));
   line("}");
   loop_ = nullptr;
+}
+
+/// Addresses that what was written since uses go before it.
+void KernelEmitter::add_after_rows(std::string before) {
+  const std::string since = std::exchange(out_, std::move(before));
+  for (size_t i = 0; i < rows_at_.size(); ++i) line("const auto at" + std::to_string(i) + " = " + rows_at_[i] + ";");
+  out_ += since;
 }
 
 /// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used.
@@ -144,7 +151,8 @@ std::string KernelEmitter::pack(int buffer) const {
 }
 
 std::string KernelEmitter::chunk_at(const Address& a) {
-  if (shape_.mode == KernelShape::kRows && in_chunks()) return row_at(a, loop_->vars[0]) + " + i";
+  if (shape_.takes_several || (shape_.mode == KernelShape::kRows && in_chunks()))
+    return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
 
@@ -229,8 +237,8 @@ bool KernelEmitter::div_lanes(const Stmt& s) {
   const std::string function = functions_.div_lanes();
   declare_lanes(s);
   const std::string name = locals_[s.result].name;
-  line(cat(
-      {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"}));
+  line(cat({function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name,
+            ", exact_", name, ");"}));
   return true;
 }
 
@@ -315,6 +323,8 @@ void KernelEmitter::load_lanes(const Stmt& s, const std::string& name) {
 void KernelEmitter::load_chunk(const Stmt& s) {
   const std::string raw = "raw" + std::to_string(s.result), at = chunk_at(s.address);
   line(pack(s.address.buffer) + " " + raw + ";");
+  if (std::ranges::find(taken_ahead_, &s) != taken_ahead_.end())
+    return line(cat({"take_held(", raw, ", held", std::to_string(s.result), ", ", at, ");"}));
   if (!held_row(s.address.buffer)) return line("load_whole(" + raw + ", " + at + ");");
   line(cat({"take_held(", raw, ", held", std::to_string(s.address.buffer), "[c], ", at, ");"}));
 }
@@ -346,10 +356,9 @@ void KernelEmitter::varying_store(const Stmt& s) {
     lanes(out + ".x[k] = " + x + ";");
     if (const KernelShape::HeldRow* row = held_row(s.address.buffer);
         row && (row->is_scratch || row->last_store != &s)) {
-      // Scratch that is the caller's memory is read there afterwards.
-      const std::string callers = row->last_store == &s ? " || a.step" + n + " == 0" : "";
       line(cat({"keep_held(held", n, "[c], ", out, ");"}));
-      return line(cat({"if (V == 1 || !fits", callers, ") store_whole(", chunk_at(s.address), ", ", out, ");"}));
+      const std::string stores = row->is_scratch && row->last_store == &s ? "stores" + n : "!fits";
+      return line(cat({"if (V == 1 || ", stores, ") store_whole(", chunk_at(s.address), ", ", out, ");"}));
     }
     const bool streams = s.streaming && shape_.mode == KernelShape::kRows;
     return line(cat({streams ? "stream" : "store", "_whole(", chunk_at(s.address), ", ", out, ");"}));

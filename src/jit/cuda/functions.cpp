@@ -200,18 +200,18 @@ std::string Functions::exp_lanes() {
 
 /// Quotients of several numbers by one, given its inverse as rounded. A first quotient is corrected by what is left of
 /// it: once, and it is next to the true one; twice, and it is the rounded one, as long as remainders are exact, which
-/// those of small quotients need not be.
+/// those of small quotients need not be. `exact`: the number is neither small nor large.
 std::string Functions::div_lanes() {
   const std::string any = primitive(ir::Op::kDiv, DType::kFloat32), name = "div_lanes";
   if (!defined_.emplace(name, true).second) return name;
   text_ += "static __device__ __noinline__ f32 div_any(f32 x, f32 y) { return " + any + R"((x, y); }
-template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f32 inverse) {
-  bool exact = fabsf(y) >= 0x1p-20f && fabsf(y) <= 0x1p40f;
+template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f32 inverse,
+                                               bool exact) {
 #pragma unroll
   for (int k = 0; k < V; ++k) {
     const f32 first = x[k] * inverse, second = __fmaf_rn(__fmaf_rn(-first, y, x[k]), inverse, first);
     q[k] = __fmaf_rn(__fmaf_rn(-second, y, x[k]), inverse, second);
-    exact = exact && (fabsf(q[k]) >= 0x1p-70f || __float_as_uint(x[k]) == 0);
+    exact &= (fabsf(q[k]) >= 0x1p-70f) | (__float_as_uint(x[k]) == 0);
   }
   if (exact) return;
 #pragma unroll

@@ -43,6 +43,7 @@ class KernelEmitter {
   // -- structure (emit_kernel.cpp)
   std::string arguments() const;
   void columns();
+  void several_chunks(const Stmt& s);
   void turn_loads(const Stmt& loop);
   void load_first();
   void rows();
@@ -89,6 +90,7 @@ class KernelEmitter {
   bool in_chunks() const { return !shape_.synchronizes && !shape_.extents.empty(); }
   void vector_chunks(const Stmt& s);
   void uniform_part(const Stmt& s);
+  void add_after_rows(std::string before);
   void load_held(const Stmt& s);
   void load_next(const Stmt& s);
   bool is_read_ahead(const KernelShape::HeldRow& row) const;
@@ -152,6 +154,7 @@ class KernelEmitter {
   std::vector<std::string> vars_;  ///< by VarId: its value
   std::vector<Kept> kept_;
   std::vector<const Stmt*> loaded_first_;  ///< loads whose chunks `load_first` took
+  std::vector<const Stmt*> taken_ahead_;   ///< loads of the next chunk, which `several_chunks` makes
   const Stmt* loop_ = nullptr;             ///< the vector loop whose lanes are being written
   std::vector<std::string> rows_at_;       ///< of this loop: what `at0`, `at1` and so on are
   int outs_ = 0;                           ///< chunks on their way to memory

@@ -14,6 +14,7 @@ constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
 constexpr int64_t kTeamThreads = 512;
 constexpr int64_t kManyThreads = 200000;  ///< that have all turns of a loop to themselves
+constexpr int64_t kSeveral = 4;           ///< chunks of a thread where it may have several and threads are enough
 constexpr int64_t kNarrow = 8,
                   kFewBlocks = 264;  ///< columns of a team are shared out to more blocks where those are few
 
@@ -46,9 +47,9 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
-/// Shared memory of a team of so many groups: what it holds, adds and sums.
-int64_t team_bytes(const KernelShape& shape, int64_t groups, std::span<const int64_t> ints) {
-  int64_t sums = 0, bytes = 0;
+/// Shared memory of a team of so many groups: what it holds, combines, adds and sums.
+int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, std::span<const int64_t> ints) {
+  int64_t sums = 0, bytes = group > kWarp ? kCombineBytes : 0;
   for (const auto& column : shape.columns) sums += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
   for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
   return sums + groups * (bytes + (groups > 1 ? sums : 0));
@@ -56,10 +57,9 @@ int64_t team_bytes(const KernelShape& shape, int64_t groups, std::span<const int
 
 /// Groups of a block that take turns of a loop side by side: as many as there is room for.
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
-  if (group > kWarp) return 1;  // a barrier is the block's then
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(value_of(shape.team->extents[0], ints), 1));
   int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
-  while (groups > 1 && team_bytes(shape, groups, ints) > shared_limit) --groups;
+  while (groups > 1 && team_bytes(shape, group, groups, ints) > shared_limit) --groups;
   return groups;
 }
 
@@ -127,10 +127,11 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
       plan_column_team(plan, shape, ints, rows, threads, shared_limit);
       return plan;
     }
+    if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
     // Blocks of several rows find in the first-level cache what is next to what one row loads.
     const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
-    const int64_t group = share_of(threads, widest);
-    plan.tiles = ceil_div(threads, group);
+    const int64_t group = share_of(ceil_div(threads, plan.chunks), widest);
+    plan.tiles = ceil_div(threads, group * plan.chunks);
     const int64_t groups = std::min<int64_t>(kColumnThreads / group, rows);
     set_block(plan, group, groups);
     set_grid(plan, ceil_div(rows, groups) * plan.tiles);
@@ -143,7 +144,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
                                           : 1;
   set_block(plan, group, groups);
   set_grid(plan, shape.team ? std::max<int64_t>(positions, 0) : ceil_div(std::max<int64_t>(positions, 0), groups));
-  int64_t shared = group > kWarp ? kCombineBytes : 0;
+  int64_t shared = group > kWarp ? kCombineBytes * groups : 0;
   const int64_t lanes = shared;
   for (const auto& row : shape.scratch) {
     const int64_t bytes = row_bytes(shape, row.extent, row.itemsize, ints);
@@ -197,6 +198,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
     words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
   }
   if (shape.team && shape.mode == KernelShape::kColumns) words_.push_back(plan_.groups);
+  if (shape.takes_several) words_.push_back(plan_.chunks);
   if (shape.synchronizes) {
     for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));
   }

@@ -166,9 +166,14 @@ extern __shared__ __align__(16) unsigned char shared[];
 DEVICE u32 group_mask() {
   return blockDim.x < 32 ? ((1u << blockDim.x) - 1) << (threadIdx.y * blockDim.x % 32) : 0xffffffffu;
 }
+// Of several warps.
+DEVICE void group_barrier() {
+  if (blockDim.y == 1) return __syncthreads();
+  asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+}
 DEVICE void group_sync() {
   if (blockDim.x > 32) {
-    __syncthreads();
+    group_barrier();
   } else if (blockDim.x > 1) {
     __syncwarp(group_mask());
   }
@@ -304,10 +309,10 @@ template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
   const u32 warps = blockDim.x / 32;
   x = halve_warp(x, step);
   if (warps == 1) return x;
-  T* const all = reinterpret_cast<T*>(shared + 256 * turn);
+  T* const all = reinterpret_cast<T*>(shared + 512 * threadIdx.y + 256 * turn);
   turn ^= 1;
   if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;
-  __syncthreads();
+  group_barrier();
   return halve(all[threadIdx.x % 32 & (warps - 1)], warps, 32, step);
 }
 )cuda";

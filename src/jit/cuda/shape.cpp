@@ -120,6 +120,15 @@ bool can_turn(const Kernel& k, const Facts& facts, const std::vector<const Stmt*
   });
 }
 
+/// Whether a thread may take several chunks of the kernel's one vector loop, and it pays.
+bool takes_several(const Kernel& k, const KernelShape& shape) {
+  if (k.root.kind != StmtKind::kParallel || shape.vector == 1 || shape.transposed || !shape.chunks.loads.empty())
+    return false;
+  const auto count = [&](StmtKind kind) { return std::ranges::count(k.root.body, kind, &Stmt::kind); };
+  return count(StmtKind::kLoop) == 0 && count(StmtKind::kVector) == 1 && count(StmtKind::kLoad) > 0 &&
+         k.root.body.back().kind == StmtKind::kVector;
+}
+
 /// Fills `team` and `columns` where the kernel's sequential loop allows it.
 class TeamFinder {
  public:
@@ -367,6 +376,7 @@ KernelShape shape_of(const Kernel& k) {
     const auto loads = transposed_loads(k, facts);
     shape.transposed = !loads.empty();
     if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
+    shape.takes_several = takes_several(k, shape);
     if (!shape.transposed) TeamFinder(k, facts, shape).find(shape);
     return shape;
   }

@@ -32,6 +32,8 @@ struct KernelShape {
   bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
   /// kColumns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
   std::vector<const Stmt*> turned;
+  /// kColumns: what is loaded and computed once a position would take long beside one chunk of a thread.
+  bool takes_several = false;
   Chunks chunks;                ///< kColumns
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another

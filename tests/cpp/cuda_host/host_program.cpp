@@ -39,6 +39,8 @@ std::string host_text(std::string text) {
   replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");
   replace(R"(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));)",
           "pair = host_f32_to_bf16(low) | static_cast<u32>(host_f32_to_bf16(high)) << 16;");
+  replace(R"(asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");)",
+          "host_group_barrier();");
   replace(R"(asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(p.x), "r"(p.y) : "memory");)", "*to = p;");
   replace(
       R"(asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(p.x), "r"(p.y), "r"(p.z), "r"(p.w) : "memory");)",

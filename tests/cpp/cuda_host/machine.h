@@ -78,7 +78,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   BlockIndex index;
   bool begun = false, done = false;
-  unsigned long warp = 0, block = 0;
+  unsigned long warp = 0, group = 0, block = 0;
   unsigned long long slot = 0;
 };
 static std::vector<Fiber> fibers;
@@ -104,6 +104,10 @@ static void wait(size_t begin, size_t end, Count Fiber::* count) {
   }
 }
 static void __syncthreads() { wait(0, fibers.size(), &Fiber::block); }
+static void host_group_barrier() {
+  const size_t first = running / blockDim.x * blockDim.x;
+  wait(first, first + blockDim.x, &Fiber::group);
+}
 static void __syncwarp(unsigned mask = ~0u) {
   const size_t first = running / 32 * 32 + __builtin_ctz(mask), end = first + __builtin_popcount(mask);
   wait(first, end < fibers.size() ? end : fibers.size(), &Fiber::warp);
@@ -163,7 +167,7 @@ extern "C" void emulate(void (*kernel)(const void*), const void* arguments, cons
       }
       f.index = {static_cast<unsigned>(i % block[0]), static_cast<unsigned>(i / block[0]), 0};
       f.begun = f.done = false;
-      f.warp = f.block = 0;
+      f.warp = f.group = f.block = 0;
       f.context.uc_stack.ss_sp = f.stack.get();
       f.context.uc_stack.ss_size = kStack;
       f.context.uc_link = nullptr;

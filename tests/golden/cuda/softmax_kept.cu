@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   const int step = V * blockDim.x;
   const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
   Pack<f32, V> held1[C];
+  const bool stores1 = !fits || a.step1 == 0;
   Pack<u16, V> held0[C];
   u32 turn = 0;
   f32 a0 = __uint_as_float(0xff800000u);
@@ -70,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x6[k];
       keep_held(held1[c], out0);
-      if (V == 1 || !fits || a.step1 == 0) store_whole(at1 + i, out0);
+      if (V == 1 || stores1) store_whole(at1 + i, out0);
       FOR_LANES a1 = add_f32(a1, x6[k]);
     };
     if (whole) {
@@ -88,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
   if (const int n = static_cast<int>(a.n1); n > 0) {
     const f32 inverse_x9 = 1.0f / x7;
+    const bool exact_x9 = fabsf(x7) >= 0x1p-20f && fabsf(x7) <= 0x1p40f;
     const auto at0 = b1 + (0ll);
     const auto at1 = fixed(b2 + (v0 * a.n1));
     const auto chunk = [&](int c, int i, auto lanes) {
@@ -97,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       take_held(raw8, held1[c], at0 + i);
       FOR_LANES x8[k] = raw8.x[k];
       f32 x9[V];
-      div_lanes(x9, x8, x7, inverse_x9);
+      div_lanes(x9, x8, x7, inverse_x9, exact_x9);
       f32 x10[V];
       FOR_LANES x10[k] = x9[k];
       round_lanes_bf16(x10);
