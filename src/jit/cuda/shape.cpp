@@ -82,15 +82,20 @@ struct Facts {
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
 int vector_of(const Kernel& k, const Facts& facts) {
   constexpr int kBytes = 16, kMost = 8;
-  int narrowest = kBytes;
+  int narrowest = kBytes, widest = 1;
   for (const auto& list : facts.accesses) {
     for (const Access& a : list) {
       if (!a.vector || stride_of(a.statement->address.map, a.var()) != IntRef{1}) continue;
       const auto size = static_cast<int>(itemsize(k.buffers[a.statement->address.buffer].dtype));
       narrowest = std::min(narrowest, std::max(size, 2));
+      widest = std::max(widest, size);
     }
   }
-  return narrowest == kBytes ? 1 : std::min(kMost, kBytes / narrowest);
+  if (narrowest == kBytes) return 1;
+  // Chunks beyond 16 bytes are stored in pieces between which lie those of other threads. Where all goes to memory and
+  // not just sums of it, that costs more than narrow loads do.
+  const int most = k.root.kind == StmtKind::kParallelVector ? std::max(kUnit, kBytes / widest) : kMost;
+  return std::min(most, kBytes / narrowest);
 }
 
 /// Loads that go along the last variable of the root loop and across the vector loop.
