@@ -8,6 +8,9 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <ranges>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "smolder/core/counters.h"
@@ -19,8 +22,8 @@ namespace smolder::lazy {
 namespace {
 
 constexpr size_t kMaxKept = 256;       // explanations of the process
-constexpr size_t kMaxCompared = 64;    // traces that the nearest is looked for among
-constexpr size_t kReach = 64;          // ops looked ahead for where two traces go on alike
+constexpr size_t kMaxCompared = 32;    // traces that the nearest is looked for among
+constexpr size_t kReach = 4096;        // ops looked ahead for where two traces go on alike
 constexpr uint8_t kAutocast = 1 << 7;  // of recording modes; the other bits are the dtype
 
 std::string quoted(ir::Op op) { return "`" + std::string(ir::name(op)) + "`"; }
@@ -55,6 +58,9 @@ class Comparison {
     if (i == known_.instrs.size()) return extra(i, now_.instrs.size() - i);
     const Instr &x = now_.instrs[i], &y = known_.instrs[i];
     if (autocast_changed(x, y)) return autocast(i);
+    if (x.op != y.op || x.source != y.source) {
+      if (const auto shifted = more_or_fewer(i)) return *shifted;
+    }
     if (x.op != y.op) return other_op(i);
     if (x.num_inputs != y.num_inputs) {
       return at(
@@ -133,23 +139,30 @@ class Comparison {
     return at(i, Cause::kTopology, list(known_, i, count) + " no longer recorded" + next);
   }
 
-  /// How far behind `from` an instruction like `wanted` is, followed by one like its successor; 0 when there is none.
+  /// How far behind `from` an instruction like `wanted` is, if possible followed by one like its successor; 0 when
+  /// there is none.
   static size_t find(const Trace& in, size_t from, const Trace& of, size_t wanted) {
     const auto like = [&](size_t a, size_t b) {
       if (a >= in.instrs.size() || b >= of.instrs.size()) return a == in.instrs.size() && b == of.instrs.size();
       return in.instrs[a].op == of.instrs[b].op && in.instrs[a].source == of.instrs[b].source;
     };
+    size_t alone = 0;
     for (size_t k = 1; k <= kReach && from + k < in.instrs.size(); ++k) {
-      if (like(from + k, wanted) && like(from + k + 1, wanted + 1)) return k;
+      if (!like(from + k, wanted)) continue;
+      if (like(from + k + 1, wanted + 1)) return k;
+      if (!alone) alone = k;
     }
-    return 0;
+    return alone;
+  }
+  std::optional<Recompile> more_or_fewer(size_t i) const {
+    const size_t more = find(now_, i, known_, i), fewer = find(known_, i, now_, i);
+    if (more && (!fewer || more <= fewer)) return extra(i, more);
+    if (fewer) return missing(i, fewer);
+    return {};
   }
   Recompile other_op(size_t i) const {
     const Instr &x = now_.instrs[i], &y = known_.instrs[i];
     if (ir::name(x.op) == ir::name(y.op)) return at(i, Cause::kMode, quoted(x.op) + " was registered anew");
-    const size_t more = find(now_, i, known_, i), fewer = find(known_, i, now_, i);
-    if (more && (!fewer || more <= fewer)) return extra(i, more);
-    if (fewer) return missing(i, fewer);
     return at(i, Cause::kTopology, quoted(x.op) + " is recorded, was " + quoted(y.op));
   }
 
@@ -252,43 +265,77 @@ class Comparison {
   bool exact_;
 };
 
-/// How alike two traces are, 0 to 1: ops and lines that they share at start and end.
-double likeness(const Trace& a, const Trace& b) {
-  const size_t na = a.instrs.size(), nb = b.instrs.size(), n = std::min(na, nb);
-  if (n == 0) return 0;
-  const auto score = [](const Instr& x, const Instr& y) {
-    return (x.op == y.op ? 1 : 0) + (x.source == y.source && x.source ? 2 : 0);
-  };
-  // The score of a run of ops that are alike, of at most `limit`, and how long it is.
-  const auto run = [&](bool from_end, size_t limit) {
-    std::pair<int64_t, size_t> out{0, 0};
-    for (size_t& i = out.second; i < limit; ++i) {
-      const int s = from_end ? score(a.instrs[na - 1 - i], b.instrs[nb - 1 - i]) : score(a.instrs[i], b.instrs[i]);
-      if (!s) break;
-      out.first += s;
-    }
-    return out;
-  };
-  // What is alike at one end must not be counted at the other too; which end is taken first matters in short steps.
-  const auto [at_start, prefix] = run(false, n);
-  const auto [at_end, suffix] = run(true, n);
-  const int64_t sum = std::max(at_start + run(true, n - prefix).first, at_end + run(false, n - suffix).first);
-  return static_cast<double>(sum) / (3.0 * static_cast<double>(std::max(na, nb)));
-}
-
-/// The trace most like `t`, the latest of equals; null when none has much in common with it.
-template <class May>
-const Trace* nearest(const Trace& t, std::span<const std::unique_ptr<Trace>> known, May may) {
-  constexpr double kLittle = 0.3;  // ops alike, from other lines, are a third
-  const Trace* best = nullptr;
-  double most = kLittle;
-  size_t seen = 0;
-  for (auto other = known.rbegin(); other != known.rend() && seen < kMaxCompared; ++other) {
-    if (other->get() == &t || !may(**other)) continue;
-    ++seen;
-    const double alike = likeness(t, **other);
-    if (alike > most) most = alike, best = other->get();
+/// How alike traces are to one: ops, lines, and calls with their arguments that they share, wherever they stand.
+class Likeness {
+ public:
+  explicit Likeness(const Trace& t) : trace_(t) {
+    each_key(t, [&](uint64_t key) {
+      const auto [at, fresh] = index_.try_emplace(key, counts_.size());
+      if (fresh) counts_.push_back(0);
+      ++counts_[at->second];
+    });
   }
+
+  /// 0 to 1: the share of the longer trace, and that of the shorter. Ops alike, from other lines, are a third, as are
+  /// other ops of the same lines.
+  std::pair<double, double> of(const Trace& other) const {
+    std::vector<uint32_t> left = counts_;
+    int64_t common = 0;
+    each_key(other, [&](uint64_t key) {
+      const auto found = index_.find(key);
+      if (found == index_.end() || left[found->second] == 0) return;
+      --left[found->second];
+      ++common;
+    });
+    const auto [fewer, more] = std::minmax({trace_.instrs.size(), other.instrs.size()});
+    const auto share = [&](size_t of) { return static_cast<double>(common) / (3.0 * static_cast<double>(of)); };
+    return {share(more), share(fewer)};
+  }
+
+  /// Instructions at the start that are equal.
+  size_t prefix(const Trace& other) const {
+    const size_t n = std::min(trace_.instrs.size(), other.instrs.size());
+    const auto range = std::views::iota(size_t{0}, n);
+    return *std::ranges::partition_point(range, [&](size_t i) { return trace_.prefix[i] == other.prefix[i]; });
+  }
+
+ private:
+  template <class F>
+  static void each_key(const Trace& t, F f) {
+    for (const Instr& e : t.instrs) {
+      f(static_cast<uint64_t>(e.op));
+      f(uint64_t{1} << 32 | e.source);
+      Hash128 call{static_cast<uint64_t>(e.op), e.source};
+      for (const int64_t word : t.attrs_of(e)) mix(call, static_cast<uint64_t>(word));
+      f(call.lo | uint64_t{1} << 63);
+    }
+  }
+
+  const Trace& trace_;
+  std::unordered_map<uint64_t, size_t> index_;
+  std::vector<uint32_t> counts_;
+};
+
+/// The trace most like the step's; of equals that which starts alike for longest, then the one that ran last, then the
+/// latest. Null when none has much in common with it.
+template <class May>
+const Trace* nearest(const Trace& t, std::span<const std::unique_ptr<Trace>> known, const Trace* last, May may) {
+  constexpr double kLittle = 0.3, kContained = 0.6;
+  using Rank = std::tuple<double, size_t, bool>;
+  const Likeness likeness(t);
+  const Trace* best = nullptr;
+  Rank most{0, 0, false};
+  size_t seen = 0;
+  const auto look_at = [&](const Trace& other) {
+    if (&other == &t || !may(other)) return;
+    ++seen;
+    const auto [of_longer, of_shorter] = likeness.of(other);
+    if (of_longer < kLittle && of_shorter < kContained) return;
+    const Rank rank{of_longer, likeness.prefix(other), &other == last};
+    if (rank > most) most = rank, best = &other;
+  };
+  if (last) look_at(*last);
+  for (auto other = known.rbegin(); other != known.rend() && seen < kMaxCompared; ++other) look_at(**other);
   return best;
 }
 
@@ -477,7 +524,7 @@ void set_on_recompile(OnRecompile action) { g_action = action; }
 Recompile explain(const Uncovered& step) {
   const Trace& t = step.trace;
   const auto has_plans = [](const Trace& other) { return !other.plans.empty(); };
-  const Trace* const known = nearest(t, step.known, has_plans);
+  const Trace* const known = nearest(t, step.known, step.last, has_plans);
   const bool alike = known && !Comparison(t, *known, false).first_difference();
   if (step.refused) return explain_guard(t, alike ? known : nullptr, *step.refused);
   if (!t.plans.empty()) return explain_liveness(t, step.produced, t);
@@ -494,8 +541,8 @@ Recompile explain(const Uncovered& step) {
   return compared.describe(*compared.first_difference());
 }
 
-Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known) {
-  const Trace* const near = nearest(trace, known, [](const Trace&) { return true; });
+Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last) {
+  const Trace* const near = nearest(trace, known, last, [](const Trace&) { return true; });
   Recompile out = new_step(trace);
   if (near) {
     const Comparison compared(trace, *near, true);

@@ -57,12 +57,13 @@ struct Uncovered {
   const Trace& trace;
   std::span<const uint32_t> produced;
   std::span<const std::unique_ptr<Trace>> known;  ///< oldest first; may hold `trace`
+  const Trace* last = nullptr;                    ///< that ran before; null for the first
   const jit::Plan* refused = nullptr;             ///< of the same structure, whose guards refuse these sizes
 };
-/// Cause, reason and lines. Looks at the latest 64 traces that have plans.
+/// Cause, reason and lines. Looks at the latest 32 traces that have plans.
 Recompile explain(const Uncovered& step);
 /// The same of a trace that was recorded anew, for which every size counts.
-Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known);
+Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last);
 
 /// Counts, keeps and logs it, stores it in the kernel cache for `smolder cache why`, and warns. Returns what to raise
 /// once the step has run; empty for nothing.

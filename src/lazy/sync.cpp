@@ -109,7 +109,7 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   instance = plan->bind(symbols);
   SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  Recompile why = explain({t, produced, known_->traces, candidates.empty() ? nullptr : candidates.back().get()});
+  Recompile why = explain({t, produced, known_->traces, last_, candidates.empty() ? nullptr : candidates.back().get()});
   why.milliseconds = took.count();
   why.kernels.assign(plan->built().begin(), plan->built().end());
   complaint_ = tell(std::move(why));
@@ -219,7 +219,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     complaint_.clear();
     t = current_trace();
     PlanEntry& entry = find_plan(*t);
-    if (recorded_anew_ && recompile_log() == RecompileLog::kVerbose) tell(explain_recording(*t, known_->traces));
+    if (recorded_anew_ && recompile_log() == RecompileLog::kVerbose) tell(explain_recording(*t, known_->traces, last_));
     bad_indices = run(*t, entry);
   } catch (const std::exception& e) {
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };

@@ -311,3 +311,19 @@ def test_help_says_what_there_is():
     assert run.returncode == 0 and "Exit status: 0 fine; 1" in run.stdout
     for word in ("ls", "show", "stats", "why", "verify", "prune", "clear", "export", "import", "diff"):
         assert re.search(rf"^    {word} ", run.stdout, re.MULTILINE), word
+
+
+def test_a_pipe_gets_whole_lines_and_may_close_early(trained):
+    command = f"{sys.executable} -m smolder.cli cache ls"
+    env = {k: v for k, v in trained.env.items() if k != "COLUMNS"}
+    run = subprocess.run(command, shell=True, env=env, capture_output=True, text=True)
+    where = max((r["where"] for r in trained.json("ls")), key=len)
+    assert where in run.stdout and "…" not in run.stdout
+    early = subprocess.run(
+        f"{sys.executable} -m smolder.cli cache ls --json | head -1",
+        shell=True,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert early.stdout == "[\n" and early.stderr == ""

@@ -101,6 +101,11 @@ FAULTS = [
           "def act(f):\n    def inner(t):\n        return t.relu() if f else t.tanh()  #<\n    return inner"),
     Fault("global", "G['dim'] = k\ny = use(x)", "0", "1", "attribute", "`dim` is [1]",
           "G = {}\ndef use(t):\n    return t.mean(G['dim'])  #<"),
+    # -- far apart
+    Fault("many ops less", "y = x\nif k:\n    for i in range(300): y = y.tanh()\ny = y.exp()  #<\ny = y + 1", "True", "False",
+          "topology", "`tanh`, `tanh` and 298 more ops are no longer recorded; `exp` follows"),
+    Fault("many places", "y = x.relu()\nif k: y = y.tanh()  #<\ny = y * 2\nif k: y = y.tanh()\ny = y.exp()\nif k: y = y.tanh()",
+          "False", "True", "topology", "`tanh` is recorded here, and was not"),
     # -- training
     Fault("clipping", "y = m(x).sum()\ny.backward()\nif k: nn.utils.clip_grad_norm_(m.parameters(), 1.0)  #<\nopt.step()\n"
           "opt.zero_grad()", "False", "True", "topology", "recorded here",
@@ -298,3 +303,17 @@ def test_what_runs_an_op_is_a_mode():
     override._destroy()
     (why,) = smolder.recompiles()
     assert (why.cause, why.reason) == ("mode", "what runs an op was registered or removed")
+
+
+@of_the_cpu("an op of its own is a step there")
+def test_of_steps_alike_the_one_that_differs_least_is_told(tmp_path):
+    body = "y = F.cross_entropy(x, t, label_smoothing=k[0])\nif k[1]: y = y.exp()  #<"
+    names, line = planted(Fault("", body, None, None, "", "", "t = smolder.arange(8) % 4"), tmp_path / "alike.py")
+    smolder.mark_step()
+    for k in [(0.0, False), (0.0, False), (0.1, False), (0.2, False), (0.0, False)]:
+        names["step"](k)
+    smolder.recompiles(clear=True)
+    names["step"]((0.1, True))
+    (why,) = smolder.recompiles()
+    assert why.reason.startswith("`exp` is recorded here"), str(why)
+    assert why.where.endswith(f"alike.py:{line} in step")

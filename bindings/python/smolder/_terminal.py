@@ -5,8 +5,8 @@ import shutil
 
 
 def width():
-    """Columns of the terminal; 80 where there is none, COLUMNS where it is set."""
-    return max(40, shutil.get_terminal_size((80, 24)).columns)
+    """Columns of the terminal, or COLUMNS where it is set; what goes to a file or a pipe is not cut."""
+    return max(40, shutil.get_terminal_size((100_000, 24)).columns)
 
 
 def cut(text, room, *, keep_end=False):

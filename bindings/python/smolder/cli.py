@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import sys
 
 from smolder._version import __version__
@@ -40,7 +41,13 @@ def main(argv=None):
     if args.command is None:
         parser.print_help()
         return 2
-    return args.run(args) or 0
+    try:
+        status = args.run(args) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read it has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 if __name__ == "__main__":

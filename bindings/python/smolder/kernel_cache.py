@@ -113,7 +113,7 @@ def _ls(args):
         return _print_json([_plain(r) for r in rows])
     cells = [
         [
-            r["key"][:_SHORT], r["kind"], cut(_title(r), 32), size(r["bytes"]), f"{r['build_ms']:.1f}", str(r["hits"]),
+            r["key"][:_SHORT], r["kind"], cut(_title(r), max(24, width() // 3)), size(r["bytes"]), f"{r['build_ms']:.1f}", str(r["hits"]),
             "*" if r["leases"] else "", _text(r["where"]),
         ]
         for r in rows
