@@ -97,7 +97,22 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
     const CompiledKernel& kernel = p.kernels[p.steps[launch.first_step].kernel->code];
     launch.fn = kernel.fn;
     launch.device = kernel.device.get();
+    if (launch.device && launch.device->num_computed() > 0) {
+      append_computed(launch, p.steps[launch.first_step].kernel->scalars.size());
+    }
     if (launch.parallel) share_blocks(launch);
+  }
+}
+
+/// Moves the scalars of a launch's segments to where there is room behind them for those computed of them.
+void InstanceImpl::append_computed(const Launch& launch, size_t scalars) {
+  for (uint32_t i = 0; i < launch.num_segments; ++i) {
+    Segment& segment = segments_[launch.first_segment + i];
+    const auto place = static_cast<uint32_t>(scalars_.size());
+    for (size_t k = 0; k < scalars; ++k) scalars_.push_back(scalars_[segment.scalars + k]);
+    scalars_.insert(scalars_.end(), launch.device->num_computed(), kComputed);
+    segment.scalars = place;
+    computed_.push_back({launch.device, place});
   }
 }
 
@@ -213,10 +228,6 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   }
   for (const ir::Dim& d : call.ints) ints_.push_back(size(d));
   for (const ScalarSource& s : call.scalars) scalars_.push_back(s.parameter);
-  if (const DeviceKernel* device = launches_.back().device; device && device->num_computed() > 0) {
-    scalars_.insert(scalars_.end(), device->num_computed(), kComputed);
-    computed_.push_back({device, segment.scalars});
-  }
   for (const OpSite& e : call.errors) errors_.push_back(&e);
   if (segment.positions == 0) return;
   Launch& launch = launches_.back();

@@ -147,6 +147,7 @@ class InstanceImpl final : public Instance {
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
   void share_blocks(Launch& launch);
+  void append_computed(const Launch& launch, size_t scalars);
   int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
   void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
