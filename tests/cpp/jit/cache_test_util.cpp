@@ -71,13 +71,14 @@ CacheRecord make_record(int n, size_t bytes) {
   r.build_ms = 0.25 * n;
   r.created = 1'700'000'000'000 + n;
   r.where = "train.py:" + std::to_string(n);
+  r.name = "kernel_" + std::to_string(n);
   return r;
 }
 
 bool same_content(const CacheRecord& found, const CacheRecord& made) {
   return found.kind == made.kind && found.key == made.key && found.structure == made.structure &&
          found.target == made.target && found.payload == made.payload && found.build_ms == made.build_ms &&
-         found.created == made.created && found.where == made.where;
+         found.created == made.created && found.where == made.where && found.name == made.name;
 }
 
 int64_t count_of(const std::string& counter_name) { return counter(counter_name).value(); }

@@ -55,6 +55,37 @@ TEST(CacheTools, ListReadsWhileAnotherConnectionWrites) {
   EXPECT_EQ(tool.list().size(), 101u);
 }
 
+TEST(CacheTools, AFileIsReadWithoutChangingIt) {
+  const ScratchDirectory dir;
+  EXPECT_THROW(CacheFile(dir.database()), RuntimeError);
+  EXPECT_TRUE(dir.names("cache").empty());
+  DiskCache training(dir.options());
+  for (int i = 0; i < 10; ++i) training.insert(make_record(i));
+  ASSERT_TRUE(training.flush(10));
+  EXPECT_EQ(CacheFile::path_of(dir.options()), dir.database());
+  CacheFile file(dir.database());
+  int seen = 0;
+  file.for_each("plan", Detail::kKeys, [&](CacheRow& row) {
+    const auto whole = file.row(row.id);
+    EXPECT_TRUE(whole && same_content(whole->record, make_record(row.record.name == "kernel_4" ? 4 : 9)));
+    ++seen;
+    return true;
+  });
+  EXPECT_EQ(seen, 2);
+  EXPECT_FALSE(file.row(1000));
+  EXPECT_EQ(file.stats().leased_rows, 10);  // by who trains: reading takes none
+  EXPECT_TRUE(file.verify().sound());
+  training.insert(make_record(10));
+  ASSERT_TRUE(training.flush(10));
+  EXPECT_EQ(file.verify().rows, 11);
+
+  const ScratchDirectory other;
+  test::write_file(other.database(), std::string(5000, 'x'));
+  EXPECT_THROW(CacheFile(other.database()), RuntimeError);
+  EXPECT_EQ(test::read_file(other.database()), std::string(5000, 'x'));
+  EXPECT_EQ(other.names("").size(), 1u);
+}
+
 TEST(CacheTools, PruneSparesLeasedRowsAndClearDoesNot) {
   const ScratchDirectory dir;
   {
