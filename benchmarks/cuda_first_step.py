@@ -1,5 +1,6 @@
-"""Seconds to the end of the first training steps in a new process on CUDA, import excluded: with an empty cache of
-compiled kernels, then with what that process left; and of 24 steps of 24 batch sizes after one step.
+"""Seconds to the end of the first training steps in a new process on CUDA, without the import and the driver's making
+of a context, which is told apart: with an empty cache of compiled kernels, then with what that process left; and of 24
+steps of 24 batch sizes after one step.
 
 `python benchmarks/cuda_first_step.py [ROW...]`: rows of cuda_bench.py, mlp_train and gpt2_124m_train by default.
 """
@@ -18,6 +19,9 @@ def first_steps(row):
     from smolder import cuda
 
     start = time.perf_counter()
+    smolder.tensor([0.0]).cuda()
+    context = time.perf_counter() - start
+    start = time.perf_counter()
     step, _ = cuda_bench.ROWS[row](smolder)
     times = []
     for _ in range(3):
@@ -27,7 +31,11 @@ def first_steps(row):
         times.append(time.perf_counter() - start)
         start = time.perf_counter()
     kernels = smolder.metrics()["counters"].get("kernels.compiled", 0)
-    print("  first {:.3f}, second {:.3f}, third {:.4f}; kernels compiled: {}".format(*times, kernels))
+    print(
+        "  context {:.3f}, first {:.3f}, second {:.3f}, third {:.4f}; kernels compiled: {}".format(
+            context, *times, kernels
+        )
+    )
 
 
 def batch_sizes():

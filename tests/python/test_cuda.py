@@ -3,6 +3,8 @@
 import math
 import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -293,6 +295,24 @@ def test_losses_that_are_kept_do_not_move_gradients():
         optimizer.step()
         smolder.mark_step()
     assert staged() - before <= 1, "the loss, if it has no address that comes again"
+
+
+@on_a_device
+def test_a_second_process_compiles_nothing(tmp_path):
+    code = (
+        "import smolder; from smolder import nn; model = nn.Linear(24, 8).cuda()\n"
+        "model(smolder.ones(4, 24, device='cuda')).square().sum().backward(); smolder.mark_step()\n"
+        "counters = smolder.metrics()['counters']; print(model.weight.grad.sum().item())\n"
+        "print(counters['kernels.compiled'], counters['cache.disk_hits'])"
+    )
+    environment = os.environ | {"SMOLDER_CACHE_DIR": str(tmp_path)}
+
+    def run():
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()[1:]
+
+    compiled, _ = run()
+    assert int(compiled) > 0 and run() == ["0", compiled]
 
 
 @on_a_device

@@ -155,9 +155,9 @@ class PinnedPool {
 
 }  // namespace
 
-BufferRef allocate(size_t bytes, int device) {
+BufferRef allocate(size_t bytes, int device, Purpose purpose) {
   fail_if_asked(bytes, {DeviceType::kCUDA, static_cast<int8_t>(device)});
-  Pool::Block* const block = pool_of(device).take(bytes);
+  Pool::Block* const block = pool_of(device).take(bytes, purpose);
   if (!block) fail(bytes, device);
   void* const data = reinterpret_cast<void*>(block->address);
   try {
@@ -176,7 +176,7 @@ BufferRef allocate_temporary(size_t bytes, int device) {
   if (BufferRef known = temporaries->find(queue.lane(), bytes)) return known;
   // In steps, so that what is a little larger each time does not take memory each time.
   const size_t step = std::max<size_t>(std::bit_floor(bytes) / 2, 1);
-  BufferRef memory = allocate((bytes + step - 1) / step * step, device);
+  BufferRef memory = allocate((bytes + step - 1) / step * step, device, Purpose::kGraph);
   temporaries->add(queue.lane(), memory);
   return memory;
 }

@@ -11,7 +11,7 @@ namespace smolder::cuda {
 
 /// Uninitialised memory. Throws OutOfMemoryError with the size asked for, what is in use and what is free, once the
 /// pool's free memory was given back in vain. Zero bytes give a readable address too.
-BufferRef allocate(size_t bytes, int device);
+BufferRef allocate(size_t bytes, int device, Purpose purpose = Purpose::kTensor);
 /// The same for work that is being queued, which may drop it as soon as the work is queued: when a graph is being
 /// captured the graph keeps it, and gives it to what follows on the lane.
 BufferRef allocate_temporary(size_t bytes, int device);

@@ -1,9 +1,14 @@
 #include "smolder/core/cuda/nvrtc.h"
 
+#include <cstdlib>
+#include <future>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "smolder/core/cuda/api.h"
+#include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/library.h"
 #include "smolder/core/error.h"
 
@@ -59,6 +64,25 @@ bool has_nvrtc() noexcept {
 }
 
 std::string nvrtc_missing() { return state().reason; }
+
+void preload_nvrtc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static auto* const done = new std::promise<void>;
+    std::thread([] {
+      if (!has_nvrtc()) return;
+      // Registered after what NVRTC does at exit, so it comes before that.
+      std::atexit([] {
+        if (!is_forked()) done->get_future().wait();
+      });
+      try {
+        nvrtc_compile("__global__ void first() {}", "sm_90", {});
+      } catch (const std::exception&) {  // whoever compiles is told
+      }
+      done->set_value();
+    }).detach();
+  });
+}
 
 std::string nvrtc_version() {
   int major = 0, minor = 0;

@@ -1,6 +1,8 @@
 #include "smolder/core/cuda/pool.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 namespace smolder::cuda {
 namespace {
@@ -55,16 +57,16 @@ void Pool::erase_free(Block* block) {
   count_inactive(block, -1);
 }
 
-Pool::Block* Pool::take(size_t bytes) {
+Pool::Block* Pool::take(size_t bytes, Purpose purpose) {
   const size_t size = round_up(std::max<size_t>(std::min(bytes, kLargestRequest), 1), kGranule);
   const std::lock_guard hold(lock_);
-  const bool number = bytes <= kNumber;
-  Block* block = find(size, number);
-  if (!block) block = new_segment(size, number);
+  if (purpose == Purpose::kTensor && bytes <= kNumber) purpose = Purpose::kNumber;
+  Block* block = find(size, purpose);
+  if (!block) block = new_segment(size, purpose);
   if (!block) {
     ++statistics_.retries;
     release_free_segments();
-    block = new_segment(size, number);
+    block = new_segment(size, purpose);
   }
   if (!block) {
     ++statistics_.failures;
@@ -126,14 +128,14 @@ void Pool::empty_cache() {
   release_free_segments();
 }
 
-Pool::Block* Pool::find(size_t size, bool number) {
-  Free& free = number ? numbers_ : size <= kSmall ? small_ : large_;
+Pool::Block* Pool::find(size_t size, Purpose purpose) {
+  Free& free = free_[static_cast<int>(purpose)][size <= kSmall];
   const auto at = free.lower_bound(size);
   return at == free.end() ? nullptr : *at;
 }
 
 /// Null when the source has none left.
-Pool::Block* Pool::new_segment(size_t size, bool number) {
+Pool::Block* Pool::new_segment(size_t size, Purpose purpose) {
   const size_t bytes = segment_bytes(size);
   const size_t taken = static_cast<size_t>(statistics_.all.reserved.current);
   if (bytes > limit_ || taken > limit_ - bytes) return nullptr;
@@ -143,13 +145,13 @@ Pool::Block* Pool::new_segment(size_t size, bool number) {
   const bool small = size <= kSmall;
   add(&PoolPart::reserved, small, static_cast<int64_t>(bytes));
   add(&PoolPart::segments, small, 1);
-  auto* const block = new Block{this, address, bytes, small, number};
+  auto* const block = new Block{this, address, bytes, small, purpose};
   insert_free(block);
   return block;
 }
 
 void Pool::split(Block* block, size_t size) {
-  auto* const rest = new Block{this,  block->address + size, block->size - size, block->small, block->number, true,
+  auto* const rest = new Block{this,  block->address + size, block->size - size, block->small, block->purpose, true,
                                block, block->after};
   if (rest->after) rest->after->before = rest;
   block->after = rest;
@@ -168,14 +170,14 @@ void Pool::absorb(Block* block, Block* next) {
 
 void Pool::release_free_segments() {
   source_.wait();
-  for (Free* free : {&numbers_, &small_, &large_}) {
-    for (auto at = free->begin(); at != free->end();) {
+  for (Free& free : std::span(&free_[0][0], std::size(free_) * 2)) {
+    for (auto at = free.begin(); at != free.end();) {
       Block* const block = *at;
       if (block->before || block->after) {
         ++at;
         continue;
       }
-      at = free->erase(at);
+      at = free.erase(at);
       source_.give_back(block->address);
       ++statistics_.returns;
       add(&PoolPart::reserved, block->small, -static_cast<int64_t>(block->size));

@@ -1,6 +1,5 @@
 // A caching pool of memory that is handed out in one order: what is given back may serve the next at once. Segments and
-// their splitting are as in PyTorch's caching allocator, but that numbers have segments of their own: a loss that is
-// kept does not move the gradients of the next step, so that step's graph can be replayed.
+// their splitting are as in PyTorch's caching allocator, but for `Purpose`.
 #pragma once
 
 #include <array>
@@ -44,6 +43,10 @@ struct PoolSource {
   std::function<void()> wait;  ///< until nothing uses what was given back to the pool
 };
 
+/// What memory is for. Each has segments of its own, so that a number that is kept, or memory of a graph, does not move
+/// the tensors of the next step.
+enum class Purpose : uint8_t { kTensor, kNumber, kGraph };
+
 /// Thread-safe.
 class Pool {
  public:
@@ -52,8 +55,8 @@ class Pool {
     Pool* pool;
     Address address;
     size_t size;
-    bool small;   ///< of a segment of small ones
-    bool number;  ///< of a segment of numbers, which is one of small ones
+    bool small;  ///< of a segment of small ones
+    Purpose purpose;
     bool free = true;
     Block *before = nullptr, *after = nullptr;  ///< in the segment
     size_t requested = 0;
@@ -63,7 +66,8 @@ class Pool {
   Pool(const Pool&) = delete;
 
   /// Null when there is none left, though cached memory was given back. Zero bytes give a block too.
-  Block* take(size_t bytes);
+  /// Tensors of one number are numbers.
+  Block* take(size_t bytes, Purpose purpose = Purpose::kTensor);
   void give_back(Block* block);
   PoolStatistics statistics();
   /// Lets peaks start from what is held now.
@@ -89,20 +93,20 @@ class Pool {
   };
   using Free = std::set<Block*, BySize>;
 
-  Free& free_of(const Block& b) { return b.number ? numbers_ : b.small ? small_ : large_; }
+  Free& free_of(const Block& b) { return free_[static_cast<int>(b.purpose)][b.small]; }
   void add(Statistic PoolPart::* what, bool small, int64_t n);
   void insert_free(Block* block);
   void erase_free(Block* block);
   void count_inactive(const Block* block, int sign);
-  Block* find(size_t size, bool number);
-  Block* new_segment(size_t size, bool number);
+  Block* find(size_t size, Purpose purpose);
+  Block* new_segment(size_t size, Purpose purpose);
   void split(Block* block, size_t size);
   void absorb(Block* block, Block* next);
   void release_free_segments();
 
   const PoolSource source_;
   std::mutex lock_;
-  Free numbers_, small_, large_;
+  Free free_[3][2];  ///< by purpose, large and small
   size_t limit_ = std::numeric_limits<size_t>::max();
   PoolStatistics statistics_;
 };

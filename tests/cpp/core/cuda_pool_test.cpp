@@ -52,13 +52,14 @@ TEST(CudaPool, ALoopFindsTheSameAddressesAgain) {
   EXPECT_EQ(pool.statistics().all.blocks.total, 28);
 }
 
-TEST(CudaPool, NumbersThatAreKeptMoveNoOthers) {
+TEST(CudaPool, NumbersAndGraphsMoveNoOthers) {
   Source source;
   Pool pool(source.functions());
   std::vector<std::vector<Address>> rounds;
   std::vector<Pool::Block*> losses;
   for (int round = 0; round < 4; ++round) {
     losses.push_back(pool.take(4));
+    losses.push_back(pool.take(700, Purpose::kGraph));
     std::vector<Pool::Block*> gradients;
     std::vector<Address> addresses;
     for (int i = 0; i < 5; ++i) addresses.push_back(gradients.emplace_back(pool.take(3072))->address);

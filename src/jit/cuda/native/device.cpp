@@ -98,7 +98,8 @@ class NativeProgram {
  private:
   std::shared_ptr<const Module> make() const {
     KernelCache& cache = KernelCache::global();
-    const CacheKey key{"native", hash_bytes(text_.data(), text_.size()), text_, target_of(arch_)};
+    const std::string target = target_of(arch_);
+    const CacheKey key{"native", hash_bytes(text_.data(), text_.size()), text_, target};
     CacheLookup found = cache.lookup(key);
     if (auto* hit = std::get_if<MemoryHit>(&found)) return std::static_pointer_cast<const Module>(hit->object);
     if (auto* hit = std::get_if<DiskHit>(&found)) {
