@@ -64,6 +64,16 @@ void fix_sizes(ir::Graph& g, const ir::Node& n) {
   for (const ir::Dim& d : n.attrs) fix(d);
 }
 
+/// Whether something reads what attention's backward gives for its mask.
+bool reads_mask_gradient(const ir::Graph& g, const ir::Node& n) {
+  if (n.op != ir::Op::kAttentionBackward) return false;
+  const ir::ValueId gradient = n.first_output + 3;
+  const auto reads = [&](const ir::Node& user) {
+    return std::ranges::find(user.inputs, gradient) != user.inputs.end();
+  };
+  return std::ranges::find(g.outputs, gradient) != g.outputs.end() || std::ranges::any_of(g.nodes, reads);
+}
+
 }  // namespace
 
 void decompose(Program& program) {
@@ -88,7 +98,8 @@ void decompose(Program& program) {
     const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
                                            eager::find_kernel(eager::DispatchKey::kCPU, n.op));
     if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
-    if (!whole && program.options.device == DeviceType::kCUDA && cuda::takes_attention(to, node)) {
+    if (!whole && program.options.device == DeviceType::kCUDA &&
+        cuda::takes_attention(to, node, reads_mask_gradient(from, n))) {
       builder.set_origin(origin);
       node.origin = origin;
       // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step

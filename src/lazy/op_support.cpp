@@ -3,9 +3,13 @@
 #include <absl/strings/ascii.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <vector>
 
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/queue.h"
+#include "smolder/eager/cuda/cudnn.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"
 
@@ -46,13 +50,47 @@ Tensor repeat_heads(const Tensor& x, const Tensor& query) {
   return reshape(spread, shape);
 }
 
+namespace {
+
+std::atomic<int> g_attention_ways{kMathAttention | kFlashAttention | kEfficientAttention | kCudnnAttention};
+
+/// What a kernel on CUDA that keeps no scores takes, but for masks.
+bool is_fused_on_cuda(const Tensor& query, const Tensor& value) {
+  constexpr int64_t kWidest = 128;
+  return is_half(query.dtype()) && query.size(-1) <= kWidest && value.size(-1) <= kWidest &&
+         cuda::device_info(cuda::kDevice).major >= 8;
+}
+
+}  // namespace
+
+int attention_ways() { return g_attention_ways.load(std::memory_order_relaxed); }
+void set_attention_ways(int ways) { g_attention_ways.store(ways, std::memory_order_relaxed); }
+
+bool may_fuse_attention(const Tensor& query, const Tensor&, const Tensor& value, const Tensor& attn_mask) {
+  const int ways = attention_ways();
+  const bool on_cpu = query.device().type != DeviceType::kCUDA;
+  SMOLDER_CHECK((ways & (kMathAttention | kFlashAttention | (on_cpu ? 0 : kEfficientAttention | kCudnnAttention))) != 0,
+                RuntimeError,
+                "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both "
+                "the math kernel and the fused kernels.");
+  if (on_cpu) return true;
+  if ((ways & kEfficientAttention) != 0) return true;
+  const bool fused = is_fused_on_cuda(query, value);
+  if ((ways & kFlashAttention) != 0 && fused && !attn_mask.defined()) return true;
+  if ((ways & kCudnnAttention) != 0 && fused && eager::cuda::cudnn_version() > 0) return true;
+  SMOLDER_CHECK((ways & kMathAttention) != 0, RuntimeError, "No available kernel.  Aborting execution.");
+  return false;
+}
+
 Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                            double scale, bool is_causal) {
   constexpr std::string_view kName = "scaled_dot_product_attention";
   const Dims batch = broadcast_shapes(broadcast_shapes(leading(query.shape()), leading(key.shape()), kName),
                                       leading(value.shape()), kName);
-  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch), attn_mask, scale,
-                   is_causal);
+  // A mask may be float32 whatever the operands are.
+  const bool is_wide = attn_mask.defined() && attn_mask.dtype() == DType::kFloat32;
+  return attention(with_leading(query, batch), with_leading(key, batch), with_leading(value, batch),
+                   is_wide ? attn_mask.to(query.dtype()) : attn_mask, scale, is_causal);
 }
 
 Tensor reduced(const Tensor& loss, std::string_view reduction) {

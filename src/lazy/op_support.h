@@ -20,6 +20,14 @@ Tensor repeat_heads(const Tensor& x, const Tensor& query);
 Tensor attention_broadcast(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                            double scale, bool is_causal);
 
+/// torch's ways to compute attention, bits of a set.
+enum AttentionWay : int { kMathAttention = 1, kFlashAttention = 2, kEfficientAttention = 4, kCudnnAttention = 8 };
+/// Which of them may be used: all, unless the program says otherwise.
+int attention_ways();
+void set_attention_ways(int ways);
+/// False: the scores are to be in memory. Throws RuntimeError where there is no way that may be used.
+bool may_fuse_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask);
+
 /// The dtype that the elements of all of them convert to.
 DType result_type(TensorList tensors);
 /// Throws RuntimeError, as torch does, when `dtype` holds no number like `value`: an integer out of its range, a

@@ -72,6 +72,117 @@ def test_any_rank_and_scales_below_zero(shape):
             np.testing.assert_allclose(a, b, rtol=0, atol=3e-3 * max(1.0, np.abs(b).max()))
 
 
+def masked_reference(q, k, v, mask, is_causal, scale):
+    """As torch computes it: rows that see nothing are zeros."""
+    scores = q @ k.transpose(-1, -2) * scale
+    if is_causal:
+        scores = scores.masked_fill(~smolder.ones(scores.shape[-2:], dtype=smolder.bool, device="cuda").tril(), -np.inf)
+    scores = scores.masked_fill(~mask, -np.inf) if mask.dtype == smolder.bool else scores + mask
+    weights = scores.softmax(-1)
+    return smolder.where(weights.isnan(), 0.0, weights) @ v
+
+
+def a_mask(rng, shape, dtype):
+    seen = rng.random(shape) > 0.3
+    seen[..., 0, :] = seen.shape[-2] == 1 and seen[..., 0, :]  # a row that sees nothing
+    if dtype == "bool":
+        return smolder.tensor(seen, device="cuda")
+    numbers = np.round(rng.standard_normal(shape) * 8) / 8
+    return smolder.tensor(np.where(seen, numbers, -np.inf), dtype=getattr(smolder, dtype), device="cuda")
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("kind", ["bool", "added"])
+@pytest.mark.parametrize("shape", ["LS", "B11S", "1H1S", "BHLS", "B1L1", "11LS"])
+def test_masks_are_taken_as_they_are(dtype, kind, shape):
+    rng, half, scale = np.random.default_rng(5), getattr(smolder, dtype), 0.2
+    for queries, keys, width in [(100, 100, 64), (64, 300, 40), (257, 130, 128), (5, 7, 33)]:
+        sizes = {"B": 2, "H": 3, "L": queries, "S": keys, "1": 1}
+        mask = a_mask(rng, tuple(sizes[c] for c in shape), "bool" if kind == "bool" else dtype)
+        operands = [heads(rng, n, width) for n in (queries, keys, keys)]
+        grad = heads(rng, queries, width)
+        wide = mask if kind == "bool" else mask.float()
+        wanted = values(
+            lambda q, k, v, m=wide: masked_reference(q, k, v, m, False, scale),
+            [x.to(half).float() for x in operands],
+            grad.to(half).float(),
+            smolder.float32,
+        )
+        got = values(
+            lambda q, k, v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m, scale=scale),
+            operands,
+            grad,
+            half,
+        )
+        for name, a, b in zip(("result", "query", "key", "value"), got, wanted, strict=True):
+            off = np.abs(a - b).max() / max(1.0, np.abs(b).max())
+            assert off < UNITS[dtype], (name, shape, queries, keys, off)
+
+
+def test_the_lowest_numbers_of_a_mask_are_not_nothing():
+    rng = np.random.default_rng(6)
+    q, k, v = (heads(rng, 70, 64).to(smolder.bfloat16) for _ in range(3))
+    lowest = smolder.full((70, 70), smolder.finfo(smolder.bfloat16).min, dtype=smolder.bfloat16, device="cuda")
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=lowest)
+    mean = v.float().mean(-2, keepdim=True).expand_as(v)
+    np.testing.assert_allclose(out.float()._to_numpy(), mean._to_numpy(), rtol=0, atol=2e-2)
+
+
+def test_a_mask_that_learns_has_its_gradient():
+    rng = np.random.default_rng(7)
+    operands = [heads(rng, 65, 32).to(smolder.bfloat16) for _ in range(3)]
+    grad = heads(rng, 65, 32)
+
+    def of_mask(dtype):
+        mask = smolder.tensor(np.ones((3, 65, 65)), dtype=dtype, device="cuda").requires_grad_()
+        F.scaled_dot_product_attention(*(x.to(dtype) for x in operands), attn_mask=mask).backward(grad.to(dtype))
+        return mask.grad.float()._to_numpy()
+
+    wanted = of_mask(smolder.float32)
+    assert np.abs(of_mask(smolder.bfloat16) - wanted).max() < 3e-2 * np.abs(wanted).max()
+
+
+def test_memory_of_a_masked_step_does_not_grow_as_the_square():
+    mask = smolder.ones(8192, dtype=smolder.bool, device="cuda")
+    peak(1024, mask[:1024])
+    short, long = peak(4096, mask[:4096]), peak(8192, mask)
+    assert long < 3 * max(short, 4 * 4096 * 64 * 2 * 8)
+
+
+def test_the_ways_that_may_be_used():
+    from smolder.nn.attention import SDPBackend, sdpa_kernel
+
+    rng = np.random.default_rng(8)
+    q, k, v = (heads(rng, 300, 64).to(smolder.bfloat16) for _ in range(3))
+    mask = smolder.ones(300, 300, dtype=smolder.bool, device="cuda")
+
+    def attend(ways, dtype=smolder.bfloat16, **options):
+        with sdpa_kernel(ways):
+            out = F.scaled_dot_product_attention(q.to(dtype), k.to(dtype), v.to(dtype), **options)
+        return out.float()._to_numpy()  # after the scope: what was said in it holds
+
+    default = F.scaled_dot_product_attention(q, k, v).float()._to_numpy()
+    for way in (
+        SDPBackend.MATH,
+        SDPBackend.FLASH_ATTENTION,
+        SDPBackend.EFFICIENT_ATTENTION,
+        SDPBackend.CUDNN_ATTENTION,
+    ):
+        if way == SDPBackend.CUDNN_ATTENTION and not backends.cudnn.is_available():
+            continue
+        np.testing.assert_allclose(attend(way), default, rtol=0, atol=2e-2)
+    assert not np.array_equal(
+        attend(SDPBackend.MATH, is_causal=True), attend(SDPBackend.FLASH_ATTENTION, is_causal=True)
+    )
+    attend(SDPBackend.EFFICIENT_ATTENTION, attn_mask=mask)
+    attend([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], attn_mask=mask)
+    for options in ({"attn_mask": mask}, {"dtype": smolder.float32}):
+        with pytest.raises(RuntimeError, match=r"No available kernel\.  Aborting execution\."):
+            attend(SDPBackend.FLASH_ATTENTION, **options)
+    with pytest.raises(RuntimeError, match="No viable backend for scaled_dot_product_attention was found"):
+        attend([])
+
+
 def block(x, weight, out_weight, count, splits=True):
     """Attention as a transformer has it: one projection for all, and one of the rows of all heads."""
     batch, length, width = x.shape
@@ -167,7 +278,7 @@ def made_plans():
     return smolder.metrics()["counters"].get("cudnn.plans", 0)
 
 
-def peak(length):
+def peak(length, mask=None):
     """Bytes above those held that attention of 4 heads takes, forward and backward."""
     rng = np.random.default_rng(0)
     leaves = [heads(rng, length, 64, 1, 4).to(smolder.bfloat16).detach().requires_grad_() for _ in range(3)]
@@ -175,7 +286,7 @@ def peak(length):
     cuda.synchronize()
     cuda.reset_peak_memory_stats()
     before = cuda.memory_allocated()
-    F.scaled_dot_product_attention(*leaves, is_causal=True).float().sum().backward()
+    F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=mask is None).float().sum().backward()
     smolder.mark_step()
     cuda.synchronize()
     return cuda.max_memory_allocated() - before

@@ -77,6 +77,37 @@ def test_what_is_not_supported_is_named(use, match):
         use()
 
 
+def test_ways_of_attention():
+    from smolder.backends import cuda as settings
+    from smolder.nn.attention import SDPBackend, sdpa_kernel
+
+    q = smolder.randn(1, 2, 3, 4)
+    names = ("math", "flash", "mem_efficient", "cudnn")
+
+    def enabled():
+        return tuple(getattr(settings, f"{name}_sdp_enabled")() for name in names)
+
+    assert enabled() == (True,) * 4
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION]):
+        assert enabled() == (True, False, False, True)
+        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="No viable backend"):
+            nn.functional.scaled_dot_product_attention(q, q, q)
+        nn.functional.scaled_dot_product_attention(q, q, q).tolist()
+    with pytest.warns(FutureWarning, match="sdp_kernel"), settings.sdp_kernel(enable_math=False):
+        assert enabled() == (False, True, True, True)
+    settings.enable_flash_sdp(False)
+    assert enabled() == (True, False, True, True)
+    settings.enable_flash_sdp(True)
+    assert settings.preferred_linalg_library() == "host" and settings.preferred_blas_library("cublaslt") == "cublaslt"
+    with pytest.raises(NotImplementedError, match=r"preferred_linalg_library\('magma'\) is not supported"):
+        settings.preferred_linalg_library("magma")
+    with pytest.raises(RuntimeError, match="Unknown input value"):
+        settings.preferred_blas_library("x")
+    with pytest.raises(NotImplementedError, match="sums are in float32"):
+        settings.allow_fp16_bf16_reduction_math_sdp(True)
+    assert smolder.version.hip is None and (smolder.version.cuda is None) == (not cuda.is_available())
+
+
 @on_a_device
 def test_scopes_and_state_of_a_device():
     x = smolder.ones(2, device="cuda")

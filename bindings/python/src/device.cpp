@@ -159,6 +159,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_reset_peak_host_memory", &cuda::reset_peak_pinned);
   m.def("_cuda_is_forked", &cuda::is_forked);
   m.def("_cuda_driver_version", &cuda::driver_version);
+  m.def("_cuda_toolkit_version", [] { return cuda::has_nvrtc() ? cuda::nvrtc_version() : std::string(); });
   m.def("_cuda_profile", [](bool on) {
     cuda::make_current(cuda::kDevice);
     cuda::check(on ? cuda::driver().profiler_start() : cuda::driver().profiler_stop(),

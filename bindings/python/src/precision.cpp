@@ -5,6 +5,7 @@
 
 #include "smolder/eager/cuda/cudnn.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/op_support.h"
 #include "smolder/nn/grad_scaler.h"
 #include "src/tensor.h"
 
@@ -103,6 +104,8 @@ void bind_precision(nb::module_& m) {
   });
   bind_flag<&Precision::allow_fp16_reduced_precision_reduction>(m, "fp16_reduction");
   bind_flag<&Precision::allow_bf16_reduced_precision_reduction>(m, "bf16_reduction");
+  m.def("_get_attention_ways", &lazy::attention_ways);
+  m.def("_set_attention_ways", &lazy::set_attention_ways);
   m.def("_cudnn_version", [] { return eager::cuda::cudnn_version(); });
   bind_flag<&Precision::cudnn_enabled>(m, "cudnn_enabled");
   bind_flag<&Precision::cudnn_allow_tf32>(m, "cudnn_allow_tf32");

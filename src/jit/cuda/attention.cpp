@@ -120,7 +120,8 @@ class AttentionCall final : public BoundLibrary {
   AttentionCall(Op op, const std::vector<LibraryView>& in, const std::vector<LibraryView>& out,
                 const std::vector<int64_t>& attrs) {
     const bool is_joined = op == Op::kFlashAttentionBackwardJoined;
-    text_.backward = is_joined || op == Op::kFlashAttentionBackward;
+    const bool is_masked = op == Op::kFlashAttentionMasked || op == Op::kFlashAttentionBackwardMasked;
+    text_.backward = is_joined || op == Op::kFlashAttentionBackward || op == Op::kFlashAttentionBackwardMasked;
     text_.is_causal = attrs[0] != 0;
     std::vector<LibraryView> results = is_joined ? parts_of(out[0]) : out;
     const int64_t apart = is_joined ? out[0].strides[out[0].shape.size() - 3] : 0;
@@ -140,24 +141,31 @@ class AttentionCall final : public BoundLibrary {
     text_.head = text_.padded(std::max(width_, value.shape[rank_ - 1]));
     text_.small = device.shared_bytes < kSharedWanted;
     const int outputs = static_cast<int>(in.size());
+    const size_t mask = first + 3, after = is_masked ? mask + 1 : mask;  // operands that come after the mask
+    const auto output = static_cast<int>(after), lse = static_cast<int>(after) + 1;
     if (text_.backward) {
-      delta_ = contiguous(in[5]);
+      delta_ = contiguous(in[after + 1]);
       operands_ = {{in[0], 0},
                    {query, 1},
                    {key, 2},
                    {value, 3},
-                   {in[4], 4},
+                   {in[after], output},
                    {results[0], outputs},
                    {results[1], outputs + (is_joined ? 0 : 1), true, apart},
                    {results[2], outputs + (is_joined ? 0 : 2), true, 2 * apart},
-                   {in[5], 5, false},
+                   {in[after + 1], lse, false},
                    {delta_, -1, false}};
     } else {
       operands_ = {{query, 0}, {key, 1}, {value, 2}, {results[0], outputs}, {results[1], outputs + 1, false}};
     }
+    if (is_masked) {
+      text_.mask = in[mask].dtype == DType::kBool ? AttentionText::Mask::kBool : AttentionText::Mask::kAdded;
+      const auto numbers = std::ranges::find_if(operands_, [](const Operand& o) { return !o.is_matrix; });
+      operands_.insert(numbers, {spread(in[mask], query.shape), static_cast<int>(mask)});
+    }
     collapse(query.shape);
     aligned_ =
-        std::ranges::all_of(operands_, [&](const Operand& o) { return !o.is_matrix || has_aligned_rows(o.view); });
+        std::ranges::all_of(operands_, [&](const Operand& o) { return !is_tiled(o) || has_aligned_rows(o.view); });
     prepare();
     text_.aligned = aligned_;
     bind_cudnn();
@@ -169,9 +177,9 @@ class AttentionCall final : public BoundLibrary {
     smolder::cuda::Stream& stream = smolder::cuda::Queue::of(kDevice).stream();
     const double scale = number_of(scale_dtype_, addresses[scale_]);
     AttentionText text = text_;
-    text.positive = text.backward || scale > 0;
+    text.positive = text.backward || (scale > 0 && text.mask == AttentionText::Mask::kNone);
     for (const Operand& o : operands_) {
-      if (o.is_matrix && reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 != 0) text.aligned = false;
+      if (is_tiled(o) && reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 != 0) text.aligned = false;
     }
     if (plan_ && text.aligned) {
       std::vector<void*> data;
@@ -209,7 +217,8 @@ class AttentionCall final : public BoundLibrary {
     std::ostringstream out;
     out << (text_.backward ? "attention_backward " : "attention ")
         << static_cast<int64_t>(calls_.size()) * outer_ * inner_ << " x " << queries_ << 'x' << keys_ << 'x' << width_
-        << (text_.is_causal ? ", causal" : "") << (aligned_ ? "" : ", rows not aligned") << (plan_ ? " by cuDNN" : "");
+        << (text_.is_causal ? ", causal" : "") << (text_.mask == AttentionText::Mask::kNone ? "" : ", masked")
+        << (aligned_ ? "" : ", rows not aligned") << (plan_ ? " by cuDNN" : "");
     return out.str();
   }
 
@@ -239,6 +248,23 @@ class AttentionCall final : public BoundLibrary {
     for (int i = v.shape.size(); i-- > 0;) {
       v.strides[i] = stride;
       stride *= v.shape[i];
+    }
+    return v;
+  }
+
+  /// A mask is read element by element: it has matrices' strides, but no tiles.
+  bool is_tiled(const Operand& o) const {
+    return o.is_matrix &&
+           (text_.mask == AttentionText::Mask::kNone || &o != &operands_[operands_.size() - numbers() - 1]);
+  }
+  size_t numbers() const { return text_.backward ? 2 : 1; }
+
+  /// A mask of scores whose axes of one element are those of all.
+  LibraryView spread(LibraryView v, const Dims& query) const {
+    for (int i = 0; i < rank_; ++i) {
+      const int64_t extent = i == rank_ - 1 ? keys_ : query[i];
+      if (v.shape[i] != extent) v.strides[i] = 0;
+      v.shape[i] = extent;
     }
     return v;
   }
@@ -312,6 +338,7 @@ class AttentionCall final : public BoundLibrary {
   /// Leaves it to cuDNN where that is there, takes it and is faster. Its kernels are compiled for their sizes (0.1 to
   /// 0.5 s), so lengths that a program goes through one by one stay with ours.
   void bind_cudnn() {
+    if (text_.mask != AttentionText::Mask::kNone) return;
     if (!aligned_ || offsets_.size() != 1 || queries_ % kCudnnRows != 0 || keys_ % kCudnnRows != 0) return;
     if (queries_ < (text_.backward ? kCudnnLeastBackward : kCudnnLeast)) return;
     std::vector<eager::cuda::DnnMatrix> matrices;
@@ -371,14 +398,15 @@ Layout layout_of(const ir::Node& n) {
 }  // namespace
 
 bool is_attention(Op op) {
-  return op == Op::kFlashAttention || op == Op::kFlashAttentionBackward || op == Op::kFlashAttentionBackwardJoined;
+  return op == Op::kFlashAttention || op == Op::kFlashAttentionMasked || op == Op::kFlashAttentionBackward ||
+         op == Op::kFlashAttentionBackwardMasked || op == Op::kFlashAttentionBackwardJoined;
 }
 
-bool takes_attention(ir::Graph& g, const ir::Node& n) {
+bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
   const Layout at = layout_of(n);
   const ir::ValueId query = n.inputs[at.query], value = n.inputs[at.query + 2], scale = n.inputs[at.scale];
-  if (n.inputs[at.mask] != ir::kNone || !is_half(g.dtype(query))) return false;
+  if (!is_half(g.dtype(query)) || mask_has_gradient) return false;
   // A library call takes no number that is computed in the step.
   const Op number = g.op(scale);
   if (!g.info(scale).weak || (number != Op::kParameter && number != Op::kConstant)) return false;
@@ -404,7 +432,15 @@ void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows
     return ir::ValueInfo{ir::kNone, dtype, false, shape};
   };
   std::vector<ir::ValueId> inputs = n.inputs;
-  inputs.erase(inputs.begin() + static_cast<ptrdiff_t>(at.mask));
+  const bool masked = inputs[at.mask] != ir::kNone;
+  const ir::SymDims mask_shape = masked ? g.shape(inputs[at.mask]) : ir::SymDims{};
+  if (masked) {
+    ir::SymDims whole = mask_shape;
+    while (whole.size() < rank) whole.insert(0, 1);
+    inputs[at.mask] = b.reshape(b.wrap(inputs[at.mask]), whole).id;
+  } else {
+    inputs.erase(inputs.begin() + static_cast<ptrdiff_t>(at.mask));
+  }
   std::vector<ir::ValueInfo> infos;
   for (size_t i = at.query; i < at.query + (backward ? 3 : 1); ++i) {
     const ir::SymDims& shape = g.shape(n.inputs[i]);
@@ -416,15 +452,18 @@ void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows
     rows[rank - 1] = 1;
     infos.push_back({ir::kNone, DType::kFloat32, false, rows});
   }
-  const ir::ValueId first = g.append(backward ? Op::kFlashAttentionBackward : Op::kFlashAttention, std::move(inputs),
-                                     {n.attrs[0], rows_first ? 1 : 0}, infos, n.origin);
+  const Op op = backward ? (masked ? Op::kFlashAttentionBackwardMasked : Op::kFlashAttentionBackward)
+                         : (masked ? Op::kFlashAttentionMasked : Op::kFlashAttention);
+  const ir::ValueId first = g.append(op, std::move(inputs), {n.attrs[0], rows_first ? 1 : 0}, infos, n.origin);
   const auto arranged = [&](int i) {
     const ir::Value x = b.wrap(first + i);
     return rows_first ? b.transpose(x, -2, -3).id : x.id;
   };
   if (backward) {
     for (int i = 0; i < 3; ++i) results[i] = arranged(i);
-    results[3] = b.cast(b.constant(0.0), infos[0].dtype).id;
+    const ir::Value zero = b.cast(b.constant(0.0), infos[0].dtype);  // of a mask's gradient, which nobody reads
+    const bool added = masked && is_floating(g.dtype(n.inputs[at.mask]));
+    results[3] = added ? b.expand(zero, mask_shape).id : zero.id;
   } else {
     results[0] = arranged(0);
     results[1] = first + 1;

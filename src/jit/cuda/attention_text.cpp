@@ -102,10 +102,11 @@ constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
 // A matrix a batch; strides in elements.
-struct Rows {
-  u16* data;
+template <class T> struct RowsOf {
+  T* data;
   i64 outer, inner, row, column, width;
 };
+using Rows = RowsOf<u16>;
 struct Numbers {  // one a row
   f32* data;
   i64 outer, inner, row;
@@ -146,6 +147,30 @@ template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const
     }
   }
 }
+
+#if MASK
+// What is added to a score, in units of log2 as that is; nothing where a mask of bools says no. Numbers that are as low
+// as they can be are no less than nothing, so that rows of them alone are means, as sums in units of e are.
+struct Masked {
+  const MaskElement* data;
+  i64 row, column;
+  int queries, keys;
+  METHOD f32 operator()(int q, int k) const {
+    if (q >= queries || k >= keys) return 0;
+    const MaskElement x = data[q * row + k * column];
+#if MASK == 1
+    return x ? 0 : nothing();
+#else
+    const f32 wide = widen(x), y = wide * kLog2e;
+    return y == nothing() && wide != nothing() ? -3.4e38f : y;
+#endif
+  }
+};
+// Rows that see nothing, or only the lowest numbers there are, have no gradient.
+DEVICE f32 offset_of(f32 lse) { return lse < -1e30f ? -nothing() : lse * kLog2e; }
+#else
+DEVICE f32 offset_of(f32 lse) { return lse * kLog2e; }
+#endif
 
 template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
   UNROLL for (int m = 0; m < M; ++m) {
@@ -308,6 +333,9 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
 constexpr const char* kForward = R"cuda(
 struct ForwardArguments {
   Rows query, key, value, result;
+#if MASK
+  RowsOf<MaskElement> mask;
+#endif
   Numbers lse;
   i64 batches, inners, queries, keys;
   f64 scale;
@@ -331,6 +359,9 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   load_tile<T>(query_tile, a.query, batch(a.query), first, queries);
   load_tile<T>(key_tiles, a.key, key, 0, keys);
   load_tile<T>(value_tiles, a.value, value, 0, keys);
+#if MASK
+  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
+#endif
   finish_copies();
   __syncthreads();
 
@@ -359,7 +390,12 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     if (!kPositive) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale;
+          UNROLL for (int i = 0; i < 4; ++i) {
+            p[m][n][i] *= scale;
+#if MASK
+            p[m][n][i] += mask(my_first + m * 16 + row_in_tile(i), column + n * 8 + column_in_tile(i));
+#endif
+          }
         }
       }
     }
@@ -379,7 +415,8 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
         UNROLL for (int n = 0; n < N; ++n) now = fmaxf(now, fmaxf(p[m][n][2 * h], p[m][n][2 * h + 1]));
         now = fmaxf(now, shuffle_xor(now, 1));
         now = fmaxf(now, shuffle_xor(now, 2));
-        const f32 shrink = exp2_fast((most[m][h] - now) * factor), offset = now * factor;
+        const f32 from = MASK && now == nothing() ? 0.0f : now;  // else a row that saw nothing yet would be nan
+        const f32 shrink = exp2_fast((most[m][h] - from) * factor), offset = from * factor;
         most[m][h] = now;
         f32 sum = 0;
         UNROLL for (int n = 0; n < N; ++n) {
@@ -406,7 +443,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       sum += shuffle_xor(sum, 2);
       const int row = my_first + m * 16 + row_in_tile(2 * h);
       if (threadIdx.x % 4 == 0 && row < queries) lse[row * a.lse.row] = (most[m][h] * factor + log2_fast(sum)) * kLn2;
-      const f32 inverse = 1.0f / sum;
+      const f32 inverse = MASK && sum == 0 ? 0.0f : 1.0f / sum;
       UNROLL for (int d = 0; d < kChunks; ++d) {
         UNROLL for (int i = 2 * h; i < 2 * h + 2; ++i) result[m][d][i] *= inverse;
       }
@@ -419,6 +456,9 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
 constexpr const char* kBackward = R"cuda(
 struct BackwardArguments {
   Rows grad, query, key, value, result, grad_query, grad_key, grad_value;
+#if MASK
+  RowsOf<MaskElement> mask;
+#endif
   Numbers lse, delta;
   i64 batches, inners, queries, keys;
   f64 scale;
@@ -474,13 +514,16 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   }
   __syncwarp();
   const f32 scale = static_cast<f32>(a.scale) * kLog2e;
+#if MASK
+  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
+#endif
   const f32* const lse = batch(a.lse);
   f32 offset[M][2], sums[M][2];
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int h = 0; h < 2; ++h) {
       const int row = my_first + m * 16 + row_in_tile(2 * h);
       const bool inside = row < queries;
-      offset[m][h] = inside ? lse[row * a.lse.row] * kLog2e : 0.0f;
+      offset[m][h] = inside ? offset_of(lse[row * a.lse.row]) : 0.0f;
       sums[m][h] = inside ? delta[row * a.delta.row] : 0.0f;
     }
   }
@@ -512,7 +555,11 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = 0; i < 4; ++i) {
-            p[m][n][i] = exp2_fast(p[m][n][i] * scale - offset[m][i / 2]);
+            f32 score = p[m][n][i] * scale;
+#if MASK
+            score += mask(my_first + m * 16 + row_in_tile(i), begin + n * 8 + column_in_tile(i));
+#endif
+            p[m][n][i] = exp2_fast(score - offset[m][i / 2]);
             if (masked) {
               const int k = begin + n * 8 + column_in_tile(i);
               if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
@@ -561,7 +608,7 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
     if (threadIdx.x < kColumns) {
       const int row = from + threadIdx.x;
       const bool inside = row < queries;
-      offsets[stage * kColumns + threadIdx.x] = inside ? lse[row * a.lse.row] * kLog2e : -nothing();
+      offsets[stage * kColumns + threadIdx.x] = inside ? offset_of(lse[row * a.lse.row]) : -nothing();
       sums[stage * kColumns + threadIdx.x] = inside ? delta[row * a.delta.row] : 0.0f;
     }
   };
@@ -579,6 +626,9 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   const u32 right = right_address(query_tiles), right_grad = right_address(grad_tiles);
   const u32 weighed = weighed_address(query_tiles), weighed_grad = weighed_address(grad_tiles);
   const f32 scale = static_cast<f32>(a.scale) * kLog2e;
+#if MASK
+  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
+#endif
   f32 grad_key[M][kChunks][4], grad_value[M][kChunks][4];
   clear(grad_key);
   clear(grad_value);
@@ -600,7 +650,11 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
           const int q = from + n * 8 + column_in_tile(j);
           UNROLL for (int m = 0; m < M; ++m) {
             UNROLL for (int i = j; i < 4; i += 2) {
-              p[m][n][i] = exp2_fast(p[m][n][i] * scale - offset);
+              f32 score = p[m][n][i] * scale;
+#if MASK
+              score += mask(q, my_first + m * 16 + row_in_tile(i));
+#endif
+              p[m][n][i] = exp2_fast(score - offset);
               if (masked && my_first + m * 16 + row_in_tile(i) > q) p[m][n][i] = 0;
             }
           }
@@ -682,7 +736,9 @@ std::string AttentionText::instructions() const {
 
 std::string AttentionText::kernels() const {
   std::ostringstream out;
-  out << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
+  if (mask != Mask::kNone) out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "u16") << " MaskElement;\n";
+  out << "#define MASK " << static_cast<int>(mask) << "\n"
+      << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
   const auto constants = [&](const char* name, const Shape& s) {
     out << "constexpr int k" << name << "Threads = " << s.threads << ", k" << name << "Tiles = " << s.tiles << ", k"

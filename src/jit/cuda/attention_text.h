@@ -18,6 +18,9 @@ struct AttentionText {
   bool backward = false;
   bool small = false;       ///< for blocks that have less than 106 KiB of shared memory
   bool warpgroups = false;  ///< with the instructions of sm_90a, else those of sm_80
+  /// None, of bools, or of numbers like the operands that are added to scores. A masked forward has no `positive`.
+  enum class Mask : uint8_t { kNone, kBool, kAdded };
+  Mask mask = Mask::kNone;
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
 

@@ -189,6 +189,7 @@ struct Problem {
   bool is_causal = false;
   double scale = 0.125;
   bool aligned = true, small = false, warpgroups = false;
+  AttentionText::Mask mask = AttentionText::Mask::kNone;
 };
 
 /// One problem: its operands, what float64 makes of them, and what the kernels do.
@@ -209,6 +210,7 @@ class Trial {
         delta_(lse_) {
     std::mt19937 random(7);
     for (Matrices* m : {&query_, &key_, &value_, &grad_}) m->fill(random);
+    make_mask(random);
   }
 
   void check() {
@@ -225,11 +227,37 @@ class Trial {
     t.head = t.padded(std::max(p_.width, p_.value_width));
     t.is_causal = p_.is_causal;
     t.aligned = p_.aligned;
-    t.positive = backward || p_.scale > 0;
+    t.mask = p_.mask;
+    t.positive = backward || (p_.scale > 0 && p_.mask == AttentionText::Mask::kNone);
     t.backward = backward;
     t.small = p_.small;
     return t;
   }
+  bool is_masked() const { return p_.mask != AttentionText::Mask::kNone; }
+  bool has_bools() const { return p_.mask == AttentionText::Mask::kBool; }
+
+  /// One for both heads; its second row says no to all.
+  void make_mask(std::mt19937& random) {
+    const auto cells = static_cast<size_t>(p_.queries * p_.keys);
+    added_.assign(cells, 0.0);
+    if (!is_masked()) return;
+    bools_.resize(cells);
+    halves_.resize(cells);
+    std::normal_distribution<double> normal;
+    for (size_t i = 0; i < cells; ++i) {
+      const bool seen = random() % 3 != 0 && static_cast<int64_t>(i) / p_.keys != 1;
+      bools_[i] = seen;
+      halves_[i] = to_half(seen ? normal(random) : -std::numeric_limits<double>::infinity(), p_.dtype);
+      added_[i] = !seen ? -std::numeric_limits<double>::infinity() : has_bools() ? 0 : from_half(halves_[i], p_.dtype);
+    }
+  }
+  void append_mask(std::vector<int64_t>& words) {
+    if (!is_masked()) return;
+    const auto data =
+        has_bools() ? reinterpret_cast<int64_t>(bools_.data()) : reinterpret_cast<int64_t>(halves_.data());
+    words.insert(words.end(), {data, 0, 0, p_.keys, 1, p_.keys});
+  }
+
   void append_numbers(std::vector<int64_t>& words, std::vector<float>& x) const {
     words.insert(words.end(), {reinterpret_cast<int64_t>(x.data()), 0, p_.queries, 1});
   }
@@ -249,6 +277,7 @@ class Trial {
     const HostProgram program(emulated_attention(t, {{"attention_forward", "ForwardArguments"}}), SMOLDER_HOST_CXX);
     std::vector<int64_t> words;
     for (Matrices* m : {&query_, &key_, &value_, &result_}) m->append_to(words);
+    append_mask(words);
     append_numbers(words, lse_);
     append_sizes(words);
     launch(program, "attention_forward", words, p_.queries, t.forward());
@@ -263,6 +292,7 @@ class Trial {
     for (Matrices* m : {&grad_, &query_, &key_, &value_, &result_, &grad_query_, &grad_key_, &grad_value_}) {
       m->append_to(words);
     }
+    append_mask(words);
     append_numbers(words, lse_);
     append_numbers(words, delta_);
     append_sizes(words);
@@ -283,11 +313,19 @@ class Trial {
         dk(static_cast<size_t>(p_.keys * p_.width)), dv(static_cast<size_t>(p_.keys * p_.value_width));
     for (int64_t i = 0; i < p_.queries; ++i) {
       const int64_t seen = p_.is_causal ? std::min(i + 1, p_.keys) : p_.keys;
+      const auto score = [&](int64_t j) {
+        return dot(query_, i, key_, j, head) * p_.scale + added_[static_cast<size_t>(i * p_.keys + j)];
+      };
       double total = 0;
-      for (int64_t j = 0; j < seen; ++j) total += std::exp(dot(query_, i, key_, j, head) * p_.scale);
-      EXPECT_NEAR(lse_[static_cast<size_t>(head * p_.queries + i)], std::log(total), 1e-4);
+      for (int64_t j = 0; j < seen; ++j) total += std::exp(score(j));
+      const float lse = lse_[static_cast<size_t>(head * p_.queries + i)];
+      if (total > 0) {
+        EXPECT_NEAR(lse, std::log(total), 1e-4);
+      } else {
+        EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+      }
       for (int64_t j = 0; j < seen; ++j) {
-        const double w = std::exp(dot(query_, i, key_, j, head) * p_.scale) / total;
+        const double w = total > 0 ? std::exp(score(j)) / total : 0;
         weights[static_cast<size_t>(i * p_.keys + j)] = w;
         for (int64_t d = 0; d < p_.value_width; ++d) {
           result[static_cast<size_t>(i * p_.value_width + d)] += w * value_.at(head, j, d);
@@ -334,6 +372,9 @@ class Trial {
   int64_t gap_;
   Matrices query_, key_, value_, grad_, result_, grad_query_, grad_key_, grad_value_;
   std::vector<float> lse_, delta_;
+  std::vector<double> added_;  ///< to each score
+  std::vector<uint8_t> bools_;
+  std::vector<uint16_t> halves_;
 };
 
 TEST(CudaAttention, EmulatedKernelsAreAttention) {
@@ -362,19 +403,28 @@ TEST(CudaAttention, EmulatedKernelsAreAttention) {
            {.dtype = kFloat16, .queries = 40, .keys = 50, .is_causal = true, .scale = -0.2},
            {.dtype = kBFloat16, .queries = 150, .keys = 140, .is_causal = true, .warpgroups = true},
            {.dtype = kFloat16, .queries = 70, .keys = 100, .width = 40, .value_width = 80, .warpgroups = true},
+           {.dtype = kBFloat16, .queries = 70, .keys = 100, .mask = AttentionText::Mask::kBool},
+           {.dtype = kFloat16, .queries = 40, .keys = 140, .scale = -0.2, .mask = AttentionText::Mask::kAdded},
+           {.dtype = kBFloat16,
+            .queries = 70,
+            .keys = 80,
+            .is_causal = true,
+            .warpgroups = true,
+            .mask = AttentionText::Mask::kAdded},
+           {.dtype = kFloat16, .queries = 70, .keys = 65, .warpgroups = true, .mask = AttentionText::Mask::kBool},
        }) {
     SCOPED_TRACE(testing::Message() << p.queries << " x " << p.keys << " x " << p.width << " x " << p.value_width);
     Trial(p).check();
   }
 }
 
-// Each architecture takes its share of one text in nine; SMOLDER_CUDA_ALL=1 gives it its share of all, in minutes.
+// Each architecture takes its share of one text in 25; SMOLDER_CUDA_ALL=1 gives it its share of all, in minutes.
 TEST(CudaAttention, KernelsCompile) {
   SKIP_UNDER_SANITIZER;
   if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing();
   constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
   constexpr const char* kFlags[] = {"--std=c++17"};
-  const int every = std::getenv("SMOLDER_CUDA_ALL") ? 1 : 9;
+  const int every = std::getenv("SMOLDER_CUDA_ALL") ? 1 : 25;
   std::vector<AttentionText> texts;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const int head : {32, 64, 96, 128}) {
@@ -383,7 +433,11 @@ TEST(CudaAttention, KernelsCompile) {
         AttentionText text{dtype, head, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)};
         const bool is_asked_for =
             (text.positive || !text.backward) && (!text.warpgroups || (!text.small && text.padded(head) == head));
-        if (is_asked_for) texts.push_back(text);
+        if (!is_asked_for) continue;
+        for (const auto mask : {AttentionText::Mask::kNone, AttentionText::Mask::kBool, AttentionText::Mask::kAdded}) {
+          text.mask = mask;
+          if (mask == AttentionText::Mask::kNone || text.positive == text.backward) texts.push_back(text);
+        }
       }
     }
   }

@@ -125,6 +125,8 @@ def attended(backends):
 case("math", lambda: attended(attention.SDPBackend.MATH))
 case("either", lambda: attended([attention.SDPBackend.FLASH_ATTENTION, attention.SDPBackend.MATH]))
 case("neither", lambda: attended("math"))
+case("another device's", lambda: attended(attention.SDPBackend.EFFICIENT_ATTENTION))
+case("none", lambda: attended([]))
 
 
 def ctc(lp, targets, inputs, lengths, **kw):

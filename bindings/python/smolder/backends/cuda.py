@@ -1,8 +1,28 @@
-"""Settings of products on CUDA: `matmul.allow_tf32` and how partial sums of halves are added."""
+"""Settings of products on CUDA (`matmul.allow_tf32`, how partial sums of halves are added) and of attention."""
+
+import contextlib
 
 from smolder import _core
+from smolder._warn import warn
 
-__all__ = ["is_built", "matmul"]
+__all__ = [
+    "allow_fp16_bf16_reduction_math_sdp",
+    "cudnn_sdp_enabled",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed",
+    "is_built",
+    "is_flash_attention_available",
+    "math_sdp_enabled",
+    "matmul",
+    "mem_efficient_sdp_enabled",
+    "preferred_blas_library",
+    "preferred_linalg_library",
+    "sdp_kernel",
+]
 
 
 def is_built():
@@ -58,3 +78,77 @@ class _Matmul:
 
 
 matmul = _Matmul()
+
+
+# -- attention: see smolder.nn.attention
+
+
+def _way(name, bit):
+    def enabled():
+        return bool(_core._get_attention_ways() & bit)
+
+    def enable(enabled):
+        ways = _core._get_attention_ways()
+        _core._set_attention_ways(ways | bit if enabled else ways & ~bit)
+
+    enabled.__name__ = enabled.__qualname__ = f"{name}_sdp_enabled"
+    enabled.__doc__ = f"Whether attention may be computed in the way {name}."
+    enable.__name__ = enable.__qualname__ = f"enable_{name}_sdp"
+    enable.__doc__ = f"Says whether attention may be computed in the way {name}."
+    return enabled, enable
+
+
+math_sdp_enabled, enable_math_sdp = _way("math", 1)
+flash_sdp_enabled, enable_flash_sdp = _way("flash", 2)
+mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _way("mem_efficient", 4)
+cudnn_sdp_enabled, enable_cudnn_sdp = _way("cudnn", 8)
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """Deprecated: smolder.nn.attention.sdpa_kernel()."""
+    warn(
+        "`smolder.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please "
+        "see `smolder.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+    )
+    before = _core._get_attention_ways()
+    given = (enable_math, enable_flash, enable_mem_efficient, enable_cudnn)
+    _core._set_attention_ways(sum(1 << i for i, on in enumerate(given) if on))
+    try:
+        yield {}
+    finally:
+        _core._set_attention_ways(before)
+
+
+def is_flash_attention_available():
+    """True: kernels that keep no scores are compiled when they are first needed."""
+    return True
+
+
+def fp16_bf16_reduction_math_sdp_allowed():
+    """False: where scores of halves are in memory, they are added up in float32."""
+    return False
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled):
+    """Takes False alone."""
+    if enabled:
+        raise NotImplementedError("allow_fp16_bf16_reduction_math_sdp(True) is not supported: sums are in float32")
+
+
+def _preferred(what, names, taken):
+    def preferred(backend=None):
+        if backend is None or backend in ("default", taken):
+            return taken
+        if backend not in names:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(names)}.")
+        raise NotImplementedError(f"preferred_{what}_library({backend!r}) is not supported: {taken} is used")
+
+    preferred.__name__ = preferred.__qualname__ = f"preferred_{what}_library"
+    preferred.__doc__ = f'The library that is used, "{taken}"; no other may be asked for.'
+    return preferred
+
+
+preferred_blas_library = _preferred("blas", ("default", "cublas", "cublaslt", "hipblaslt", "ck"), "cublaslt")
+preferred_linalg_library = _preferred("linalg", ("default", "cusolver", "magma", "host"), "host")

@@ -1,7 +1,13 @@
-"""Which of torch's ways to compute attention may be used: here one way does what any of them does on a CPU."""
+"""Which of torch's ways to compute attention may be used.
+
+On the CPU one way does what any of them does. On CUDA, MATH alone has scores in memory; with any other way allowed that
+takes the operands a kernel that keeps none is used, whichever is faster, ours or cuDNN's.
+"""
 
 import contextlib
 import enum
+
+from smolder import _core
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
@@ -17,16 +23,21 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
+def _bits(backends):
+    return sum(1 << b for b in set(backends) if SDPBackend.MATH <= b <= SDPBackend.CUDNN_ATTENTION)
+
+
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """Within it, attention may be computed in these ways alone. MATH or FLASH_ATTENTION must be one; order says nothing."""
+    """Within it, attention may be computed in these ways alone. set_priority says nothing: the fastest of them is taken."""
     if not isinstance(backends, list | SDPBackend):
         raise AssertionError(
             "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
             f"{type(backends).__name__}"
         )
-    chosen = [backends] if isinstance(backends, SDPBackend) else backends
-    if not {SDPBackend.MATH, SDPBackend.FLASH_ATTENTION} & set(chosen):
-        names = ", ".join(b.name for b in chosen) or "none"
-        raise NotImplementedError(f"sdpa_kernel: {names}: attention is computed on the CPU, as MATH or FLASH_ATTENTION")
-    yield {}
+    before = _core._get_attention_ways()
+    _core._set_attention_ways(_bits([backends] if isinstance(backends, SDPBackend) else backends))
+    try:
+        yield {}
+    finally:
+        _core._set_attention_ways(before)
