@@ -3,8 +3,9 @@
 `python benchmarks/cuda_timeline.py [--rows 2048] [--width 1024] [--layers 250] [--steps 40]`
 
 The device's time of a step is taken behind other work, where steps wait for the device and not for the host; the share in
-which the device is busy is that time over the time a step takes when the program simply runs. Times of the device are
-events'; its clock and the host's are compared once, when both wait for each other.
+which the device is busy is that time over the time a step takes when the program simply runs (a little over 1 where the device's
+clock rate was lower the first time). Times of the device are events'; its clock and the host's are compared once, when
+both wait for each other.
 """
 
 import argparse

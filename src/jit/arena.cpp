@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
+#include "smolder/core/cuda/memory.h"
+#include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 
 namespace smolder::jit {
+
+namespace {
+
+constexpr size_t kLarge = 16 << 20;
+
+}  // namespace
 
 Arena& Arena::of(DeviceType device) {
   // Never destroyed: a plan may run while the process exits.
@@ -18,8 +26,11 @@ Arena::Lease Arena::reserve(int64_t bytes) {
   Lease lease{std::unique_lock(mutex_)};
   const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 0));
   if (wanted > 0 && (!block_ || block_->bytes() < wanted)) {
-    // Nothing in the old block outlives a run, and both together might not fit.
+    // Nothing in the old block outlives a run, and both together might not fit. No tensor is likely to want as much on
+    // CUDA, where the pool would keep it.
+    const bool is_large = block_ && block_->bytes() >= kLarge;
     block_.reset();
+    if (is_large && device_ == DeviceType::kCUDA) cuda::empty_cache(cuda::kDevice);
     block_ = allocate(wanted, {device_, 0});
   }
   lease.base = block_ ? static_cast<char*>(block_->data()) : nullptr;

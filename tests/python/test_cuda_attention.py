@@ -77,8 +77,10 @@ def masked_reference(q, k, v, mask, is_causal, scale):
     scores = q @ k.transpose(-1, -2) * scale
     if is_causal:
         scores = scores.masked_fill(~smolder.ones(scores.shape[-2:], dtype=smolder.bool, device="cuda").tril(), -np.inf)
-    scores = scores.masked_fill(~mask, -np.inf) if mask.dtype == smolder.bool else scores + mask
-    weights = scores.softmax(-1)
+    seen = mask if mask.dtype == smolder.bool else mask != -np.inf  # or rows of nothing would have gradients of nan
+    if mask.dtype != smolder.bool:
+        scores = scores + smolder.where(seen, mask, 0.0)
+    weights = scores.masked_fill(~seen, -np.inf).softmax(-1)
     return smolder.where(weights.isnan(), 0.0, weights) @ v
 
 

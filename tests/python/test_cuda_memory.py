@@ -118,6 +118,20 @@ def test_a_part_of_the_memory_may_be_had():
 
 
 @on_a_device
+def test_memory_of_plans_grows_in_its_place():
+    def reserved(*sizes):
+        used_up()
+        for n in sizes:
+            x = smolder.ones(n, device="cuda")
+            x.cumsum(0).flip(0).cumsum(0).sum().item()
+            del x
+        return cuda.memory_reserved()
+
+    alone = reserved(6 * MIB)
+    assert reserved(5 * MIB, 6 * MIB) < alone + 4 * 5 * MIB, "the 5 are no longer kept"
+
+
+@on_a_device
 def test_out_of_memory_is_torchs_error():
     total = cuda.mem_get_info()[1]
     assert cuda.OutOfMemoryError is smolder.OutOfMemoryError
