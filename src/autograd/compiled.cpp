@@ -28,6 +28,9 @@ Node* grad_fn_of(const TensorImpl* impl) {
   return m ? m->grad_fn.node.get() : nullptr;
 }
 
+/// Results with gradients, each of which has a backward of its own besides that of all.
+constexpr size_t kMostOutputs = 64;
+
 /// A detached tensor sees the write of its storage, as a write by its own name would show it.
 void follow_write(TensorImpl* impl, const ValueRef& now) {
   impl->value = now;
@@ -79,10 +82,13 @@ class CompiledNode final : public CustomFunction {
  public:
   CompiledNode(std::shared_ptr<const CompiledStep> step, const CompiledStep::Call& call)
       : step_(std::move(step)), numbers_(call.numbers) {
-    for (const auto* const sources : {&step_->backward_.leaves, &step_->gradients_}) {
-      for (const ValueSource s : *sources) {
-        const bool later = s.kind == ValueSource::kGiven || s.kind == ValueSource::kGradient;
-        saved_.push_back(later ? ValueRef() : call.value(*step_, s));
+    for (const CompiledStep::Backward& b : step_->backwards_) {
+      std::vector<ValueRef>& saved = saved_.emplace_back();
+      for (const auto* const sources : {&b.step.leaves, &b.gradients}) {
+        for (const ValueSource s : *sources) {
+          const bool later = s.kind == ValueSource::kGiven || s.kind == ValueSource::kGradient;
+          saved.push_back(later ? ValueRef() : call.value(*step_, s));
+        }
       }
     }
   }
@@ -90,30 +96,30 @@ class CompiledNode final : public CustomFunction {
   std::string name() const override { return "CompiledFunctionBackward"; }
 
   std::vector<Tensor> backward(std::vector<Tensor> grads) override {
-    SMOLDER_CHECK(!released_ && !step_->freed_, RuntimeError,
+    SMOLDER_CHECK(!lazy::grad_enabled(), RuntimeError,
+                  "smolder.compile does not currently support double backward: the gradient of a compiled function has "
+                  "no history. Call the function itself where create_graph=True.");
+    SMOLDER_CHECK(step_->known(), RuntimeError,
+                  "the traces of a compiled function were forgotten between its call and its backward");
+    const lazy::NoAutocast plain;
+    std::vector<Tensor> out(step_->differentiable_.size());
+    std::vector<size_t> given;
+    bool freed = false;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (!grads[i].defined()) continue;
+      lazy::refresh(grads[i].impl());
+      given.push_back(i);
+      freed |= step_->freed_[i];
+    }
+    SMOLDER_CHECK(!released_ && !freed, RuntimeError,
                   "Trying to backward through the graph a second time (or directly access saved tensors after they "
                   "have already been freed): the saved values of CompiledFunctionBackward were freed by the first "
                   ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph "
                   "a second time or if you need to access saved tensors after calling backward.");
-    SMOLDER_CHECK(!lazy::grad_enabled(), RuntimeError,
-                  "smolder.compile does not currently support double backward: the gradient of a compiled function has "
-                  "no history. Call the function itself where create_graph=True.");
-    SMOLDER_CHECK(step_->backward_.known(), RuntimeError,
-                  "the traces of a compiled function were forgotten between its call and its backward");
-    const lazy::NoAutocast plain;
-    for (size_t i = 0; i < grads.size(); ++i) {
-      const ir::Meta& meta = *step_->outputs_[i];
-      if (!grads[i].defined()) grads[i] = full(meta.shape, Scalar(0.0), meta.dtype);
-      lazy::refresh(grads[i].impl());
-    }
-    const std::vector<ValueRef> results = run(grads);
-    std::vector<Tensor> out(step_->gradients_.size());
-    for (size_t i = 0; i < out.size(); ++i) {
-      const ValueSource s = step_->gradients_[i];
-      const ValueRef v = s.kind == ValueSource::kGradient ? results[s.index]
-                         : s.kind == ValueSource::kGiven  ? lazy::value_now(grads[s.index].impl())
-                                                          : saved_[step_->backward_.leaves.size() + i];
-      out[i] = Tensor(new TensorImpl(v));
+    if (given.size() == grads.size() && step_->backwards_.size() > 0) {
+      run(0, grads, out);
+    } else {  // a gradient of zeros in the place of none could make nans
+      for (const size_t i : given) run(1 + i, grads, out);
     }
     return out;
   }
@@ -124,25 +130,35 @@ class CompiledNode final : public CustomFunction {
   }
 
  private:
-  std::vector<ValueRef> run(const std::vector<Tensor>& grads) const {
-    const lazy::StepRecord& record = step_->backward_;
+  /// Adds what the backward numbered `which` gives to `out`.
+  void run(size_t which, const std::vector<Tensor>& grads, std::vector<Tensor>& out) const {
+    const CompiledStep::Backward& b = step_->backwards_[which];
+    const std::vector<ValueRef>& saved = saved_[which];
+    const auto value = [&](ValueSource s, size_t at) {
+      return s.kind == ValueSource::kGiven ? lazy::value_now(grads[s.index].impl()) : saved[at];
+    };
     std::vector<ValueRef> leaves, results;
-    if (!record.tape) return results;
-    for (size_t i = 0; i < record.leaves.size(); ++i) {
-      const ValueSource s = record.leaves[i];
-      leaves.push_back(s.kind == ValueSource::kGiven ? lazy::value_now(grads[s.index].impl()) : saved_[i]);
+    for (size_t i = 0; i < b.step.leaves.size(); ++i) leaves.push_back(value(b.step.leaves[i], i));
+    if (b.step.tape) {
+      const SourceToken source = capture_source();
+      std::vector<uint64_t> parameters = lazy::parameters_of(b.step, numbers_);
+      const std::lock_guard hold(b.step.tape->mutex());
+      b.step.tape->replay(
+          b.step, std::move(leaves), std::move(parameters),
+          [&](std::span<const ValueRef> wanted) { results.assign(wanted.begin(), wanted.end()); }, source);
     }
-    const SourceToken source = capture_source();
-    const std::lock_guard hold(record.tape->mutex());
-    record.tape->replay(
-        record, std::move(leaves), lazy::parameters_of(record, numbers_),
-        [&](std::span<const ValueRef> wanted) { results.assign(wanted.begin(), wanted.end()); }, source);
-    return results;
+    for (size_t i = 0; i < b.to.size(); ++i) {
+      const ValueSource s = b.gradients[i];
+      const bool computed = s.kind == ValueSource::kGradient;
+      const Tensor gradient(new TensorImpl(computed ? results[s.index] : value(s, b.step.leaves.size() + i)));
+      Tensor& sum = out[b.to[i]];
+      sum = sum.defined() ? sum + gradient : gradient;
+    }
   }
 
   std::shared_ptr<const CompiledStep> step_;
   lazy::RunNumbers numbers_;
-  std::vector<ValueRef> saved_;  ///< what the backward reads, then the gradients that are computed by nobody
+  std::vector<std::vector<ValueRef>> saved_;  ///< what each backward reads, then gradients that nobody computes
   bool released_ = false;
 };
 
@@ -401,11 +417,9 @@ void StepCapture::find_effects(const std::vector<Tensor>& outputs) {
 
 void StepCapture::find_writes() {
   if (!step_->forward_.tape) return;
-  for (const auto& [t, before] : step_->forward_.tape->written()) {
+  for (const Tensor& t : step_->forward_.tape->written()) {
     const int input = input_of(t.impl());
-    const bool constant =
-        std::ranges::find(capture_.constants(), before.get(), &ValueRef::get) != capture_.constants().end();
-    if (input < 0 && constant) continue;
+    if (input < 0 && capture_.made(t.impl())) continue;
     if (input < 0) return stop("a write to a tensor that no guard reaches");
     const Before& b = inputs_[input];
     step_->writes_.push_back(
@@ -460,13 +474,12 @@ std::vector<Tensor> StepCapture::gradients(const std::vector<Tensor>& from, cons
 void StepCapture::record_backward() {
   std::vector<Tensor> from, to, given;
   std::vector<uint32_t> may;
-  size_t freed = 0;
   for (const Tensor& t : made_) {
     if (!t.requires_grad()) continue;
     from.push_back(t);
     const History history = look_at(gradient_edge(t));
     if (history.hooks) return stop("hooks on gradients that flow through the function");
-    freed += history.freed;
+    step_->freed_.push_back(history.freed);
     const auto bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
     given.push_back(Tensor::from_buffer(allocate(bytes, t.device()), t.shape(), t.dtype()));
     sources_.insert_or_assign(given.back().impl()->value.get(),
@@ -480,35 +493,54 @@ void StepCapture::record_backward() {
   for (const auto& [number, value] : alive_) {
     sources_.try_emplace(value.get(), ValueSource{ValueSource::kResult, number});  // a number until it is wanted
   }
-  step_->freed_ = freed > 0;
-  if (freed == from.size()) return;
-  if (freed > 0) return stop("results of which some have a history that was freed");
+  if (from.size() > kMostOutputs) return stop("more results with gradients than 64");
+  const bool any_freed = std::ranges::find(step_->freed_, true) != step_->freed_.end();
+  step_->backwards_.push_back(any_freed ? CompiledStep::Backward{} : backward_of(from, to, given));
+  for (size_t i = 0; i < from.size() && (any_freed || from.size() > 1); ++i) {
+    step_->backwards_.push_back(step_->freed_[i] ? CompiledStep::Backward{} : backward_of({from[i]}, to, {given[i]}));
+  }
+  std::vector<uint32_t> reached;
+  for (const CompiledStep::Backward& b : step_->backwards_) reached.insert(reached.end(), b.to.begin(), b.to.end());
+  std::ranges::sort(reached);
+  reached.erase(std::ranges::unique(reached).begin(), reached.end());
+  for (const uint32_t place : reached) step_->differentiable_.push_back(may[place]);
+  for (CompiledStep::Backward& b : step_->backwards_) {
+    for (uint32_t& place : b.to) {
+      place = static_cast<uint32_t>(std::ranges::lower_bound(reached, place) - reached.begin());
+    }
+  }
+}
+
+CompiledStep::Backward StepCapture::backward_of(const std::vector<Tensor>& from, const std::vector<Tensor>& to,
+                                                const std::vector<Tensor>& given) {
+  CompiledStep::Backward out;
   const std::vector<Tensor> grads = gradients(from, to, given);
-  step_->backward_ = capture_.step(sources_);
-  lazy::Tape* const tape = step_->backward_.tape;
+  out.step = capture_.step(sources_);
+  lazy::Tape* const tape = out.step.tape;
   const auto wanted = [&](ValueSource s) {
     if (s.kind == ValueSource::kResult) s.index = step_->forward_.want(s.index);
     return s;
   };
-  for (ValueSource& s : step_->backward_.leaves) s = wanted(s);
+  for (ValueSource& s : out.step.leaves) s = wanted(s);
   for (size_t i = 0; i < grads.size(); ++i) {
-    const Tensor& g = grads[i];
-    if (!g.defined()) continue;
-    step_->differentiable_.push_back(may[i]);
-    const ValueRef& v = g.impl()->value;
+    if (!grads[i].defined()) continue;
+    out.to.push_back(static_cast<uint32_t>(i));
+    const ValueRef& v = grads[i].impl()->value;
     const auto known = sources_.find(v.get());
     const auto number = tape ? tape->number_of(*v) : std::nullopt;
     if (known != sources_.end()) {
-      step_->gradients_.push_back(wanted(known->second));
+      out.gradients.push_back(wanted(known->second));
     } else if (number) {
-      step_->gradients_.push_back({ValueSource::kGradient, step_->backward_.want(*number)});
+      out.gradients.push_back({ValueSource::kGradient, out.step.want(*number)});
     } else {
-      step_->gradients_.push_back(source_of(v));
+      out.gradients.push_back(source_of(v));
     }
   }
-  if (!tape) return;
-  const std::lock_guard hold(tape->mutex());
-  tape->drop_pending();
+  if (tape) {
+    const std::lock_guard hold(tape->mutex());
+    tape->drop_pending();
+  }
+  return out;
 }
 
 /// Keeps the inputs that matter.
@@ -521,8 +553,10 @@ void StepCapture::forget_unused() {
     for (ValueSource& each : list) sources.push_back(&each);
   };
   add_all(s.forward_.leaves);
-  add_all(s.backward_.leaves);
-  add_all(s.gradients_);
+  for (auto& b : s.backwards_) {
+    add_all(b.step.leaves);
+    add_all(b.gradients);
+  }
   for (auto& w : s.writes_) {
     sources.push_back(&w.value);
     inputs.push_back(&w.input);

@@ -41,7 +41,7 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
   /// Which of the tensors that the capture was told of are its inputs.
   const std::vector<uint32_t>& used() const { return used_; }
   /// False once the traces it is made of were forgotten.
-  bool known() const { return forward_.known() && backward_.known(); }
+  bool known() const { return forward_.known(); }  // all are of one age
   /// The numbers that it makes out of `outputs`, as given to finish(): the place among what `run` returns, or, of an
   /// input, -1 - its place among `used()`.
   const std::vector<int>& places() const { return places_; }
@@ -80,6 +80,12 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
     uint32_t input;
     int made = -1, of_input = -1;  ///< neither: there is none afterwards
   };
+  /// The step of gradients: where all results have one, or one of them alone.
+  struct Backward {
+    lazy::StepRecord step;
+    std::vector<uint32_t> to;                  ///< places among the inputs that gradients go to
+    std::vector<lazy::ValueSource> gradients;  ///< of these
+  };
   struct Call;
 
   std::vector<Tensor> make(Call& call) const;
@@ -92,15 +98,15 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
   std::vector<lazy::ValueRef> constants_;
   std::vector<lazy::Draw> draws_;
   std::vector<lazy::GeneratorUse> generators_;
-  lazy::StepRecord forward_, backward_;
+  lazy::StepRecord forward_;
   std::vector<Write> writes_;
   std::vector<NewGrad> grads_;
   std::vector<Made> made_;
   std::vector<int> places_;
-  std::vector<const ir::Meta*> outputs_;      ///< of the node in the history
-  std::vector<uint32_t> differentiable_;      ///< inputs that gradients go to
-  std::vector<lazy::ValueSource> gradients_;  ///< and these
-  bool freed_ = false;                        ///< the function went backward itself and freed the history
+  std::vector<const ir::Meta*> outputs_;  ///< of the node in the history
+  std::vector<uint32_t> differentiable_;  ///< inputs that gradients go to
+  std::vector<Backward> backwards_;       ///< of all results, then of each, where there are several
+  std::vector<bool> freed_;               ///< by result: the function went backward itself and freed its history
 };
 
 /// Records a function. Made before it is called, in the thread that calls it.
@@ -144,6 +150,8 @@ class StepCapture {
   void find_effects(const std::vector<Tensor>& outputs);
   void find_writes();
   void record_backward();
+  CompiledStep::Backward backward_of(const std::vector<Tensor>& from, const std::vector<Tensor>& to,
+                                     const std::vector<Tensor>& given);
   std::vector<Tensor> gradients(const std::vector<Tensor>& from, const std::vector<Tensor>& to,
                                 const std::vector<Tensor>& given);
   void forget_unused();

@@ -205,9 +205,9 @@ Trace* Tape::pending_trace() {
   return has_pending() ? current_trace() : nullptr;
 }
 
-std::vector<std::pair<Tensor, ValueRef>> Tape::written() const {
-  std::vector<std::pair<Tensor, ValueRef>> out;
-  for (const Write& w : writes_) out.emplace_back(w.tensor, w.before);
+std::vector<Tensor> Tape::written() const {
+  std::vector<Tensor> out;
+  for (const Write& w : writes_) out.push_back(w.tensor);
   return out;
 }
 

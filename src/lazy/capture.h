@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,9 @@ class Capture {
 
   /// Something that a recorded step cannot do: it needs the program. The first is kept.
   void note_break(std::string_view reason, SourceToken source);
+  /// The function makes a tensor, at this address.
+  void note_made(const void* impl) { made_.insert(impl); }
+  bool made(const TensorImpl* impl) const { return made_.contains(impl); }
   /// The gradient that a tensor keeps was looked at or set.
   void note_gradient() { gradients_ = true; }
   bool touched_gradients() const { return gradients_; }
@@ -146,6 +150,7 @@ class Capture {
   bool whole_, broken_ = false, gradients_ = false;
   std::string reason_, where_;
   std::vector<ValueRef> constants_;
+  std::unordered_set<const void*> made_;
   std::vector<Draw> draws_;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> draw_at_;  ///< by seed and offset as recorded
   std::vector<Used> used_;

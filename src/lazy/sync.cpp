@@ -199,6 +199,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   drain();
   if (!has_pending()) {
     if (!leaves_.empty()) finish_step(nullptr);
+    forget_writes();  // of values that were there already: no step has them
     return;
   }
   if (Capture* const c = Capture::current(); c && !is_own_) [[unlikely]] {
@@ -253,13 +254,20 @@ void Tape::abandon(std::string why) {
   finish_step(nullptr);
 }
 
+void Tape::forget_writes() {
+  if (writes_.empty()) return;
+  epoch_ = next_epoch();
+  for (const Write& w : writes_) w.before->tape_refs = 0;
+  writes_.clear();
+  rewrites_.clear();
+}
+
 void Tape::finish_step(Trace* t) {
+  forget_writes();
   epoch_ = next_epoch();
   slots_.clear();
   for (const ValueRef& v : leaves_) v->tape_refs = 0;
-  for (const Write& w : writes_) w.before->tape_refs = 0;
   leaves_.clear();
-  writes_.clear();
   rewrites_.clear();
   parameters_.clear();
   live_digest_ = 0;

@@ -105,8 +105,8 @@ class Tape {
   std::optional<uint32_t> number_of(const Value& v) const {
     return v.epoch == epoch_ ? std::optional(v.index) : std::nullopt;
   }
-  /// Tensors that had a value when this step wrote them, with that value.
-  std::vector<std::pair<Tensor, ValueRef>> written() const;
+  /// Tensors that had a value when this step wrote them.
+  std::vector<Tensor> written() const;
   /// What it computes and somebody holds.
   std::vector<ValueRef> alive() const;
   /// Forgets what is pending without running it; its values are unreadable.
@@ -146,6 +146,7 @@ class Tape {
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void abandon(std::string why);
   void finish_step(Trace* t);
+  void forget_writes();
 
   /// What cpu() answers in this thread; null before it is asked.
   inline static SMOLDER_THREAD_LOCAL Tape* cpu_ = nullptr;

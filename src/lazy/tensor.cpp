@@ -38,13 +38,17 @@ struct HandlePoolEnd {
 }  // namespace
 
 void* TensorImpl::operator new(size_t size) {
+  void* out = t_pool.head;
   if (HandlePool::Free* const free = t_pool.head) {
     t_pool.head = free->next;
     ++t_pool.room;
-    return free;
+  } else {
+    static thread_local HandlePoolEnd end;
+    out = ::operator new(size);
   }
-  static thread_local HandlePoolEnd end;
-  return ::operator new(size);
+  if (Capture* const c = Capture::current()) [[unlikely]]
+    c->note_made(out);
+  return out;
 }
 
 void TensorImpl::operator delete(void* p) noexcept {

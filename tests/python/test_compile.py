@@ -738,3 +738,18 @@ def test_logs_say_what_happened(tmp_path):
     told = [line for line in run.stderr.splitlines() if "smolder:" in line]
     assert told[1] == "[smolder:guards] <lambda>: missed: args[1] was 1.0 and is 2.0"
     assert told[3].startswith("[smolder:graph_breaks] <lambda>: broke: item (") and "script.py:4" in told[3]
+
+
+def test_a_result_without_a_gradient_makes_no_nan():
+    f = smolder.compile(lambda x: (x.exp(), x * 2, x.sqrt()))
+
+    def gradient(g, x, used):
+        out = g(x)
+        x.grad = None
+        sum(out[i] for i in used).sum().backward()
+        return bits(x.grad)
+
+    for used in ((1,), (1,), (1, 2), (0, 1, 2), (1,)):
+        x = smolder.tensor([1000.0, 1.0]).requires_grad_()
+        assert gradient(f, x, used) == gradient(f._function, x, used)
+    assert sum(f._hits()) == 4
