@@ -318,7 +318,7 @@ std::vector<Tensor> CompiledStep::make(Call& call) const {
 
 // -- recording
 
-StepCapture::StepCapture(std::vector<Tensor> known, bool whole) : capture_(whole), known_(known.size()) {
+StepCapture::StepCapture(const std::vector<Tensor>& known, bool whole) : capture_(whole), known_(known.size()) {
   {
     const lazy::Capture::Pause before;
     const SourceToken source = capture_source();

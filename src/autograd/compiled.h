@@ -113,7 +113,7 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
 class StepCapture {
  public:
   /// `known`: all tensors that the function may read or write from before. `whole`: see lazy::Capture.
-  StepCapture(std::vector<Tensor> known, bool whole);
+  StepCapture(const std::vector<Tensor>& known, bool whole);
 
   /// After the function returned `outputs`: the step, or null, with `reason()`, when it cannot be run again. What the
   /// function did has been done either way.

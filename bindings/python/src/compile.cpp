@@ -34,10 +34,10 @@ struct RunTimeNumber {
 /// The recording of a function, from its making until close().
 class PyCapture {
  public:
-  PyCapture(std::vector<Tensor> known, bool whole) : outer_(t_current) {
+  PyCapture(const std::vector<Tensor>& known, bool whole) : outer_(t_current) {
     {
       const WithoutGil nogil;
-      capture_ = std::make_unique<autograd::StepCapture>(std::move(known), whole);
+      capture_ = std::make_unique<autograd::StepCapture>(known, whole);
     }
     t_current = this;
   }
