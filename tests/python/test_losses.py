@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 from torch_peer import needs_torch, run_torch
 
 import smolder
@@ -255,6 +256,7 @@ SHOWN = {
 }
 
 
+@of_the_cpu("what is shown names a device")
 def test_modules_are_shown_as_torchs():
     for text, shown in SHOWN.items():
         assert repr(eval(text, {"nn": nn, "T": smolder})) == shown

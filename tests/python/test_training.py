@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, compiled
+from conftest import assert_same_bits, compiled, of_the_cpu
 
 import smolder
 from smolder import nn, optim
@@ -54,6 +54,7 @@ def test_a_thousand_steps_with_everything_changing_compile_nothing_new():
     assert np.isfinite(score.numpy()).all()
 
 
+@of_the_cpu("hand-written products of a device are chosen by size")
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
 def test_two_hundred_batch_sizes_compile_what_two_need(mode):
     """Two sizes, one of them above the 128 rows that a column is reduced in at once: from there on no plan but one of
