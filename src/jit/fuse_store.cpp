@@ -20,15 +20,15 @@ using ir::ValueId;
 
 namespace {
 
-/// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
-/// microsecond, in which it moves some 5 MB.
-double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost : 500; }
 constexpr int kMaxTree = 48;
 
 /// How much more than the time it saves computing again may cost: it saves memory as well. Costs are a CPU core's,
 /// beside whose memory arithmetic is four times as dear as on a GPU.
 double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 2.0; }
 
+/// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
+/// microsecond, in which it moves some 5 MB; it saves no memory, so that is all it is worth.
+double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost / worth_on(device) : 500; }
 /// Whether so many bytes may be held for longer in place of a value's. A reduction's results come on top of a row.
 bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; }
 

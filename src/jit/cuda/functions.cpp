@@ -211,7 +211,7 @@ template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f3
   for (int k = 0; k < V; ++k) {
     const f32 first = x[k] * inverse, second = __fmaf_rn(__fmaf_rn(-first, y, x[k]), inverse, first);
     q[k] = __fmaf_rn(__fmaf_rn(-second, y, x[k]), inverse, second);
-    exact &= (fabsf(q[k]) >= 0x1p-70f) | (__float_as_uint(x[k]) == 0);
+    exact = exact && (fabsf(q[k]) >= 0x1p-70f || __float_as_uint(x[k]) == 0);
   }
   if (exact) return;
 #pragma unroll

@@ -511,11 +511,17 @@ TEST(Plan, KernelsAreShorterOnDevices) {
   }
 }
 
-/// A launch there moves as much as 5 MB.
+/// A launch there moves as much as 5 MB, and no more than that is computed to spare it.
 TEST(Plan, WhatIsSmallIsMadeAgainOnDevices) {
-  for (const auto& [device, groups] : {std::pair(DeviceType::kCPU, 2u), {DeviceType::kCUDA, 1u}}) {
+  struct Case {
+    DeviceType device;
+    int64_t rows;
+    size_t groups;
+  };
+  for (const auto& [device, num_rows, groups] :
+       {Case{DeviceType::kCPU, 2048, 2}, {DeviceType::kCUDA, 2048, 1}, {DeviceType::kCUDA, 65536, 2}}) {
     PlanTest t;
-    const auto rows = t.size(2048), n = t.size(512);
+    const auto rows = t.size(num_rows), n = t.size(512);
     const Value x = t.input({rows, n}), w = t.input({n}, DType::kBFloat16);
     t.output((x - sum(t, x, {1}, true)) * t.b.cast(w, DType::kFloat32));
     Program p;
