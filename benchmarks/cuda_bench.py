@@ -260,8 +260,9 @@ ROWS = {
 }
 
 
-def time_smolder(make):
+def time_smolder(make, compiled=False):
     step, moved = make(smolder)
+    step = smolder.compile(step) if compiled else step
     held = []
 
     def marked():
@@ -294,6 +295,7 @@ def time_jax(row):
 
 COLUMNS = {
     "smolder": lambda row: time_smolder(ROWS[row]),
+    "smolder.compile": lambda row: time_smolder(ROWS[row], compiled=True),
     "torch": lambda row: time_torch(ROWS[row], None),
     "compile": lambda row: time_torch(ROWS[row], "default"),
     "reduce-overhead": lambda row: time_torch(ROWS[row], "reduce-overhead"),
@@ -311,7 +313,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"among {', '.join(ROWS)}")
     parser.add_argument("--columns", default="smolder,torch", help="separated by commas")
     options = parser.parse_args()
-    columns = [c for c in options.columns.split(",") if torch or c in ("smolder", "jax")]
+    columns = [c for c in options.columns.split(",") if torch or c in ("smolder", "smolder.compile", "jax")]
     print(f"{cuda.get_device_name()}\n{'row':30}" + "".join(f"{name:>17}" for name in columns))
     for row in options.rows or ROWS:
         cells = []
