@@ -470,11 +470,11 @@ void KernelEmitter::statement(const Stmt& s) {
 
 // One thread of the group, when all have read what it may overwrite.
 void KernelEmitter::store(const Stmt& s) {
-  if (loads_uniform_ || shape_.synchronizes) line("group_sync();");
+  if (loads_uniform_ || shape_.synchronizes) line(group_sync());
   const std::string first = shape_.team && !in_team_ ? "t == 0 && threadIdx.y == 0" : "t == 0";
   line("if (" + first + ") " + buffer(s.address.buffer) + "[" + element(s.address) +
        "] = " + stored(s.dtype, value(s.args[0])) + ";");
-  if (shape_.synchronizes) line("group_sync();");
+  if (shape_.synchronizes) line(group_sync());
 }
 
 // -- expressions
@@ -523,8 +523,8 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
     case StmtKind::kResult: {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
-      return "combine(" + acc.name + ", turn, [](" + type + " x, " + type + " y) { return " +
-             functions_.primitive(acc.step, acc.dtype) + "(x, y); })";
+      return std::string(shape_.team ? "combine<true>(" : "combine(") + acc.name + ", turn, [](" + type + " x, " +
+             type + " y) { return " + functions_.primitive(acc.step, acc.dtype) + "(x, y); })";
     }
     default:
       raise<InternalError>("internal error: a statement without a value");

@@ -44,7 +44,7 @@ void KernelEmitter::uniform_part(const Stmt& s) {
 
 /// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
 void KernelEmitter::vector_rows(const Stmt& s) {
-  line("group_sync();");
+  line(group_sync());
   line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
   line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
   uniform_part(s);
@@ -57,7 +57,7 @@ void KernelEmitter::vector_rows(const Stmt& s) {
   line("for_units<V>(n, unit, aligned, a.lanes" + std::to_string(s.vars[0]) + ", chunk);");
   line("}");
   loop_ = nullptr;
-  line("group_sync();");
+  line(group_sync());
 }
 
 /// The same units, as many at once as there are registers for. What is done with a chunk is written once, for whole

@@ -60,6 +60,7 @@ class KernelEmitter {
   bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
   std::vector<Kept> find_kept(const Stmt& loop) const;
   std::string extent(const Stmt& s) const;
+  std::string group_sync() const { return shape_.team ? "group_sync<true>();" : "group_sync();"; }
 
   // -- turns side by side (emit_team.cpp)
   void team_of_columns(const Stmt& vector);

@@ -161,19 +161,25 @@ template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from
   }
 }
 
-// A group is the threads of one row of the block: up to a warp, a power of two of them, or a block of one row.
+// A group is the threads of one row of the block: up to a warp, a power of two of them, or a block of one row, or, in a
+// team, several warps of it.
 extern __shared__ __align__(16) unsigned char shared[];
 DEVICE u32 group_mask() {
   return blockDim.x < 32 ? ((1u << blockDim.x) - 1) << (threadIdx.y * blockDim.x % 32) : 0xffffffffu;
 }
-// Of several warps.
-DEVICE void group_barrier() {
-  if (blockDim.y == 1) return __syncthreads();
-  asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+// Of several warps. A barrier whose number is no constant makes a block ask for all 16, of which a multiprocessor has
+// too few for many blocks.
+template <bool kTeam> DEVICE void group_barrier() {
+  if constexpr (kTeam) {
+    if (blockDim.y == 1) return __syncthreads();
+    asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+  } else {
+    __syncthreads();
+  }
 }
-DEVICE void group_sync() {
+template <bool kTeam = false> DEVICE void group_sync() {
   if (blockDim.x > 32) {
-    group_barrier();
+    group_barrier<kTeam>();
   } else if (blockDim.x > 1) {
     __syncwarp(group_mask());
   }
@@ -304,7 +310,7 @@ template <class T, class F> DEVICE T halve_warp(T x, F step) {
 }
 // All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
 // so that the next may be written while this is read.
-template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
+template <bool kTeam = false, class T, class F> DEVICE T combine(T x, u32& turn, F step) {
   if (blockDim.x < 32) return halve(x, blockDim.x, blockDim.x, step);
   const u32 warps = blockDim.x / 32;
   x = halve_warp(x, step);
@@ -312,7 +318,7 @@ template <class T, class F> DEVICE T combine(T x, u32& turn, F step) {
   T* const all = reinterpret_cast<T*>(shared + 512 * threadIdx.y + 256 * turn);
   turn ^= 1;
   if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;
-  group_barrier();
+  group_barrier<kTeam>();
   return halve(all[threadIdx.x % 32 & (warps - 1)], warps, 32, step);
 }
 )cuda";

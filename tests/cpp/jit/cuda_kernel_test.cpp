@@ -3,11 +3,13 @@
 
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <regex>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "jit/cuda_emulator.h"
 #include "jit/kernel_samples.h"
@@ -467,6 +469,42 @@ TEST(CudaCompiler, CodeIsOfThisBuild) {
   SKIP_WITHOUT_NVRTC;
   const std::string target = cuda::target_of("sm_90");
   EXPECT_TRUE(std::regex_search(target, std::regex("^cuda [0-9a-f]{40} sm_90 nvrtc [0-9]"))) << target;
+}
+
+template <class T>
+T at(const std::string& bytes, size_t offset) {
+  T x;
+  std::memcpy(&x, bytes.data() + offset, sizeof x);
+  return x;
+}
+
+/// Barriers that a block of a cubin's kernel asks for: EIATTR_NUM_BARRIERS among the attributes in its .nv.info
+/// section.
+int barriers_of(const std::string& elf) {
+  constexpr uint8_t kNumBarriers = 0x4c, kWords = 4;  // an attribute; a format, which is followed by so many bytes
+  const auto sections = at<uint64_t>(elf, 40);
+  const auto names = at<uint64_t>(elf, sections + 64 * at<uint16_t>(elf, 62) + 24);
+  for (uint64_t i = 0; i < at<uint16_t>(elf, 60); ++i) {
+    const uint64_t section = sections + 64 * i;
+    if (!std::string_view(elf.c_str() + names + at<uint32_t>(elf, section)).starts_with(".nv.info.")) continue;
+    const auto begin = at<uint64_t>(elf, section + 24), end = begin + at<uint64_t>(elf, section + 32);
+    for (uint64_t j = begin; j < end; j += at<uint8_t>(elf, j) == kWords ? 4 + at<uint16_t>(elf, j + 2) : 4) {
+      if (at<uint8_t>(elf, j + 1) == kNumBarriers) return at<uint16_t>(elf, j + 2);
+    }
+  }
+  return -1;
+}
+
+// A block that asks for all 16 leaves no room for others: rows of 1024 took half as long again.
+TEST(CudaKernel, RowsAskForOneBarrier) {
+  SKIP_WITHOUT_NVRTC;
+  const Kernel row = golden("softmax"), team = golden("layer_norm_backward");
+  const auto barriers = [](const Kernel& k) {
+    const Kernel* kernels[] = {&k};
+    return barriers_of(cuda::object_from_bytes(cuda::compile(kernels, "sm_90")[0].bytes).cubin);
+  };
+  EXPECT_EQ(barriers(row), 1);
+  EXPECT_EQ(barriers(team), 16);
 }
 
 TEST(CudaKernel, RandomKernelsCompile) {

@@ -132,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           for_single(n, a.n1 % V == 0 ? V : 1, chunk);
         }
       }
-      const f32 x17 = combine(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-      const f32 x18 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+      const f32 x17 = combine<true>(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+      const f32 x18 = combine<true>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
       const f32 x19 = div_f32(x18, x2);
       const f32 x20 = div_f32(x17, x2);
       if (const int n = static_cast<int>(a.n1); n > 0) {
