@@ -1,9 +1,20 @@
-"""What tests of smolder.compile share: results as something to compare, and what was told of recordings."""
+"""What tests of smolder.compile share: results as something to compare, and what was told of recordings,
+of which each test begins with none."""
 
 import dataclasses
 
+import pytest
+
 import smolder
 from smolder.compiler import events
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    smolder.compiler.reset()
+    smolder.manual_seed(0)
+    yield
+    smolder.compiler.reset()
 
 
 def told(event):

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from compile_results import bits, told
+from compile_results import bits, fresh, told  # noqa: F401
 from conftest import DEVICE, of_the_cpu
 
 import smolder
@@ -20,14 +20,6 @@ from smolder.utils._pytree import tree_leaves
 
 SCALE = 2.0
 OPTIONS = {"shift": 1.0, "list": [1, 2]}
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    smolder.compiler.reset()
-    smolder.manual_seed(0)
-    yield
-    smolder.compiler.reset()
 
 
 def randn(*shape, **options):

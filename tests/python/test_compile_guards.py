@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from compile_results import bits, told
+from compile_results import bits, fresh, told  # noqa: F401
 from conftest import DEVICE
 
 import smolder
@@ -13,14 +13,6 @@ from smolder.compiler import events
 from smolder.nn import functional as F
 
 SCALE = 2.0
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    smolder.compiler.reset()
-    smolder.manual_seed(0)
-    yield
-    smolder.compiler.reset()
 
 
 def randn(*shape, **options):

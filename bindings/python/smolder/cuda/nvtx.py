@@ -1,20 +1,14 @@
 """Torch's marks for NVIDIA's profilers, which raise: kernels are named after their ops, so profiles tell what ran."""
 
+from smolder.cuda._refused import refused
+
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
 
-def _refused(name):
-    def call(*_, **__):
-        raise NotImplementedError(f"cuda.nvtx.{name} is not supported: kernels are named after the ops that they run")
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = "Raises: kernels are named after the ops that they run."
-    return call
-
-
-mark = _refused("mark")
-range = _refused("range")
-range_end = _refused("range_end")
-range_pop = _refused("range_pop")
-range_push = _refused("range_push")
-range_start = _refused("range_start")
+_WHY = "kernels are named after the ops that they run"
+mark = refused("cuda.nvtx.mark", _WHY)
+range = refused("cuda.nvtx.range", _WHY)
+range_end = refused("cuda.nvtx.range_end", _WHY)
+range_pop = refused("cuda.nvtx.range_pop", _WHY)
+range_push = refused("cuda.nvtx.range_push", _WHY)
+range_start = refused("cuda.nvtx.range_start", _WHY)
