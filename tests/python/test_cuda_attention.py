@@ -237,6 +237,22 @@ def test_each_run_has_the_same_bits():
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("mask", [None, "bool"])
+def test_eager_gives_what_a_step_gives(mask):
+    rng = np.random.default_rng(0)
+    operands, grad = [heads(rng, 70, 64) for _ in range(3)], heads(rng, 70, 64)
+    mask = mask and smolder.ones(70, 70, dtype=smolder.bool, device="cuda").tril()
+
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, mask)
+
+    recorded = values(attend, operands, grad, smolder.bfloat16)
+    with smolder.eager():
+        eager = values(attend, operands, grad, smolder.bfloat16)
+    for a, b in zip(recorded, eager, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_masks_and_second_derivatives_are_the_composition():
     rng = np.random.default_rng(2)
     q, k, v = (heads(rng, 20, 16).to(smolder.bfloat16) for _ in range(3))

@@ -406,7 +406,11 @@ bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
   const Layout at = layout_of(n);
   const ir::ValueId query = n.inputs[at.query], value = n.inputs[at.query + 2], scale = n.inputs[at.scale];
-  if (!is_half(g.dtype(query)) || mask_has_gradient) return false;
+  const ir::ValueId mask = n.inputs[at.mask];
+  // The gradient of no mask, or of bools, is zero: an eager op has it among its results, and is kept whole as a step's
+  // is.
+  const bool added = mask != ir::kNone && is_floating(g.dtype(mask));
+  if (!is_half(g.dtype(query)) || (added && mask_has_gradient)) return false;
   // A library call takes no number that is computed in the step.
   const Op number = g.op(scale);
   if (!g.info(scale).weak || (number != Op::kParameter && number != Op::kConstant)) return false;
