@@ -29,6 +29,7 @@ double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 
 /// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
 /// microsecond, in which it moves some 5 MB; it saves no memory, so that is all it is worth.
 double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost / worth_on(device) : 500; }
+
 /// Whether so many bytes may be held for longer in place of a value's. A reduction's results come on top of a row.
 bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; }
 
