@@ -162,8 +162,6 @@ def test_a_compiled_function_does_what_the_function_does(name, grad):
     function = FUNCTIONS[name]
     if grad and name in ("in place", "write view"):
         pytest.skip("a leaf that requires a gradient is not written")
-    if DEVICE != "cpu" and name in ("constant", "index"):
-        pytest.skip("of the CPU: what is made of numbers is copied to a device, which no step holds")
 
     def calls(f):
         smolder.manual_seed(1)

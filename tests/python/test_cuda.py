@@ -326,6 +326,19 @@ def test_numbers_change_between_replays():
 
 
 @on_a_device
+def test_numbers_are_constants_of_compiled_functions():
+    def f(x):
+        table = smolder.tensor([[1.0, 2.0], [3.0, 4.0]], device="cuda")
+        return x[smolder.tensor([2, 0])] * table
+
+    compiled = smolder.compile(f, fullgraph=True)
+    for i in range(4):
+        x = (smolder.arange(6.0).reshape(3, 2) + i).cuda()
+        assert compiled(x).tolist() == f(x).tolist() == [[4.0 + i, 10.0 + 2 * i], [3.0 * i, 4.0 + 4 * i]]
+    assert compiled._hits() == [3]
+
+
+@on_a_device
 def test_memory_is_counted():
     def requested(of="current"):
         return cuda.memory_stats()[f"requested_bytes.all.{of}"]
