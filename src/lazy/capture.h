@@ -97,7 +97,9 @@ class Capture {
   bool touched_gradients() const { return gradients_; }
   /// A value made from data.
   void note_constant(const ValueRef& v) { constants_.push_back(v); }
-  bool is_constant(const Value* v) const { return std::ranges::find(constants_, v, &ValueRef::get) != constants_.end(); }
+  bool is_constant(const Value* v) const {
+    return std::ranges::find(constants_, v, &ValueRef::get) != constants_.end();
+  }
   /// `state` is what the generator was at before it gave numbers.
   void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);
   /// The generator is about to go from `before` to `state`.
