@@ -349,41 +349,51 @@ TEST(Matmul, ReluKeepsNan) {
   }
 }
 
+/// u * v + sum in the dtype's arithmetic.
+double multiply_add(double u, double v, double sum, DType t, bool fused) {
+  if (t == DType::kFloat64) return fused ? std::fma(u, v, sum) : u * v + sum;
+  const float x = static_cast<float>(u), y = static_cast<float>(v), z = static_cast<float>(sum);
+  return fused ? std::fma(x, y, z) : x * y + z;
+}
+
+/// A product of 4 x 9x30 and 30x21 whose operands have these strides, element for element.
+struct SharedStrides {
+  int64_t a_batch, a_row, a_col, b_batch, b_row, b_col;
+};
+void check_shared(const Isa& isa, DType t, const SharedStrides& s) {
+  const Case c(t, t, 4, 9, 21, 30);
+  const Operand x(c.a, Layout::kRows), y(c.b, Layout::kRows);
+  const size_t size = itemsize(t);
+  MatmulDesc d = c.d;
+  d.a_batch_stride = s.a_batch, d.a_row = s.a_row, d.a_col = s.a_col;
+  d.b_batch_stride = s.b_batch, d.b_row = s.b_row, d.b_col = s.b_col;
+  d.c_row = 21, d.c_batch_stride = 9 * 21;
+  std::vector<std::byte> got(4 * 9 * 21 * size), want(size);
+  isa.make(d)->run(x.data(), y.data(), got.data(), nullptr);
+  const auto at = [&](const Operand& o, int64_t i) {
+    return read(static_cast<const std::byte*>(o.data()) + static_cast<size_t>(i) * size, t);
+  };
+  for (int64_t e = 0; e < 4 * 9 * 21; ++e) {
+    const int64_t b = e / (9 * 21), i = e / 21 % 9, j = e % 21;
+    double sum = 0;
+    for (int64_t p = 0; p < 30; ++p) {
+      sum = multiply_add(at(x, b * s.a_batch + i * s.a_row + p * s.a_col),
+                         at(y, b * s.b_batch + p * s.b_row + j * s.b_col), sum, t, isa.fused);
+    }
+    write(want.data(), t, sum);
+    ASSERT_EQ(std::memcmp(got.data() + static_cast<size_t>(e) * size, want.data(), size), 0)
+        << isa.name << ' ' << name(t) << ' ' << b << ' ' << i << ' ' << j;
+  }
+}
+
 TEST(Matmul, SharedAndRepeatedOperands) {
   // A batch that shares B; A repeated along rows, B along columns, both along k: strides of zero.
-  for (const DType t : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-    const Case c(t, t, 4, 9, 21, 30);
-    const Operand x(c.a, Layout::kRows), y(c.b, Layout::kRows);
-    const size_t size = itemsize(t);
-    struct Strides {
-      int64_t a_batch, a_row, a_col, b_batch, b_row, b_col;
-    };
-    for (const Strides& s : {Strides{270, 30, 1, 0, 21, 1}, Strides{0, 0, 1, 630, 21, 1}, Strides{270, 30, 1, 0, 21, 0},
-                             Strides{270, 30, 0, 0, 0, 1}, Strides{1, 30, 0, 0, 1, 0}}) {
-      MatmulDesc d = c.d;
-      d.a_batch_stride = s.a_batch, d.a_row = s.a_row, d.a_col = s.a_col;
-      d.b_batch_stride = s.b_batch, d.b_row = s.b_row, d.b_col = s.b_col;
-      d.c_row = 21, d.c_batch_stride = 9 * 21;
-      std::vector<std::byte> got(4 * 9 * 21 * size), want(size);
-      Matmul::get(d)->run(x.data(), y.data(), got.data(), nullptr);
-      const auto at = [&](const Operand& o, int64_t i) {
-        return read(static_cast<const std::byte*>(o.data()) + static_cast<size_t>(i) * size, t);
-      };
-      for (int64_t b = 0; b < 4; ++b)
-        for (int64_t i = 0; i < 9; ++i)
-          for (int64_t j = 0; j < 21; ++j) {
-            double sum = 0;
-            for (int64_t p = 0; p < 30; ++p) {
-              const double u = at(x, b * s.a_batch + i * s.a_row + p * s.a_col);
-              const double v = at(y, b * s.b_batch + p * s.b_row + j * s.b_col);
-              sum = t == DType::kFloat64
-                        ? std::fma(u, v, sum)
-                        : std::fma(static_cast<float>(u), static_cast<float>(v), static_cast<float>(sum));
-            }
-            write(want.data(), t, sum);
-            ASSERT_EQ(std::memcmp(got.data() + static_cast<size_t>((b * 9 + i) * 21 + j) * size, want.data(), size), 0)
-                << name(t) << ' ' << b << ' ' << i << ' ' << j;
-          }
+  for (const Isa& isa : isas()) {
+    for (const DType t : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const SharedStrides& s :
+           {SharedStrides{270, 30, 1, 0, 21, 1}, SharedStrides{0, 0, 1, 630, 21, 1},
+            SharedStrides{270, 30, 1, 0, 21, 0}, SharedStrides{270, 30, 0, 0, 0, 1}, SharedStrides{1, 30, 0, 0, 1, 0}})
+        check_shared(isa, t, s);
     }
   }
 }
