@@ -45,7 +45,8 @@ std::shared_ptr<const Instance> PlanImpl::bind(std::span<const int64_t> symbols)
   }
   static Counter& instances = counter("plans.instances");
   instances.add();
-  return std::make_shared<InstanceImpl>(std::static_pointer_cast<const PlanImpl>(shared_from_this()), evaluated);
+  return std::make_shared<InstanceImpl>(std::static_pointer_cast<const PlanImpl>(shared_from_this()),
+                                        std::move(evaluated));
 }
 
 std::string PlanImpl::failed_guard(std::span<const int64_t> symbols) const {
@@ -58,8 +59,9 @@ std::string PlanImpl::failed_guard(std::span<const int64_t> symbols) const {
   return {};
 }
 
-InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const int64_t> evaluated)
-    : plan_(std::move(plan)) {
+InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int64_t> at)
+    : plan_(std::move(plan)), evaluated_(std::move(at)) {
+  const std::span<const int64_t> evaluated(evaluated_);
   const Program& p = plan_->program();
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
   for (const OutputInfo& o : p.outputs) {
@@ -84,7 +86,6 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const
           {.first_segment = static_cast<uint32_t>(segments_.size()), .first_step = static_cast<uint32_t>(s)});
     }
     launches_.back().num_steps += 1;
-    if (debug_level() >= 2) launches_.back().bytes += bytes_of(step, evaluated);
     if (step.kernel) {
       bind_kernel(step, evaluated);
     } else {
@@ -146,7 +147,8 @@ void PlanImpl::compile_missing() const {
   jit::compile_missing(program_, take_unready(program_.options.device));
 }
 
-int64_t InstanceImpl::bytes_of(const Step& step, std::span<const int64_t> evaluated) const {
+int64_t InstanceImpl::bytes_of(const Step& step) const {
+  const std::span<const int64_t> evaluated(evaluated_);
   int64_t bytes = 0;
   if (step.library && !step.library->in_place.empty()) {
     // An update moves what it writes; whether it copies the rest is known when it runs.
@@ -217,6 +219,7 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   segment.num_pointers = static_cast<uint32_t>(call.buffers.size());
   segment.first_scratch = static_cast<uint32_t>(scratch_.size());
   segment.num_scratch = static_cast<uint32_t>(call.scratch.size());
+  segment.step = launches_.back().first_step + launches_.back().num_steps - 1;
   int64_t offset = 0;
   for (const KernelCall::Scratch& x : call.scratch) {
     const int64_t bytes = aligned(size(x.elements) * x.itemsize);

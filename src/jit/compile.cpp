@@ -16,6 +16,7 @@
 #include <string>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/jit/decompose.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/fuse.h"
@@ -69,6 +70,7 @@ bool is_disabled(std::string_view stage) {
 }
 
 void run_stage(const Stage& stage, Program& program) {
+  const SpanScope span(SpanKind::kPlan, stage.name);
   const auto start = std::chrono::steady_clock::now();
   if (is_disabled(stage.name)) {
     SMOLDER_CHECK(stage.disabled, ValueError, "SMOLDER_DISABLE: stage '", stage.name, "' can't be left out");

@@ -1,4 +1,5 @@
 // A plan as text.
+#include <atomic>
 #include <sstream>
 
 #include "smolder/jit/plan_impl.h"
@@ -11,7 +12,16 @@ OpSite site_of(const Program& program, const Step& step) {
   return {program.graph.producer(last).origin.source, step.kernel->kernel.name};
 }
 
-PlanImpl::PlanImpl(Program program) : program_(std::move(program)) {
+namespace {
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
+
+PlanImpl::PlanImpl(Program program) : id_(next_id()), program_(std::move(program)) {
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
   find_donors(program_, program_.launch_of);
   for (const Step& s : program_.steps) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/core/source_line.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
@@ -83,6 +84,7 @@ class Emitter {
       return true;
     }
     if (auto* hit = std::get_if<DiskHit>(&found)) {
+      const SpanScope span(SpanKind::kCompile, "load " + m.step->kernel->kernel.name, site_of(p_, *m.step).source);
       try {
         auto object = std::make_shared<CompiledKernel>(target_.load(hit->record.payload));
         p_.kernels[m.code] = *std::static_pointer_cast<CompiledKernel>(
@@ -105,12 +107,18 @@ class Emitter {
     parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
       for (int64_t job = begin; job < end; ++job) {
         if (job < num_others) {
+          const SpanScope span(SpanKind::kCompile, "hand-written kernel");
           others[job]();
           continue;
         }
         const int64_t first = (job - num_others) * batch, last = std::min(n, first + batch);
         std::vector<const Kernel*> kernels;
         for (int64_t i = first; i < last; ++i) kernels.push_back(&missing[i].step->kernel->kernel);
+        SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *missing[first].step).source);
+        if (Span* const span = scope.span()) {
+          span->count = last - first;
+          if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
+        }
         auto objects = target_.compile(kernels);
         for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
       }

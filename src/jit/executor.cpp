@@ -1,11 +1,12 @@
 // Running an instance: addresses are put into a table, then every launch is a call.
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <iomanip>
 #include <sstream>
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/plan_impl.h"
@@ -46,8 +47,9 @@ struct KernelRun {
     launch->fn(table.data(), ints + s.ints, scalars + s.scalars, errors + s.errors, begin, end);
   }
 
-  /// Blocks [begin, end) in the launch's order.
-  void blocks(int64_t begin, int64_t end) const {
+  /// Calls `each` with the segments, and the positions in them, of blocks [begin, end) in the launch's order.
+  template <class F>
+  void blocks(int64_t begin, int64_t end, F&& each) const {
     const BlockRun* const last = runs + launch->num_runs;
     const BlockRun* r =
         std::upper_bound(runs, last, begin, [](int64_t b, const BlockRun& x) { return b < x.first_block; }) - 1;
@@ -55,13 +57,28 @@ struct KernelRun {
       const int64_t until = std::min(r + 1 == last ? launch->blocks : r[1].first_block, end);
       const Segment& s = segments[r->segment];
       const int64_t from = r->first + begin - r->first_block;
-      (*this)(s, from* s.grain, std::min((from + until - begin) * s.grain, s.positions));
+      each(s, from * s.grain, std::min((from + until - begin) * s.grain, s.positions));
       begin = until;
     }
   }
 };
 
 }  // namespace
+
+/// When a segment ran: it may have on several threads, and beside others.
+struct SegmentTimes {
+  std::atomic<int64_t> begin{INT64_MAX}, end{0}, busy{0};  ///< busy: of all threads together
+
+  void add(int64_t from, int64_t until) {
+    int64_t seen = begin.load(std::memory_order_relaxed);
+    while (from < seen && !begin.compare_exchange_weak(seen, from, std::memory_order_relaxed)) {
+    }
+    seen = end.load(std::memory_order_relaxed);
+    while (until > seen && !end.compare_exchange_weak(seen, until, std::memory_order_relaxed)) {
+    }
+    busy.fetch_add(until - from, std::memory_order_relaxed);
+  }
+};
 
 RunTables& RunTables::of_thread() {
   thread_local RunTables tables;
@@ -90,6 +107,12 @@ void InstanceImpl::fill_tables(const RunArguments& args) const {
 std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
   t.begun = 0;
+  SpanScope scope(SpanKind::kLaunch, "run plan");
+  if (Span* const span = scope.span()) [[unlikely]] {
+    span->plan = plan_->id();
+    span->device = {plan_->program().options.device, 0};
+    span->count = static_cast<int64_t>(launches_.size());
+  }
   try {
     return plan_->program().options.device == DeviceType::kCUDA ? run_on_cuda(args) : run_on_cpu(args);
   } catch (...) {
@@ -118,10 +141,10 @@ std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
   fill_tables(args);
   RunTables& t = RunTables::of_thread();
   std::vector<OpSite> reports;
-  const bool timed = debug_level() >= 2;
+  const bool watched = debug_level() >= 2 || profiling();
   for (const Launch& launch : launches_) {
-    if (timed) [[unlikely]] {
-      run_timed(launch, reports);
+    if (watched) [[unlikely]] {
+      run_watched(launch, reports);
     } else {
       run_launch(launch, reports);
     }
@@ -140,6 +163,12 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports
     if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);
     return;
   }
+  run_segments(launch, nullptr);
+}
+
+/// `times`: null, or those of each segment.
+void InstanceImpl::run_segments(const Launch& launch, SegmentTimes* times) const {
+  RunTables& t = RunTables::of_thread();
   const KernelRun run{&launch,
                       segments_.data() + launch.first_segment,
                       block_runs_.data() + launch.first_run,
@@ -148,24 +177,94 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports
                       t.scalars.data(),
                       t.errors.data(),
                       scratch_.data()};
+  const auto timed = [&](const Segment& s, int64_t begin, int64_t end) {
+    const int64_t start = now_ns();
+    run(s, begin, end);
+    times[&s - run.segments].add(start, now_ns());
+  };
   if (!launch.parallel) {
-    for (uint32_t i = 0; i < launch.num_segments; ++i) run(run.segments[i], 0, run.segments[i].positions);
+    for (uint32_t i = 0; i < launch.num_segments; ++i) {
+      const Segment& s = run.segments[i];
+      times ? timed(s, 0, s.positions) : run(s, 0, s.positions);
+    }
+  } else if (times) {
+    parallel_for(launch.blocks, 1, [&](int64_t begin, int64_t end) { run.blocks(begin, end, timed); });
   } else {
-    parallel_for(launch.blocks, 1, [&run](int64_t begin, int64_t end) { run.blocks(begin, end); });
+    parallel_for(launch.blocks, 1, [&run](int64_t begin, int64_t end) { run.blocks(begin, end, run); });
   }
 }
 
-void InstanceImpl::run_timed(const Launch& launch, std::vector<OpSite>& reports) const {
-  const auto start = std::chrono::steady_clock::now();
-  run_launch(launch, reports);
-  tell_time(launch, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+/// Runs a launch with a span for each of its steps, or tells what it took, or both.
+void InstanceImpl::run_watched(const Launch& launch, std::vector<OpSite>& reports) const {
+  const int64_t begin = now_ns();
+  if (profiling() && launch.num_segments > 1) {
+    run_side_by_side(launch);
+  } else {
+    run_launch(launch, reports);
+  }
+  const int64_t end = now_ns();
+  if (debug_level() >= 2) tell_time(launch, static_cast<double>(end - begin) / 1e3);
+  if (!profiling() || launch.num_segments > 1 || (launch.library < 0 && launch.num_segments == 0)) return;
+  Span span = span_of(launch.library >= 0 ? launch.first_step : segments_[launch.first_segment].step);
+  span.begin_ns = begin;
+  span.end_ns = end;
+  add_span(std::move(span));
+}
+
+void InstanceImpl::run_side_by_side(const Launch& launch) const {
+  ++RunTables::of_thread().begun;
+  std::vector<SegmentTimes> times(launch.num_segments);
+  const int64_t begin = now_ns();
+  run_segments(launch, times.data());
+  const int64_t took = now_ns() - begin;
+  int64_t busy = 0;
+  for (const SegmentTimes& t : times) busy += t.busy;
+  for (uint32_t i = 0; i < launch.num_segments; ++i) {
+    Span span = span_of(segments_[launch.first_segment + i].step);
+    span.begin_ns = std::min<int64_t>(times[i].begin, times[i].end);
+    span.end_ns = times[i].end;
+    const double share = busy > 0 ? static_cast<double>(times[i].busy) / static_cast<double>(busy) : 0;
+    span.own_ns = static_cast<int64_t>(share * static_cast<double>(took));
+    add_span(std::move(span));
+  }
+}
+
+/// What the profile says of a step, but for when it ran.
+Span InstanceImpl::span_of(uint32_t number) const {
+  const Program& program = plan_->program();
+  const Step& step = program.steps[number];
+  const OpSite site = site_of(program, step);
+  Span span;
+  span.kind = step.kernel ? SpanKind::kKernel : SpanKind::kLibrary;
+  span.name = site.op;
+  span.source = site.source;
+  span.device = {program.options.device, 0};
+  span.bytes = bytes_of(step);
+  span.plan = plan_->id();
+  span.step = static_cast<int32_t>(number);
+  if (profiles_shapes()) span.shapes = shapes_of(step);
+  return span;
+}
+
+std::vector<std::string> InstanceImpl::shapes_of(const Step& step) const {
+  std::vector<std::string> out;
+  for (const BufferId b : step.reads) {
+    const BufferInfo& info = plan_->program().buffers[b];
+    Dims shape;
+    for (const ir::Dim& d : info.shape) shape.push_back(ir::SymTable::value(d, evaluated_));
+    out.push_back(std::string(name(info.dtype)) + to_string(shape));
+  }
+  return out;
 }
 
 /// Says what a launch took: microseconds, megabytes moved, gigabytes a second, steps, and what it is.
 void InstanceImpl::tell_time(const Launch& launch, double us) const {
   const Step& step = plan_->program().steps[launch.first_step];
   std::ostringstream out;
-  const auto bytes = static_cast<double>(launch.bytes);
+  double bytes = 0;
+  for (uint32_t i = 0; i < launch.num_steps; ++i) {
+    bytes += static_cast<double>(bytes_of(plan_->program().steps[launch.first_step + i]));
+  }
   out << std::fixed << std::setprecision(1) << us << " us, " << bytes / 1e6 << " MB, " << bytes / us / 1e3
       << " GB/s, step " << launch.first_step;
   if (launch.num_steps > 1) out << " and " << launch.num_steps - 1 << " like it";

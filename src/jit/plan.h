@@ -73,6 +73,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   static std::shared_ptr<const Plan> compile(const ir::Graph& graph, const CompileOptions& options = {});
   virtual ~Plan() = default;
 
+  /// Of no other plan of the process; 1 or more. Spans of the profile say which plan they are of.
+  virtual uint64_t id() const = 0;
   virtual std::span<const OutputInfo> outputs() const = 0;
   /// In the order in which they are to be made: what updates a leaf comes before what merely could have its memory, so
   /// that parameters stay where they are from step to step.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "smolder/core/profile.h"
 #include "smolder/jit/backend.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/place.h"
@@ -23,6 +24,7 @@ class PlanImpl final : public Plan {
  public:
   explicit PlanImpl(Program program);
 
+  uint64_t id() const override { return id_; }
   std::span<const OutputInfo> outputs() const override { return program_.outputs; }
   std::span<const Donation> donations() const override { return program_.donations; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
@@ -39,6 +41,7 @@ class PlanImpl final : public Plan {
   void compile_missing() const;
 
  private:
+  const uint64_t id_;
   mutable Program program_;
   mutable std::mutex compiling_;
   std::vector<Lifetime> lifetimes_;
@@ -59,6 +62,7 @@ struct Segment {
   int64_t positions = 0;  ///< of the root loop
   int64_t grain = 0;
   uint32_t num_pointers = 0, first_scratch = 0, num_scratch = 0;
+  uint32_t step = 0;  ///< of the program
 
   int64_t blocks() const { return (positions + grain - 1) / grain; }
 };
@@ -86,7 +90,6 @@ struct Launch {
   uint32_t first_run = 0, num_runs = 0;    ///< what order they are taken in
   double work = 0;                         ///< nanoseconds on one core, roughly
   uint32_t first_step = 0, num_steps = 0;  ///< of the program
-  int64_t bytes = 0;                       ///< read and written; counted where launches are timed
 };
 
 /// Tables of one run, kept between runs of a thread so that a run allocates nothing.
@@ -120,9 +123,11 @@ struct LibraryStep {
   int error = -1;  ///< its word among the instance's, if it has one
 };
 
+struct SegmentTimes;
+
 class InstanceImpl final : public Instance {
  public:
-  InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::span<const int64_t> evaluated);
+  InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int64_t> evaluated);
 
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
@@ -148,14 +153,19 @@ class InstanceImpl final : public Instance {
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
   void share_blocks(Launch& launch);
   void append_computed(const Launch& launch, size_t scalars);
-  int64_t bytes_of(const Step& step, std::span<const int64_t> evaluated) const;
+  int64_t bytes_of(const Step& step) const;
   void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
-  void run_timed(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_segments(const Launch& launch, SegmentTimes* times) const;
+  void run_watched(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_side_by_side(const Launch& launch) const;
+  Span span_of(uint32_t step) const;
+  std::vector<std::string> shapes_of(const Step& step) const;
   void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
   void add_unit(const Step& step, int segment, std::span<const int64_t> evaluated);
 
   std::shared_ptr<const PlanImpl> plan_;
+  const std::vector<int64_t> evaluated_;  ///< expressions of the plan, at the instance's sizes
   std::vector<int64_t> output_bytes_;
   int64_t arena_bytes_ = 0;
   std::vector<int64_t> arena_offset_;  ///< by buffer

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/capture.h"
@@ -70,6 +71,7 @@ void make_exported(TensorImpl* owner, TensorImpl* asked) {
     buffer = std::move(value.buffer);
   } else {
     elements.buffer = value.buffer;
+    const CopySpan span("storage shared with an array", source, elements.bytes());
     buffer = copied(elements).buffer;
     record_copy("storage shared with an array", resolve_source(source), buffer->bytes());
   }
@@ -172,8 +174,11 @@ void stay_exported(const Tensor& t, BufferRef held) {
 ValueRef kept_value(TensorImpl* impl) {
   const Tensor t(impl);
   if (!is_external(t)) return impl->value;
-  const eager::Array copy = copied(window(t));
-  record_copy("snapshot of shared storage", resolve_source(capture_source()), copy.bytes());
+  const SourceToken source = capture_source();
+  const eager::Array elements = window(t);
+  const CopySpan span("snapshot of shared storage", source, elements.bytes());
+  const eager::Array copy = copied(elements);
+  record_copy("snapshot of shared storage", resolve_source(source), copy.bytes());
   return adopt(copy.buffer, impl->value->meta, impl->value->device);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
@@ -98,12 +99,15 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   const std::vector<int64_t> symbols = symbol_values(t);
   auto& candidates = known_->plans[plan_structure(t, produced, options_.compile)];
   for (const auto& plan : candidates) {
+    SpanScope scope(SpanKind::kPlan, "bind plan", t.instrs[0].source);
     instance = plan->bind(symbols);
     if (instance) {
+      if (Span* const span = scope.span()) span->plan = plan->id();
       instances.add();
       return plan;
     }
   }
+  SpanScope scope(SpanKind::kPlan, "build plan", t.instrs[0].source);
   const auto start = std::chrono::steady_clock::now();
   auto plan = jit::Plan::compile(to_graph(t, produced), options_.compile);
   instance = plan->bind(symbols);
@@ -112,6 +116,11 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   Recompile why = explain({t, produced, known_->traces, last_, candidates.empty() ? nullptr : candidates.back().get()});
   why.milliseconds = took.count();
   why.kernels.assign(plan->built().begin(), plan->built().end());
+  if (Span* const span = scope.span()) {
+    span->plan = plan->id();
+    span->count = static_cast<int64_t>(why.kernels.size());
+    span->detail = why.reason;
+  }
   complaint_ = tell(std::move(why));
   recorded_anew_ = false;
   instances.add();
@@ -211,6 +220,9 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   ops.add(static_cast<int64_t>(size()));
   if (followed_ && position_ == followed_->instrs.size()) hits.add();
   record_event({"sync", std::string(reason), resolve_source(source)});
+  if (profiling()) [[unlikely]]
+    note_recorded();
+  const SpanScope span(SpanKind::kSync, reason, source);
   if (device_ >= DeviceType::kFirstUser) return run_on_device();
   Trace* t = nullptr;
   std::vector<jit::OpSite> bad_indices;
@@ -235,6 +247,21 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   finish_step(t);
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
   if (!complaint_.empty()) raise<RuntimeError>(std::exchange(complaint_, {}));
+}
+
+/// Adds the span of recording the step that is about to run.
+void Tape::note_recorded() {
+  if (record_began_ == 0) return;
+  const Trace& t = followed_ ? *followed_ : own_;
+  Span span;
+  span.kind = SpanKind::kRecord;
+  span.name = "record";
+  span.source = t.instrs[0].source;
+  span.begin_ns = std::exchange(record_began_, 0);
+  span.end_ns = now_ns();
+  span.device = {device_, 0};
+  span.count = static_cast<int64_t>(size());
+  add_span(std::move(span));
 }
 
 void Tape::raise_reports(bool idle) {
@@ -280,6 +307,8 @@ void Tape::finish_step(Trace* t) {
   followed_ = options_.predict && t ? t->next : nullptr;
   position_ = 0;
   may_rejoin_ = true;
+  until_drain_ = 0;
+  record_began_ = 0;
   drain();
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
@@ -225,6 +226,8 @@ bool Tape::record(ir::Op op, std::span<const Operand> operands, std::span<const 
   if (until_drain_-- == 0) {
     until_drain_ = kOpsPerDrain;
     drain();
+    if (profiling() && size() == 0) [[unlikely]]
+      record_began_ = now_ns();
   }
   if (size() >= options_.soft_bound) [[unlikely]] {
     if (!source) return false;

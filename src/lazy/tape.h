@@ -145,6 +145,7 @@ class Tape {
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
   void abandon(std::string why);
+  void note_recorded();
   void finish_step(Trace* t);
   void forget_writes();
 
@@ -199,7 +200,8 @@ class Tape {
   std::unique_ptr<Known> known_;
   Trace* last_ = nullptr;
   Value* free_values_ = nullptr;
-  uint32_t until_drain_ = 0;  ///< ops to record until the dead are looked for again
+  uint32_t until_drain_ = 0;  ///< ops to record until the dead are looked for again; 0 at the first of a step
+  int64_t record_began_ = 0;  ///< when the first op of the step was recorded, if somebody profiles
   ir::Meta inferred_[8];      ///< room for a shape rule's results
 };
 

@@ -5,6 +5,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
+#include "smolder/core/profile.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -86,8 +87,12 @@ Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
 Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
   const size_t bytes = smolder::numel(shape) * itemsize(dtype);
   BufferRef buffer = allocate(bytes);
-  if (bytes) std::memcpy(buffer->data(), data, bytes);
-  record_copy("tensor from data", resolve_source(capture_source()), bytes);
+  const SourceToken source = capture_source();
+  {
+    const CopySpan span("tensor from data", source, bytes);
+    if (bytes) std::memcpy(buffer->data(), data, bytes);
+  }
+  record_copy("tensor from data", resolve_source(source), bytes);
   return from_buffer(std::move(buffer), shape, dtype);
 }
 

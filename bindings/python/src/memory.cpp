@@ -12,6 +12,7 @@
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/half.h"
+#include "smolder/core/profile.h"
 #include "smolder/lazy/storage.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
@@ -137,7 +138,9 @@ nb::object to_numpy(const Tensor& t) {
     buffer = t.materialize("numpy");
   }
   const int64_t n = t.numel();
-  record_copy("numpy", resolve_source(capture_source()), n * itemsize(t.dtype()));
+  const SourceToken source = capture_source();
+  record_copy("numpy", resolve_source(source), n * itemsize(t.dtype()));
+  const CopySpan span("numpy", source, n * itemsize(t.dtype()));
   const bool widen = t.dtype() == DType::kBFloat16;
   auto* const copy = new char[std::max<size_t>(1, n * (widen ? 4 : itemsize(t.dtype())))];
   if (widen) {

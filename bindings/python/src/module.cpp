@@ -148,6 +148,7 @@ NB_MODULE(_core, m) {
   bind_runtime(m);
   bind_user_ops(m);
   bind_recompiles(m);
+  bind_profile(m);
   bind_cache(m);
   bind_doctor(m);
   bind_bench(m);

@@ -29,6 +29,7 @@ void bind_runtime(nb::module_& m);
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Why steps were compiled.
 void bind_recompiles(nb::module_& m);
+void bind_profile(nb::module_& m);
 /// The libraries that there are, for `smolder doctor`.
 void bind_doctor(nb::module_& m);
 /// The kernel cache, for `smolder cache`.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -228,15 +229,38 @@ void reset_peak_pinned() {
   if (PinnedPool* const pool = PinnedPool::existing()) pool->reset_peak();
 }
 
+namespace {
+
+/// What the profile says of a copy by the device; the host's part of it, `host`, is told, too.
+Span copy_span(const char* name, size_t bytes, SpanScope& host) {
+  Span span;
+  span.kind = SpanKind::kCopy;
+  span.name = name;
+  span.bytes = static_cast<int64_t>(bytes);
+  span.flow = next_flow();
+  if (Span* const s = host.span()) s->flow = span.flow;
+  return span;
+}
+
+}  // namespace
+
 void copy_to_host(void* to, const void* from, size_t bytes, int device) {
   Stream& stream = Queue::of(device).stream();
-  copy_to_host(stream, to, from, bytes);
+  SpanScope host(SpanKind::kLaunch, "copy to host, and wait");
+  {
+    const TimedWork copy(stream, [&] { return copy_span("copy to host", bytes, host); });
+    copy_to_host(stream, to, from, bytes);
+  }
   stream.synchronize();
 }
 
 void copy_from_host(void* to, const void* from, size_t bytes, int device, bool goes_on) {
   Stream& stream = Queue::of(device).stream();
-  copy_to_device(stream, to, from, bytes);
+  SpanScope host(SpanKind::kLaunch, "copy from host");
+  {
+    const TimedWork copy(stream, [&] { return copy_span("copy from host", bytes, host); });
+    copy_to_device(stream, to, from, bytes);
+  }
   if (!goes_on && is_pinned(from)) stream.synchronize();
 }
 

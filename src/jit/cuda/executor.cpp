@@ -9,6 +9,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
 #include "smolder/core/source_line.h"
 #include "smolder/jit/arena.h"
@@ -30,6 +31,29 @@ bool is_blocking() {
   }();
   return asked;
 }
+
+/// Two spans of a step: of the host, which queues it, and of the device.
+class QueuedStep {
+ public:
+  template <class F>
+  explicit QueuedStep(F&& describe)
+      : host_(SpanKind::kLaunch, "queue step"), device_(smolder::cuda::Queue::of(kDevice).stream(), [&] {
+          Span span = describe();
+          span.flow = next_flow();
+          if (Span* const s = host_.span()) {
+            s->name = "queue " + span.name;
+            s->source = span.source;
+            s->plan = span.plan;
+            s->step = span.step;
+            s->flow = span.flow;
+          }
+          return span;
+        }) {}
+
+ private:
+  SpanScope host_;
+  smolder::cuda::TimedWork device_;
+};
 
 }  // namespace
 
@@ -95,10 +119,15 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
   ++RunTables::of_thread().begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
+    const QueuedStep watched([&] { return span_of(launch.first_step); });
     if (!queue_library(step)) reports.push_back(*step.site);
     return;
   }
-  for (uint32_t i = 0; i < launch.num_segments; ++i) queue_segment(launch, segments_[launch.first_segment + i], false);
+  for (uint32_t i = 0; i < launch.num_segments; ++i) {
+    const Segment& segment = segments_[launch.first_segment + i];
+    const QueuedStep watched([&] { return span_of(segment.step); });
+    queue_segment(launch, segment, false);
+  }
 }
 
 /// Queues a run that is being captured: what shares no memory goes side by side.
@@ -171,7 +200,8 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
   fill_bases(args, arena.base);
   const bool waits = is_blocking() || debug_level() >= 2;
-  const bool may_replay = !waits && cuda::graphs_enabled() && state.graphs.may_replay();
+  // The profile has times of steps, which a graph would not tell.
+  const bool may_replay = !waits && !profiling() && cuda::graphs_enabled() && state.graphs.may_replay();
   thread_local std::vector<char*> own;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
   if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));

@@ -1,0 +1,123 @@
+#include "smolder/core/cuda/timeline.h"
+
+#include <cmath>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/error.h"
+
+namespace smolder::cuda {
+
+/// Work that is being timed.
+struct TimedWork::Work {
+  Stream* stream;
+  Span span;
+  std::unique_ptr<Event> begin, end;
+};
+
+namespace {
+
+/// Pieces of work waiting to be read after which those that are done are read.
+constexpr size_t kMostWaiting = 1024;
+/// A float's milliseconds are exact to a microsecond up to here; later times count from a later event.
+constexpr double kAnchorMs = 4000;
+
+/// Guarded by `lock`. One device: its events are in one order. Never destroyed.
+struct Timeline {
+  std::mutex lock;
+  std::unique_ptr<Event> anchor;  ///< an event whose time on the host's clock is known
+  double anchor_ns = 0;
+  std::deque<TimedWork::Work> waiting;
+  std::vector<std::unique_ptr<Event>> free;
+
+  static Timeline& get() {
+    static auto* const it = new Timeline;
+    return *it;
+  }
+
+  std::unique_ptr<Event> event(int device) {
+    if (free.empty()) return std::make_unique<Event>(device, true);
+    auto e = std::move(free.back());
+    free.pop_back();
+    return e;
+  }
+
+  /// Waits, once a profile, for an event, so that it is known when it was.
+  void set_anchor(Stream& stream) {
+    anchor = event(stream.device());
+    anchor->record(stream);
+    anchor->synchronize();
+    anchor_ns = static_cast<double>(now_ns());
+  }
+
+  int64_t time_of(const Event& e) const { return std::llround(anchor_ns + e.milliseconds_since(*anchor) * 1e6); }
+
+  void read(TimedWork::Work work) {
+    const int64_t end = time_of(*work.end);
+    work.span.begin_ns = time_of(*work.begin);
+    work.span.end_ns = end;
+    add_span(std::move(work.span));
+    free.push_back(std::move(work.begin));
+    if (static_cast<double>(end) - anchor_ns > kAnchorMs * 1e6) {
+      anchor_ns = static_cast<double>(end);
+      std::swap(anchor, work.end);
+    }
+    free.push_back(std::move(work.end));
+  }
+
+  void settle(bool wait) {
+    while (!waiting.empty()) {
+      if (wait) waiting.front().end->synchronize();
+      if (!wait && !waiting.front().end->done()) return;
+      TimedWork::Work work = std::move(waiting.front());
+      waiting.pop_front();
+      read(std::move(work));
+    }
+  }
+};
+
+}  // namespace
+
+void TimedWork::begin(Stream& stream, Span span) {
+  Timeline& t = Timeline::get();
+  const std::lock_guard hold(t.lock);
+  if (!t.anchor) t.set_anchor(stream);
+  span.thread = thread_number();
+  span.device = {DeviceType::kCUDA, static_cast<int8_t>(stream.device())};
+  span.queued = true;
+  auto work =
+      std::make_unique<Work>(Work{&stream, std::move(span), t.event(stream.device()), t.event(stream.device())});
+  work->begin->record(stream);
+  work_ = work.release();
+}
+
+void TimedWork::end() noexcept {
+  const std::unique_ptr<Work> work(std::exchange(work_, nullptr));
+  Timeline& t = Timeline::get();
+  const std::lock_guard hold(t.lock);
+  try {
+    work->end->record(*work->stream);
+    t.waiting.push_back(std::move(*work));
+    if (t.waiting.size() > kMostWaiting) t.settle(false);
+  } catch (const std::exception&) {  // the device is lost, which its next use will tell
+  }
+}
+
+void settle_timeline(bool wait) {
+  if (is_forked()) return;  // events are the parent's
+  Timeline& t = Timeline::get();
+  const std::lock_guard hold(t.lock);
+  t.settle(wait);
+}
+
+void forget_timeline() {
+  if (is_forked()) return;
+  Timeline& t = Timeline::get();
+  const std::lock_guard hold(t.lock);
+  t.waiting.clear();
+  t.anchor.reset();
+}
+
+}  // namespace smolder::cuda

@@ -1,0 +1,40 @@
+// When work of a device ran, for the profile: events around it, which are read later, so that nothing waits.
+#pragma once
+
+#include <memory>
+
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/profile.h"
+
+namespace smolder::cuda {
+
+/// A span of what is queued on a stream while it lives. Does nothing unless somebody profiles when it begins.
+class TimedWork {
+ public:
+  /// `describe` is asked for the span, but for its times, when somebody profiles.
+  template <class F>
+  TimedWork(Stream& stream, F&& describe) {
+    if (profiling()) [[unlikely]]
+      begin(stream, describe());
+  }
+  ~TimedWork() {
+    if (work_) [[unlikely]]
+      end();
+  }
+  TimedWork(const TimedWork&) = delete;
+  TimedWork& operator=(const TimedWork&) = delete;
+
+  struct Work;
+
+ private:
+  void begin(Stream& stream, Span span);
+  void end() noexcept;
+  Work* work_ = nullptr;
+};
+
+/// Adds the spans of work that is done to the profile; `wait`: of all that was queued.
+void settle_timeline(bool wait);
+/// Lets go of what is still to be read: nobody profiles any more.
+void forget_timeline();
+
+}  // namespace smolder::cuda
