@@ -148,24 +148,8 @@ void PlanImpl::compile_missing() const {
 }
 
 int64_t InstanceImpl::bytes_of(const Step& step) const {
-  const std::span<const int64_t> evaluated(evaluated_);
   int64_t bytes = 0;
-  if (step.library && !step.library->in_place.empty()) {
-    // An update moves what it writes; whether it copies the rest is known when it runs.
-    const LibraryCall& call = *step.library;
-    for (size_t i = 1; i < call.inputs.size(); ++i) {
-      int64_t n = call.inputs[i].kind == LibraryCall::Operand::kBuffer ? 1 : 0;
-      for (const ir::Dim& d : call.inputs[i].shape) n *= ir::SymTable::value(d, evaluated);
-      bytes += n * static_cast<int64_t>(itemsize(call.inputs[i].dtype)) * (i + 1 == call.inputs.size() ? 2 : 1);
-    }
-    return bytes;
-  }
-  for (const auto* list : {&step.reads, &step.writes}) {
-    for (const BufferId b : *list) {
-      const BufferInfo& info = plan_->program().buffers[b];
-      bytes += ir::SymTable::value(info.elements, evaluated) * static_cast<int64_t>(itemsize(info.dtype));
-    }
-  }
+  for (const TouchedBuffer& t : touched_buffers(plan_->program(), step, evaluated_)) bytes += t.bytes;
   return bytes;
 }
 

@@ -60,7 +60,10 @@ std::string PlanImpl::describe() const {
     list_buffers(out, p, step.writes);
     out << '\n';
   }
-  for (const std::string& r : p.refusals) out << "not fused: " << r << '\n';
+  for (const Refusal& r : p.refusals) {
+    out << "not fused: %" << r.value << ' ' << ir::name(p.graph.op(r.value)) << " -> "
+        << ir::name(p.graph.nodes[r.reader].op) << ": " << r.why << '\n';
+  }
   return out.str();
 }
 

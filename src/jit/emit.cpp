@@ -71,7 +71,7 @@ class Emitter {
   Missing missing_at(size_t s) const {
     const Step& step = p_.steps[s];
     Missing m{step.kernel->code, &step, print(step.kernel->kernel), {}, {}};
-    m.key = hash_bytes(m.text.data(), m.text.size());
+    m.key = hash_bytes(m.text.data(), m.text.size());  // as key_of
     return m;
   }
 
@@ -157,6 +157,11 @@ class Emitter {
 };
 
 }  // namespace
+
+Hash128 key_of(const Kernel& kernel) {
+  const std::string text = print(kernel);
+  return hash_bytes(text.data(), text.size());
+}
 
 void emit(Program& program) { Emitter(program).find_all(); }
 

@@ -16,6 +16,9 @@ Backend& backend(DeviceType device = DeviceType::kCPU);
 /// Test hook: makes another one the code generator of plans compiled from now on; null takes it back.
 void override_backend(Backend* other);
 
+/// The key of a kernel in the cache, but for the target: of its text.
+Hash128 key_of(const Kernel& kernel);
+
 /// Finds each distinct kernel in the cache. Fills `Program::kernels`, but for those of `Program::missing`.
 void emit(Program& program);
 

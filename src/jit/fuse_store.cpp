@@ -212,9 +212,7 @@ void Clusters::make_groups() {
   for (const Refusal& r : refused_) {
     const Edge& e = f_.edges[r.edge];
     if (!stored_[e.value]) continue;
-    std::ostringstream line;
-    line << '%' << e.value << ' ' << ir::name(g.op(e.value)) << " -> " << ir::name(g.nodes[e.to].op) << ": " << r.why;
-    p_.refusals.push_back(line.str());
+    p_.refusals.push_back({e.value, e.to, r.why});
   }
 }
 

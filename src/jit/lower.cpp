@@ -1,7 +1,5 @@
 #include "smolder/jit/lower.h"
 
-#include <absl/container/flat_hash_set.h>
-
 #include <algorithm>
 
 #include "smolder/jit/attributes.h"
@@ -97,22 +95,8 @@ class Lower {
   /// The user's ops whose primitives the kernel computes, in program order: "linear_gelu".
   std::string name_of(const Group& group) {
     constexpr size_t kLongest = 60;
-    std::vector<ir::NodeId> nodes;
-    std::vector<ValueId> todo = group.sinks;
-    absl::flat_hash_set<ir::NodeId> seen;
-    while (!todo.empty()) {
-      const ir::NodeId id = g_.info(todo.back()).node;
-      todo.pop_back();
-      const ir::Node& n = g_.nodes[id];
-      if (n.op == Op::kLeaf || n.op == Op::kParameter || n.op == Op::kConstant || !seen.insert(id).second) continue;
-      nodes.push_back(id);
-      for (const ValueId x : n.inputs) {
-        if (x != ir::kNone && p_.buffer_of[x] < 0) todo.push_back(x);
-      }
-    }
-    std::ranges::sort(nodes);
     std::vector<Op> ops;
-    for (const ir::NodeId id : nodes) {
+    for (const ir::NodeId id : nodes_of(p_, group.sinks)) {
       const Op op = g_.nodes[id].origin_op();
       if (std::ranges::find(ops, op) == ops.end()) ops.push_back(op);
     }

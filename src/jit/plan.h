@@ -92,6 +92,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   virtual std::string describe() const = 0;
 };
 
+struct PlanReport;
+
 class Instance {
  public:
   virtual ~Instance() = default;
@@ -102,6 +104,8 @@ class Instance {
   /// Runs everything: on the CPU's pool, returning when done; on CUDA queued, returning before, unless the plan checks
   /// indices. Those out of range were clamped and are reported in the result (empty when none).
   virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
+  /// The steps at these sizes as data: see plan_report.h.
+  virtual PlanReport report() const = 0;
 };
 
 /// Indices that steps on a device found out of range since this was asked last. Its kernels report after the host went

@@ -132,6 +132,7 @@ class InstanceImpl final : public Instance {
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
   std::vector<OpSite> run(const RunArguments& args) const override;
+  PlanReport report() const override;
 
  private:
   std::vector<OpSite> run_on_cpu(const RunArguments& args) const;

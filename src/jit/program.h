@@ -37,7 +37,6 @@ struct Group {
   /// Reductions computed in the kernel, in program order; those in `sinks` are written too.
   std::vector<ir::NodeId> reductions;
   ir::NodeId node = ir::kNone;  ///< kLibrary: the primitive
-  std::string why;              ///< where it ends and why, for describe()
 };
 
 /// Memory a step reads or writes.
@@ -113,6 +112,13 @@ struct Step {
   std::span<const InPlace> in_place() const { return kernel ? kernel->in_place : library->in_place; }
 };
 
+/// A fusion that was not done.
+struct Refusal {
+  ir::ValueId value;  ///< that the kernels hand on through memory
+  ir::NodeId reader;
+  std::string why;
+};
+
 /// Everything known while compiling.
 struct Program {
   CompileOptions options;
@@ -121,7 +127,7 @@ struct Program {
   // fuse
   std::vector<Group> groups;            ///< in an order that respects dependencies
   std::vector<GroupId> group_of;        ///< by value: the group that writes it, or -1
-  std::vector<std::string> refusals;    ///< fusions that were not done, with the reason
+  std::vector<Refusal> refusals;        ///< fusions that were not done
   std::vector<ir::ValueId> keep_apart;  ///< values that lowering found can't be read inside their kernel
 
   // lower
@@ -143,5 +149,17 @@ struct Program {
 
 /// Whom a step is told by: its op, or the last of those that its kernel holds, under the kernel's name.
 OpSite site_of(const Program& program, const Step& step);
+
+/// The nodes that compute values from what is in memory, in program order.
+std::vector<ir::NodeId> nodes_of(const Program& program, std::span<const ir::ValueId> values);
+
+/// Bytes of a buffer that a step reads or writes, each once: all of it, or as many as it can reach.
+struct TouchedBuffer {
+  BufferId buffer = -1;
+  bool written = false;
+  int64_t bytes = 0;
+};
+std::vector<TouchedBuffer> touched_buffers(const Program& program, const Step& step,
+                                           std::span<const int64_t> evaluated);
 
 }  // namespace smolder::jit

@@ -14,6 +14,7 @@
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
+#include "smolder/lazy/step_log.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -98,12 +99,28 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   static Counter& ops = counter("ops.eager");
   ops.add();
   const Device device{tape.device(), 0};
+  const int64_t began = StepLog::is_on() ? now_ns() : 0;
   const std::vector<eager::Array> results = profiling()
                                                 ? execute_profiled(op, inputs, attrs, device, source)
                                                 : eager::execute(op, inputs, attrs, eager::dispatch_key(device));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const eager::Array own = in_external(results[i], operands) ? copied(results[i]) : owned(results[i], device);
     outputs[i] = tape.adopt(own.buffer, intern(own.meta()));
+  }
+  if (began) [[unlikely]] {
+    RanOp ran{.op = op, .source = source};
+    ran.ns = static_cast<double>(now_ns() - began);
+    const auto count = [&](const ir::Meta& m) {
+      ran.bytes += numel(m.shape) * static_cast<int64_t>(itemsize(m.dtype));
+    };
+    for (const Operand& o : operands) {
+      if (o.kind() == Operand::kTensor) count(*o.meta());
+    }
+    for (const ValueRef& v : outputs) {
+      count(*v->meta);
+      ran.results.push_back(*v->meta);
+    }
+    StepLog::note_eager(tape.device(), std::move(ran));
   }
 }
 

@@ -4,10 +4,12 @@
 #include <unordered_map>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/profile.h"
 #include "smolder/eager/execute.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/step_log.h"
 
 namespace smolder::lazy {
 namespace {
@@ -104,9 +106,16 @@ void Tape::salvage(const Trace& t, const std::string& why) {
   warn("fallback", what, where);
 }
 
-void Tape::run_on_device() {
+void Tape::run_on_device(std::string_view reason, SourceToken source) {
+  const int64_t began = StepLog::is_on() ? now_ns() : 0;
   Trace* const t = current_trace();
   run_one_by_one(*t);
+  if (began) {
+    RanStep ran{.how = RanStep::kOneByOne, .device = device_, .reason = std::string(reason), .source = source};
+    ran.ops = ops_of(*t);
+    ran.ms = static_cast<double>(now_ns() - began) / 1e6;
+    StepLog::note(std::move(ran));
+  }
   ++t->runs;
   finish_step(t);
 }

@@ -12,6 +12,7 @@
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
+#include "smolder/lazy/step_log.h"
 
 namespace smolder::lazy {
 namespace {
@@ -121,6 +122,7 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
     span->count = static_cast<int64_t>(why.kernels.size());
     span->detail = why.reason;
   }
+  if (StepLog::is_on()) StepLog::note_recompile(why);
   complaint_ = tell(std::move(why));
   recorded_anew_ = false;
   instances.add();
@@ -182,6 +184,20 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   return reports;
 }
 
+/// What the log says of a step that is about to run.
+void Tape::note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const {
+  ran.ops = ops_of(t);
+  ran.plan = entry.plan;
+  ran.instance = entry.instance;
+  ran.parameters = parameters_;
+  ran.recompile = StepLog::take_recompile();
+  for (const ValueRef& v : leaves_) {
+    if (StepLog::keeps_leaves()) ran.leaves.push_back(v->buffer);
+    ran.leaf_bytes.push_back(numel(v->meta->shape) * static_cast<int64_t>(itemsize(v->meta->dtype)));
+    ran.leaf_dtypes.push_back(v->meta->dtype);
+  }
+}
+
 /// Plans hold what ran their ops when they were made. Those for another precision may be wanted again.
 void Tape::drop_stale_plans() {
   if (device_ != DeviceType::kCPU && options_.compile.precision != precision()) {
@@ -223,7 +239,9 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (profiling()) [[unlikely]]
     note_recorded();
   const SpanScope span(SpanKind::kSync, reason, source);
-  if (device_ >= DeviceType::kFirstUser) return run_on_device();
+  if (device_ >= DeviceType::kFirstUser) return run_on_device(reason, source);
+  std::unique_ptr<RanStep> ran = StepLog::is_on() && !is_own_ ? std::make_unique<RanStep>() : nullptr;
+  const int64_t began = ran ? now_ns() : 0;
   Trace* t = nullptr;
   std::vector<jit::OpSite> bad_indices;
   try {
@@ -232,7 +250,13 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     complaint_.clear();
     t = current_trace();
     PlanEntry& entry = find_plan(*t);
-    if (recorded_anew_ && recompile_log() == RecompileLog::kVerbose) tell(explain_recording(*t, known_->traces, last_));
+    if (recorded_anew_ && (recompile_log() == RecompileLog::kVerbose || ran)) {
+      Recompile why = explain_recording(*t, known_->traces, last_);
+      if (ran) StepLog::note_recompile(why);
+      if (recompile_log() == RecompileLog::kVerbose) tell(std::move(why));
+    }
+    if (ran) [[unlikely]]
+      note_step(*t, entry, *ran);
     bad_indices = run(*t, entry);
   } catch (const std::exception& e) {
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
@@ -241,8 +265,21 @@ void Tape::sync(std::string_view reason, SourceToken source) {
       abandon(e.what());
       throw;
     }
+    if (ran) {
+      ran->how = RanStep::kOneByOne;
+      ran->note = e.what();
+      ran->ops = ops_of(*t);
+      ran->recompile = StepLog::take_recompile();
+    }
     salvage(*t, e.what());
     t = nullptr;
+  }
+  if (ran) [[unlikely]] {
+    ran->device = device_;
+    ran->reason = reason;
+    ran->source = source;
+    ran->ms = static_cast<double>(now_ns() - began) / 1e6;
+    StepLog::note(std::move(*ran));
   }
   finish_step(t);
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed

@@ -23,6 +23,7 @@
 
 namespace smolder::lazy {
 
+struct RanStep;
 struct StepRecord;
 
 /// Switches for tests and tools.
@@ -121,7 +122,8 @@ class Tape {
   explicit Tape(DeviceType device = DeviceType::kCPU);
   static Tape& first_cpu();
   static Tape& on_device(DeviceType type);
-  void run_on_device();
+  void note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const;
+  void run_on_device(std::string_view reason, SourceToken source);
   void run_one_by_one(const Trace& t);
   void drop_stale_plans();
   void drop_plans(const char* why);

@@ -102,7 +102,7 @@ class Context:
     @staticmethod
     def products(list_of_products):
         """Matrix products in the library, one after another."""
-        return [_core._bench_matmuls(list_of_products)]
+        return [_core._bench_matmuls(list_of_products, smolder.float32)]
 
 
 # -- recording

@@ -275,17 +275,21 @@ Loop stream(const std::string& kind, int64_t bytes) {
   }};
 }
 
-/// float32 products in the library, one after another: each (batch, m, n, k, a transposed, b transposed).
-Loop matmuls(const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>& products) {
+/// Products in the library, one after another: each (batch, m, n, k, a transposed, b transposed).
+Loop matmuls(const std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>& products, PyDType element) {
+  const DType dtype = element.value;
+  const auto item = static_cast<int64_t>(itemsize(dtype));
+  const auto numbers = [&](int64_t elements) { return filled((elements * item + 3) / 4); };
   std::vector<std::function<void()>> calls;
   for (const auto& [batch, m, n, k, a_transposed, b_transposed] : products) {
     eager::MatmulDesc d;
+    d.dtype = d.out_dtype = dtype;
     d.batch = batch, d.m = m, d.n = n, d.k = k;
     d.a_batch_stride = m * k, d.a_row = a_transposed ? 1 : k, d.a_col = a_transposed ? m : 1;
     d.b_batch_stride = k * n, d.b_row = b_transposed ? 1 : n, d.b_col = b_transposed ? k : 1;
     d.c_batch_stride = m * n, d.c_row = n;
-    calls.push_back([run = eager::Matmul::get(d), a = filled(batch * m * k), b = filled(batch * k * n),
-                     c = filled(batch * m * n)] { run->run(a->data(), b->data(), c->data(), nullptr); });
+    calls.push_back([run = eager::Matmul::get(d), a = numbers(batch * m * k), b = numbers(batch * k * n),
+                     c = numbers(batch * m * n)] { run->run(a->data(), b->data(), c->data(), nullptr); });
   }
   return {[calls] {
     for (const auto& call : calls) call();

@@ -149,6 +149,7 @@ NB_MODULE(_core, m) {
   bind_user_ops(m);
   bind_recompiles(m);
   bind_profile(m);
+  bind_plans(m);
   bind_cache(m);
   bind_doctor(m);
   bind_bench(m);

@@ -3,6 +3,10 @@
 
 #include "src/casters.h"
 
+namespace smolder::lazy {
+struct Recompile;
+}
+
 namespace smolder::python {
 
 /// Binds the class with its slots and the members that are no ops.
@@ -30,6 +34,9 @@ void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Why steps were compiled.
 void bind_recompiles(nb::module_& m);
 void bind_profile(nb::module_& m);
+nb::dict recompile_dict(const lazy::Recompile& r);
+/// Steps that ran, with their plans as data.
+void bind_plans(nb::module_& m);
 /// The libraries that there are, for `smolder doctor`.
 void bind_doctor(nb::module_& m);
 /// The kernel cache, for `smolder cache`.

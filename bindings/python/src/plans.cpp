@@ -1,0 +1,212 @@
+// Steps that ran and their plans, as data for Python: what smolder.explain is made of.
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/profile.h"
+#include "smolder/jit/plan_report.h"
+#include "smolder/lazy/step_log.h"
+#include "smolder/lazy/tape.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+using lazy::RanStep;
+using lazy::StepLog;
+
+nb::list shape_of(const Dims& shape) {
+  nb::list out;
+  for (const int64_t n : shape) out.append(n);
+  return out;
+}
+
+template <class T>
+nb::list list_of(const std::vector<T>& items) {
+  nb::list out;
+  for (const T& x : items) out.append(x);
+  return out;
+}
+
+nb::dict to_dict(const jit::ReportedBuffer& b) {
+  static constexpr std::array kKinds = {"leaf", "arena", "output"};
+  nb::dict out;
+  out["kind"] = kKinds[b.kind];
+  out["number"] = b.number;
+  out["dtype"] = std::string(name(b.dtype));
+  out["shape"] = shape_of(b.shape);
+  out["bytes"] = b.bytes;
+  if (b.arena_offset >= 0) {
+    out["offset"] = b.arena_offset;
+    out["launches"] = nb::make_tuple(b.first_launch, b.last_launch);
+  }
+  return out;
+}
+
+nb::dict to_dict(const jit::ReportedOp& op) {
+  nb::dict out;
+  out["name"] = op.name;
+  out["where"] = resolve_source(op.source);
+  out["primitives"] = list_of(op.primitives);
+  out["inputs"] = list_of(op.inputs);
+  out["reads"] = list_of(op.reads);
+  out["writes"] = list_of(op.writes);
+  return out;
+}
+
+nb::dict to_dict(const jit::ReportedStep& s) {
+  static constexpr std::array kKinds = {"kernel", "library", "fallback"};
+  nb::dict out;
+  out["name"] = s.name;
+  out["kind"] = kKinds[s.kind];
+  out["where"] = resolve_source(s.source);
+  out["launch"] = s.launch;
+  out["kernel"] = s.kernel < 0 ? nb::none() : nb::object(nb::int_(s.kernel));
+  out["key"] = s.kernel < 0 ? nb::none() : nb::object(nb::cast(to_hex(s.key)));
+  out["built_ms"] = s.built_ms < 0 ? nb::none() : nb::object(nb::float_(s.built_ms));
+  nb::list ops, reads, writes;
+  for (const jit::ReportedOp& op : s.ops) ops.append(to_dict(op));
+  for (const jit::ReportedMove& m : s.moves) (m.written ? writes : reads).append(nb::make_tuple(m.buffer, m.bytes));
+  out["ops"] = ops;
+  out["reads"] = reads;
+  out["writes"] = writes;
+  out["bytes"] = s.bytes;
+  out["product_flops"] = s.product_flops;
+  out["product_dtype"] = s.product_flops > 0 ? nb::object(nb::cast(std::string(name(s.product_dtype)))) : nb::none();
+  out["other_flops"] = s.other_flops;
+  return out;
+}
+
+nb::dict to_dict(const jit::PlanReport& r) {
+  nb::dict out;
+  out["plan"] = r.plan;
+  out["arena_bytes"] = r.arena_bytes;
+  out["launches"] = r.launches;
+  nb::list buffers, steps, refusals;
+  for (const jit::ReportedBuffer& b : r.buffers) buffers.append(to_dict(b));
+  for (const jit::ReportedStep& s : r.steps) steps.append(to_dict(s));
+  for (const jit::ReportedRefusal& x : r.refusals) {
+    nb::dict d;
+    d["from"] = x.from;
+    d["to"] = x.to;
+    d["buffer"] = x.buffer;
+    d["op"] = x.op;
+    d["where"] = resolve_source(x.source);
+    d["reader"] = x.reader;
+    d["reader_where"] = resolve_source(x.reader_source);
+    d["why"] = x.why;
+    refusals.append(d);
+  }
+  out["buffers"] = buffers;
+  out["steps"] = steps;
+  out["not_fused"] = refusals;
+  return out;
+}
+
+nb::list ops_of(const RanStep& step) {
+  nb::list out;
+  for (const lazy::RanOp& op : step.ops) {
+    nb::dict d;
+    d["name"] = std::string(ir::name(op.op));
+    d["where"] = resolve_source(op.source);
+    nb::list results;
+    for (const ir::Meta& m : op.results) {
+      results.append(nb::make_tuple(std::string(name(m.dtype)), shape_of(m.shape)));
+    }
+    d["results"] = results;
+    if (step.how == RanStep::kEager) {
+      d["bytes"] = op.bytes;
+      d["ms"] = op.ns / 1e6;
+    }
+    out.append(d);
+  }
+  return out;
+}
+
+/// Memory of a leaf that was not kept: small numbers, among them no index out of range.
+void fill(void* data, int64_t bytes, DType dtype) {
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<float> some(0.25F, 0.75F);
+  if (dtype == DType::kFloat32) {
+    std::generate_n(static_cast<float*>(data), bytes / 4, [&] { return some(random); });
+  } else if (dtype == DType::kFloat64) {
+    std::generate_n(static_cast<double*>(data), bytes / 8, [&] { return static_cast<double>(some(random)); });
+  } else {
+    std::fill_n(static_cast<char*>(data), bytes, 0);
+  }
+}
+
+/// Seconds of each of the plan's steps in `rounds` runs, after one that is not counted. Operands are what the step
+/// read, or stand-ins; results go to memory of their own.
+std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) {
+  const WithoutGil nogil;
+  const Device device{step.device, 0};
+  std::vector<BufferRef> held;
+  std::vector<void*> leaves, outputs;
+  const auto room = [&](int64_t bytes) {
+    held.push_back(allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1)), device));
+    return held.back()->data();
+  };
+  for (size_t i = 0; i < step.leaf_bytes.size(); ++i) {
+    if (i < step.leaves.size()) {
+      leaves.push_back(step.leaves[i] ? step.leaves[i]->data() : nullptr);
+      continue;
+    }
+    leaves.push_back(room(step.leaf_bytes[i]));
+    if (device.type == DeviceType::kCPU) fill(leaves.back(), step.leaf_bytes[i], step.leaf_dtypes[i]);
+  }
+  for (const int64_t bytes : step.instance->output_bytes()) outputs.push_back(room(bytes));
+  std::vector<std::vector<double>> out;
+  for (size_t i = 0; i <= rounds; ++i) {
+    ProfileSession session;
+    (void)step.instance->run({leaves, step.parameters, outputs});
+    const ProfileLog log = session.stop();
+    if (i == 0) continue;
+    for (const Span& span : log.spans) {
+      const bool ours = span.plan == step.plan->id() && span.step >= 0 && span.kind != SpanKind::kLaunch;
+      if (!ours) continue;
+      const auto number = static_cast<size_t>(span.step);
+      if (out.size() <= number) out.resize(number + 1);
+      if (out[number].size() < i) out[number].resize(i);
+      out[number][i - 1] += static_cast<double>(span.own_ns.value_or(span.end_ns - span.begin_ns)) / 1e9;
+    }
+  }
+  return out;
+}
+
+/// The step that a device ran last; none before the first.
+std::optional<RanStep> last_step(DeviceType device) {
+  lazy::Tape& tape = lazy::Tape::on(device);
+  const std::lock_guard hold(tape.mutex());
+  const lazy::Trace* const t = tape.last_trace();
+  return t ? lazy::as_ran(*t, device) : std::nullopt;
+}
+
+}  // namespace
+
+void bind_plans(nb::module_& m) {
+  static constexpr std::array kHow = {"plan", "one by one", "eager"};
+  nb::class_<RanStep>(m, "_RanStep")
+      .def_prop_ro("how", [](const RanStep& s) { return kHow[s.how]; })
+      .def_prop_ro("device", [](const RanStep& s) { return to_string(Device{s.device, 0}); })
+      .def_ro("reason", &RanStep::reason)
+      .def_prop_ro("where", [](const RanStep& s) { return resolve_source(s.source); })
+      .def_prop_ro("ops", &ops_of)
+      .def_ro("ms", &RanStep::ms)
+      .def_ro("note", &RanStep::note)
+      .def_prop_ro("plan", [](const RanStep& s) { return s.plan ? s.plan->id() : 0; })
+      .def_prop_ro("recompile",
+                   [](const RanStep& s) { return s.recompile ? nb::object(recompile_dict(*s.recompile)) : nb::none(); })
+      .def("report",
+           [](const RanStep& s) { return s.instance ? nb::object(to_dict(s.instance->report())) : nb::none(); })
+      .def("times", [](const RanStep& s, size_t rounds) {
+        return s.instance ? time_steps(s, rounds) : std::vector<std::vector<double>>();
+      });
+  m.def("_start_step_log", &StepLog::start);
+  m.def("_stop_step_log", &StepLog::stop);
+  m.def("_last_step", [](const std::string& device) { return last_step(parse_device(device).type); });
+}
+
+}  // namespace smolder::python

@@ -1,0 +1,76 @@
+// Steps as they ran, for tools that explain them: kept while somebody asks for it, else a relaxed load a sync.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "smolder/lazy/recompile.h"
+#include "smolder/lazy/trace.h"
+
+namespace smolder::lazy {
+
+/// An op as it was recorded, or ran by itself.
+struct RanOp {
+  ir::Op op{};
+  SourceToken source = 0;
+  std::vector<ir::Meta> results;
+  int64_t bytes = 0;  ///< of operands and results, where it ran by itself
+  double ns = 0;      ///< likewise
+};
+
+/// A step that ran, and what ended it.
+struct RanStep {
+  enum How : uint8_t {
+    kPlan,      ///< as a plan
+    kOneByOne,  ///< its plan could not run, or its device has no plans: op by op
+    kEager,     ///< ops of eager mode, up to the next step
+  } how = kPlan;
+  DeviceType device = DeviceType::kCPU;
+  std::string reason;  ///< what ended it: "item", "mark_step"
+  SourceToken source = 0;
+  std::vector<RanOp> ops;
+  double ms = 0;     ///< of the host, from the sync to its end
+  std::string note;  ///< kOneByOne: why
+  /// Set where it was compiled for this run, or recorded anew.
+  std::optional<Recompile> recompile;
+
+  // kPlan
+  std::shared_ptr<const jit::Plan> plan;
+  std::shared_ptr<const jit::Instance> instance;
+  std::vector<BufferRef> leaves;    ///< what it read, as it was; empty where they were not kept
+  std::vector<int64_t> leaf_bytes;  ///< of each leaf
+  std::vector<DType> leaf_dtypes;
+  std::vector<uint64_t> parameters;
+};
+
+/// Process-wide; every member may be called from any thread.
+class StepLog {
+ public:
+  static bool is_on() { return on_.load(std::memory_order_relaxed); }
+  /// `keep_leaves`: what steps read is kept as well, so that they can be run again. Until the log ends no step then
+  /// writes its results over its operands.
+  static void start(bool keep_leaves);
+  /// Ends the log and returns it, oldest first.
+  static std::vector<RanStep> stop();
+  static bool keeps_leaves() { return is_on() && keep_.load(std::memory_order_relaxed); }
+
+  static void note(RanStep step);
+  static void note_eager(DeviceType device, RanOp op);
+  /// Why the step that runs next in this thread is compiled, or was recorded anew.
+  static void note_recompile(Recompile why);
+  static std::optional<Recompile> take_recompile();
+
+ private:
+  static std::atomic<bool> on_, keep_;
+};
+
+/// A trace as the log has it.
+std::vector<RanOp> ops_of(const Trace& t);
+/// What a trace ran as: its latest plan with the sizes of the trace. Nothing where it has none.
+std::optional<RanStep> as_ran(const Trace& t, DeviceType device);
+
+}  // namespace smolder::lazy
