@@ -21,7 +21,6 @@ from smolder._core import _amp_foreach_non_finite_check_and_unscale_ as _amp_for
 from smolder._core import _amp_update_scale_ as _amp_update_scale_
 from smolder._autocast import *
 from smolder._functions import *
-from smolder._functions import _check as _check
 from smolder._foreach import *
 from smolder._layouts import *
 from smolder._modes import *
@@ -30,6 +29,10 @@ from smolder._recompiles import *
 from smolder._settings import *
 from smolder._types import *
 from smolder._windows import *
+from smolder._checks import _assert as _assert, _check as _check, _check_index as _check_index
+from smolder._checks import _check_is_size as _check_is_size, _check_not_implemented as _check_not_implemented
+from smolder._checks import _check_tensor_all as _check_tensor_all, _check_type as _check_type
+from smolder._checks import _check_value as _check_value, _check_with as _check_with
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
@@ -46,3 +49,24 @@ from smolder.compiler import checked as checked, compile as compile
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods
 
 __all__ = [_name for _name in dir() if not _name.startswith("_")]
+
+# Modules that few programs ask for: each is imported when it is first named.
+_LATER = {
+    "__config__",
+    "accelerator",
+    "distributed",
+    "hub",
+    "jit",
+    "mps",
+    "multiprocessing",
+    "testing",
+    "xpu",
+}
+
+
+def __getattr__(name):
+    if name in _LATER:
+        import importlib
+
+        return importlib.import_module(f"smolder.{name}")
+    raise AttributeError(f"module 'smolder' has no attribute {name!r}")

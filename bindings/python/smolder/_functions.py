@@ -49,17 +49,6 @@ def is_tensor(obj):
     return isinstance(obj, _core.Tensor)
 
 
-def _check(cond, message=None):
-    """Raises RuntimeError unless cond; message says why, or is a function that does."""
-    if not isinstance(cond, builtins.bool):
-        raise TypeError(f"cond must be a bool, but got {type(cond)}")
-    if cond:
-        return
-    if message is None:
-        raise RuntimeError("Expected cond to be True, but got False.")
-    raise RuntimeError(str(message() if callable(message) else message))
-
-
 def numel(input):
     """Number of elements."""
     return input.numel()

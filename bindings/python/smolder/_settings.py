@@ -8,6 +8,7 @@ from smolder._warn import warn
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "get_default_device",
+    "get_device_module",
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
     "set_default_device",
@@ -76,3 +77,17 @@ def get_default_device():
 def set_default_device(device):
     """Makes tensors lie on a device unless they say where; of this thread. None is the CPU."""
     _core._set_creation_device("cpu" if device is None else usable_device(device).type)
+
+
+def get_device_module(device=None):
+    """The module of a kind of device, such as smolder.cuda; without one that of the accelerator."""
+    import smolder
+
+    if device is None:
+        return smolder.cuda
+    if not isinstance(device, str | type(CPU)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect smolder.device, str, or None")
+    kind = device.partition(":")[0] if isinstance(device, str) else device.type
+    if kind not in ("cpu", "cuda", "mps", "xpu"):
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'smolder.{kind}'.")
+    return getattr(smolder, kind)

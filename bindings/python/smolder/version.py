@@ -3,9 +3,10 @@
 from smolder import _core
 from smolder._version import __version__
 
-__all__ = ["__version__", "cuda", "hip"]  # noqa: F822 - cuda is asked for below
+__all__ = ["__version__", "cuda", "git_version", "hip", "rocm", "xpu"]  # noqa: F822 - cuda is asked for below
 
-hip = None  # tensors are on no device of AMD's
+hip = rocm = xpu = None  # tensors are on no device of AMD's or Intel's
+git_version = "Unknown"  # builds are told apart by __version__
 
 
 def __getattr__(name):

@@ -1,5 +1,5 @@
 """Settings of the libraries that compute for devices, under torch's names."""
 
-from smolder.backends import cuda, cudnn
+from smolder.backends import cuda, cudnn, mps
 
-__all__ = ["cuda", "cudnn"]
+__all__ = ["cuda", "cudnn", "mps"]

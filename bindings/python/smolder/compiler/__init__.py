@@ -9,6 +9,7 @@ from smolder.compiler._record import Recorder, events
 __all__ = [
     "checked",
     "compile",
+    "cudagraph_mark_step_begin",
     "disable",
     "events",
     "is_compiling",
@@ -111,6 +112,10 @@ def reset():
 def is_compiling():
     """Whether a function is being recorded."""
     return _core._is_capturing()
+
+
+def cudagraph_mark_step_begin():
+    """Says that an iteration begins, which lets torch overwrite results of the last. Here none is while it is alive."""
 
 
 def disable(fn=None, recursive=True, *, reason=None):

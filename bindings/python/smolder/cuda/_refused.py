@@ -1,4 +1,4 @@
-"""Names of torch's that raise, where Smolder does by itself what programs would ask for."""
+"""Names of torch's that raise, where Smolder does by itself what programs would ask for, or cannot do it."""
 
 
 def refused(name, why):
@@ -10,3 +10,9 @@ def refused(name, why):
     call.__name__ = call.__qualname__ = name.rpartition(".")[2]
     call.__doc__ = f"Raises: {why}."
     return call
+
+
+def refused_class(name, why, base=object):
+    """The same as a class, for isinstance and annotations: it is of nothing, since making an object raises."""
+    short = name.rpartition(".")[2]
+    return type(short, (base,), {"__init__": refused(name, why), "__doc__": f"Raises: {why}."})

@@ -1,6 +1,6 @@
 """Layers, losses and what models are built from."""
 
-from smolder.nn import attention, functional, hooks, init, utils
+from smolder.nn import attention, functional, hooks, init, parallel, utils
 from smolder.nn.activation import (
     CELU,
     ELU,
@@ -74,6 +74,7 @@ from smolder.nn.normalization import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from smolder.nn.padding import (
     CircularPad1d,
@@ -92,6 +93,7 @@ from smolder.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from smolder.nn.parallel import DataParallel
 from smolder.nn.parameter import Buffer, Parameter
 from smolder.nn.parameter_dict import ParameterDict
 from smolder.nn.pooling import (
@@ -168,6 +170,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -240,6 +243,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
@@ -262,5 +266,6 @@ __all__ = [
     "hooks",
     "init",
     "modules",
+    "parallel",
     "utils",
 ]

@@ -285,10 +285,10 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         """Forgets the gradients, or zeroes them in place."""
         zero_gradients(self.parameters(), set_to_none)
 
-    def _convert(self, change):
+    def _convert(self, change, recurse=True):
         """Gives parameters the data change(data), and replaces buffers; shared ones stay shared."""
         done = {}
-        for module in self.modules():
+        for module in self.modules() if recurse else (self,):
             for group in (module._parameters, module._buffers):
                 for name, member in group.items():
                     if member is None:
@@ -321,6 +321,12 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         if dtype is None and device is None:
             return self
         return self._convert(lambda t: t.to(device, dtype if t.dtype.is_floating_point else None))
+
+    def to_empty(self, *, device, recurse=True):
+        """Gives parameters and buffers memory on a device that holds anything; with recurse those of children too."""
+        from smolder._creation import empty_like
+
+        return self._convert(lambda t: empty_like(t, device=device), recurse)
 
     def float(self):
         """Converts to float32."""

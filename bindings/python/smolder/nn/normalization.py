@@ -116,6 +116,57 @@ class _BatchNorm(_NormBase):
         return out
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Channels normalised over the batches of all processes, of which there is one: as any batch norm, of two dimensions up."""
+
+    @on_device
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        process_group=None,
+        device=None,
+        dtype=None,
+        *,
+        bias=True,
+    ):
+        if process_group is not None:
+            raise NotImplementedError("nn.SyncBatchNorm: process_group is not supported: Smolder runs in one process")
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input):
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.size(1) == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """The module with such layers in the place of batch norms, whose parameters and statistics they take over."""
+        out = module
+        if isinstance(module, _BatchNorm):
+            out = SyncBatchNorm(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            if module.affine:
+                out.weight, out.bias = module.weight, module.bias
+            out.running_mean, out.running_var = module.running_mean, module.running_var
+            out.num_batches_tracked, out.training = module.num_batches_tracked, module.training
+        for name, child in module.named_children():
+            out.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return out
+
+
 class BatchNorm1d(_BatchNorm):
     """Channels of [N, C] or [N, C, L] normalised over the batch; in evaluation by running statistics."""
 

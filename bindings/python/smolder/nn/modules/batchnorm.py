@@ -3,5 +3,6 @@
 from smolder.nn.normalization import BatchNorm1d as BatchNorm1d
 from smolder.nn.normalization import BatchNorm2d as BatchNorm2d
 from smolder.nn.normalization import BatchNorm3d as BatchNorm3d
+from smolder.nn.normalization import SyncBatchNorm as SyncBatchNorm
 from smolder.nn.normalization import _BatchNorm as _BatchNorm
 from smolder.nn.normalization import _NormBase as _NormBase

@@ -1,0 +1,50 @@
+"""Torch's module of Apple's devices, on which no tensor is: it says so, and the rest raises, as in a build without them."""
+
+__all__ = [
+    "current_allocated_memory",
+    "device_count",
+    "driver_allocated_memory",
+    "empty_cache",
+    "get_rng_state",
+    "is_available",
+    "manual_seed",
+    "recommended_max_memory",
+    "seed",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "synchronize",
+]
+
+
+def is_available():
+    """False: tensors are on no device of Apple's."""
+    return False
+
+
+def device_count():
+    """0: tensors are on no device of Apple's."""
+    return 0
+
+
+def manual_seed(seed):
+    """Seeds the generators of such devices, of which there are none."""
+
+
+def _without(name, what):
+    def call(*_, **__):
+        raise RuntimeError(f"Cannot execute {what}() without MPS backend.")
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = "Raises RuntimeError: there is no such device."
+    return call
+
+
+current_allocated_memory = _without("current_allocated_memory", "getCurrentAllocatedMemory")
+driver_allocated_memory = _without("driver_allocated_memory", "getDriverAllocatedMemory")
+empty_cache = _without("empty_cache", "emptyCache")
+get_rng_state = _without("get_rng_state", "getDefaultGenerator")
+recommended_max_memory = _without("recommended_max_memory", "getRecommendedMaxMemory")
+seed = _without("seed", "getDefaultGenerator")
+set_per_process_memory_fraction = _without("set_per_process_memory_fraction", "setMemoryFraction")
+set_rng_state = _without("set_rng_state", "getDefaultGenerator")
+synchronize = _without("synchronize", "deviceSynchronize")

@@ -1,0 +1,5 @@
+"""As smolder.nn.normalization, for programs that import from there."""
+
+from smolder.nn.normalization import InstanceNorm1d as InstanceNorm1d
+from smolder.nn.normalization import InstanceNorm2d as InstanceNorm2d
+from smolder.nn.normalization import InstanceNorm3d as InstanceNorm3d

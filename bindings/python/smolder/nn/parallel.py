@@ -1,0 +1,65 @@
+"""Torch's wrappers of modules for several devices, as far as there is one: the first, where tensors live."""
+
+from smolder import _core, cuda
+from smolder._device import device
+from smolder.cuda._index import index_of
+from smolder.cuda._refused import refused, refused_class
+from smolder.nn.module import Module
+from smolder.utils._pytree import tree_map
+
+__all__ = [
+    "DataParallel",
+    "DistributedDataParallel",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]
+
+_WHY = "Smolder runs in one process, and on one device"
+
+
+class DataParallel(Module):
+    """Runs a module on one device: on "cuda:0", where it moves the module and inputs to, or, without CUDA, as it is."""
+
+    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+        super().__init__()
+        self.module = module
+        if not cuda.is_available():
+            self.device_ids = []
+            return
+        self.device_ids = [0] if device_ids is None else [index_of(d) for d in device_ids]
+        self.output_device = self.device_ids[0] if output_device is None else index_of(output_device)
+        if {*self.device_ids, self.output_device} != {0}:
+            raise NotImplementedError(f"nn.DataParallel: device_ids={device_ids} is not supported: {_WHY}")
+        self.dim, self.src_device_obj = dim, device("cuda", 0)
+        self.module.to(self.src_device_obj)
+
+    def forward(self, *inputs, **kwargs):
+        if not self.device_ids:
+            return self.module(*inputs, **kwargs)
+        for t in (*self.module.parameters(), *self.module.buffers()):
+            if t.device != self.src_device_obj:
+                raise RuntimeError(
+                    f"module must have its parameters and buffers on device {self.src_device_obj} (device_ids[0]) but "
+                    f"found one of them on device: {t.device}"
+                )
+        inputs, kwargs = tree_map(self._moved, (inputs, kwargs))
+        return self.module(*inputs, **kwargs)
+
+    def _moved(self, x):
+        return x.to(self.src_device_obj) if isinstance(x, _core.Tensor) else x
+
+
+def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
+    """The module's output for a tensor or a tuple of inputs, as DataParallel's."""
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,) if inputs is not None else ()
+    return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
+
+
+DistributedDataParallel = refused_class("nn.parallel.DistributedDataParallel", _WHY, Module)
+gather = refused("nn.parallel.gather", _WHY)
+parallel_apply = refused("nn.parallel.parallel_apply", _WHY)
+replicate = refused("nn.parallel.replicate", _WHY)
+scatter = refused("nn.parallel.scatter", _WHY)
