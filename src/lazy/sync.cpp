@@ -13,6 +13,7 @@
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/step_log.h"
+#include "smolder/lazy/trace_log.h"
 
 namespace smolder::lazy {
 namespace {
@@ -70,14 +71,20 @@ Trace* Tape::current_trace() {
   return t;
 }
 
-PlanEntry& Tape::find_plan(Trace& t) {
-  for (PlanEntry& e : t.plans) {
-    if (std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
-  }
+/// Numbers of the values that somebody holds and nothing has computed.
+std::vector<uint32_t> Tape::numbers_alive() const {
   std::vector<uint32_t> alive;
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i] && slots_[i]->pending) alive.push_back(i);
   }
+  return alive;
+}
+
+PlanEntry& Tape::find_plan(Trace& t) {
+  for (PlanEntry& e : t.plans) {
+    if (std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
+  }
+  std::vector<uint32_t> alive = numbers_alive();
   // A plan that produces more than is alive will do: when handles die must not choose the plan.
   for (PlanEntry& e : t.plans) {
     if (std::ranges::includes(e.produced, alive)) {
@@ -239,10 +246,19 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (profiling()) [[unlikely]]
     note_recorded();
   const SpanScope span(SpanKind::kSync, reason, source);
-  if (device_ >= DeviceType::kFirstUser) return run_on_device(reason, source);
+  const bool logged = TraceLog::wanted() && !is_own_;
+  const auto log = [&](const Trace& t, std::span<const uint32_t> produced, std::string why) {
+    TraceLog::note({t, produced, leaves_, parameters_, device_, options_.compile, reason, source, std::move(why)});
+  };
+  if (device_ >= DeviceType::kFirstUser) {
+    if (logged) [[unlikely]]
+      log(*current_trace(), numbers_alive(), "its device runs op by op");
+    return run_on_device(reason, source);
+  }
   std::unique_ptr<RanStep> ran = StepLog::is_on() && !is_own_ ? std::make_unique<RanStep>() : nullptr;
   const int64_t began = ran ? now_ns() : 0;
   Trace* t = nullptr;
+  bool planned = false;
   std::vector<jit::OpSite> bad_indices;
   try {
     drop_stale_plans();
@@ -257,8 +273,12 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     }
     if (ran) [[unlikely]]
       note_step(*t, entry, *ran);
+    planned = true;
+    if (logged) [[unlikely]]
+      log(*t, entry.produced, "");
     bad_indices = run(*t, entry);
   } catch (const std::exception& e) {
+    if (logged && t && !planned) log(*t, numbers_alive(), e.what());
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
     const bool has_eager_kernels = device_ == DeviceType::kCPU;
     if (!t || options_.strict || !has_eager_kernels || !std::ranges::all_of(leaves_, readable)) {

@@ -140,6 +140,7 @@ class Tape {
   inline ValueRef add_output(const ir::Meta* meta);
   inline ValueRef add_result(uint32_t number, const ir::Meta* meta);
   Trace* current_trace();
+  std::vector<uint32_t> numbers_alive() const;
   PlanEntry& find_plan(Trace& t);
   std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
                                             std::shared_ptr<const jit::Instance>& instance);
