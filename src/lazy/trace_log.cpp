@@ -61,6 +61,7 @@ void TraceLog::stop() {
 void TraceLog::clear() {
   const std::lock_guard hold(mutex_);
   contents_ = {};
+  runs_ = 0;
   known_.clear();
 }
 
@@ -71,6 +72,7 @@ void TraceLog::note(const StepRun& run) {
 
 void TraceLog::add(const StepRun& run) {
   const std::lock_guard hold(mutex_);
+  ++runs_;
   const uint64_t key = key_of(run);
   LoggedStep* step = find(run, key);
   if (!step) {

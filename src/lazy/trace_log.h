@@ -70,6 +70,12 @@ class TraceLog {
   /// Tells every log. Under the tape's lock, before the step runs, which may write over its leaves.
   static void note(const StepRun& run);
 
+  /// Of all steps, also those that there was no room for.
+  int64_t runs() {
+    const std::lock_guard hold(mutex_);
+    return runs_;
+  }
+
   struct Contents {
     std::vector<LoggedStep> steps;
     std::vector<std::pair<uint32_t, int64_t>> order;  ///< (step, how often in a row)
@@ -95,6 +101,7 @@ class TraceLog {
   TraceLogOptions options_;
   std::mutex mutex_;
   Contents contents_;
+  int64_t runs_ = 0;
   std::unordered_multimap<uint64_t, uint32_t> known_;
 };
 

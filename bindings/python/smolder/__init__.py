@@ -25,6 +25,7 @@ from smolder._foreach import *
 from smolder._layouts import *
 from smolder._modes import *
 from smolder._random import *
+from smolder._recording import *
 from smolder._recompiles import *
 from smolder._settings import *
 from smolder._types import *

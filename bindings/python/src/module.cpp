@@ -154,6 +154,7 @@ NB_MODULE(_core, m) {
   bind_doctor(m);
   bind_bench(m);
   bind_compile(m);
+  bind_replay(m);
 }
 
 }  // namespace smolder::python

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/tensor.h"
 #include "src/without_gil.h"
 
 namespace smolder::python {
@@ -83,6 +84,17 @@ std::string resolve(SourceToken token) {
 }
 
 }  // namespace
+
+SourceToken source_named(const std::string& text) {
+  static auto* const known = new std::unordered_map<std::string, SourceToken>;
+  const std::lock_guard hold(g_texts_lock);
+  SourceToken& token = (*known)[text];
+  if (!token) {
+    g_texts->push_back(text);
+    token = static_cast<SourceToken>(g_texts->size());
+  }
+  return token;
+}
 
 WithoutGil::WithoutGil() : before_(std::exchange(t_before_release, capture_source())), state_(PyEval_SaveThread()) {}
 

@@ -1,6 +1,7 @@
 // The Python type of tensors, and the way around nanobind's dispatch for the hottest calls.
 #pragma once
 
+#include "smolder/core/source_line.h"
 #include "src/casters.h"
 
 namespace smolder::lazy {
@@ -43,6 +44,10 @@ void bind_doctor(nb::module_& m);
 void bind_cache(nb::module_& m);
 /// What `smolder bench` measures in C++.
 void bind_bench(nb::module_& m);
+/// The log of steps, and recorded graphs.
+void bind_replay(nb::module_& m);
+/// A token for a line of another process, by its text.
+SourceToken source_named(const std::string& text);
 void install_source_provider(const std::string& package_folder);
 void install_warning_handler();
 

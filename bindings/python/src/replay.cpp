@@ -1,0 +1,504 @@
+// Recorded steps for Python: the log of what ran, and graphs that are run outside of any tape, as `smolder replay`
+// does.
+#include <chrono>
+#include <unordered_map>
+
+#include "smolder/core/cuda/queue.h"
+#include "smolder/eager/execute.h"
+#include "smolder/ir/attr_words.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/infer.h"
+#include "smolder/ir/interpret.h"
+#include "smolder/ir/user_op.h"
+#include "smolder/jit/compile.h"
+#include "smolder/jit/plan.h"
+#include "smolder/lazy/lock.h"
+#include "smolder/lazy/tape.h"
+#include "smolder/lazy/trace_log.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+/// Source tokens by the number that a file gives them, from 1 on.
+class Sources {
+ public:
+  uint32_t number(SourceToken token) {
+    const std::string text = resolve_source(token);
+    if (text.empty()) return 0;
+    const auto [at, fresh] = numbers_.try_emplace(text, static_cast<uint32_t>(texts_.size() + 1));
+    if (fresh) texts_.push_back(text);
+    return at->second;
+  }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::unordered_map<std::string, uint32_t> numbers_;
+  std::vector<std::string> texts_;
+};
+
+const char* name_of(Category c) { return c == Category::kBool ? "bool" : c == Category::kInt ? "int" : "float"; }
+
+nb::object number_object(Scalar s) {
+  switch (s.category()) {
+    case Category::kBool:
+      return nb::cast(s.to_bool());
+    case Category::kInt:
+      return nb::cast(s.to_int());
+    case Category::kFloat:
+      return nb::cast(s.to_double());
+  }
+  return nb::none();
+}
+
+nb::list dims_list(const Dims& shape) {
+  nb::list out;
+  for (const int64_t n : shape) out.append(n);
+  return out;
+}
+
+std::string device_name(DeviceType type) {
+  const std::string name = to_string(Device{type, 0});
+  return name.substr(0, name.find(':'));
+}
+
+nb::dict precision_dict(const Precision& p) {
+  nb::dict out;
+  out["float32_matmul"] = static_cast<int>(p.float32_matmul);
+  out["allow_fp16_reduced_precision_reduction"] = p.allow_fp16_reduced_precision_reduction;
+  out["allow_bf16_reduced_precision_reduction"] = p.allow_bf16_reduced_precision_reduction;
+  out["cudnn_enabled"] = p.cudnn_enabled;
+  out["cudnn_allow_tf32"] = p.cudnn_allow_tf32;
+  out["cudnn_benchmark"] = p.cudnn_benchmark;
+  out["cudnn_deterministic"] = p.cudnn_deterministic;
+  return out;
+}
+
+Tensor tensor_of(BufferRef buffer, const Dims& shape, DType dtype) {
+  lazy::Tape& tape = lazy::Tape::on(buffer->device().type);
+  const std::lock_guard hold(tape.mutex());
+  lazy::ValueRef value = tape.adopt(std::move(buffer), lazy::intern({shape, dtype}));
+  return Tensor::first(new lazy::TensorImpl(std::move(value)));
+}
+
+/// The numbers of a step, whose categories its operands say.
+std::vector<Category> number_categories(const lazy::Trace& t) {
+  std::vector<Category> out;
+  for (const lazy::OperandWord w : t.operands) {
+    if (lazy::is_number(w)) out.push_back(static_cast<Category>(w & ~lazy::kNumberBit));
+  }
+  return out;
+}
+
+nb::dict step_dict(const lazy::LoggedStep& s, Sources& sources) {
+  ir::Graph g = s.graph();
+  for (ir::Node& n : g.nodes) n.origin.source = sources.number(n.origin.source);
+  nb::dict out, options;
+  out["graph"] = ir::print(g);
+  out["symbols"] = lazy::symbol_values(s.trace);
+  nb::list numbers, leaves, data;
+  const std::vector<Category> categories = number_categories(s.trace);
+  for (size_t i = 0; i < categories.size(); ++i) {
+    const Scalar value = Scalar::from_bits(s.parameters[i], categories[i]);
+    numbers.append(nb::make_tuple(name_of(categories[i]), number_object(value)));
+  }
+  size_t leaf = 0;
+  for (size_t v = 0; v < s.trace.metas.size(); ++v) {
+    if (!s.trace.is_leaf[v]) continue;
+    const ir::Meta& m = *s.trace.metas[v];
+    leaves.append(nb::make_tuple(std::string(name(m.dtype)), dims_list(m.shape)));
+    const BufferRef& kept = s.leaves[leaf++];
+    data.append(kept ? nb::cast(tensor_of(kept, m.shape, m.dtype)) : nb::none());
+  }
+  options["fuse"] = s.options.fuse;
+  options["simplify"] = s.options.simplify;
+  options["precision"] = precision_dict(s.options.precision);
+  out["numbers"] = numbers;
+  out["leaves"] = leaves;
+  out["data"] = data;
+  out["options"] = options;
+  out["device"] = device_name(s.device);
+  out["reason"] = s.reason;
+  out["error"] = s.error;
+  out["source"] = sources.number(s.source);
+  out["runs"] = s.runs;
+  return out;
+}
+
+nb::dict log_dict(lazy::TraceLog& log) {
+  nb::dict out;
+  std::vector<lazy::LoggedStep> steps;
+  log.read([&](const lazy::TraceLog::Contents& c) {
+    steps = c.steps;
+    nb::list order;
+    for (const auto& [step, times] : c.order) order.append(nb::make_tuple(step, times));
+    out["order"] = order;
+    out["dropped_runs"] = c.dropped_runs;
+    out["dropped_leaves"] = c.dropped_leaves;
+    out["unordered_runs"] = c.unordered_runs;
+  });
+  Sources sources;
+  nb::list dicts;
+  for (const lazy::LoggedStep& s : steps) dicts.append(step_dict(s, sources));
+  out["steps"] = dicts;
+  nb::list texts;
+  for (const std::string& text : sources.texts()) texts.append(text);
+  out["sources"] = texts;
+  return out;
+}
+
+// -- graphs
+
+/// Nodes of plans are no nodes of steps: they say where in memory things are, which nothing checks.
+void check_recordable(ir::Op op) {
+  const ir::OpInfo& row = ir::info(op);
+  SMOLDER_CHECK(row.infer && (row.decompose || ir::is_user_op(op)), ValueError, "`", row.name,
+                "` is no op that a step records");
+}
+
+/// The op-level graph of one step, with its sizes.
+class ReplayGraph {
+ public:
+  using PlainMeta = std::tuple<std::string, std::vector<int64_t>>;
+  /// Op, operands (-1: absent), attribute words, dtype and shape of a leaf or category of a number, source.
+  using PlainNode = std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>, PlainMeta, uint32_t>;
+
+  /// Of nodes that parse_graph() gave, or such as have other sizes: leaves in row-major order, numbers, and ops that
+  /// users call. Sizes that a plan treats as symbols are symbols. Throws what the ops' rules throw.
+  ReplayGraph(const std::vector<PlainNode>& nodes, const std::vector<int64_t>& outputs) {
+    for (const PlainNode& n : nodes) append(n);
+    for (const int64_t v : outputs) {
+      SMOLDER_CHECK(v >= 0 && v < static_cast<int64_t>(graph.values.size()), ValueError, "output %", v, " is no value");
+      SMOLDER_CHECK(!graph.info(v).weak, ValueError, "output %", v, " is a number");
+      graph.outputs.push_back(static_cast<ir::ValueId>(v));
+    }
+    ir::verify(graph);
+  }
+
+  ir::Graph graph;
+  std::vector<int64_t> symbols;
+  std::vector<ir::ValueId> leaves;
+  std::vector<Category> numbers;
+
+ private:
+  ir::Dim symbol(int64_t size) {
+    symbols.push_back(size);
+    return graph.sym.symbol(size);
+  }
+
+  void append(const PlainNode& plain) {
+    const auto& [op_name, operands, words, meta, source] = plain;
+    const ir::Op op = ir::find_op(op_name);
+    if (op == ir::Op::kLeaf) return append_leaf(meta);
+    if (op == ir::Op::kParameter) return append_number(std::get<0>(meta));
+    const ir::OpInfo& row = ir::info(op);
+    check_recordable(op);
+    std::vector<ir::ValueId> inputs;
+    std::vector<ir::Meta> metas(operands.size());
+    std::vector<const ir::Meta*> pointers;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const int64_t v = operands[i];
+      SMOLDER_CHECK(v >= -1 && v < static_cast<int64_t>(graph.values.size()), ValueError, "%", v, " is no value");
+      inputs.push_back(v < 0 ? ir::kNone : static_cast<ir::ValueId>(v));
+      if (v >= 0) metas[i] = {graph.shape(v).values(), graph.dtype(v), graph.info(v).weak};
+      pointers.push_back(v < 0 ? nullptr : &metas[i]);
+    }
+    std::vector<ir::Dim> attrs(words.begin(), words.end());
+    std::vector<ir::Meta> results(row.num_outputs);
+    row.infer({pointers, words}, results.data());
+    ir::for_each_attr_word(row, words, [&](size_t w, bool is_size) {
+      if (is_size) attrs[w] = symbol(words[w]);
+    });
+    std::vector<ir::ValueInfo> infos;
+    for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, m.weak, ir::SymDims(m.shape)});
+    graph.append(op, std::move(inputs), std::move(attrs), infos, {source, op});
+  }
+
+  void append_leaf(const PlainMeta& meta) {
+    const auto& [dtype_name, shape] = meta;
+    const auto dtype = parse_dtype(dtype_name);
+    SMOLDER_CHECK(dtype, ValueError, "unknown dtype `", dtype_name, "`");
+    SMOLDER_CHECK(shape.size() <= kMaxRank, ValueError, "tensors have at most ", kMaxRank, " dimensions");
+    ir::SymDims dims;
+    int64_t bytes = static_cast<int64_t>(itemsize(*dtype));
+    bool fits = true;
+    for (const int64_t n : shape) {
+      fits = fits && n >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(n, 1), &bytes) && bytes < 1ll << 60;
+      if (fits) dims.push_back(symbol(n));
+    }
+    SMOLDER_CHECK(fits, ValueError, "no tensor has shape ", Dims((std::span<const int64_t>(shape))));
+    ir::Builder b(graph);
+    leaves.push_back(b.leaf(static_cast<int>(leaves.size()), *dtype, dims).id);
+  }
+
+  void append_number(const std::string& category) {
+    const std::unordered_map<std::string, Category> known = {
+        {"bool", Category::kBool}, {"int", Category::kInt}, {"float", Category::kFloat}};
+    const auto found = known.find(category);
+    SMOLDER_CHECK(found != known.end(), ValueError, "unknown category `", category, "`");
+    ir::Builder b(graph);
+    b.parameter(static_cast<int>(numbers.size()), found->second);
+    numbers.push_back(found->second);
+  }
+};
+
+std::string attrs_text(const ir::OpInfo& row, const std::vector<int64_t>& words) {
+  std::string out;
+  ir::for_each_attr(row, words, [&](const ir::AttrInfo& a, size_t first, size_t count) {
+    out += (out.empty() ? "" : ", ") + std::string(a.name) + "=" +
+           ir::attr_text(a, std::span(words).subspan(first, count));
+  });
+  return out;
+}
+
+/// Nodes of a graph: op, operands, words, results (dtype, shape, is it a number), source, attributes as text.
+nb::list nodes_list(const ir::Graph& g) {
+  nb::list out;
+  for (const ir::Node& n : g.nodes) {
+    nb::list inputs, results;
+    for (const ir::ValueId v : n.inputs) inputs.append(v == ir::kNone ? -1 : static_cast<int64_t>(v));
+    for (ir::ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
+      results.append(nb::make_tuple(std::string(name(g.dtype(v))), dims_list(g.shape(v).values()), g.info(v).weak));
+    }
+    std::vector<int64_t> words;
+    for (const ir::Dim& d : n.attrs) words.push_back(d.value);
+    const std::string attrs = n.op == ir::Op::kLeaf ? "" : attrs_text(ir::info(n.op), words);
+    out.append(nb::make_tuple(std::string(ir::name(n.op)), inputs, words, results, n.origin.source, attrs));
+  }
+  return out;
+}
+
+/// What the text of a graph says: nodes, and the values that are its results. Throws ValueError.
+nb::tuple parse_graph(const std::string& text) {
+  const ir::Graph g = ir::parse(text);
+  for (const ir::Node& n : g.nodes) {
+    if (n.op != ir::Op::kLeaf && n.op != ir::Op::kParameter) check_recordable(n.op);
+  }
+  for (const ir::ValueInfo& v : g.values) {
+    int64_t bytes = static_cast<int64_t>(itemsize(v.dtype));
+    for (const ir::Dim& d : v.shape) {
+      SMOLDER_CHECK(
+          d.value >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(d.value, 1), &bytes) && bytes < 1ll << 60,
+          ValueError, "graph text: no tensor has shape ", v.shape.values());
+    }
+  }
+  try {
+    ir::verify(g);
+  } catch (const InternalError& e) {
+    raise<ValueError>(e.what());
+  }
+  nb::list outputs;
+  for (const ir::ValueId v : g.outputs) outputs.append(v);
+  return nb::make_tuple(nodes_list(g), outputs);
+}
+
+// -- runs
+
+/// Until a device has done what it was given.
+void wait_for(DeviceType device) {
+  if (device != DeviceType::kCUDA) return;
+  if (cuda::Queue* const queue = cuda::Queue::existing(0)) queue->stream().synchronize();
+}
+
+/// Leaves and numbers of a run, checked against the graph.
+struct RunInputs {
+  std::vector<BufferRef> buffers;
+  std::vector<void*> addresses;
+  std::vector<uint64_t> numbers;
+
+  RunInputs(const ReplayGraph& g, const std::vector<Tensor>& tensors, const nb::list& values, DeviceType device) {
+    SMOLDER_CHECK(tensors.size() == g.leaves.size(), ValueError, "the graph has ", g.leaves.size(), " leaves, ",
+                  tensors.size(), " are given");
+    SMOLDER_CHECK(values.size() == g.numbers.size(), ValueError, "the graph has ", g.numbers.size(), " numbers, ",
+                  values.size(), " are given");
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const ir::ValueId v = g.leaves[i];
+      const Tensor& t = tensors[i];
+      SMOLDER_CHECK(t.dtype() == g.graph.dtype(v) && t.shape() == g.graph.shape(v).values(), ValueError, "leaf ", i,
+                    " is ", name(g.graph.dtype(v)), to_string(g.graph.shape(v).values()), ", given ", name(t.dtype()),
+                    to_string(t.shape()));
+      SMOLDER_CHECK(t.device().type == device, ValueError, "leaf ", i, " is on ", to_string(t.device()));
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Category c = g.numbers[i];
+      const nb::handle v = values[i];
+      const Scalar s = c == Category::kFloat ? Scalar(nb::cast<double>(v))
+                       : c == Category::kInt ? Scalar(nb::cast<int64_t>(v))
+                                             : Scalar(nb::cast<bool>(v));
+      numbers.push_back(s.bits());
+    }
+    const WithoutGil nogil;
+    for (const Tensor& t : tensors) {
+      buffers.push_back(t.materialize("replay"));
+      addresses.push_back(buffers.back()->data());
+    }
+  }
+};
+
+std::vector<std::string> bad_index_texts(const std::vector<jit::OpSite>& sites) {
+  std::vector<std::string> out;
+  for (const jit::OpSite& s : sites) out.push_back(s.op + " at " + resolve_source(s.source));
+  return out;
+}
+
+class ReplayPlan {
+ public:
+  ReplayPlan(const ReplayGraph& g, DeviceType device, bool fuse, bool simplify) : graph_(g), device_(device) {
+    const WithoutGil nogil;
+    const auto start = std::chrono::steady_clock::now();
+    plan_ = jit::Plan::compile(g.graph, {device, precision(), fuse, simplify});
+    instance_ = plan_->bind(g.symbols);
+    SMOLDER_INVARIANT(instance_);
+    milliseconds_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  /// The outputs, and which indices were out of range.
+  nb::tuple run(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    std::vector<jit::OpSite> bad;
+    {
+      const WithoutGil nogil;
+      bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
+      wait(bad);
+    }
+    nb::list out;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const ir::ValueId v = graph_.graph.outputs[i];
+      out.append(nb::cast(tensor_of(outputs[i], graph_.graph.shape(v).values(), graph_.graph.dtype(v))));
+    }
+    return nb::make_tuple(out, bad_index_texts(bad));
+  }
+
+  /// Seconds of each of some runs.
+  std::vector<double> time(const std::vector<Tensor>& leaves, const nb::list& numbers, int iterations) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    const std::vector<void*> addresses = addresses_of(outputs);
+    std::vector<double> seconds;
+    const WithoutGil nogil;
+    for (int i = 0; i < iterations; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      std::vector<jit::OpSite> bad = instance_->run({in.addresses, in.numbers, addresses});
+      wait(bad);
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return seconds;
+  }
+
+  const jit::Plan& plan() const { return *plan_; }
+  const jit::Instance& instance() const { return *instance_; }
+  double milliseconds() const { return milliseconds_; }
+
+ private:
+  std::vector<BufferRef> allocate_outputs(const RunInputs& in) const {
+    std::vector<BufferRef> out;
+    for (size_t i = 0; i < plan_->outputs().size(); ++i) {
+      const jit::OutputInfo& info = plan_->outputs()[i];
+      out.push_back(info.same_as_leaf >= 0     ? in.buffers[info.same_as_leaf]
+                    : info.same_as_output >= 0 ? out[info.same_as_output]
+                                               : allocate(instance_->output_bytes()[i], {device_, 0}));
+    }
+    return out;
+  }
+  static std::vector<void*> addresses_of(const std::vector<BufferRef>& buffers) {
+    std::vector<void*> out;
+    for (const BufferRef& b : buffers) out.push_back(b->data());
+    return out;
+  }
+  /// What a device reports is known when it has done all.
+  void wait(std::vector<jit::OpSite>& bad) const {
+    if (device_ == DeviceType::kCPU) return;
+    wait_for(device_);
+    for (jit::OpSite& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
+  }
+
+  ReplayGraph graph_;
+  DeviceType device_;
+  std::shared_ptr<const jit::Plan> plan_;
+  std::shared_ptr<const jit::Instance> instance_;
+  double milliseconds_ = 0;
+};
+
+nb::tuple run_eager(const ReplayGraph& g, const std::vector<Tensor>& leaves, const nb::list& numbers,
+                    const std::string& device_text) {
+  const DeviceType device = parse_device(device_text).type;
+  const RunInputs in(g, leaves, numbers, device);
+  std::vector<eager::Array> results;
+  std::vector<eager::BadIndex> bad;
+  std::vector<std::string> texts;
+  {
+    const WithoutGil nogil;
+    std::vector<eager::Array> arrays;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      arrays.push_back(
+          eager::Array::wrap(in.buffers[i], g.graph.shape(g.leaves[i]).values(), g.graph.dtype(g.leaves[i])));
+    }
+    const eager::DispatchKey key = eager::dispatch_key({device, 0});
+    results = eager::Program::compile(g.graph, g.symbols)->run(arrays, in.numbers, key, &bad);
+    for (eager::Array& a : results) a = lazy::owned(a, {device, 0});
+    for (const eager::BadIndex& b : bad) texts.push_back(b.op + " at " + resolve_source(b.source));
+    wait_for(device);
+  }
+  nb::list out;
+  for (const eager::Array& a : results) {
+    out.append(nb::cast(tensor_of(a.buffer, a.shape, a.dtype)));
+  }
+  return nb::make_tuple(out, texts);
+}
+
+nb::list run_interpreted(const ReplayGraph& g, const std::vector<Tensor>& leaves, const nb::list& numbers) {
+  const RunInputs in(g, leaves, numbers, DeviceType::kCPU);
+  std::vector<ir::PlainTensor> results;
+  {
+    const WithoutGil nogil;
+    std::vector<ir::PlainTensor> plain;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      plain.push_back(ir::PlainTensor::from_memory(in.addresses[i], g.graph.dtype(g.leaves[i]),
+                                                   g.graph.shape(g.leaves[i]).values()));
+    }
+    results = ir::interpret(g.graph, plain, in.numbers, g.symbols);
+  }
+  nb::list out;
+  for (const ir::PlainTensor& t : results) {
+    BufferRef buffer = allocate(static_cast<size_t>(numel(t.shape)) * itemsize(t.dtype));
+    t.to_memory(buffer->data());
+    out.append(nb::cast(tensor_of(std::move(buffer), t.shape, t.dtype)));
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_replay(nb::module_& m) {
+  nb::class_<lazy::TraceLog>(m, "_TraceLog")
+      .def("__init__",
+           [](lazy::TraceLog* log, bool leaves, int64_t max_bytes) { new (log) lazy::TraceLog({leaves, max_bytes}); })
+      .def("start", &lazy::TraceLog::start, nb::call_guard<nb::gil_scoped_release>())
+      .def("stop", &lazy::TraceLog::stop, nb::call_guard<nb::gil_scoped_release>())
+      .def("clear", &lazy::TraceLog::clear)
+      .def_prop_ro("runs", &lazy::TraceLog::runs)
+      .def("contents", &log_dict);
+  m.def("_parse_graph", &parse_graph);
+  m.def("_source_named", &source_named);
+  nb::class_<ReplayGraph>(m, "_ReplayGraph")
+      .def(nb::init<const std::vector<ReplayGraph::PlainNode>&, const std::vector<int64_t>&>())
+      .def_prop_ro("text", [](const ReplayGraph& g) { return ir::print(g.graph); })
+      .def_prop_ro("symbols", [](const ReplayGraph& g) { return g.symbols; })
+      .def("nodes", [](const ReplayGraph& g) { return nodes_list(g.graph); })
+      .def("run_eager", &run_eager)
+      .def("interpret", &run_interpreted)
+      .def("compile", [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify) {
+        return new ReplayPlan(g, parse_device(device).type, fuse, simplify);
+      });
+  nb::class_<ReplayPlan>(m, "_ReplayPlan")
+      .def("run", &ReplayPlan::run)
+      .def("time", &ReplayPlan::time)
+      .def("describe", [](const ReplayPlan& p) { return p.plan().describe(); })
+      .def_prop_ro("milliseconds", &ReplayPlan::milliseconds)
+      .def_prop_ro("arena_bytes", [](const ReplayPlan& p) { return p.instance().arena_bytes(); })
+      .def_prop_ro("built", [](const ReplayPlan& p) { return p.plan().built().size(); });
+}
+
+}  // namespace smolder::python
