@@ -552,6 +552,13 @@ Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<
   return out;
 }
 
+std::optional<Recompile> compare(const Trace& now, std::span<const uint32_t> produced, const Trace& before) {
+  const Comparison compared(now, before, true);
+  if (const auto i = compared.first_difference()) return compared.describe(*i);
+  if (std::ranges::equal(produced, before.plans.front().produced)) return std::nullopt;
+  return explain_liveness(now, produced, before);
+}
+
 std::string tell(Recompile what) {
   static Counter& again = counter("plans.recompiled");
   const bool is_new = what.cause == Cause::kNew;

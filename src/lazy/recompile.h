@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,10 @@ struct Uncovered {
 Recompile explain(const Uncovered& step);
 /// The same of a trace that was recorded anew, for which every size counts.
 Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last);
+
+/// What first differs of two steps, sizes and what is held at the end among it; empty where nothing does. What `before`
+/// held is the `produced` of its first plan.
+std::optional<Recompile> compare(const Trace& now, std::span<const uint32_t> produced, const Trace& before);
 
 /// Counts, keeps and logs it, stores it in the kernel cache for `smolder cache why`, and warns. Returns what to raise
 /// once the step has run; empty for nothing.

@@ -39,7 +39,7 @@ class record_trace:
         self._write(self.path)
 
     def _write(self, path):
-        from smolder import _trace_file  # noqa: PLC0415 - which most programs never need
+        from smolder import _trace_file
 
         _trace_file.write_log(path, self._log.contents())
 
@@ -74,7 +74,7 @@ class _Process:
         self.is_first, self.began = False, time.time()
         self.recording._log.clear()
         if "multiprocessing.util" in sys.modules:  # whose children skip atexit
-            from multiprocessing import util  # noqa: PLC0415
+            from multiprocessing import util
 
             util.register_after_fork(self, lambda process: util.Finalize(None, process.write, exitpriority=0))
 

@@ -201,13 +201,19 @@ def _check(holds, what):
 def _read_numbers(values, what):
     out = []
     for value in values:
-        _check(isinstance(value, list) and len(value) == 2 and value[0] in _CATEGORIES, f"{what}: {value!r:.60} is no number")
+        _check(
+            isinstance(value, list) and len(value) == 2 and value[0] in _CATEGORIES,
+            f"{what}: {value!r:.60} is no number",
+        )
         category, number = value
         if category == "float" and isinstance(number, str):
             _check(number in _FLOATS, f"{what}: {number!r:.60} is no number")
             number = _FLOATS[number]
         _check(isinstance(number, (bool, int, float)), f"{what}: {number!r:.60} is no number")
-        _check(category != "int" or (isinstance(number, int) and -(2**63) <= number < 2**63), f"{what}: {number!r:.60} is no integer")
+        _check(
+            category != "int" or (isinstance(number, int) and -(2**63) <= number < 2**63),
+            f"{what}: {number!r:.60} is no integer",
+        )
         out.append((category, _CATEGORIES[category](number)))
     return out
 
@@ -287,7 +293,9 @@ def read(path):
         raise TraceError(f"{path} is of version {version} of the format; this Smolder reads version {VERSION}")
     sources = []
     for value in _field(contents, "sources", list, path):
-        sources.append((_field(value, "where", str, f"{path}: a source"), _field(value, "code", str, f"{path}: a source")))
+        sources.append(
+            (_field(value, "where", str, f"{path}: a source"), _field(value, "code", str, f"{path}: a source"))
+        )
     steps = [
         _read_step(step, len(sources), tensors, f"{path}: step {i}")
         for i, step in enumerate(_field(contents, "steps", list, path))

@@ -13,6 +13,7 @@
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
 #include "smolder/lazy/lock.h"
+#include "smolder/lazy/recompile.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/trace_log.h"
 #include "src/tensor.h"
@@ -293,6 +294,49 @@ nb::tuple parse_graph(const std::string& text) {
   return nb::make_tuple(nodes_list(g), outputs);
 }
 
+/// A graph as the tape has steps: numbers have no value numbers there.
+lazy::Trace trace_of(const ir::Graph& g, std::vector<uint32_t>& produced) {
+  lazy::Trace t;
+  std::vector<lazy::OperandWord> words(g.values.size());
+  for (const ir::Node& n : g.nodes) {
+    if (n.op == ir::Op::kParameter) {
+      words[n.first_output] = lazy::number_word(static_cast<Category>(n.attrs[1].value));
+      continue;
+    }
+    for (uint32_t i = 0; i < n.num_outputs; ++i) {
+      const ir::ValueId v = n.first_output + i;
+      words[v] = static_cast<lazy::OperandWord>(t.metas.size());
+      t.metas.push_back(lazy::intern({g.shape(v).values(), g.dtype(v)}));
+      t.is_leaf.push_back(n.op == ir::Op::kLeaf);
+    }
+    if (n.op == ir::Op::kLeaf) continue;
+    t.instrs.push_back({n.op, static_cast<uint16_t>(n.inputs.size()), static_cast<uint16_t>(n.attrs.size()),
+                        static_cast<uint8_t>(n.num_outputs), 0, static_cast<uint32_t>(t.operands.size()),
+                        static_cast<uint32_t>(t.attrs.size()), words[n.first_output], n.origin.source});
+    for (const ir::ValueId v : n.inputs) t.operands.push_back(v == ir::kNone ? lazy::kNoOperand : words[v]);
+    for (const ir::Dim& d : n.attrs) t.attrs.push_back(d.value);
+  }
+  for (const ir::ValueId v : g.outputs) produced.push_back(words[v]);
+  return t;
+}
+
+/// What first differs, as smolder.recompiles() tells it; None for nothing.
+nb::object first_difference(const ReplayGraph& now, const ReplayGraph& before) {
+  lazy::PlanEntry held;
+  std::vector<uint32_t> produced;
+  const lazy::Trace t = trace_of(now.graph, produced);
+  lazy::Trace other = trace_of(before.graph, held.produced);
+  other.plans.push_back(std::move(held));
+  const std::optional<lazy::Recompile> difference = lazy::compare(t, produced, other);
+  if (!difference) return nb::none();
+  nb::dict out;
+  out["cause"] = std::string(name(difference->cause));
+  out["reason"] = difference->reason;
+  out["where"] = difference->where;
+  out["before"] = difference->before;
+  return out;
+}
+
 // -- runs
 
 /// Until a device has done what it was given.
@@ -480,6 +524,7 @@ void bind_replay(nb::module_& m) {
       .def("clear", &lazy::TraceLog::clear)
       .def_prop_ro("runs", &lazy::TraceLog::runs)
       .def("contents", &log_dict);
+  m.def("_first_difference", &first_difference);
   m.def("_parse_graph", &parse_graph);
   m.def("_source_named", &source_named);
   nb::class_<ReplayGraph>(m, "_ReplayGraph")

@@ -1,0 +1,320 @@
+"""Looks at files of recorded steps, which SMOLDER_RECORD=FILE and smolder.record_trace(FILE) write.
+
+Exit status: 0 fine, or the same; 1 a difference; 2 the command was not understood, or a file is no trace.
+"""
+
+import argparse
+import collections
+import json
+import os
+import sys
+
+from smolder import _core, _trace_file
+from smolder._terminal import cut, moment, size, table, width
+
+DIFFERENT, UNREADABLE = 1, 2
+
+
+def _print_json(value):
+    print(json.dumps(value, indent=1))
+
+
+def _count(n, thing):
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+# -- what there is
+
+
+def meta_text(result):
+    """ "float32[2, 3]"."""
+    dtype, shape, _ = result
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def call_text(node, first):
+    """A node as the text form of graphs has it: `%3 = add(%1, %2) : float32[4]`."""
+    results = ", ".join(f"%{first + i}" for i in range(len(node.results)))
+    operands = ["_" if v < 0 else f"%{v}" for v in node.inputs]
+    arguments = ", ".join([*operands, *([node.attrs] if node.attrs else [])])
+    return f"{results} = {node.op}({arguments}) : {', '.join(map(meta_text, node.results))}"
+
+
+def step_facts(trace, number):
+    """A step as JSON has it in lists."""
+    step = trace.steps[number]
+    return {
+        "step": number,
+        "runs": step.runs,
+        "ops": len(step.ops()),
+        "leaves": len(step.leaves),
+        "saved_leaves": sum(leaf.data is not None for leaf in step.leaves),
+        "leaf_bytes": sum(leaf.bytes for leaf in step.leaves),
+        "numbers": len(step.numbers),
+        "outputs": len(step.outputs),
+        "device": step.device,
+        "reason": step.reason,
+        "where": trace.where(step.source),
+        "code": trace.code(step.source),
+        "error": step.error,
+    }
+
+
+def find_step(trace, number):
+    """The number of a step that was asked for; without a number that which ran most, the larger of equals."""
+    if not trace.steps:
+        raise _trace_file.TraceError(f"{trace.path} holds no step")
+    if number is None:
+        return max(range(len(trace.steps)), key=lambda i: (trace.steps[i].runs, len(trace.steps[i].nodes)))
+    if not 0 <= number < len(trace.steps):
+        last = len(trace.steps) - 1
+        raise _trace_file.TraceError(f"{trace.path} has no step {number}: its steps are 0 to {last}")
+    return number
+
+
+def _file_facts(trace):
+    return {
+        "path": trace.path,
+        "created": trace.created,
+        "smolder": trace.smolder,
+        "program": trace.program,
+        "runs": sum(s.runs for s in trace.steps) + trace.dropped_runs,
+        "dropped_runs": trace.dropped_runs,
+        "dropped_leaves": trace.dropped_leaves,
+        "unordered_runs": trace.unordered_runs,
+    }
+
+
+def _order_text(trace):
+    parts = [f"{step}" if times == 1 else f"{step} x{times}" for step, times in trace.order]
+    if trace.unordered_runs:
+        parts.append(f"and {trace.unordered_runs} more")
+    return ", ".join(parts)
+
+
+def _show(args):
+    trace = _trace_file.read(args.file)
+    if args.step is not None:
+        return _show_step(trace, find_step(trace, args.step), args)
+    steps = [step_facts(trace, i) for i in range(len(trace.steps))]
+    facts = _file_facts(trace)
+    if args.json:
+        return _print_json(facts | {"steps": steps, "order": trace.order})
+    program = f" by {' '.join(trace.program)}" if trace.program else ""
+    line = f"{_count(len(steps), 'step')}, {_count(facts['runs'], 'run')}, recorded {moment(trace.created)}{program}"
+    print(cut(line, width()))
+    if trace.dropped_runs:
+        print(f"there was no room for {_count(trace.dropped_runs, 'run')} of other steps")
+    if trace.dropped_leaves:
+        print(f"there was no room for the data of {_count(trace.dropped_leaves, 'leaf').replace('leafs', 'leaves')}")
+    print()
+    cells = [
+        [str(s["step"]), str(s["runs"]), str(s["ops"]), str(s["leaves"]), size(s["leaf_bytes"]), _saved(s),
+         str(s["outputs"]), s["device"], s["reason"] if not s["error"] else f"{s['reason']} (op by op)", s["where"]]
+        for s in steps
+    ]  # fmt: skip
+    titles = ["step", "runs", "ops", "leaves", "reads", "saved", "outputs", "device", "ended by", "where"]
+    print("\n".join(table(titles, cells, right=(0, 1, 2, 3, 4, 6), flexible=9)))
+    if trace.order:
+        print()
+        print(cut(f"order: {_order_text(trace)}", width() * 4))
+    return None
+
+
+def _saved(facts):
+    if not facts["saved_leaves"]:
+        return "no"
+    return "yes" if facts["saved_leaves"] == facts["leaves"] else "part"
+
+
+def graph_lines(trace, step):
+    """(a node's text, its line, the line's code) for each op of a step; leaves come before."""
+    out = []
+    for node, first in zip(step.nodes, step.first_values(), strict=True):
+        if not (node.is_leaf or node.is_number):
+            out.append((call_text(node, first), trace.where(node.source), trace.code(node.source)))
+    return out
+
+
+def _show_step(trace, number, args):
+    step = trace.steps[number]
+    firsts = step.first_values()
+    facts = step_facts(trace, number)
+    if args.json:
+        nodes = [
+            {"value": first, "op": n.op, "operands": n.inputs, "attributes": n.attrs,
+             "results": [meta_text(r) for r in n.results], "where": trace.where(n.source), "code": trace.code(n.source)}
+            for n, first in zip(step.nodes, firsts, strict=True)
+        ]  # fmt: skip
+        return _print_json(facts | {"nodes": nodes, "results": step.outputs, "options": step.options})
+    print(f"step {number}: {_count(facts['ops'], 'op')}, {_count(facts['runs'], 'run')}, ended by {step.reason}"
+          + (f" at {facts['where']}" if facts["where"] else ""))  # fmt: skip
+    if step.error:
+        print(cut(f"it ran op by op: {step.error}", width()))
+    print()
+    inputs = [(n, first) for n, first in zip(step.nodes, firsts, strict=True) if n.is_leaf or n.is_number]
+    leaves, numbers = iter(step.leaves), iter(step.numbers)
+    for node, first in inputs:
+        if node.is_leaf:
+            leaf = next(leaves)
+            print(f"%{first} = {leaf}{', saved' if leaf.data else ''}")
+        else:
+            print(f"%{first} = {next(numbers)[1]!r}")
+    print()
+    before = None
+    for text, where, code in graph_lines(trace, step):
+        if (where, code) != before and where:
+            print(cut(f"# {where}: {code}", width()))
+        before = (where, code)
+        print(cut(f"  {text}", width()))
+    print()
+    print(cut("results: " + (", ".join(f"%{v}" for v in step.outputs) or "none"), width()))
+    return None
+
+
+def _stats(args):
+    trace = _trace_file.read(args.file)
+    ops, recorded = collections.Counter(), 0
+    for step in trace.steps:
+        recorded += step.runs * len(step.ops())
+        for node in step.ops():
+            ops[node.op] += step.runs
+    lines = {n.source for step in trace.steps for n in step.ops() if n.source}
+    facts = _file_facts(trace) | {
+        "steps": len(trace.steps),
+        "ops": sum(len(s.ops()) for s in trace.steps),
+        "ops_run": recorded,
+        "lines": len(lines),
+        "leaf_bytes": sum(leaf.bytes for s in trace.steps for leaf in s.leaves),
+        "file_bytes": os.path.getsize(args.file),
+        "by_op": dict(ops.most_common()),
+    }
+    if args.json:
+        return _print_json(facts)
+    print(f"steps   {facts['steps']}, which ran {_count(facts['runs'], 'time')}")
+    print(f"ops     {facts['ops']}, from {_count(facts['lines'], 'line')}; {recorded} with every run")
+    print(f"leaves  {size(facts['leaf_bytes'])}; the file takes {size(facts['file_bytes'])}")
+    print()
+    print("\n".join(table(["op", "runs"], [[name, str(n)] for name, n in ops.most_common(args.limit)], right=(1,))))
+    return None
+
+
+# -- differences
+
+
+def replay_graph(trace, step):
+    """A step's graph as the compiler takes it, with lines that errors and reports name."""
+    tokens = {n.source: _core._source_named(trace.where(n.source)) for n in step.nodes if trace.where(n.source)}
+    return _core._ReplayGraph([n.plain(tokens.get(n.source, 0)) for n in step.nodes], step.outputs)
+
+
+def step_difference(now, i, before, k):
+    """What first differs of two steps, as smolder.recompiles() has it, with the code of both lines; None for nothing."""
+    x, y = now.steps[i], before.steps[k]
+    found = _core._first_difference(replay_graph(now, x), replay_graph(before, y))
+    if found is None:
+        for cause, what, a, b in (
+            ("mode", "the device", x.device, y.device),
+            ("mode", "the options", x.options, y.options),
+        ):
+            if a != b:
+                found = {"cause": cause, "reason": f"{what} is {a}, was {b}", "where": "", "before": ""}
+                break
+    if found is None:
+        for at, (a, b) in enumerate(zip(x.numbers, y.numbers, strict=True)):
+            if repr(a) != repr(b):
+                node = [n for n in x.nodes if n.is_number][at]
+                value = x.first_values()[x.nodes.index(node)]
+                reader = next(n for n in x.nodes if value in n.inputs)
+                other = y.nodes[x.nodes.index(reader)]
+                found = {
+                    "cause": "number",
+                    "reason": f"`{reader.op}` takes {a[1]!r}, took {b[1]!r}, for which nothing is compiled again",
+                    "where": now.where(reader.source),
+                    "before": before.where(other.source),
+                }
+                break
+    if found is None:
+        return None
+    codes = [dict(trace.sources).get(found[side], "") for trace, side in ((now, "where"), (before, "before"))]
+    return {"step": i, "before_step": k} | found | {"code": codes[0], "before_code": codes[1]}
+
+
+def _print_difference(difference):
+    print(f"step {difference['step']} differs from step {difference['before_step']}: {difference['cause']}")
+    print(f"  {difference['reason']}")
+    for label, where, code in (("now at", "where", "code"), ("before at", "before", "before_code")):
+        if difference[where]:
+            print(cut(f"  {label:<9}  {difference[where]}", width()))
+            if difference[code]:
+                print(cut(f"             {difference[code]}", width()))
+
+
+def _diff(args):
+    before = _trace_file.read(args.file)
+    now = _trace_file.read(args.other) if args.other else before
+    if args.steps:
+        pairs = [(find_step(before, args.steps[0]), find_step(now, args.steps[1]))]
+    elif args.other is None:
+        if len(before.steps) < 2:
+            raise _trace_file.TraceError(
+                f"{args.file} has {_count(len(before.steps), 'step')}: there is nothing to compare"
+            )
+        pairs = [(len(before.steps) - 2, len(before.steps) - 1)]
+    else:
+        pairs = [(i, i) for i in range(min(len(before.steps), len(now.steps)))]
+    difference = next((d for k, i in pairs if (d := step_difference(now, i, before, k))), None)
+    counts = (len(before.steps), len(now.steps))
+    if difference is None and not args.steps and counts[0] != counts[1]:
+        difference = {
+            "cause": "steps",
+            "reason": f"{args.other} has {_count(counts[1], 'step')}, {args.file} {counts[0]}",
+        }
+    if args.json:
+        _print_json({"same": difference is None, "compared": [list(p) for p in pairs], "difference": difference})
+    elif difference is None:
+        print(f"no difference: {_count(len(pairs), 'step')} compared")
+    elif difference["cause"] == "steps":
+        print(difference["reason"])
+    else:
+        _print_difference(difference)
+    return DIFFERENT if difference else 0
+
+
+# -- the command line
+
+
+def add_arguments(parser):
+    """`show`, `stats` and `diff`, each with --json."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(dest="trace_command", metavar="COMMAND", required=True)
+
+    def command(name, run, text):
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("file", metavar="FILE")
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        sub.set_defaults(run_trace=run)
+        return sub
+
+    show = command("show", _show, "the steps of a file, or one step's graph with its lines")
+    show.add_argument("--step", type=int, metavar="N", help="print the graph of this step")
+    stats = command("stats", _stats, "totals, and how often each op ran")
+    stats.add_argument("--limit", type=int, default=20, help="at most so many ops (20)")
+    diff = command("diff", _diff, "the first difference of two files' steps, or of two steps of one")
+    diff.add_argument("other", metavar="FILE", nargs="?", help="the file after it; without it steps of FILE")
+    diff.add_argument(
+        "--steps",
+        type=int,
+        nargs=2,
+        metavar=("A", "B"),
+        help="compare step A with B, of the second file if there is one",
+    )
+
+
+def run(args):
+    """Runs the subcommand; returns the exit status."""
+    try:
+        return args.run_trace(args)
+    except (_trace_file.TraceError, OSError) as e:
+        print(f"smolder trace: {e}", file=sys.stderr)
+        return UNREADABLE
