@@ -23,7 +23,7 @@ uint32_t StepRecord::want(uint32_t number) {
   return static_cast<uint32_t>(std::ranges::find(wanted, number) - wanted.begin());
 }
 
-Capture::Capture(bool whole) : outer_(std::exchange(current_, nullptr)), whole_(whole) {
+Capture::Capture(bool whole, const char* who) : outer_(std::exchange(current_, nullptr)), whole_(whole), who_(who) {
   const SourceToken source = capture_source();
   Tape::each([&](Tape& tape) { tape.sync("compiled function", source); });
   current_ = this;
@@ -40,7 +40,7 @@ void Capture::note_break(std::string_view reason, SourceToken source) {
   broken_ = true;
   reason_ = reason;
   where_ = resolve_source(source);
-  SMOLDER_CHECK(!whole_, RuntimeError, "smolder.compile with fullgraph=True: the graph breaks at '", reason, "'",
+  SMOLDER_CHECK(!whole_, RuntimeError, who_, ": the graph breaks at '", reason, "'",
                 where_.empty() ? "" : ", " + where_, ": it needs values while the function is recorded");
 }
 

@@ -79,8 +79,9 @@ struct StepRecord {
 
 class Capture {
  public:
-  /// Runs what is pending first. `whole`: what ends the step raises, with its reason, instead of being noted.
-  explicit Capture(bool whole);
+  /// Runs what is pending first. `whole`: what ends the step raises, with its reason and `who` records, instead of
+  /// being noted.
+  explicit Capture(bool whole, const char* who = "smolder.compile with fullgraph=True");
   ~Capture();
   Capture(const Capture&) = delete;
 
@@ -152,6 +153,7 @@ class Capture {
   static SMOLDER_THREAD_LOCAL Capture* current_;  ///< one for all libraries of the process, so not inline
   Capture* outer_;
   bool whole_, broken_ = false, gradients_ = false;
+  const char* who_;
   std::string reason_, where_;
   std::vector<ValueRef> constants_;
   std::unordered_set<const void*> made_;

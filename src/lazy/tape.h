@@ -112,6 +112,8 @@ class Tape {
   std::vector<ValueRef> alive() const;
   /// Forgets what is pending without running it; its values are unreadable.
   void drop_pending();
+  /// The same, and what was written gets back what it held. Reading such a value says `why`.
+  void abandon(std::string why);
   /// Runs a recorded step again as a step of its own, all at once: `leaves` and `parameters` as the trace has them.
   /// `write` is given the wanted results before they are computed, to put them where the function does.
   void replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector<uint64_t> parameters,
@@ -147,7 +149,6 @@ class Tape {
   std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
-  void abandon(std::string why);
   void note_recorded();
   void finish_step(Trace* t);
   void forget_writes();

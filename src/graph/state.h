@@ -1,0 +1,83 @@
+// What a Graph holds. Private to the layer, and to those that build graphs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "smolder/graph/graph.h"
+#include "smolder/ir/graph.h"
+
+namespace smolder::graph {
+
+struct Weight {
+  std::string name;
+  Tensor tensor;  ///< undefined: not bound
+};
+
+class Runner;
+
+/// Leaves are numbered: inputs, then weights. Numbers are `constant` nodes. Random ops take theirs from the generator
+/// when the graph runs: seed and offset of draw d are the parameters 2d and 2d+1, and ops that have them in common draw
+/// the same. A node's source is a number of `sources`, counted from 1. Immutable once in a Graph.
+struct State {
+  ir::Graph ir;
+  std::vector<std::string> inputs, outputs, symbols, sources;
+  std::vector<Weight> weights;
+  std::string structure;
+  /// Runs this graph; made by Graph's constructor, so never copied with a state.
+  std::shared_ptr<Runner> runner;
+
+  /// The leaf node's value by number, kNone where it is not there.
+  std::vector<ir::ValueId> leaves() const;
+  /// A size with the names of symbols: "2*batch".
+  std::string size_text(const ir::Dim& d) const;
+};
+
+/// Wraps what was built or edited, once checked.
+Graph make_graph(State state);
+
+/// Checks the whole: ir::verify, numbering of leaves and draws, names, and that the graph holds at other sizes. Throws
+/// ValueError naming the node.
+void check(const State& s);
+
+/// Values of symbols that a graph may be tried with: the sample's, then others that its guards allow.
+std::vector<std::vector<int64_t>> trials(const ir::SymTable& sym);
+
+/// A graph at certain sizes: attribute words by node and metadata by value.
+struct Instance {
+  std::vector<int64_t> exprs;  ///< evaluated
+  std::vector<std::vector<int64_t>> words;
+  std::vector<ir::Meta> metas;
+
+  int64_t value(const ir::Dim& d) const { return ir::SymTable::value(d, exprs); }
+};
+/// Shapes by the ops' rules. Throws the rule's error with the node's name in front. `leaf_metas`: what leaves are like,
+/// or empty.
+Instance infer(const State& s, const std::vector<int64_t>& symbols);
+/// "%3 (matmul)", with its source if known.
+std::string node_name(const State& s, const ir::Node& n);
+
+/// Expresses `values`, one for each assignment of symbols, by the symbols (as Dims of `sym`); empty when no form of
+/// those that are tried fits them all.
+std::optional<ir::Dim> fit(ir::SymTable& sym, const std::vector<ir::Dim>& symbols,
+                           const std::vector<std::vector<int64_t>>& assignments, const std::vector<int64_t>& values);
+
+/// Infers all shapes anew, and expresses them by the symbols.
+void infer_shapes(State& s);
+
+/// Records the ops of the graph with these inputs, weights as they are; the results. `like`: inferred at the inputs'
+/// sizes.
+std::vector<Tensor> record_ops(const State& s, const Instance& like, const std::vector<Tensor>& inputs,
+                               const std::vector<Tensor>& weights);
+/// The symbols' values that inputs of these shapes have. Throws what run() throws.
+std::vector<int64_t> bind_symbols(const State& s, const std::vector<Tensor>& inputs);
+
+/// Removes nodes that no output needs but leaves of inputs; how many.
+int drop_dead(State& s);
+
+std::string text_of(const State& s);
+State parse_state(std::string_view text);
+
+}  // namespace smolder::graph
