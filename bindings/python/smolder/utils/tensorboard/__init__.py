@@ -1,0 +1,12 @@
+"""Logs that TensorBoard shows, of what a program measures. The package `tensorboard` writes them."""
+
+try:
+    import tensorboard as _tensorboard  # noqa: F401
+except ImportError as e:
+    raise ImportError("smolder.utils.tensorboard needs the package tensorboard: pip install tensorboard") from e
+
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from smolder.utils.tensorboard.writer import FileWriter, SummaryWriter
+
+__all__ = ["FileWriter", "RecordWriter", "SummaryWriter"]

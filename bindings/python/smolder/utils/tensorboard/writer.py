@@ -1,0 +1,223 @@
+"""Writers of the files that TensorBoard reads."""
+
+import os
+import socket
+import time
+from datetime import datetime
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from smolder.cuda._refused import refused
+from smolder.utils.tensorboard import summary
+from smolder.utils.tensorboard.embedding import write_embedding
+
+
+class FileWriter:
+    """Writes events and summaries to a file in a folder, from a thread of its own."""
+
+    def __init__(self, log_dir, max_queue=10, flush_secs=120, filename_suffix=""):
+        self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
+
+    def get_logdir(self):
+        """The folder."""
+        return self.event_writer.get_logdir()
+
+    def add_event(self, event, step=None, walltime=None):
+        """Writes an event as of a time, now unless said."""
+        event.wall_time = time.time() if walltime is None else walltime
+        if step is not None:
+            event.step = int(step)
+        self.event_writer.add_event(event)
+
+    def add_summary(self, summary, global_step=None, walltime=None):
+        """Writes a summary as of a step and a time."""
+        self.add_event(Event(summary=summary), global_step, walltime)
+
+    def flush(self):
+        """Writes what waits."""
+        self.event_writer.flush()
+
+    def close(self):
+        """Writes what waits, and closes the file."""
+        self.event_writer.close()
+
+
+def _default_bins():
+    """Limits that grow by a tenth each, on both sides of 0."""
+    limits, v = [], 1e-12
+    while v < 1e20:
+        limits.append(v)
+        v *= 1.1
+    return [-v for v in reversed(limits)] + [0] + limits
+
+
+class SummaryWriter:
+    """Writes what a program measures to a folder, for TensorBoard. A tensor that is given is read, which ends the step."""
+
+    def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
+        if not log_dir:
+            now = datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join("runs", f"{now}_{socket.gethostname()}{comment}")
+        self.log_dir, self.purge_step, self.max_queue = log_dir, purge_step, max_queue
+        self.flush_secs, self.filename_suffix = flush_secs, filename_suffix
+        self.file_writer = self.all_writers = None
+        self._get_file_writer()
+        self.default_bins = _default_bins()
+
+    def _open(self, folder):
+        return FileWriter(folder, self.max_queue, self.flush_secs, self.filename_suffix)
+
+    def _get_file_writer(self):
+        if self.all_writers is None or self.file_writer is None:
+            self.file_writer = self._open(self.log_dir)
+            self.all_writers = {self.file_writer.get_logdir(): self.file_writer}
+            if self.purge_step is not None:
+                self.file_writer.add_event(Event(step=self.purge_step, file_version="brain.Event:2"))
+                start = SessionLog(status=SessionLog.START)
+                self.file_writer.add_event(Event(step=self.purge_step, session_log=start))
+                self.purge_step = None
+        return self.file_writer
+
+    def _add(self, made, global_step=None, walltime=None):
+        self._get_file_writer().add_summary(made, global_step, walltime)
+
+    def get_logdir(self):
+        """The folder."""
+        return self.log_dir
+
+    def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None, global_step=None):
+        """Numbers and words that a run was made with, and what came of it, in a folder of their own."""
+        if type(hparam_dict) is not dict or type(metric_dict) is not dict:
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        made = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        folder = os.path.join(self._get_file_writer().get_logdir(), run_name or str(time.time()))
+        with SummaryWriter(log_dir=folder) as writer:
+            for one in made:
+                writer._add(one, global_step)
+            for k, v in metric_dict.items():
+                writer.add_scalar(k, v, global_step)
+
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
+        """One number."""
+        made = summary.scalar(tag, scalar_value, new_style=new_style, double_precision=double_precision)
+        self._add(made, global_step, walltime)
+
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
+        """Numbers for one chart, each in a folder of its own."""
+        walltime = time.time() if walltime is None else walltime
+        folder = self._get_file_writer().get_logdir()
+        for tag, value in tag_scalar_dict.items():
+            path = f"{folder}/{main_tag.replace('/', '_')}_{tag}"
+            if path not in self.all_writers:
+                self.all_writers[path] = self._open(path)
+            self.all_writers[path].add_summary(summary.scalar(main_tag, value), global_step, walltime)
+
+    def add_tensor(self, tag, tensor, global_step=None, walltime=None):
+        """A tensor as a whole."""
+        self._add(summary.tensor_proto(tag, tensor), global_step, walltime)
+
+    def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None, max_bins=None):
+        """How values are distributed."""
+        if isinstance(bins, str) and bins == "tensorflow":
+            bins = self.default_bins
+        self._add(summary.histogram(tag, values, bins, max_bins), global_step, walltime)
+
+    def add_histogram_raw(
+        self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step=None, walltime=None
+    ):
+        """The same of values that were counted already."""
+        if len(bucket_limits) != len(bucket_counts):
+            raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
+        made = summary.histogram_raw(tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts)
+        self._add(made, global_step, walltime)
+
+    def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
+        """An image, of bytes or of numbers from 0 to 1."""
+        self._add(summary.image(tag, img_tensor, dataformats=dataformats), global_step, walltime)
+
+    def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
+        """Images in a grid."""
+        self._add(summary.image(tag, img_tensor, dataformats=dataformats), global_step, walltime)
+
+    def add_figure(self, tag, figure, global_step=None, close=True, walltime=None):
+        """Figures of matplotlib."""
+        formats = "NCHW" if isinstance(figure, list) else "CHW"
+        self.add_image(tag, summary.figure_to_image(figure, close), global_step, walltime, formats)
+
+    def add_audio(self, tag, snd_tensor, global_step=None, sample_rate=44100, walltime=None):
+        """A sound, of numbers from -1 to 1."""
+        self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
+
+    def add_text(self, tag, text_string, global_step=None, walltime=None):
+        """A text, in Markdown."""
+        self._add(summary.text(tag, text_string), global_step, walltime)
+
+    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
+        """Points, a row each, with labels and images."""
+        folder = self._get_file_writer().get_logdir()
+        self._embeddings = getattr(self, "_embeddings", [])
+        write_embedding(folder, self._embeddings, mat, metadata, label_img, global_step, tag, metadata_header)
+
+    def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
+        """Precision and recall of predictions, which are probabilities."""
+        labels, predictions = summary.make_np(labels), summary.make_np(predictions)
+        self._add(summary.pr_curve(tag, labels, predictions, num_thresholds, weights), global_step, walltime)
+
+    def add_pr_curve_raw(
+        self,
+        tag,
+        true_positive_counts,
+        false_positive_counts,
+        true_negative_counts,
+        false_negative_counts,
+        precision,
+        recall,
+        global_step=None,
+        num_thresholds=127,
+        weights=None,
+        walltime=None,
+    ):
+        """The same of what was counted already."""
+        counts = true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts
+        made = summary.pr_curve_raw(tag, *counts, precision, recall, num_thresholds, weights)
+        self._add(made, global_step, walltime)
+
+    def add_custom_scalars_multilinechart(self, tags, category="default", title="untitled"):
+        """A chart of several scalars."""
+        self._add(summary.custom_scalars({category: {title: ["Multiline", tags]}}))
+
+    def add_custom_scalars_marginchart(self, tags, category="default", title="untitled"):
+        """A chart of a scalar between two others."""
+        if len(tags) != 3:
+            raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
+        self._add(summary.custom_scalars({category: {title: ["Margin", tags]}}))
+
+    def add_custom_scalars(self, layout):
+        """Charts of scalars: {category: {chart: ["Multiline" or "Margin", tags]}}."""
+        self._add(summary.custom_scalars(layout))
+
+    _WHY = "SummaryWriter writes no {}"
+    add_graph = refused("SummaryWriter.add_graph", _WHY.format("graphs of models"))
+    add_image_with_boxes = refused("SummaryWriter.add_image_with_boxes", _WHY.format("boxes on images"))
+    add_mesh = refused("SummaryWriter.add_mesh", _WHY.format("meshes"))
+    add_onnx_graph = refused("SummaryWriter.add_onnx_graph", _WHY.format("graphs of models"))
+    add_video = refused("SummaryWriter.add_video", _WHY.format("videos"))
+
+    def flush(self):
+        """Writes what waits."""
+        for writer in (self.all_writers or {}).values():
+            writer.flush()
+
+    def close(self):
+        """Writes what waits, and closes the files; what is added later goes to new ones."""
+        for writer in (self.all_writers or {}).values():
+            writer.flush()
+            writer.close()
+        self.file_writer = self.all_writers = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
