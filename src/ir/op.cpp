@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "smolder/core/error.h"
+#include "smolder/ir/control_flow.h"
 #include "smolder/ir/user_op.h"
 
 namespace smolder::ir {
@@ -16,7 +17,8 @@ Op find_op(std::string_view name) {
     return map;
   }();
   if (const auto it = kByName->find(name); it != kByName->end()) return it->second;
-  const std::optional<Op> registered = find_user_op(name);
+  std::optional<Op> registered = find_user_op(name);
+  if (!registered) registered = find_control_op(name);
   SMOLDER_CHECK(registered, ValueError, "there is no op called '", name, "'");
   return *registered;
 }

@@ -37,6 +37,16 @@ Arena::Lease Arena::reserve(int64_t bytes) {
   return lease;
 }
 
+RunMemory::RunMemory(DeviceType device, int64_t bytes, bool nested) {
+  if (!nested) {
+    lease_ = Arena::of(device).reserve(bytes);
+    base_ = lease_.base;
+  } else if (bytes > 0) {
+    own_ = allocate(static_cast<size_t>(bytes), {device, 0});
+    base_ = static_cast<char*>(own_->data());
+  }
+}
+
 int64_t Arena::bytes() const {
   const std::lock_guard lock(mutex_);
   return block_ ? static_cast<int64_t>(block_->bytes()) : 0;

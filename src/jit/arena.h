@@ -32,4 +32,17 @@ class Arena {
   BufferRef block_;
 };
 
+/// Where a run keeps its intermediates: the arena, or, for one that is a part of another, memory of its own, since that
+/// has the arena.
+class RunMemory {
+ public:
+  RunMemory(DeviceType device, int64_t bytes, bool nested);
+  char* base() const { return base_; }
+
+ private:
+  Arena::Lease lease_;
+  BufferRef own_;
+  char* base_ = nullptr;
+};
+
 }  // namespace smolder::jit

@@ -85,6 +85,11 @@ RunTables& RunTables::of_thread() {
   return tables;
 }
 
+NestedRun::NestedRun() : outer_(std::exchange(RunTables::of_thread(), {})) {
+  RunTables::of_thread().depth = outer_.depth + 1;
+}
+NestedRun::~NestedRun() { RunTables::of_thread() = std::move(outer_); }
+
 void InstanceImpl::fill_bases(const RunArguments& args, char* arena) const {
   RunTables& t = RunTables::of_thread();
   t.bases.assign({arena, reinterpret_cast<char*>(const_cast<uint64_t*>(args.parameters.data())),
@@ -136,10 +141,10 @@ std::vector<bool> InstanceImpl::written_by(size_t launches) const {
 }
 
 std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
-  const Arena::Lease arena = Arena::of(DeviceType::kCPU).reserve(arena_bytes_);
-  fill_bases(args, arena.base);
-  fill_tables(args);
   RunTables& t = RunTables::of_thread();
+  const RunMemory arena(DeviceType::kCPU, arena_bytes_, t.depth > 0);
+  fill_bases(args, arena.base());
+  fill_tables(args);
   std::vector<OpSite> reports;
   const bool watched = debug_level() >= 2 || profiling();
   for (const Launch& launch : launches_) {

@@ -4,6 +4,8 @@
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/ir/control_flow.h"
+#include "smolder/jit/control_flow.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/cuda/native/device.h"
@@ -131,6 +133,9 @@ std::vector<std::function<void()>> take_unready(DeviceType device) {
 
 std::unique_ptr<BoundLibrary> bind_library(DeviceType device, Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
+  if (ir::is_control_flow(op)) {
+    return bind_control_flow(device, op, std::move(inputs), std::move(outputs), std::move(attrs));
+  }
   if (device == DeviceType::kCUDA) {
     return cuda::bind_library(op, std::move(inputs), std::move(outputs), std::move(attrs));
   }

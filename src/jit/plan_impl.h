@@ -99,7 +99,19 @@ struct RunTables {
   std::vector<uint64_t> scalars;
   std::vector<uint32_t> errors;
   size_t begun = 0;  ///< launches
+  int depth = 0;     ///< 0: no step of another run is running this
   static RunTables& of_thread();
+};
+
+/// While it lives, runs of this thread are part of a step of the run before, whose tables they leave alone.
+class NestedRun {
+ public:
+  NestedRun();
+  ~NestedRun();
+  NestedRun(const NestedRun&) = delete;
+
+ private:
+  RunTables outer_;
 };
 
 /// What can be queued by itself on a device: one kernel over one set of arguments, or a library call.
@@ -133,6 +145,7 @@ class InstanceImpl final : public Instance {
   int64_t arena_bytes() const override { return arena_bytes_; }
   std::vector<OpSite> run(const RunArguments& args) const override;
   PlanReport report() const override;
+  const Plan& plan() const { return *plan_; }
 
  private:
   std::vector<OpSite> run_on_cpu(const RunArguments& args) const;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "smolder/core/counters.h"
+#include "smolder/ir/control_flow.h"
 #include "smolder/ir/infer.h"
 
 namespace smolder::lazy {
@@ -111,26 +112,24 @@ std::vector<GeneratorUse> Capture::generators(const std::vector<Generator*>& kno
 void Capture::find_patches(StepRecord& s) {
   uint32_t parameter = 0;
   for (const Instr& e : s.trace->instrs) {
-    const ir::OpInfo& row = ir::info(e.op);
     const auto words = s.trace->inputs_of(e);
-    uint64_t seed = 0;
-    uint32_t seed_at = 0;
+    const std::vector<ir::DrawnNumbers> drawn = ir::drawn_numbers(e.op, s.trace->attrs_of(e));
+    std::vector<uint32_t> parameter_of(words.size());
     for (size_t i = 0; i < words.size(); ++i) {
       if (words[i] == kNoOperand || !is_number(words[i])) continue;
-      const uint64_t bits = s.parameters[parameter];
-      if (const auto number = run_time_at(bits)) {
+      if (const auto number = run_time_at(s.parameters[parameter])) {
         const auto category = static_cast<Category>(words[i] & ~kNumberBit);
         s.patches.push_back({parameter, NumberPatch::kRunTime, *number, category});
-      } else if (row.flags.random && row.operands[i].name == "seed") {
-        seed = bits;
-        seed_at = parameter;
-      } else if (row.flags.random && row.operands[i].name == "offset") {
-        if (const auto at = draw_at_.find({seed, bits}); at != draw_at_.end()) {
-          s.patches.push_back({seed_at, NumberPatch::kSeed, at->second});
-          s.patches.push_back({parameter, NumberPatch::kOffset, at->second});
-        }
       }
-      ++parameter;
+      parameter_of[i] = parameter++;
+    }
+    for (const ir::DrawnNumbers& d : drawn) {
+      if (!is_number(words[d.seed]) || !is_number(words[d.offset])) continue;
+      const uint32_t seed = parameter_of[d.seed], offset = parameter_of[d.offset];
+      const auto at = draw_at_.find({s.parameters[seed], s.parameters[offset]});
+      if (at == draw_at_.end()) continue;
+      s.patches.push_back({seed, NumberPatch::kSeed, at->second});
+      s.patches.push_back({offset, NumberPatch::kOffset, at->second});
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "smolder/core/error.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 
 namespace smolder {
@@ -27,6 +29,8 @@ std::pair<uint64_t, uint64_t> Generator::state() const {
 }
 
 void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
+  SMOLDER_CHECK(!lazy::BranchTape::current(), RuntimeError,
+                "a function of control flow can't set the state of a generator: it is recorded, and may never run");
   if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
     c->note_state(this, this->state(), state);
   const std::lock_guard lock(mutex_);
@@ -36,10 +40,17 @@ void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
 std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
   if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
     c->note_draw(this, state());
+  if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
+    b->note_draw(this, state());
   const std::lock_guard lock(mutex_);
   const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
   offset_ += (static_cast<uint64_t>(elements) + 3) / 4 * 2;
   return out;
+}
+
+void Generator::go_to(uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  offset_ = offset;
 }
 
 Generator& default_generator() {

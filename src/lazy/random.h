@@ -26,6 +26,8 @@ class Generator {
   /// Seed and offset for an op of `elements` elements, and moves past what it may use: two words of 32
   /// bits an element, four words a block.
   std::pair<Scalar, Scalar> take(int64_t elements);
+  /// Goes to an offset of its stream, for who records ops that may run once, several times, or never.
+  void go_to(uint64_t offset);
 
  private:
   mutable std::mutex mutex_;

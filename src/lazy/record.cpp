@@ -11,6 +11,7 @@
 #include "smolder/core/profile.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
@@ -157,11 +158,8 @@ struct Call {
   }
 };
 
-/// Records or runs an op of at most kMost results and makes handles for them.
-template <size_t kMost>
-inline void record_values(const Call& c, std::span<const Operand> operands, size_t count) {
-  ValueRef values[kMost];
-  SMOLDER_INVARIANT(count <= kMost);
+/// Records or runs an op and makes handles for its results, in `values` first.
+inline void record_values(const Call& c, std::span<const Operand> operands, ValueRef* values, size_t count) {
   Tape& tape = Tape::on(c.device);
   const bool is_plan_of_one = c.device == DeviceType::kCUDA;  // which is what an eager op is there
   if (t_modes.eager && !is_plan_of_one) [[unlikely]] {
@@ -190,11 +188,27 @@ inline void record_values(const Call& c, std::span<const Operand> operands, size
   }
 }
 
+/// The same for an op of at most kMost results.
+template <size_t kMost>
+inline void record_values(const Call& c, std::span<const Operand> operands, size_t count) {
+  ValueRef values[kMost];
+  record_values(c, operands, values, count);
+}
+
+/// The same for ops of users, which may have more.
+void record_many(const Call& c, std::span<const Operand> operands, size_t count) {
+  std::vector<ValueRef> values(count);
+  record_values(c, operands, values.data(), count);
+}
+
 /// The same behind fences.
 void record_again(Recomputation& again, const Call& c, size_t count) {
-  record_values<8>(c, again.fence(c.operands), count);
+  record_many(c, again.fence(c.operands), count);
   again.note({c.outputs, count});
 }
+
+/// As many as ops of the table have.
+constexpr size_t kFewResults = 8;
 
 /// Records or runs an op whose operands the runtime may read later.
 inline void record_known(const Call& c) {
@@ -204,8 +218,10 @@ inline void record_known(const Call& c) {
     record_again(*again, c, count);
   } else if (count == 1) {
     record_values<1>(c, c.operands, 1);
+  } else if (count <= kFewResults) {
+    record_values<kFewResults>(c, c.operands, count);
   } else {
-    record_values<8>(c, c.operands, count);
+    record_many(c, c.operands, count);
   }
 }
 
@@ -321,6 +337,11 @@ void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
 void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  std::vector<Operand> inside;
+  if (BranchTape* const branch = BranchTape::current()) [[unlikely]] {
+    inside = branch->inside(operands);
+    operands = inside;
+  }
   Call c{op, operands, attrs, outputs};
   c.look_at_operands();
   if (c.external && any_external(operands)) [[unlikely]]

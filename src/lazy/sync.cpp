@@ -9,6 +9,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
@@ -226,6 +227,7 @@ void Tape::drop_plans(const char* why) {
 }
 
 void Tape::sync(std::string_view reason, SourceToken source) {
+  if (branch_) branch_->refuse_read(reason);
   SMOLDER_CHECK(!never_runs_, RuntimeError, "a shape rule cannot read the values of tensors (", reason,
                 "): it is given shapes and dtypes only");
   drain();

@@ -10,6 +10,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/profile.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
@@ -70,6 +71,8 @@ Tape& Tape::first_cpu() {
 }
 
 Tape& Tape::on_device(DeviceType type) {
+  if (cpu().branch_ && cpu().device_ == type) return cpu();
+  if (cpu().branch_) cpu().branch_->refuse_device(type);
   SMOLDER_CHECK(!cpu().is_own_, RuntimeError, "a kernel or a shape rule cannot use tensors on ",
                 to_string(Device{type, 0}));
   std::atomic<Tape*>& place = g_device_tapes[static_cast<size_t>(type)];
@@ -285,12 +288,11 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
       if (v.epoch != epoch_ && !has_memory(v)) raise_no_value();
     }
   }
-  SMOLDER_INVARIANT(row.num_outputs <= std::size(inferred_));
   SMOLDER_CHECK(operands.size() < 65536, NotImplementedError, row.name, " of ", operands.size(),
                 " operands is not supported: at most 65535");
-  std::fill_n(inferred_, row.num_outputs, ir::Meta());
-  row.infer({{inputs, operands.size()}, attrs}, inferred_);
-  if (options_.strict) check_lowering(device_, op, {inputs, operands.size()}, attrs, {inferred_, row.num_outputs});
+  inferred_.assign(row.num_outputs, ir::Meta());
+  row.infer({{inputs, operands.size()}, attrs}, inferred_.data());
+  if (options_.strict) check_lowering(device_, op, {inputs, operands.size()}, attrs, inferred_);
 
   // Nothing above changed the tape, and nothing below raises.
   if (followed_) diverge();
@@ -388,6 +390,8 @@ void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector
 
 void Tape::note_write(const Tensor& t, const ValueRef& now) {
   TensorImpl* const impl = t.impl();
+  if (branch_) [[unlikely]]
+    return branch_->note_write(t);
   if (impl->noted_epoch != epoch_) {
     if (impl->value->pending) return;  // made in this step: what it held before is not kept alive
     impl->noted_epoch = epoch_;
@@ -398,6 +402,7 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
 }
 
 void Tape::raise_no_value() const {
+  if (branch_) branch_->refuse_read("a value of a step that is being recorded");
   SMOLDER_CHECK(!is_own_, RuntimeError,
                 "this tensor is part of the step that is being recorded or run, which a kernel or a shape rule cannot "
                 "read: give it to the op as an argument");

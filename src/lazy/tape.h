@@ -25,6 +25,7 @@ namespace smolder::lazy {
 
 struct RanStep;
 struct StepRecord;
+class BranchTape;
 
 /// Switches for tests and tools.
 struct TapeOptions {
@@ -121,6 +122,7 @@ class Tape {
 
  private:
   friend class OwnTape;
+  friend class BranchTape;
   explicit Tape(DeviceType device = DeviceType::kCPU);
   static Tape& first_cpu();
   static Tape& on_device(DeviceType type);
@@ -191,6 +193,7 @@ class Tape {
   uint64_t forgotten_ = 0;
   bool is_own_ = false;                ///< one thread's for a while: see OwnTape
   bool never_runs_ = false;            ///< of shapes only
+  BranchTape* branch_ = nullptr;       ///< whose tape this is: see branch.h
   bool recorded_anew_ = false;         ///< the trace that is about to run was not known
   std::string complaint_;              ///< what to raise once the step has run
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
@@ -204,9 +207,9 @@ class Tape {
   std::unique_ptr<Known> known_;
   Trace* last_ = nullptr;
   Value* free_values_ = nullptr;
-  uint32_t until_drain_ = 0;  ///< ops to record until the dead are looked for again; 0 at the first of a step
-  int64_t record_began_ = 0;  ///< when the first op of the step was recorded, if somebody profiles
-  ir::Meta inferred_[8];      ///< room for a shape rule's results
+  uint32_t until_drain_ = 0;        ///< ops to record until the dead are looked for again; 0 at the first of a step
+  int64_t record_began_ = 0;        ///< when the first op of the step was recorded, if somebody profiles
+  std::vector<ir::Meta> inferred_;  ///< room for a shape rule's results
 };
 
 /// While it lives, what this thread does with tensors has nothing to do with the step that is being recorded or run:

@@ -16,6 +16,7 @@ _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _o
 from smolder._core import *  # every op of the table, the dtypes, the counters
 from smolder._tensor import *
 from smolder._tensor_str import *
+from smolder._control_flow import *
 from smolder._creation import *
 from smolder._core import _amp_foreach_non_finite_check_and_unscale_ as _amp_foreach_non_finite_check_and_unscale_
 from smolder._core import _amp_update_scale_ as _amp_update_scale_

@@ -150,6 +150,7 @@ NB_MODULE(_core, m) {
   bind_recompiles(m);
   bind_profile(m);
   bind_plans(m);
+  bind_control_flow(m);
   bind_cache(m);
   bind_doctor(m);
   bind_bench(m);

@@ -32,6 +32,8 @@ void bind_compile(nb::module_& m);
 void bind_runtime(nb::module_& m);
 /// Generated: an entry for each row of the op table.
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
+/// Control flow that is recorded.
+void bind_control_flow(nb::module_& m);
 /// Why steps were compiled.
 void bind_recompiles(nb::module_& m);
 void bind_profile(nb::module_& m);

@@ -196,9 +196,9 @@ std::span<void* const> InstanceImpl::graph_key(const RunArguments& args) const {
 std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
   cuda::InstanceState& state = state_on_cuda();
-  const Arena::Lease arena = Arena::of(DeviceType::kCUDA).reserve(arena_bytes_);
   RunTables& t = RunTables::of_thread();
-  fill_bases(args, arena.base);
+  const RunMemory arena(DeviceType::kCUDA, arena_bytes_, t.depth > 0);
+  fill_bases(args, arena.base());
   const bool waits = is_blocking() || debug_level() >= 2;
   // The profile has times of steps, which a graph would not tell.
   const bool may_replay = !waits && !profiling() && cuda::graphs_enabled() && state.graphs.may_replay();
@@ -221,6 +221,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   } else {
     for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
   }
+  if (t.depth > 0) return reports;                                            // the run that this is a part of asks
   std::ranges::copy(cuda::take_reports(waits), std::back_inserter(reports));  // last: a step that fails tells its own
   return reports;
 }

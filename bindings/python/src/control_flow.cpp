@@ -1,0 +1,26 @@
+// cond, while_loop and scan over flat lists of tensors: smolder/_control_flow.py has the trees.
+#include "smolder/autograd/control_flow.h"
+
+#include "src/callable.h"
+#include "src/tensor.h"
+
+namespace smolder::python {
+namespace {
+
+/// A Python function from tensors to a list of tensors.
+BranchFunction branch_of(nb::callable f) {
+  return [f](const std::vector<Tensor>& given) { return nb::cast<std::vector<Tensor>>(f(*objects_of(given))); };
+}
+
+}  // namespace
+
+void bind_control_flow(nb::module_& m) {
+  m.def(
+      "_cond",
+      [](const Tensor& predicate, nb::callable true_fn, nb::callable false_fn, const std::vector<Tensor>& operands) {
+        return cond(predicate, branch_of(true_fn), branch_of(false_fn), operands);
+      },
+      nb::arg("predicate"), nb::arg("true_fn"), nb::arg("false_fn"), nb::arg("operands"));
+}
+
+}  // namespace smolder::python

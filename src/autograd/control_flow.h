@@ -1,0 +1,35 @@
+// Control flow that is recorded, not run: docs/control_flow.md. As torch.cond and its relatives.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "smolder/lazy/tensor.h"
+
+namespace smolder {
+
+/// What is recorded: called once, with tensors that have no values. Tensors that it reaches otherwise are operands too.
+using BranchFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+/// What `true_fn` makes of the operands where `predicate`, one element, is true, and what `false_fn` does where not.
+/// Both are recorded, and the one taken runs when the step does. Throws RuntimeError when what they return differs in
+/// number, shape or dtype, or is an operand, a view of one or the same tensor twice; when they write to tensors from
+/// outside, or read values.
+std::vector<Tensor> cond(const Tensor& predicate, const BranchFunction& true_fn, const BranchFunction& false_fn,
+                         const std::vector<Tensor>& operands = {});
+
+/// What `body` makes of the carried tensors, again and again while `condition` of them, one bool, is true.
+std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
+                               const BranchFunction& body, const std::vector<Tensor>& carried);
+
+/// What is carried, and slices of results.
+using CarryAndSlices = std::pair<std::vector<Tensor>, std::vector<Tensor>>;
+using CombineFunction = std::function<CarryAndSlices(const std::vector<Tensor>& carry, const std::vector<Tensor>& x)>;
+
+/// `combine(carry, x)` for each slice of `xs` along `dim`, from the first on, or with `reverse` from the last: what is
+/// carried in the end, and the slices that it returns, stacked along `dim`.
+CarryAndSlices scan(const CombineFunction& combine, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
+                    int64_t dim = 0, bool reverse = false);
+
+}  // namespace smolder

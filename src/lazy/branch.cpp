@@ -1,0 +1,287 @@
+#include "smolder/lazy/branch.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "smolder/core/error.h"
+#include "smolder/ir/attr_words.h"
+#include "smolder/ir/builder.h"
+#include "smolder/ir/control_flow.h"
+#include "smolder/lazy/autocast.h"
+#include "smolder/lazy/known.h"
+#include "smolder/lazy/random.h"
+#include "smolder/lazy/storage.h"
+#include "smolder/lazy/tape.h"
+#include "smolder/lazy/view.h"
+
+namespace smolder::lazy {
+
+SMOLDER_THREAD_LOCAL BranchTape* BranchTape::current_ = nullptr;
+
+BranchTape::BranchTape(std::string what, DeviceType device)
+    : what_(std::move(what)), tape_(new Tape(device)), tracks_(grad_enabled()) {
+  tape_->is_own_ = true;
+  tape_->never_runs_ = true;
+  tape_->branch_ = this;
+  tape_->options_.predict = false;
+  tape_->options_.soft_bound = tape_->options_.hard_bound = ~0u;
+  tape_->options_.strict = Tape::cpu().options().strict;
+}
+
+BranchTape::~BranchTape() {
+  for (const ValueRef& v : tape_->leaves_) v->tape_refs = 0;
+}
+
+BranchTape::Scope::Scope(BranchTape& branch)
+    : branch_(branch),
+      outer_branch_(std::exchange(current_, &branch)),
+      outer_tape_(&Tape::cpu()),
+      eager_(eager_enabled()),
+      keeps_casts_(is_autocast_cache_enabled()) {
+  branch.outer_tape_ = outer_tape_;
+  branch.outer_branch_ = outer_branch_;
+  Tape::cpu_ = branch.tape_.get();
+  set_eager_enabled(false);
+  set_autocast_cache_enabled(false);  // a cast that is kept would be used outside of the branch
+}
+
+BranchTape::Scope::~Scope() {
+  current_ = outer_branch_;
+  Tape::cpu_ = outer_tape_;
+  set_eager_enabled(eager_);
+  set_autocast_cache_enabled(keeps_casts_);
+}
+
+/// Out of a branch's innermost scope for a scope.
+class BranchTape::Without {
+ public:
+  explicit Without(BranchTape& branch) : branch_(branch) {
+    current_ = branch.outer_branch_;
+    Tape::cpu_ = branch.outer_tape_;
+  }
+  ~Without() {
+    current_ = &branch_;
+    Tape::cpu_ = branch_.tape_.get();
+  }
+  Without(const Without&) = delete;
+
+ private:
+  BranchTape& branch_;
+};
+
+bool BranchTape::is_native(TensorImpl* impl) const { return owner_of(impl)->value->epoch == tape_->epoch_; }
+
+size_t BranchTape::append(const Tensor& outer, const ir::Meta& meta) {
+  Tensor stand_in(new TensorImpl(tape_->placeholder(intern(meta))));
+  stand_in.impl()->requires_grad = tracks_ && outer.impl()->requires_grad;
+  outside_.push_back({outer, std::move(stand_in)});
+  return outside_.size() - 1;
+}
+
+size_t BranchTape::add(const Tensor& outer) {
+  if (const auto at = places_.find(outer.impl()); at != places_.end()) return at->second;
+  if (current_ == this) {  // a view is read again where its base was written
+    const Without without(*this);
+    refresh(outer.impl());
+  } else {
+    refresh(outer.impl());
+  }
+  const size_t place = append(outer, outer.meta());
+  places_.emplace(outer.impl(), place);
+  return place;
+}
+
+size_t BranchTape::add_apart(const Tensor& outer, const ir::Meta& meta) { return append(outer, meta); }
+
+void BranchTape::forget_outer() {
+  places_.clear();
+  for (Outside& o : outside_) o.outer = Tensor();
+}
+
+std::vector<Operand> BranchTape::inside(std::span<const Operand> operands) {
+  std::vector<Operand> out(operands.begin(), operands.end());
+  for (Operand& o : out) {
+    if (o.kind() != Operand::kTensor || is_native(o.impl())) continue;
+    o = Operand(outside_[add(Tensor(o.impl()))].stand_in);
+  }
+  return out;
+}
+
+Tensor BranchTape::inside(const Tensor& t) {
+  if (is_native(t.impl())) {
+    refresh(t.impl());
+    return t;
+  }
+  return outside_[add(t)].stand_in;
+}
+
+bool BranchTape::was_written(size_t place) const { return version(outside_[place].stand_in) != 0; }
+
+void BranchTape::note_write(const Tensor& t) const {
+  SMOLDER_CHECK(is_native(t.impl()), RuntimeError, what_,
+                ": a tensor from outside of the function is written in place. Higher order ops do not support input "
+                "mutation: return its new value, or clone it first");
+}
+
+void BranchTape::refuse_read(std::string_view reason) const {
+  raise<RuntimeError>(what_, ": the values of tensors can't be read while a function is recorded (", reason,
+                      "): Python's if, while and item() see no values here. Use cond, while_loop or where");
+}
+
+void BranchTape::refuse_device(DeviceType type) const {
+  raise<RuntimeError>(what_, ": the function uses a tensor on ", to_string(Device{type, 0}), ", its operands are on ",
+                      to_string(Device{tape_->device_, 0}));
+}
+
+void BranchTape::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {
+  if (std::ranges::find(draws_, g, &Draws::value_type::first) == draws_.end()) draws_.emplace_back(g, state);
+}
+
+std::vector<bool> BranchTape::needed_instructions(const std::vector<Tensor>& results) const {
+  const Trace& t = tape_->own_;
+  std::vector<bool> wanted(t.metas.size()), needed(t.instrs.size());
+  for (const Tensor& r : results) wanted[r.impl()->value->index] = true;
+  for (size_t i = t.instrs.size(); i-- > 0;) {
+    const Instr& e = t.instrs[i];
+    for (uint32_t k = 0; k < e.num_outputs; ++k) needed[i] = needed[i] || wanted[e.first_output + k];
+    if (!needed[i]) continue;
+    for (const OperandWord w : t.inputs_of(e)) {
+      if (w != kNoOperand && is_value(w)) wanted[w] = true;
+    }
+  }
+  return needed;
+}
+
+std::vector<size_t> BranchTape::reads(const std::vector<Tensor>& results) const {
+  const Trace& t = tape_->own_;
+  std::vector<bool> read(t.metas.size());
+  for (const Tensor& r : results) read[r.impl()->value->index] = true;
+  const std::vector<bool> needed = needed_instructions(results);
+  for (size_t i = 0; i < t.instrs.size(); ++i) {
+    if (!needed[i]) continue;
+    for (const OperandWord w : t.inputs_of(t.instrs[i])) {
+      if (w != kNoOperand && is_value(w)) read[w] = true;
+    }
+  }
+  std::vector<size_t> out;
+  for (size_t place = 0; place < tape_->leaves_.size(); ++place) {
+    if (read[tape_->leaves_[place]->index]) out.push_back(place);
+  }
+  return out;
+}
+
+namespace {
+
+/// What two graphs have in common that are one, and what those have that differ in sizes alone.
+struct Keys {
+  std::string exact, structure;
+
+  void put(int64_t word) {
+    append(exact, word);
+    append(structure, word);
+  }
+  void put_size(int64_t size) {
+    append(exact, size);
+    append(structure, size <= 1 ? size : 2);
+  }
+  static void append(std::string& to, int64_t word) { to.append(reinterpret_cast<const char*>(&word), sizeof word); }
+};
+
+}  // namespace
+
+BranchTape::Extracted BranchTape::extract(const std::vector<Tensor>& results,
+                                          const std::vector<const ir::Meta*>& leaves,
+                                          const std::unordered_map<size_t, uint32_t>& numbers,
+                                          uint32_t first_number) const {
+  const Trace& t = tape_->own_;
+  const std::vector<bool> needed = needed_instructions(results);
+  constexpr uint32_t kNowhere = ~0u;
+  std::vector<uint32_t> place(t.metas.size(), kNowhere);  // in the graph: leaves, then results
+  for (const auto& [outside, number] : numbers) place[tape_->leaves_[outside]->index] = number;
+  auto next = static_cast<uint32_t>(leaves.size());
+  Extracted out;
+  Keys keys;
+  keys.put(first_number);
+  keys.put(static_cast<int64_t>(leaves.size()));
+  for (const ir::Meta* m : leaves) {
+    keys.put(static_cast<int64_t>(m->dtype) << 8 | m->shape.size());
+    for (const int64_t e : m->shape) keys.put_size(e);
+  }
+  size_t parameter = 0;
+  for (size_t i = 0; i < t.instrs.size(); ++i) {
+    const Instr& e = t.instrs[i];
+    if (needed[i]) keys.put(static_cast<int64_t>(e.op) << 32 | e.num_inputs << 16 | e.num_attrs);
+    for (const OperandWord w : t.inputs_of(e)) {
+      const bool number = w != kNoOperand && is_number(w);
+      if (needed[i]) keys.put(number || w == kNoOperand ? w : place[w]);
+      if (needed[i] && number) {
+        out.numbers.push_back(Scalar::from_bits(tape_->parameters_[parameter], static_cast<Category>(w & ~kNumberBit)));
+      }
+      parameter += number;
+    }
+    if (!needed[i]) continue;
+    const auto words = t.attrs_of(e);
+    ir::for_each_attr_word(ir::info(e.op), words,
+                           [&](size_t w, bool is_size) { is_size ? keys.put_size(words[w]) : keys.put(words[w]); });
+    for (uint32_t k = 0; k < e.num_outputs; ++k) place[e.first_output + k] = next++;
+    out.draws = out.draws || !ir::drawn_numbers(e.op, words).empty();
+  }
+  keys.put(-100);
+  for (const Tensor& r : results) keys.put(place[r.impl()->value->index]);
+
+  out.graph = ir::intern_subgraph(keys.exact, [&] {
+    ir::Subgraph s;
+    s.structure = keys.structure;
+    ir::Builder b(s.graph);
+    std::vector<ir::ValueId> map(next);
+    const auto symbol = [&](int64_t size) {
+      s.symbols.push_back(size);
+      return s.graph.sym.symbol(size);
+    };
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      ir::SymDims shape;
+      for (const int64_t e : leaves[i]->shape) shape.push_back(symbol(e));
+      map[i] = b.leaf(static_cast<int>(i), leaves[i]->dtype, shape).id;
+      s.leaves.push_back(*leaves[i]);
+    }
+    uint32_t number = first_number;
+    for (size_t i = 0; i < t.instrs.size(); ++i) {
+      const Instr& e = t.instrs[i];
+      if (!needed[i]) continue;
+      std::vector<ir::ValueId> inputs;
+      for (const OperandWord w : t.inputs_of(e)) {
+        if (w == kNoOperand) {
+          inputs.push_back(ir::kNone);
+        } else if (is_number(w)) {
+          const auto category = static_cast<Category>(w & ~kNumberBit);
+          s.parameters.push_back(number);
+          s.categories.push_back(category);
+          inputs.push_back(b.parameter(static_cast<int>(number++), category).id);
+        } else {
+          inputs.push_back(map[place[w]]);
+        }
+      }
+      const auto words = t.attrs_of(e);
+      std::vector<ir::Dim> attrs(words.begin(), words.end());
+      ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
+        if (is_size) attrs[w] = symbol(words[w]);
+      });
+      std::vector<ir::ValueInfo> made;
+      for (uint32_t k = 0; k < e.num_outputs; ++k) {
+        const ir::Meta& m = *t.metas[e.first_output + k];
+        made.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
+      }
+      const ir::ValueId first = s.graph.append(e.op, std::move(inputs), std::move(attrs), made, {e.source, e.op});
+      for (uint32_t k = 0; k < e.num_outputs; ++k) map[place[e.first_output + k]] = first + k;
+    }
+    for (const Tensor& r : results) {
+      s.graph.outputs.push_back(map[place[r.impl()->value->index]]);
+      s.results.push_back(r.meta());
+    }
+    return s;
+  });
+  return out;
+}
+
+}  // namespace smolder::lazy
