@@ -162,6 +162,7 @@ class InstanceImpl final : public Instance {
   void queue_segment(const Launch& launch, const Segment& segment, bool follows) const;
   void queue_on_lanes() const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
+  void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);

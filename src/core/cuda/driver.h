@@ -124,6 +124,23 @@ class PinnedMemory {
   size_t bytes_;
 };
 
+/// While it lives, copies, kernels and calls of libraries that its thread queues are left out. What queues them takes
+/// memory all the same, so one learns whether there is enough before anything is overwritten.
+class Rehearsal {
+ public:
+  Rehearsal();
+  ~Rehearsal();
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+  /// That of this thread; null outside.
+  static Rehearsal* current();
+  void note_memory() { takes_memory_ = true; }
+  bool takes_memory() const { return takes_memory_; }
+
+ private:
+  bool takes_memory_ = false;
+};
+
 // In the order of the stream. From memory of the host that is not pinned the host's part is done on return.
 void copy_to_device(Stream& stream, void* to, const void* from, size_t bytes);
 void copy_to_host(Stream& stream, void* to, const void* from, size_t bytes);

@@ -171,6 +171,7 @@ BufferRef allocate(size_t bytes, int device, Purpose purpose) {
 }
 
 BufferRef allocate_temporary(size_t bytes, int device) {
+  if (Rehearsal* const r = Rehearsal::current()) r->note_memory();
   Queue& queue = Queue::of(device);
   LaneMemory* const temporaries = queue.temporaries();
   if (!temporaries) return allocate(bytes, device);

@@ -77,6 +77,7 @@ DnnPlan::DnnPlan(const DnnTarget& target, const DnnDescriptor& config, std::vect
 }
 
 void DnnPlan::run(std::span<void* const> data, void* workspace, DriverStream stream) const {
+  if (smolder::cuda::Rehearsal::current()) return;
   smolder::cuda::make_current(target_.device);
   DnnDescriptor pack(DnnKind::kVariantPack);
   pack.set(DnnAttribute::kVariantIds, DnnType::kInt64, std::span<const int64_t>(ids_));

@@ -200,11 +200,12 @@ class LtMatmul final : public DeviceMatmul {
     smolder::cuda::make_current(queue_.device());
     const std::lock_guard hold(lock_);  // the description names the bias
     if (bias) p.set_bias(bias);
-    check_lt(
-        cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b, p.first, a,
-                            p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result, c, p.result,
-                            &choice.algo, shared_.workspace(queue_.lane()), kWorkspaceBytes, queue_.stream().handle()),
-        "matmul");
+    void* const workspace = shared_.workspace(queue_.lane());
+    if (smolder::cuda::Rehearsal::current()) return;
+    check_lt(cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b,
+                                 p.first, a, p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result,
+                                 c, p.result, &choice.algo, workspace, kWorkspaceBytes, queue_.stream().handle()),
+             "matmul");
   }
 
  private:

@@ -180,6 +180,21 @@ void InstanceImpl::run_and_wait(const Launch& launch, std::vector<OpSite>& repor
   }
 }
 
+/// Before a run that overwrites leaves: throws OutOfMemoryError when there is no memory for temporaries of its
+/// launches, which would be found with some of them done.
+void InstanceImpl::rehearse(const RunArguments& args, cuda::InstanceState& state) const {
+  const auto overwrites = [&](const Donation& d) { return args.outputs[d.output] == args.leaves[d.leaf]; };
+  if (!state.takes_memory || !std::ranges::any_of(plan_->donations(), overwrites)) return;
+  smolder::cuda::Rehearsal rehearsal;
+  for (const Launch& launch : launches_) {
+    for (uint32_t i = 0; i < launch.num_segments; ++i) {
+      queue_segment(launch, segments_[launch.first_segment + i], false);
+    }
+    if (launch.library >= 0 && library_[launch.library].call->only_queues()) queue_library(library_[launch.library]);
+  }
+  state.takes_memory = rehearsal.takes_memory();
+}
+
 /// The addresses of a run, and the numbers that library calls read on the host in place of theirs.
 std::span<void* const> InstanceImpl::graph_key(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
@@ -219,6 +234,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
     replay(args, state, reports);
     state.staging->copy_out(queue.stream(), own);
   } else {
+    rehearse(args, state);
     for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
   }
   if (t.depth > 0) return reports;                                            // the run that this is a part of asks
@@ -243,6 +259,7 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, 
       state.graphs.give_up();
     }
   }
+  rehearse(args, state);
   for (const Launch& launch : launches_) queue_launch(launch, reports);
 }
 

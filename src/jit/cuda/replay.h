@@ -77,6 +77,7 @@ class Staging {
 };
 
 struct InstanceState {
+  bool takes_memory = true;  ///< for what its launches need meanwhile; as far as is known
   std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them
   std::vector<uint64_t> uploaded;  ///< what they are, but for those computed of others
