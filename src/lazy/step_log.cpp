@@ -1,6 +1,7 @@
 #include "smolder/lazy/step_log.h"
 
 #include <mutex>
+#include <unordered_set>
 #include <utility>
 
 #include "smolder/core/scalar.h"
@@ -11,6 +12,7 @@ namespace {
 
 std::mutex g_lock;
 std::vector<RanStep> g_steps;
+std::unordered_set<const jit::Instance*> g_ran;  // which g_steps keep alive
 thread_local std::optional<Recompile> t_recompile;
 
 }  // namespace
@@ -20,6 +22,7 @@ std::atomic<bool> StepLog::on_ = false, StepLog::keep_ = false;
 void StepLog::start(bool keep_leaves) {
   const std::lock_guard hold(g_lock);
   g_steps.clear();
+  g_ran.clear();
   t_recompile.reset();
   keep_.store(keep_leaves, std::memory_order_relaxed);
   on_.store(true, std::memory_order_relaxed);
@@ -29,6 +32,11 @@ std::vector<RanStep> StepLog::stop() {
   const std::lock_guard hold(g_lock);
   on_.store(false, std::memory_order_relaxed);
   return std::exchange(g_steps, {});
+}
+
+bool StepLog::is_new(const jit::Instance* instance) {
+  const std::lock_guard hold(g_lock);
+  return g_ran.insert(instance).second;
 }
 
 void StepLog::note(RanStep step) {

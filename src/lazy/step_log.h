@@ -32,9 +32,9 @@ struct RanStep {
   DeviceType device = DeviceType::kCPU;
   std::string reason;  ///< what ended it: "item", "mark_step"
   SourceToken source = 0;
-  std::vector<RanOp> ops;
-  double ms = 0;     ///< of the host, from the sync to its end
-  std::string note;  ///< kOneByOne: why
+  std::vector<RanOp> ops;  ///< of a plan's instance when it ran first
+  double ms = 0;           ///< of the host, from the sync to its end
+  std::string note;        ///< kOneByOne: why
   /// Set where it was compiled for this run, or recorded anew.
   std::optional<Recompile> recompile;
 
@@ -56,7 +56,9 @@ class StepLog {
   static void start(bool keep_leaves);
   /// Ends the log and returns it, oldest first.
   static std::vector<RanStep> stop();
-  static bool keeps_leaves() { return is_on() && keep_.load(std::memory_order_relaxed); }
+  /// Whether this instance has not run since the log began: its ops and leaves are kept once.
+  static bool is_new(const jit::Instance* instance);
+  static bool keeps_leaves() { return keep_.load(std::memory_order_relaxed); }
 
   static void note(RanStep step);
   static void note_eager(DeviceType device, RanOp op);

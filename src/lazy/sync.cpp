@@ -194,11 +194,12 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
 
 /// What the log says of a step that is about to run.
 void Tape::note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const {
-  ran.ops = ops_of(t);
   ran.plan = entry.plan;
   ran.instance = entry.instance;
   ran.parameters = parameters_;
   ran.recompile = StepLog::take_recompile();
+  if (!StepLog::is_new(entry.instance.get())) return;
+  ran.ops = ops_of(t);
   for (const ValueRef& v : leaves_) {
     if (StepLog::keeps_leaves()) ran.leaves.push_back(v->buffer);
     ran.leaf_bytes.push_back(numel(v->meta->shape) * static_cast<int64_t>(itemsize(v->meta->dtype)));

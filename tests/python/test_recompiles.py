@@ -1,5 +1,6 @@
 """Seeded faults: each changes one thing between two steps, and the reason names it, with the user's lines."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from conftest import of_the_cpu
 
 import smolder
-from smolder import nn
+from smolder import cli, nn
 from smolder.nn import functional as F
 
 
@@ -142,9 +143,18 @@ def matches(pattern, text):
     return True
 
 
+def reasons(capsys, *arguments):
+    """What `smolder cache why` tells: cause, reason and lines, a step each."""
+    capsys.readouterr()
+    assert cli.main(["cache", "why", "--json", *arguments]) == 0
+    out = json.loads(capsys.readouterr().out)
+    steps = out["steps"] if isinstance(out, dict) else out
+    return [[step[key] for key in ("cause", "reason", "where", "before")] for step in steps]
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name.replace(" ", "_"))
 @of_the_cpu("chunks of columns, and what autocast casts to, differ")
-def test_the_reason_names_the_cause_and_the_line(fault, tmp_path):
+def test_the_reason_names_the_cause_and_the_line(fault, tmp_path, capsys):
     smolder._core.forget_traces()
     names, line = planted(fault, tmp_path / "fault.py")
     before, now = eval(fault.before, names), eval(fault.now, names)
@@ -152,7 +162,11 @@ def test_the_reason_names_the_cause_and_the_line(fault, tmp_path):
     for _ in range(3):
         names["step"](before)
     smolder.recompiles(clear=True)
-    names["step"](now)
+    smolder._core._build_kernels_anew(True)  # so that kernels are told of as well
+    try:
+        explained = smolder.explain(names["step"])(now)
+    finally:
+        smolder._core._build_kernels_anew(False)
     found = smolder.recompiles()
     assert found, "nothing was compiled"
     why = found[0]
@@ -160,11 +174,16 @@ def test_the_reason_names_the_cause_and_the_line(fault, tmp_path):
     assert matches(fault.reason, why.reason), str(why)
     assert why.where.startswith(f"{tmp_path}/fault.py:{line} in "), str(why)
     assert why.before.startswith(f"{tmp_path}/fault.py:"), str(why)
-    # What `smolder cache why` reads says the same.
+    told = [why.cause, why.reason, why.where, why.before]
+    # The report of smolder.explain says the same of its graph, as data and as text.
+    (first, *_) = explained.recompiles
+    assert [first[key] for key in ("cause", "reason", "where", "before")] == told and first["compiled"]
+    assert f"{why.cause}: {why.reason}" in str(explained) and why.where in str(explained)
+    # So does `smolder cache why`, of all steps and of each kernel that was built for this one.
     smolder._core._leave_kernels_on_disk()
-    rows = smolder._core._CacheFile(smolder._core._cache_options()["path"]).rows("recompile")
-    stored = [row["structure"].decode().split("\n")[:4] for row in rows]
-    assert [why.cause, why.reason, why.where, why.before] in stored
+    assert told in reasons(capsys, "--limit", "100000")
+    for kernel in why.kernels:
+        assert told in reasons(capsys, kernel.key)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from smolder import version as version
 from smolder.serialization import load as load, save as save
 from smolder import compiler as compiler
 from smolder.compiler import checked as checked, compile as compile
+from smolder._explain import *
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods

@@ -12,6 +12,7 @@ COMMANDS = {
     "bench": ("smolder.bench", "measure: recording, compiling, kernels, training"),
     "cache": ("smolder.kernel_cache", "look at the kernel cache, and change it"),
     "trace": ("smolder.trace_command", "look at recorded steps: show, compare, draw"),
+    "explain": ("smolder.explain_command", "run a script, and say what its steps became and why they were compiled"),
     "doctor": ("smolder.doctor", "what is installed, found and missing; does a step work?"),
 }
 

@@ -197,6 +197,7 @@ void bind_plans(nb::module_& m) {
       .def_ro("ms", &RanStep::ms)
       .def_ro("note", &RanStep::note)
       .def_prop_ro("plan", [](const RanStep& s) { return s.plan ? s.plan->id() : 0; })
+      .def_prop_ro("instance", [](const RanStep& s) { return reinterpret_cast<uintptr_t>(s.instance.get()); })
       .def_prop_ro("recompile",
                    [](const RanStep& s) { return s.recompile ? nb::object(recompile_dict(*s.recompile)) : nb::none(); })
       .def("report",
