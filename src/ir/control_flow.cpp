@@ -37,10 +37,13 @@ struct ControlOps {
   }
 };
 
-constexpr std::string_view kNames[] = {"smolder::cond_", "smolder::while_loop_", "smolder::scan_"};
+constexpr std::string_view kNames[] = {"smolder::cond_", "smolder::while_loop_", "smolder::while_grad_",
+                                       "smolder::scan_"};
 constexpr std::string_view kSchemas[] = {
     "(Tensor[] operands, *, int true_graph, int false_graph, int tensors)",
     "(Tensor[] operands, *, int cond_graph, int body_graph, int tensors, int carried, int draws)",
+    "(Tensor[] operands, *, int cond_graph, int body_graph, int tensors, int carried, int draws, int graph, "
+    "int gradients, int sums)",
     "(Tensor[] operands, *, int graph, int tensors, int carried, int scanned, int reverse, int draws)",
 };
 
@@ -114,6 +117,28 @@ void infer_while(const Call& call, int results, Meta* out) {
   }
 }
 
+void infer_while_grad(const Call& call, int results, Meta* out) {
+  const WhileGradAttrs a = WhileGradAttrs::read(call.attrs);
+  const Operands o(call, a.loop.tensors, "while_grad");
+  const Subgraph& s = subgraph(a.graph);
+  const int64_t first = a.of_loop();
+  SMOLDER_CHECK(a.gradients >= 0 && a.sums >= 0 && first >= a.loop.carried && results == a.gradients + a.sums,
+                ValueError, "while_grad: ", results, " results of ", a.gradients, " gradients and ", a.sums, " sums");
+  for (const int64_t number : {a.loop.cond_graph, a.loop.body_graph}) {
+    check_count(subgraph(number), "while_grad", static_cast<size_t>(first),
+                number == a.loop.body_graph ? a.loop.carried : 1);
+    check_parameters(subgraph(number), "while_grad", o.numbers);
+  }
+  check_count(s, "while_grad", o.tensors.size(), results);
+  check_parameters(s, "while_grad", o.numbers);
+  for (size_t i = 0; i < s.leaves.size(); ++i) check_leaf(s, "while_grad", i, *o.tensors[i]);
+  for (int i = 0; i < results; ++i) {
+    SMOLDER_CHECK(s.results[i] == *o.tensors[static_cast<size_t>(first + i)], ValueError, "while_grad: result ", i,
+                  " is not as the operand that it takes the place of");
+    out[i] = s.results[i];
+  }
+}
+
 void infer_scan(const Call& call, int results, Meta* out) {
   const ScanAttrs a = ScanAttrs::read(call.attrs);
   const Operands o(call, a.tensors, "scan");
@@ -178,6 +203,9 @@ UserOp definition_of(ControlKind kind, size_t results) {
       break;
     case ControlKind::kWhileLoop:
       op.infer = [n](const Call& call, Meta* out) { infer_while(call, n, out); };
+      break;
+    case ControlKind::kWhileGrad:
+      op.infer = [n](const Call& call, Meta* out) { infer_while_grad(call, n, out); };
       break;
     case ControlKind::kScan:
       op.infer = [n](const Call& call, Meta* out) { infer_scan(call, n, out); };
@@ -273,6 +301,19 @@ std::vector<DrawnNumbers> drawn_numbers(const Subgraph& s) {
   return out;
 }
 
+ControlGraphs control_graphs(Op op, std::span<const int64_t> attrs) {
+  switch (control_kind(op)) {
+    case ControlKind::kCond:
+    case ControlKind::kWhileLoop:
+      return {{attrs[0], attrs[1]}, attrs[2]};
+    case ControlKind::kWhileGrad:
+      return {{attrs[0], attrs[1], attrs[5]}, attrs[2]};
+    case ControlKind::kScan:
+      return {{attrs[0]}, attrs[1]};
+  }
+  return {};
+}
+
 std::vector<DrawnNumbers> drawn_numbers(Op op, std::span<const int64_t> attrs) {
   std::vector<DrawnNumbers> out;
   const OpInfo& row = info(op);
@@ -283,12 +324,10 @@ std::vector<DrawnNumbers> drawn_numbers(Op op, std::span<const int64_t> attrs) {
       if (row.operands[i].name == "offset" && seed) out.push_back({*seed, i});
     }
   } else if (is_control_flow(op)) {
-    std::vector<int64_t> graphs{attrs[0]};
-    if (control_kind(op) != ControlKind::kScan) graphs.push_back(attrs[1]);
-    const int64_t tensors = attrs[control_kind(op) == ControlKind::kScan ? 1 : 2];
-    for (const int64_t g : graphs) {
+    const ControlGraphs c = control_graphs(op, attrs);
+    for (const int64_t g : c.graphs) {
       for (const DrawnNumbers& d : drawn_numbers(subgraph(g))) {
-        out.push_back({static_cast<uint32_t>(tensors) + d.seed, static_cast<uint32_t>(tensors) + d.offset});
+        out.push_back({static_cast<uint32_t>(c.tensors) + d.seed, static_cast<uint32_t>(c.tensors) + d.offset});
       }
     }
   }

@@ -33,11 +33,14 @@ const Subgraph& subgraph(int64_t number);
 /// What an op of control flow does with its graphs:
 ///   cond        tensors [predicate, operands...]; the graph taken gets the operands
 ///   while_loop  tensors [carried..., others...]; both graphs get all, the body gives the next carried
+///   while_grad  the gradients of a while_loop: tensors [carried..., others..., gradients..., sums...]; the loop runs
+///               again, then the third graph, which gets all, gives the next gradients and sums, turn by turn from the
+///               last
 ///   scan        tensors [carried..., scanned..., others...]; the graph gets carried, a slice of each scanned, others,
 ///   and
 ///               gives the next carried and slices of the other results
 /// then numbers.
-enum class ControlKind : uint8_t { kCond, kWhileLoop, kScan };
+enum class ControlKind : uint8_t { kCond, kWhileLoop, kWhileGrad, kScan };
 
 /// Attributes of a call, as words and read.
 struct CondAttrs {
@@ -51,10 +54,21 @@ struct WhileAttrs {
   std::vector<int64_t> words() const { return {cond_graph, body_graph, tensors, carried, draws}; }
   static WhileAttrs read(std::span<const int64_t> w) { return {w[0], w[1], w[2], w[3], w[4]}; }
 };
+struct WhileGradAttrs {
+  WhileAttrs loop;  ///< its tensors are those of this op
+  int64_t graph = 0, gradients = 0, sums = 0;
+  std::vector<int64_t> words() const {
+    std::vector<int64_t> w = loop.words();
+    w.insert(w.end(), {graph, gradients, sums});
+    return w;
+  }
+  static WhileGradAttrs read(std::span<const int64_t> w) { return {WhileAttrs::read(w), w[5], w[6], w[7]}; }
+  int64_t of_loop() const { return loop.tensors - gradients - sums; }  ///< tensors that the loop reads
+};
 struct ScanAttrs {
   int64_t graph = 0, tensors = 0, carried = 0, scanned = 0;
   bool reverse = false;
-  int64_t draws = 0;  ///< how far a turn moves the offsets of its random numbers
+  int64_t draws = 0;  ///< the same, negative where turns are counted from the last
   std::vector<int64_t> words() const { return {graph, tensors, carried, scanned, reverse, draws}; }
   static ScanAttrs read(std::span<const int64_t> w) { return {w[0], w[1], w[2], w[3], w[4] != 0, w[5]}; }
 };
@@ -77,6 +91,12 @@ struct DrawnNumbers {
   uint32_t seed = 0, offset = 0;
 };
 std::vector<DrawnNumbers> drawn_numbers(Op op, std::span<const int64_t> attrs);
+/// The graphs that a call of control flow runs, and how many of its operands are tensors.
+struct ControlGraphs {
+  std::vector<int64_t> graphs;
+  int64_t tensors = 0;
+};
+ControlGraphs control_graphs(Op op, std::span<const int64_t> attrs);
 /// Of a subgraph, by parameter.
 std::vector<DrawnNumbers> drawn_numbers(const Subgraph& s);
 

@@ -189,37 +189,75 @@ struct CarriedMemory {
   }
 };
 
+/// Moves the random numbers of a graph on by so many turns.
+void move_draws(std::vector<uint64_t>& numbers, int64_t graph, int64_t by) {
+  for (const ir::DrawnNumbers& d : ir::drawn_numbers(ir::subgraph(graph))) {
+    numbers[d.offset] += static_cast<uint64_t>(by);
+  }
+}
+
+/// Runs a loop from what `now` begins with, which it leaves as it is in the end. `before_turn` gives the memory for
+/// what a turn makes.
+template <class BeforeTurn>
+void run_loop(Machine& m, const ir::WhileAttrs& w, std::vector<void*>& now, std::vector<uint64_t> numbers,
+              BeforeTurn&& before_turn) {
+  const BufferRef flag = m.allocate(1);
+  void* const flags[] = {flag->data()};
+  for (;;) {
+    m.run(w.cond_graph, now, numbers, flags);
+    if (!truth(m, flag->data())) return;
+    const std::vector<void*> next = before_turn();
+    m.run(w.body_graph, now, numbers, next);
+    std::ranges::copy(next, now.begin());
+    for (const int64_t graph : {w.cond_graph, w.body_graph}) move_draws(numbers, graph, w.draws);
+  }
+}
+
 void run_while(Machine& m, const Arguments& a, std::span<const int64_t> attrs) {
   const ir::WhileAttrs w = ir::WhileAttrs::read(attrs);
   const Subgraph& body = ir::subgraph(w.body_graph);
-  const auto carried = static_cast<size_t>(w.carried);
   const CarriedMemory even(m, body, w.carried), odd(m, body, w.carried);
-  const BufferRef flag = m.allocate(1);
-  const std::vector<ir::DrawnNumbers> of_condition = ir::drawn_numbers(ir::subgraph(w.cond_graph)),
-                                      of_body = ir::drawn_numbers(body);
-  std::vector<uint64_t> numbers = a.numbers;
   std::vector<void*> now = a.tensors;
-  void* const flags[] = {flag->data()};
-  for (bool turn = false;; turn = !turn) {
-    m.run(w.cond_graph, now, numbers, flags);
-    if (!truth(m, flag->data())) break;
-    const std::vector<void*>& next = (turn ? odd : even).addresses;
-    m.run(w.body_graph, now, numbers, next);
-    std::ranges::copy(next, now.begin());
-    for (const auto* const drawn : {&of_condition, &of_body}) {
-      for (const ir::DrawnNumbers& d : *drawn) numbers[d.offset] += static_cast<uint64_t>(w.draws);
-    }
+  bool turn = false;
+  run_loop(m, w, now, a.numbers, [&] { return ((turn = !turn) ? odd : even).addresses; });
+  for (size_t i = 0; i < a.outputs.size(); ++i) m.copy(a.outputs[i], now[i], bytes_of(body.results[i]));
+}
+
+/// Keeps what each turn carries, then goes back through the turns.
+void run_while_grad(Machine& m, const Arguments& a, std::span<const int64_t> attrs) {
+  const ir::WhileGradAttrs w = ir::WhileGradAttrs::read(attrs);
+  const Subgraph &body = ir::subgraph(w.loop.body_graph), &back = ir::subgraph(w.graph);
+  const auto of_loop = static_cast<size_t>(w.of_loop());
+  std::vector<void*> now(a.tensors.begin(), a.tensors.begin() + static_cast<int64_t>(of_loop));
+  std::vector<std::vector<void*>> carried;
+  std::vector<CarriedMemory> kept;
+  run_loop(m, w.loop, now, a.numbers, [&] {
+    carried.emplace_back(now.begin(), now.begin() + w.loop.carried);
+    return kept.emplace_back(m, body, w.loop.carried).addresses;
+  });
+  const CarriedMemory even(m, back, w.gradients + w.sums), odd(m, back, w.gradients + w.sums);
+  std::vector<void*> leaves = a.tensors;
+  std::vector<uint64_t> numbers = a.numbers;
+  for (size_t turn = carried.size(); turn-- > 0;) {
+    std::ranges::copy(carried[turn], leaves.begin());
+    const std::vector<void*>& next = (turn % 2 ? odd : even).addresses;
+    numbers = a.numbers;
+    move_draws(numbers, w.graph, static_cast<int64_t>(turn) * w.loop.draws);
+    m.run(w.graph, leaves, numbers, next);
+    std::ranges::copy(next, leaves.begin() + static_cast<int64_t>(of_loop));
   }
-  for (size_t i = 0; i < carried; ++i) m.copy(a.outputs[i], now[i], bytes_of(body.results[i]));
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    m.copy(a.outputs[i], leaves[of_loop + i], bytes_of(back.results[i]));
+  }
 }
 
 void run_scan(Machine& m, const Arguments& a, std::span<const int64_t> attrs, int64_t turns) {
   const ir::ScanAttrs s = ir::ScanAttrs::read(attrs);
   const Subgraph& g = ir::subgraph(s.graph);
   const auto carried = static_cast<size_t>(s.carried), scanned = static_cast<size_t>(s.scanned);
-  const std::vector<ir::DrawnNumbers> drawn = ir::drawn_numbers(g);
   const CarriedMemory even(m, g, s.carried), odd(m, g, s.carried);
   std::vector<uint64_t> numbers = a.numbers;
+  if (s.draws < 0) move_draws(numbers, s.graph, -s.draws * (turns - 1));
   std::vector<void*> now = a.tensors, out = a.outputs;
   for (int64_t turn = 0; turn < turns; ++turn) {
     const int64_t at = s.reverse ? turns - 1 - turn : turn;
@@ -234,7 +272,7 @@ void run_scan(Machine& m, const Arguments& a, std::span<const int64_t> attrs, in
     }
     m.run(s.graph, now, numbers, out);
     std::copy_n(out.begin(), carried, now.begin());
-    for (const ir::DrawnNumbers& d : drawn) numbers[d.offset] += static_cast<uint64_t>(s.draws);
+    move_draws(numbers, s.graph, s.draws);
   }
   if (turns > 0) return;
   for (size_t i = 0; i < carried; ++i) m.copy(a.outputs[i], a.tensors[i], bytes_of(g.results[i]));
@@ -248,6 +286,8 @@ void run_control(Machine& m, ir::Op op, const Arguments& a, std::span<const int6
       return run_cond(m, a, attrs);
     case ControlKind::kWhileLoop:
       return run_while(m, a, attrs);
+    case ControlKind::kWhileGrad:
+      return run_while_grad(m, a, attrs);
     case ControlKind::kScan:
       return run_scan(m, a, attrs, inputs[static_cast<size_t>(ir::ScanAttrs::read(attrs).carried)].shape[0]);
   }

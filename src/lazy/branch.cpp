@@ -92,7 +92,11 @@ size_t BranchTape::add(const Tensor& outer) {
   return place;
 }
 
-size_t BranchTape::add_apart(const Tensor& outer, const ir::Meta& meta) { return append(outer, meta); }
+size_t BranchTape::add_apart(const Tensor& outer, const ir::Meta& meta, bool tracked) {
+  const size_t place = append(outer, meta);
+  if (tracked && tracks_) outside_[place].stand_in.impl()->requires_grad = true;
+  return place;
+}
 
 void BranchTape::forget_outer() {
   places_.clear();
@@ -116,12 +120,12 @@ Tensor BranchTape::inside(const Tensor& t) {
   return outside_[add(t)].stand_in;
 }
 
-bool BranchTape::was_written(size_t place) const { return version(outside_[place].stand_in) != 0; }
-
-void BranchTape::note_write(const Tensor& t) const {
-  SMOLDER_CHECK(is_native(t.impl()), RuntimeError, what_,
-                ": a tensor from outside of the function is written in place. Higher order ops do not support input "
-                "mutation: return its new value, or clone it first");
+void BranchTape::check_write(const Tensor& t) const {
+  const TensorImpl* const owner = owner_of(t.impl());
+  const bool given = std::ranges::any_of(outside_, [&](const Outside& o) { return o.stand_in.impl() == owner; });
+  SMOLDER_CHECK(!given && is_native(t.impl()), RuntimeError, what_,
+                ": an input of the function, or a tensor from outside of it, is written in place. Higher order ops do "
+                "not support input mutation: return its new value, or clone it first");
 }
 
 void BranchTape::refuse_read(std::string_view reason) const {

@@ -59,8 +59,8 @@ class BranchTape {
   /// The place of a tensor's stand-in, which is added when there is none.
   size_t add(const Tensor& outer);
   /// Adds the stand-in of what is not the tensor, though it is made of it: a carried value, or a slice. A function that
-  /// reaches the tensor itself sees another.
-  size_t add_apart(const Tensor& outer, const ir::Meta& meta);
+  /// reaches the tensor itself sees another. `tracked`: it requires a gradient whether the tensor does or not.
+  size_t add_apart(const Tensor& outer, const ir::Meta& meta, bool tracked = false);
   void set_outer(size_t place, Tensor outer) { outside_[place].outer = std::move(outer); }
   void forget_outer();
   /// Whether stand-ins require gradients where what they stand for does: as grad mode was, and may be set.
@@ -69,8 +69,6 @@ class BranchTape {
   /// Operands as the tape is to see them; a tensor likewise.
   std::vector<Operand> inside(std::span<const Operand> operands);
   Tensor inside(const Tensor& t);
-  /// Whether the stand-in at a place was written in place.
-  bool was_written(size_t place) const;
 
   /// A graph of what was recorded, and the numbers that it reads.
   struct Extracted {
@@ -89,8 +87,8 @@ class BranchTape {
 
   [[noreturn]] void refuse_read(std::string_view reason) const;
   [[noreturn]] void refuse_device(DeviceType type) const;
-  /// Throws RuntimeError when `t` is not of this tape.
-  void note_write(const Tensor& t) const;
+  /// Throws RuntimeError when `t` is not of this tape, or is an operand or a view of one.
+  void check_write(const Tensor& t) const;
   void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);
   /// The generators that were used, and where they were before.
   using Draws = std::vector<std::pair<Generator*, std::pair<uint64_t, uint64_t>>>;

@@ -391,7 +391,7 @@ void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector
 void Tape::note_write(const Tensor& t, const ValueRef& now) {
   TensorImpl* const impl = t.impl();
   if (branch_) [[unlikely]]
-    return branch_->note_write(t);
+    return branch_->check_write(t);
   if (impl->noted_epoch != epoch_) {
     if (impl->value->pending) return;  // made in this step: what it held before is not kept alive
     impl->noted_epoch = epoch_;

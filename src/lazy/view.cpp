@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
@@ -221,6 +222,8 @@ uint32_t version(const Tensor& t) { return storage_of(t).first->version; }
 
 void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
+  if (const BranchTape* const branch = BranchTape::current()) [[unlikely]]
+    branch->check_write(self);
   SMOLDER_CHECK(
       !impl->inference || inference_mode_enabled(), RuntimeError,
       "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "

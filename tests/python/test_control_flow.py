@@ -286,3 +286,239 @@ def test_branches_that_are_refused(branch, message):
 def test_arguments_that_are_refused(arguments, message):
     with pytest.raises(RuntimeError, match=message):
         smolder.cond(*arguments)
+
+
+# -- while_loop
+
+
+def below(limit):
+    return lambda i, *_: i < limit
+
+
+ZERO = smolder.tensor(0)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("turns", [0, 1, 2, 7])
+def test_while_loop_runs_until_its_condition_is_false(turns, eager):
+    x = smolder.tensor([1.0, 2.0])
+    with smolder.eager() if eager else smolder.enable_grad():
+        i, tree = smolder.while_loop(
+            below(turns),
+            lambda i, d: (i + 1, {"a": d["a"] * 2 + x, "b": d["a"].sum()}),
+            (ZERO, {"a": x, "b": ZERO.float()}),
+        )
+        a, b = x, ZERO.float()
+        for _ in range(turns):
+            a, b = a * 2 + x, a.sum()
+    assert (i.item(), tree["a"].tolist(), tree["b"].item()) == (turns, a.tolist(), b.item())
+
+
+def test_while_loop_ends_no_step_and_compiles_once():
+    smolder.mark_step()
+
+    def newton(x):
+        keep = lambda g: ((g * g - x).abs() > 1e-6).any()  # noqa: E731
+        return smolder.while_loop(keep, lambda g: ((g + x / g) / 2,), (smolder.ones_like(x),))[0]
+
+    before = counters().get("syncs", 0)
+    root = newton(smolder.tensor([2.0, 9.0], dtype=smolder.float64))
+    assert counters().get("syncs", 0) == before
+    np.testing.assert_allclose(root.tolist(), [2**0.5, 3], rtol=1e-7)
+    newton(smolder.tensor([5.0, 7.0], dtype=smolder.float64)).tolist()
+    before = counters()
+    for k in range(100):  # other numbers of turns
+        newton(smolder.tensor([1.0 + k, 3.0 * k + 1], dtype=smolder.float64)).tolist()
+    after = counters()
+    for name in ("kernels.compiled", "plans.compiled", "traces.recorded"):
+        assert after.get(name, 0) == before.get(name, 0), name
+
+
+def test_gradients_of_while_loop():
+    def run(loop):
+        x = smolder.tensor([0.5, 1.5], requires_grad=True)
+        w = smolder.tensor([1.1, 0.9], requires_grad=True)
+        h = w * 2
+        _, y = loop(x * 1, lambda y: (y * w + h).sin())
+        y.square().sum().backward()
+        return y, x.grad, w.grad
+
+    def direct(y, f, turns):
+        for _ in range(turns):
+            y = f(y)
+        return turns, y
+
+    for turns in (0, 1, 5):
+        mine = run(lambda y, f: smolder.while_loop(below(turns), lambda i, y: (i + 1, f(y)), (ZERO, y)))  # noqa: B023
+        for a, b in zip(mine, run(lambda y, f: direct(y, f, turns)), strict=True):  # noqa: B023
+            if b is None:  # no turn: w was not used
+                assert a is None or a.tolist() == [0, 0]
+            else:
+                close(a, b)
+
+
+def test_second_derivatives_of_while_loop_are_refused():
+    x = smolder.tensor([2.0], requires_grad=True)
+    _, y = smolder.while_loop(below(3), lambda i, y: (i + 1, y * x), (ZERO, x * 1))
+    (g,) = smolder.autograd.grad(y.sum(), x, create_graph=True)
+    assert g.tolist() == [32.0]
+    with pytest.raises(NotImplementedError, match="second derivative"):
+        smolder.autograd.grad(g.sum(), x)
+
+
+def test_while_loop_in_a_compiled_function_and_with_random_numbers():
+    x = smolder.zeros(4)
+    walk = lambda n: smolder.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x + smolder.rand(4)), (ZERO, x))[1]  # noqa: E731
+
+    def direct(turns):
+        y = x
+        for _ in range(turns):
+            y = y + smolder.rand(4)
+        return y
+
+    fast = smolder.compile(walk, fullgraph=True)
+    n = smolder.tensor(3)
+    runs = []
+    for f in (lambda: direct(3), lambda: walk(n), lambda: fast(n), lambda: fast(n)):
+        smolder.manual_seed(11)
+        runs.append(f().tolist())
+    assert runs[0] == runs[1] == runs[2] == runs[3]
+    assert fast(n).tolist() != fast(n).tolist()
+
+
+def test_ints_are_carried_as_tensors():
+    i, x = smolder.while_loop(lambda i, x: i < x.shape[0], lambda i, x: (i + 1, x + i), (0, smolder.zeros(3)))
+    assert (int(i), x.tolist()) == (3, [3, 3, 3])
+
+
+@pytest.mark.parametrize(
+    ("condition", "body", "message"),
+    [
+        (below(3), lambda i, x: (i + 1,), "same number of outputs"),
+        (below(3), lambda i, x: (i + 1, x.double()), r"pair\[1\] differ in 'dtype: float64 vs float32'"),
+        (below(3), lambda i, x: (i + 1, x[:1] * 1), r"pair\[1\] differ in 'shape: \[1\] vs \[2\]'"),
+        (below(3), lambda i, x: (i + 1, x), "aliasing"),
+        (below(3), lambda i, x: (i + 1, x.add_(1)), "input mutation"),
+        (lambda i, x: x < 3, lambda i, x: (i + 1, x + 1), "return a scalar tensor or a bool"),
+        (lambda i, x: (3 - i).float(), lambda i, x: (i + 1, x + 1), "return a scalar tensor or a bool"),
+        (lambda i, x: True, lambda i, x: (i + 1, x + 1), "infinite loop"),
+        (1, 2, "to be callable"),
+    ],
+)
+def test_loops_that_are_refused(condition, body, message):
+    with pytest.raises(RuntimeError, match=message):
+        smolder.while_loop(condition, body, (ZERO, smolder.ones(2)))
+
+
+# -- scan
+
+
+def scan_by_hand(f, init, xs, dim=0, reverse=False):
+    ys, n = [], xs[0].shape[dim]
+    for k in reversed(range(n)) if reverse else range(n):
+        init, y = f(init, [x.select(dim, k) for x in xs])
+        ys.append(y)
+    if reverse:
+        ys.reverse()
+    return init, [smolder.stack(y, dim) for y in zip(*ys, strict=True)]
+
+
+def rnn(w, u):
+    def step(carry, x):
+        h = (carry[0] @ w + x[0] @ u).tanh()
+        return [h, carry[1] + x[1]], [h * 2, h.sum(-1)]
+
+    return step
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scan_and_its_derivatives(dim, reverse, eager):
+    def run(scan):
+        smolder.manual_seed(0)
+        w, u, xs, h = (smolder.randn(*s, requires_grad=True) for s in ((3, 3), (2, 3), (5, 4, 2), (4, 3)))
+        moved = xs.movedim(0, dim)
+        carry, ys = scan(rnn(w, u), [h, smolder.zeros(4)], [moved, smolder.ones(5, 4).movedim(0, dim)])
+        loss = carry[0].sum() + ys[0].square().sum() + (ys[1] * 3).sum()
+        grads = smolder.autograd.grad(loss, (w, u, xs, h), create_graph=True)
+        second = smolder.autograd.grad(sum(g.square().sum() for g in grads), (w, xs))
+        return carry + ys + list(grads) + list(second)
+
+    with smolder.eager() if eager else smolder.enable_grad():
+        mine = run(lambda f, init, xs: smolder.scan(f, init, xs, dim=dim, reverse=reverse))
+        for a, b in zip(mine, run(lambda f, init, xs: scan_by_hand(f, init, xs, dim, reverse)), strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=2e-4, atol=2e-4)
+
+
+def test_scan_in_a_compiled_training_step():
+    smolder.manual_seed(0)
+    cell, xs = nn.GRUCell(3, 5), smolder.randn(6, 2, 3)
+    optimizer = smolder.optim.SGD(cell.parameters(), lr=0.1)
+
+    def step(xs):
+        optimizer.zero_grad()
+        h, _ = smolder.scan(lambda h, x: ((h := cell(x, h)), h.sum(-1)), smolder.zeros(2, 5), xs)
+        loss = h.square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    start = {k: v.clone() for k, v in cell.state_dict().items()}
+    direct = [step(xs).item() for _ in range(5)]
+    cell.load_state_dict(start)
+    fast = smolder.compile(step, fullgraph=True)
+    assert [fast(xs).item() for _ in range(5)] == direct
+    assert direct[-1] < direct[0]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_random_numbers_of_scan_are_those_of_the_loop(reverse):
+    x = smolder.zeros(4, 3).requires_grad_()
+    noisy = lambda c, x: ([c[0] + F.dropout(x[0] + 1, 0.5)], [c[0] * smolder.rand(3)])  # noqa: E731
+
+    def run(scan):
+        smolder.manual_seed(5)
+        x.grad = None
+        carry, ys = scan(noisy, [smolder.ones(3)], [x])
+        (carry[0].sum() + ys[0].sum()).backward()
+        return carry[0].tolist(), ys[0].tolist(), x.grad.tolist(), smolder.rand(2).tolist()
+
+    mine = run(lambda f, c, x: smolder.scan(f, c, x, reverse=reverse))
+    direct = run(lambda f, c, x: scan_by_hand(f, c, x, reverse=reverse))
+    for a, b in zip(mine, direct, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_scan_of_nothing_and_of_counts():
+    add = lambda c, x: (c + x, c * x)  # noqa: E731
+    carry, ys = smolder.scan(add, smolder.ones(2), smolder.zeros(0, 2))
+    assert (carry.tolist(), ys.shape) == ([1, 1], (0, 2))
+    assert smolder.scan(add, 5, ()) == (5, [])
+    carry, ys = smolder.scan(lambda c, _: (c * 2, c + 0), smolder.ones(1), None, length=4)
+    assert (carry.tolist(), ys.tolist()) == ([16], [[1], [2], [4], [8]])
+    carry, none = smolder.scan(lambda c, x: (c + x, None), smolder.zeros(2), smolder.ones(3, 2))
+    assert (carry.tolist(), none) == ([3, 3], None)
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "options", "message"),
+    [
+        (RuntimeError, (1, smolder.ones(2), smolder.ones(2, 2)), {}, "Combine_fn must be a callable, but got 1"),
+        (RuntimeError, (F.relu, (), smolder.ones(2)), {}, "requires init leaves"),
+        (RuntimeError, (F.relu, smolder.ones(2), smolder.ones(2)), {"reverse": 1}, "Reverse must be a bool"),
+        (RuntimeError, (F.relu, smolder.ones(2), (smolder.ones(2), smolder.ones(3))), {}, "same scan dimension size"),
+        (IndexError, (F.relu, smolder.ones(2), smolder.ones(2)), {"dim": 5}, "Dimension out of range"),
+        (
+            RuntimeError,
+            (lambda c, x: (c.double() + x, c + x), smolder.ones(()), smolder.ones(2)),
+            {},
+            "float32 vs float64",
+        ),
+        (RuntimeError, (lambda c, x: (c + x, c), smolder.ones(()), smolder.ones(2)), {}, "aliasing"),
+    ],
+)
+def test_scans_that_are_refused(error, arguments, options, message):
+    with pytest.raises(error, match=message):
+        smolder.scan(*arguments, **options)

@@ -21,6 +21,25 @@ void bind_control_flow(nb::module_& m) {
         return cond(predicate, branch_of(true_fn), branch_of(false_fn), operands);
       },
       nb::arg("predicate"), nb::arg("true_fn"), nb::arg("false_fn"), nb::arg("operands"));
+  m.def(
+      "_while_loop",
+      [](nb::callable condition, nb::callable body, const std::vector<Tensor>& carried) {
+        return while_loop(
+            [&](const std::vector<Tensor>& given) { return nb::cast<Tensor>(condition(*objects_of(given))); },
+            branch_of(body), carried);
+      },
+      nb::arg("condition"), nb::arg("body"), nb::arg("carried"));
+  m.def(
+      "_scan",
+      [](nb::callable combine, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, int64_t dim,
+         bool reverse) {
+        return scan(
+            [&](const std::vector<Tensor>& carry, const std::vector<Tensor>& x) {
+              return nb::cast<CarryAndSlices>(combine(objects_of(carry), objects_of(x)));
+            },
+            init, xs, dim, reverse);
+      },
+      nb::arg("combine"), nb::arg("init"), nb::arg("xs"), nb::arg("dim"), nb::arg("reverse"));
 }
 
 }  // namespace smolder::python
