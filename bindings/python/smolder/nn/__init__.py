@@ -94,7 +94,7 @@ from smolder.nn.padding import (
     ZeroPad3d,
 )
 from smolder.nn.parallel import DataParallel
-from smolder.nn.parameter import Buffer, Parameter
+from smolder.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from smolder.nn.parameter_dict import ParameterDict
 from smolder.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -255,6 +255,8 @@ __all__ = [
     "TripletMarginLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -269,3 +271,12 @@ __all__ = [
     "parallel",
     "utils",
 ]
+
+
+def __getattr__(name):
+    if name.startswith("Lazy"):
+        from smolder.nn import lazy
+
+        if name in lazy.__all__:
+            return getattr(lazy, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

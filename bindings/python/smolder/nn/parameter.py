@@ -46,3 +46,138 @@ def zero_gradients(parameters, set_to_none):
             p.grad = grad = grad.detach()
         with no_grad():
             grad.zero_()
+
+
+# What may be asked of a tensor that has no shape yet.
+_ALLOWED = frozenset(
+    [
+        "bfloat16",
+        "copy_",
+        "cpu",
+        "cuda",
+        "detach",
+        "double",
+        "float",
+        "get_device",
+        "half",
+        "is_complex",
+        "is_floating_point",
+        "materialize",
+        "register_hook",
+        "requires_grad_",
+        "size",
+        "to",
+    ]
+)
+
+
+def _unusable(name, kind):
+    return ValueError(
+        f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` or "
+        f"explicitly manipulating `smolder.nn.parameter.{kind}` objects. When using LazyModules Call `forward` with a "
+        "dummy batch to initialize the parameters before calling smolder functions"
+    )
+
+
+class UninitializedTensorMixin:
+    """A tensor whose shape is not known yet. Its methods raise; materialize() makes a Parameter or a Tensor of it."""
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Gives it a shape, and memory that holds anything."""
+        from smolder._creation import empty
+
+        device = self.device if device is None else device
+        self.data = empty(shape, device=device, dtype=self.dtype if dtype is None else dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self):
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` to "
+            "initialize the parameters before accessing their attributes."
+        )
+
+    def __getattribute__(self, name):
+        if not name.startswith("_") and name not in _ALLOWED and callable(getattr(_core.Tensor, name, None)):
+            raise _unusable(f"Tensor.{name}", type(self).__name__)
+        return super().__getattribute__(name)
+
+    def __repr__(self):
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol):
+        return type(self), (self.requires_grad,)
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+
+def _raises(name):
+    def call(self, *_):
+        raise _unusable(f"Tensor.{name}", type(self).__name__)
+
+    return call
+
+
+_OPERATORS = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "neg",
+    "getitem",
+    "len",
+    "setitem",
+]
+for _name in _OPERATORS:
+    for _spelled in (f"__{_name}__", f"__r{_name}__"):
+        if hasattr(_core.Tensor, _spelled):
+            setattr(UninitializedTensorMixin, _spelled, _raises(_spelled))
+UninitializedTensorMixin.__hash__ = _core.Tensor.__hash__
+
+
+def is_lazy(param):
+    """Whether it has no shape yet."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+def _nothing(device, dtype):
+    from smolder._creation import empty
+
+    return empty(0, device=device, dtype=dtype)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not known yet."""
+
+    cls_to_become = Parameter
+
+    def __init__(self, requires_grad=True, device=None, dtype=None):
+        Parameter.__init__(self, _nothing(device, dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, _core.Tensor):
+    """A buffer whose shape is not known yet."""
+
+    cls_to_become = _core.Tensor
+
+    def __init__(self, requires_grad=False, device=None, dtype=None, persistent=True):
+        _core.Tensor.__init__(self, _nothing(device, dtype))
+        self.persistent = persistent
+        self.requires_grad_(requires_grad)

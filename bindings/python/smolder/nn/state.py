@@ -4,7 +4,7 @@ from collections import OrderedDict, namedtuple
 
 from smolder import _core
 from smolder._modes import no_grad
-from smolder.nn.parameter import Parameter
+from smolder.nn.parameter import Parameter, is_lazy
 
 _EXTRA = "_extra_state"
 
@@ -152,6 +152,8 @@ class State:
                 f'While copying the parameter named "{key}", expected smolder.Tensor or Tensor-like object from '
                 f"checkpoint but received {type(value)}"
             )
+        elif is_lazy(member) and is_lazy(value):
+            pass  # neither has anything
         elif value.shape != member.shape:
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in "

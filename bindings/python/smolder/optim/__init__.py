@@ -5,11 +5,13 @@ from smolder.optim.adadelta import Adadelta
 from smolder.optim.adagrad import Adagrad
 from smolder.optim.adam import Adam, AdamW
 from smolder.optim.adam_kin import Adamax, NAdam, RAdam
+from smolder.optim.lbfgs import LBFGS
 from smolder.optim.optimizer import Optimizer
 from smolder.optim.rmsprop import RMSprop
 from smolder.optim.sgd import SGD
 
 __all__ = [
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",

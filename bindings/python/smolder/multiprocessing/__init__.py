@@ -1,0 +1,35 @@
+"""Python's multiprocessing, and torch's way to start several processes.
+
+Tensors that are sent to another process are copied: to share memory between processes is not supported.
+"""
+
+import multiprocessing as _multiprocessing
+from multiprocessing import *  # noqa: F403
+
+from smolder.cuda._refused import refused
+from smolder.multiprocessing.spawn import (
+    ProcessContext,
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+    spawn,
+    start_processes,
+)
+
+_WHY = "tensors that are sent to another process are copied"
+get_all_sharing_strategies = refused("multiprocessing.get_all_sharing_strategies", _WHY)
+get_sharing_strategy = refused("multiprocessing.get_sharing_strategy", _WHY)
+set_sharing_strategy = refused("multiprocessing.set_sharing_strategy", _WHY)
+
+__all__ = [
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]
+__all__ += _multiprocessing.__all__

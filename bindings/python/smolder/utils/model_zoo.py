@@ -1,0 +1,5 @@
+"""An old name of smolder.hub's function."""
+
+from smolder.hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]
