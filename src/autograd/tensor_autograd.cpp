@@ -6,6 +6,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -30,6 +31,7 @@ eager::Array on_host(const Tensor& t) {
 Tensor moved(const Tensor& t, Device where, bool goes_on) {
   if (where.type == DeviceType::kCPU) return Tensor::from_buffer(t.materialize("to"), t.shape(), t.dtype());
   const eager::Array host = on_host(t);
+  const MemoryFor use("to", capture_source());
   BufferRef there = allocate(host.bytes(), where);
   if (host.bytes() > 0 && where.type == DeviceType::kCUDA) {
     cuda::copy_from_host(there->data(), host.data, host.bytes(), where.index, goes_on);

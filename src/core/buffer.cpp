@@ -18,6 +18,7 @@
 
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
+#include "smolder/core/memory_history.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -133,6 +134,8 @@ class CpuPool {
     void* const context = reinterpret_cast<void*>(static_cast<uintptr_t>(c));
     void* data = take_small(c);
     if (!data) refuse(bytes);
+    if (memory_is_watched()) [[unlikely]]
+      note_taken(data, bytes, class_size(c), {}, stats().live);
     return hand_out(data, bytes, &release_small, context);
   }
 
@@ -140,6 +143,8 @@ class CpuPool {
     if (bytes > kLargestRequest) refuse(bytes);
     BigBlock* block = take_big((bytes + kBigGranule - 1) / kBigGranule * kBigGranule);
     if (!block) refuse(bytes);
+    if (memory_is_watched()) [[unlikely]]
+      note_taken(block->data, bytes, block->size, {}, stats().live);
     return hand_out(block->data, bytes, &release_big, block);
   }
 
@@ -212,10 +217,17 @@ class CpuPool {
     return block.release();
   }
 
+  static void note_release(const void* data, size_t size) noexcept {
+    if (!memory_is_watched()) [[likely]]
+      return;
+    note_given_back(data, size, {}, get().stats().live - static_cast<int64_t>(size));
+  }
+
   static void release_small(void* data, void* context) noexcept {
     CpuPool& pool = get();
     const int c = static_cast<int>(reinterpret_cast<uintptr_t>(context));
     const size_t size = class_size(c);
+    note_release(data, size);
     std::lock_guard hold(pool.lock_);
     pool.small_[c] = new (data) FreeBlock{pool.small_[c]};
     ASAN_POISON_MEMORY_REGION(static_cast<char*>(data) + sizeof(FreeBlock), size - sizeof(FreeBlock));
@@ -225,6 +237,7 @@ class CpuPool {
   static void release_big(void*, void* context) noexcept {
     CpuPool& pool = get();
     auto* block = static_cast<BigBlock*>(context);
+    note_release(block->data, block->size);
     std::lock_guard hold(pool.lock_);
     block->freed_at = ++pool.clock_;
     const auto at = std::upper_bound(pool.big_.begin(), pool.big_.end(), block->size,

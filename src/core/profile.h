@@ -58,7 +58,7 @@ struct MemoryChange {
 };
 
 namespace profile_detail {
-enum : uint8_t { kSpans = 1, kShapes = 2, kMemory = 4 };
+enum : uint8_t { kSpans = 1, kShapes = 2, kMemory = 4, kDevices = 8 };
 extern std::atomic<uint8_t> g_on;
 }  // namespace profile_detail
 
@@ -69,6 +69,10 @@ inline bool profiles_shapes() {
 }
 inline bool profiles_memory() {
   return (profile_detail::g_on.load(std::memory_order_relaxed) & profile_detail::kMemory) != 0;
+}
+
+inline bool profiles_devices() {
+  return (profile_detail::g_on.load(std::memory_order_relaxed) & profile_detail::kDevices) != 0;
 }
 
 /// Nanoseconds of the monotonic clock, which is Python's `time.perf_counter_ns()` too.
@@ -119,6 +123,7 @@ class CopySpan {
 
 struct ProfileOptions {
   bool shapes = false, memory = false;
+  bool devices = true;  ///< times what devices run, which keeps steps there from being replayed as graphs
 };
 /// What somebody who profiles was told so far.
 struct ProfileLog {

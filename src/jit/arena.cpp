@@ -5,6 +5,7 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
+#include "smolder/core/memory_history.h"
 
 namespace smolder::jit {
 
@@ -31,6 +32,7 @@ Arena::Lease Arena::reserve(int64_t bytes) {
     const bool is_large = block_ && block_->bytes() >= kLarge;
     block_.reset();
     if (is_large && device_ == DeviceType::kCUDA) cuda::empty_cache(cuda::kDevice);
+    const MemoryFor use("arena of plans", 0);
     block_ = allocate(wanted, {device_, 0});
   }
   lease.base = block_ ? static_cast<char*>(block_->data()) : nullptr;

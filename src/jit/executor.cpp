@@ -6,6 +6,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
@@ -39,7 +40,10 @@ struct KernelRun {
     const ScratchSlot* slots = scratch + s.first_scratch;
     const ScratchSlot& last = slots[s.num_scratch - 1];
     const auto bytes = static_cast<size_t>(last.offset + last.bytes);
-    if (!memory || memory->bytes() < bytes) memory = allocate(bytes);
+    if (!memory || memory->bytes() < bytes) {
+      const MemoryFor use("rows of kernels", 0);
+      memory = allocate(bytes);
+    }
     table.assign(pointers + s.pointers, pointers + s.pointers + s.num_pointers);
     for (uint32_t i = 0; i < s.num_scratch; ++i) {
       table[slots[i].pointer] = static_cast<char*>(memory->data()) + slots[i].offset;

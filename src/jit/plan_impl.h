@@ -143,6 +143,7 @@ class InstanceImpl final : public Instance {
 
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
+  ArenaLayout arena_layout() const override;
   std::vector<OpSite> run(const RunArguments& args) const override;
   PlanReport report() const override;
   const Plan& plan() const { return *plan_; }

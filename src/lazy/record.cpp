@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
@@ -97,6 +98,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
       inputs.push_back(o.kind() == Operand::kNumber ? eager::Array::from_number(o.number()) : eager::Array());
     }
   }
+  const MemoryFor use(ir::name(op), source);
   static Counter& ops = counter("ops.eager");
   ops.add();
   const Device device{tape.device(), 0};

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/shared.h"
@@ -71,6 +72,7 @@ void make_exported(TensorImpl* owner, TensorImpl* asked) {
     buffer = std::move(value.buffer);
   } else {
     elements.buffer = value.buffer;
+    const MemoryFor use("storage shared with an array", source);
     const CopySpan span("storage shared with an array", source, elements.bytes());
     buffer = copied(elements).buffer;
     record_copy("storage shared with an array", resolve_source(source), buffer->bytes());
@@ -176,6 +178,7 @@ ValueRef kept_value(TensorImpl* impl) {
   if (!is_external(t)) return impl->value;
   const SourceToken source = capture_source();
   const eager::Array elements = window(t);
+  const MemoryFor use("snapshot of shared storage", source);
   const CopySpan span("snapshot of shared storage", source, elements.bytes());
   const eager::Array copy = copied(elements);
   record_copy("snapshot of shared storage", resolve_source(source), copy.bytes());

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/lazy/branch.h"
@@ -145,12 +146,17 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
   std::vector<void*> outputs(infos.size()), leaves(leaves_.size());
   for (size_t i = 0; i < leaves_.size(); ++i) leaves[i] = leaves_[i]->data();
   static Counter& donated = counter("memory.donated");
+  const bool watched = memory_is_watched();
   for (const jit::Donation& d : entry.plan->donations()) {
     const Value& leaf = *leaves_[d.leaf];
     const bool held = leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1;
     if (held || buffers[d.output]) continue;
     buffers[d.output] = leaf.buffer;  // which makes two of its uses: no other output takes it
     donated.add();
+    if (watched) [[unlikely]] {
+      const Instr& maker = t.maker_of(entry.produced[d.output]);
+      note_given_on(leaf.buffer->data(), ir::name(maker.op), maker.source);
+    }
   }
   for (size_t i = 0; i < infos.size(); ++i) {
     const jit::OutputInfo& info = infos[i];
@@ -159,7 +165,13 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
     } else if (info.same_as_output >= 0) {
       buffers[i] = buffers[info.same_as_output];
     } else if (!buffers[i]) {
-      buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+      if (watched) [[unlikely]] {
+        const Instr& maker = t.maker_of(entry.produced[i]);
+        const MemoryFor use(ir::name(maker.op), maker.source);
+        buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+      } else {
+        buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+      }
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }

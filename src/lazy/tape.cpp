@@ -409,6 +409,14 @@ void Tape::raise_no_value() const {
   raise<RuntimeError>("this tensor was computed by a step that failed and has no value; the failure was: ", failure_);
 }
 
+std::vector<std::shared_ptr<const jit::Instance>> Tape::instances() const {
+  std::vector<std::shared_ptr<const jit::Instance>> out;
+  for (const auto& t : known_->traces) {
+    for (const PlanEntry& e : t->plans) out.push_back(e.instance);
+  }
+  return out;
+}
+
 void Tape::forget_traces() {
   if (followed_) diverge();
   last_ = nullptr;

@@ -89,6 +89,8 @@ class Tape {
   [[noreturn]] void raise_no_value() const;
   /// The step that ran last; null before the first. For tools that look at its plan.
   const Trace* last_trace() const { return last_; }
+  /// What ran its steps: every plan that is known, at the sizes that it was bound to last.
+  std::vector<std::shared_ptr<const jit::Instance>> instances() const;
   /// A value without memory that ops may be recorded on, and that nothing may read.
   ValueRef placeholder(const ir::Meta* meta);
   /// Drops all traces and plans (not kernels). Tests and `smolder.reset()`.

@@ -5,6 +5,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/half.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
@@ -86,8 +87,9 @@ Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
 
 Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
   const size_t bytes = smolder::numel(shape) * itemsize(dtype);
-  BufferRef buffer = allocate(bytes);
   const SourceToken source = capture_source();
+  const MemoryFor use("tensor from data", source);
+  BufferRef buffer = allocate(bytes);
   {
     const CopySpan span("tensor from data", source, bytes);
     if (bytes) std::memcpy(buffer->data(), data, bytes);
@@ -112,6 +114,7 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   }
   if (tape.device() == DeviceType::kCPU) return elements;
   const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
+  const MemoryFor use(reason, source);
   BufferRef host = allocate(bytes);
   if (bytes) device_memory(tape.device()).to_host(host->data(), elements->data(), bytes);
   tape.raise_reports(bytes > 0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/builder.h"
@@ -30,6 +31,10 @@ void Trace::assign_prefix(const Trace& other, size_t n) {
   metas.assign(other.metas.begin(), other.metas.begin() + values);
   is_leaf.assign(other.is_leaf.begin(), other.is_leaf.begin() + values);
   prefix.assign(other.prefix.begin(), other.prefix.begin() + n);
+}
+
+const Instr& Trace::maker_of(uint32_t value) const {
+  return *std::prev(std::ranges::upper_bound(instrs, value, {}, &Instr::first_output));
 }
 
 bool same_prefix(const Trace& a, const Trace& b, size_t n) {

@@ -60,6 +60,8 @@ struct Trace {
 
   /// Value number that the first leaf or result of instruction `i` gets.
   uint32_t values_before(size_t i) const { return i == 0 ? 0 : instrs[i - 1].first_output + instrs[i - 1].num_outputs; }
+  /// The instruction that has `value` as a result.
+  const Instr& maker_of(uint32_t value) const;
   std::span<const OperandWord> inputs_of(const Instr& e) const {
     return {operands.data() + e.first_input, e.num_inputs};
   }

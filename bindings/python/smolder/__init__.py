@@ -38,7 +38,7 @@ from smolder._checks import _check_value as _check_value, _check_with as _check_
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
-from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda
+from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, profiler as profiler
 from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils

@@ -1,8 +1,11 @@
-// The profile, for Python.
+// The profile and the history of memory, for Python.
 #include "smolder/core/profile.h"
 
 #include <memory>
 
+#include "smolder/core/cuda/memory.h"
+#include "smolder/core/memory_history.h"
+#include "smolder/lazy/tape.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -32,16 +35,62 @@ nb::list changes_of(const ProfileLog& log) {
 
 nb::object told(const ProfileLog& log) { return nb::make_tuple(spans_of(log), changes_of(log), log.dropped); }
 
+nb::object block_of(const HeldMemory& b) {
+  return nb::make_tuple(b.address, to_string(b.device), b.bytes, b.size, b.use.what, resolve_source(b.use.source),
+                        b.at_ns);
+}
+
+nb::object history() {
+  const MemoryHistory h = memory_history();
+  nb::list held, events;
+  for (const HeldMemory& b : h.held) held.append(block_of(b));
+  static constexpr const char* kKinds[] = {"taken", "given back", "given on"};
+  for (const MemoryEvent& e : h.events) events.append(nb::make_tuple(kKinds[e.kind], block_of(e.block)));
+  return nb::make_tuple(held, events);
+}
+
+nb::list segments_of(int device) {
+  static constexpr const char* kPurposes[] = {"tensors", "numbers", "graphs"};
+  nb::list out;
+  for (const cuda::Pool::Segment& s : cuda::pool_segments(device)) {
+    nb::list pieces;
+    for (const auto& p : s.pieces) pieces.append(nb::make_tuple(p.address, p.size, p.requested, p.free));
+    out.append(nb::make_tuple(s.small, kPurposes[static_cast<int>(s.purpose)], pieces));
+  }
+  return out;
+}
+
+/// The arenas of all plans that are known.
+nb::list arenas() {
+  std::vector<jit::ArenaLayout> layouts;
+  {
+    const WithoutGil nogil;
+    lazy::Tape::each([&](lazy::Tape& tape) {
+      for (const auto& instance : tape.instances()) layouts.push_back(instance->arena_layout());
+    });
+  }
+  nb::list out;
+  for (const jit::ArenaLayout& a : layouts) {
+    nb::list buffers;
+    for (const auto& b : a.buffers) {
+      buffers.append(
+          nb::make_tuple(b.site.op, resolve_source(b.site.source), b.value, b.offset, b.bytes, b.first, b.last));
+    }
+    out.append(nb::make_tuple(a.plan, a.bytes, nb::cast(a.launches), buffers));
+  }
+  return out;
+}
+
 }  // namespace
 
 void bind_profile(nb::module_& m) {
   nb::class_<ProfileSession>(m, "_ProfileSession")
       .def(
           "__init__",
-          [](ProfileSession* self, bool shapes, bool memory) {
-            new (self) ProfileSession({.shapes = shapes, .memory = memory});
+          [](ProfileSession* self, bool shapes, bool memory, bool devices) {
+            new (self) ProfileSession({.shapes = shapes, .memory = memory, .devices = devices});
           },
-          nb::arg("shapes") = false, nb::arg("memory") = false)
+          nb::arg("shapes") = false, nb::arg("memory") = false, nb::arg("devices") = true)
       .def("log",
            [](const ProfileSession& s) {
              ProfileLog log;
@@ -59,7 +108,18 @@ void bind_profile(nb::module_& m) {
         }
         return told(log);
       });
+  m.def("_start_memory_history", &start_memory_history);
+  m.def("_stop_memory_history", &stop_memory_history);
+  m.def("_memory_history_is_on", &memory_history_is_on);
+  m.def("_memory_history", &history);
+  m.def("_cuda_segments", &segments_of);
+  m.def("_arenas", &arenas);
   m.def("_profiling", &profiling);
+  m.def("_run_recorded", [](const std::string& reason) {  // without making it a step that the program marked
+    const WithoutGil nogil;
+    const SourceToken source = capture_source();
+    lazy::Tape::each([&](lazy::Tape& tape) { tape.sync(reason, source); });
+  });
   m.def(
       "_profile_span",
       [](const std::string& name, int64_t begin_ns, int64_t end_ns, const std::string& detail) {

@@ -14,6 +14,7 @@
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
+#include "smolder/core/memory_history.h"
 
 namespace smolder::cuda {
 namespace {
@@ -68,9 +69,20 @@ std::string allowed(int device) {
                           "needed");
 }
 
+Device device_of(const Pool::Block& block) {
+  int8_t index = 0;
+  while (existing_pool(index) != block.pool) ++index;
+  return {DeviceType::kCUDA, index};
+}
+
 void release(void*, void* context) noexcept {
   if (is_forked()) return;  // the memory is the parent's
   auto* const block = static_cast<Pool::Block*>(context);
+  if (memory_is_watched()) [[unlikely]] {
+    const int64_t live = block->pool->statistics().all.allocated.current;
+    note_given_back(reinterpret_cast<void*>(block->address), block->size, device_of(*block),
+                    live - static_cast<int64_t>(block->size));
+  }
   block->pool->give_back(block);
 }
 
@@ -161,6 +173,8 @@ BufferRef allocate(size_t bytes, int device, Purpose purpose) {
   Pool::Block* const block = pool_of(device).take(bytes, purpose);
   if (!block) fail(bytes, device);
   void* const data = reinterpret_cast<void*>(block->address);
+  if (memory_is_watched()) [[unlikely]]
+    note_taken(data, bytes, block->size, device_of(*block), pool_of(device).statistics().all.allocated.current);
   try {
     return std::make_shared<Buffer>(data, bytes, Device{DeviceType::kCUDA, static_cast<int8_t>(device)}, &release,
                                     block);
@@ -176,11 +190,17 @@ BufferRef allocate_temporary(size_t bytes, int device) {
   LaneMemory* const temporaries = queue.temporaries();
   if (!temporaries) return allocate(bytes, device);
   if (BufferRef known = temporaries->find(queue.lane(), bytes)) return known;
+  const MemoryFor use("temporary of a graph", 0);
   // In steps, so that what is a little larger each time does not take memory each time.
   const size_t step = std::max<size_t>(std::bit_floor(bytes) / 2, 1);
   BufferRef memory = allocate((bytes + step - 1) / step * step, device, Purpose::kGraph);
   temporaries->add(queue.lane(), memory);
   return memory;
+}
+
+std::vector<Pool::Segment> pool_segments(int device) {
+  Pool* const pool = existing_pool(device);
+  return pool ? pool->segments() : std::vector<Pool::Segment>{};
 }
 
 PoolStatistics pool_statistics(int device) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/cuda/pool.h"
@@ -29,6 +30,7 @@ void reset_peak_pinned();
 
 /// Of the pool of a device.
 PoolStatistics pool_statistics(int device);
+std::vector<Pool::Segment> pool_segments(int device);
 /// Lets peaks start from what is held now.
 void reset_peak_memory(int device);
 /// Lets totals start from nothing.

@@ -103,6 +103,18 @@ PoolStatistics Pool::statistics() {
   return statistics_;
 }
 
+std::vector<Pool::Segment> Pool::segments() {
+  const std::lock_guard hold(lock_);
+  std::vector<Segment> out;
+  for (const Block* first : segments_) {
+    Segment& segment = out.emplace_back(Segment{first->small, first->purpose, {}});
+    for (const Block* b = first; b; b = b->after) {
+      segment.pieces.push_back({b->address, b->size, b->free ? 0 : b->requested, b->free});
+    }
+  }
+  return out;
+}
+
 void Pool::reset_peak() {
   const std::lock_guard hold(lock_);
   each_statistic(statistics_, [](Statistic& s) { s.peak = s.current; });
@@ -146,6 +158,7 @@ Pool::Block* Pool::new_segment(size_t size, Purpose purpose) {
   add(&PoolPart::reserved, small, static_cast<int64_t>(bytes));
   add(&PoolPart::segments, small, 1);
   auto* const block = new Block{this, address, bytes, small, purpose};
+  segments_.insert(block);
   insert_free(block);
   return block;
 }
@@ -182,6 +195,7 @@ void Pool::release_free_segments() {
       ++statistics_.returns;
       add(&PoolPart::reserved, block->small, -static_cast<int64_t>(block->size));
       add(&PoolPart::segments, block->small, -1);
+      segments_.erase(block);
       delete block;
     }
   }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "smolder/core/cuda/api.h"
 
@@ -62,6 +63,18 @@ class Pool {
     size_t requested = 0;
   };
 
+  /// What a segment is divided into, in order.
+  struct Piece {
+    Address address;
+    size_t size, requested;
+    bool free;
+  };
+  struct Segment {
+    bool small;
+    Purpose purpose;
+    std::vector<Piece> pieces;
+  };
+
   explicit Pool(PoolSource source) : source_(std::move(source)) {}
   Pool(const Pool&) = delete;
 
@@ -70,6 +83,8 @@ class Pool {
   Block* take(size_t bytes, Purpose purpose = Purpose::kTensor);
   void give_back(Block* block);
   PoolStatistics statistics();
+  /// All memory that was taken from the source.
+  std::vector<Segment> segments();
   /// Lets peaks start from what is held now.
   void reset_peak();
   /// Lets totals start from nothing.
@@ -106,7 +121,8 @@ class Pool {
 
   const PoolSource source_;
   std::mutex lock_;
-  Free free_[3][2];  ///< by purpose, large and small
+  Free free_[3][2];            ///< by purpose, large and small
+  std::set<Block*> segments_;  ///< the first block of each, which stays as long as the segment does
   size_t limit_ = std::numeric_limits<size_t>::max();
   PoolStatistics statistics_;
 };

@@ -8,13 +8,13 @@
 
 namespace smolder::cuda {
 
-/// A span of what is queued on a stream while it lives. Does nothing unless somebody profiles when it begins.
+/// A span of what is queued on a stream while it lives. Does nothing unless devices are profiled when it begins.
 class TimedWork {
  public:
   /// `describe` is asked for the span, but for its times, when somebody profiles.
   template <class F>
   TimedWork(Stream& stream, F&& describe) {
-    if (profiling()) [[unlikely]]
+    if (profiles_devices()) [[unlikely]]
       begin(stream, describe());
   }
   ~TimedWork() {

@@ -11,6 +11,7 @@
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/source_line.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/lanes.h"
@@ -60,6 +61,7 @@ class QueuedStep {
 cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   if (on_cuda_) return *on_cuda_;
   auto state = std::make_shared<cuda::InstanceState>();
+  const MemoryFor use("numbers of a plan", 0);
   if (!scalars_.empty()) state->scalars = allocate(scalars_.size() * sizeof(uint64_t), {DeviceType::kCUDA, kDevice});
   if (!errors_.empty()) {
     std::vector<OpSite> sites;
@@ -216,7 +218,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   fill_bases(args, arena.base());
   const bool waits = is_blocking() || debug_level() >= 2;
   // The profile has times of steps, which a graph would not tell.
-  const bool may_replay = !waits && !profiling() && cuda::graphs_enabled() && state.graphs.may_replay();
+  const bool may_replay = !waits && !profiles_devices() && cuda::graphs_enabled() && state.graphs.may_replay();
   thread_local std::vector<char*> own;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
   if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));

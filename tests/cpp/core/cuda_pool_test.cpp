@@ -52,6 +52,32 @@ TEST(CudaPool, ALoopFindsTheSameAddressesAgain) {
   EXPECT_EQ(pool.statistics().all.blocks.total, 28);
 }
 
+TEST(CudaPool, SegmentsArePiecesInOrder) {
+  Source source;
+  Pool pool(source.functions());
+  std::vector<Pool::Block*> blocks;
+  for (const size_t bytes : {700ul, 5 * kMiB, 1000ul, 4ul}) blocks.push_back(pool.take(bytes));
+  pool.give_back(blocks[0]);
+  const std::vector<Pool::Segment> segments = pool.segments();
+  ASSERT_EQ(segments.size(), source.taken.size());
+  size_t held = 0, all = 0;
+  for (const Pool::Segment& s : segments) {
+    Address at = s.pieces.front().address;
+    for (const Pool::Piece& p : s.pieces) {
+      EXPECT_EQ(p.address, at);
+      at += p.size;
+      all += p.size;
+      if (!p.free) held += p.size;
+    }
+    EXPECT_EQ(at - s.pieces.front().address, source.taken.at(s.pieces.front().address));
+  }
+  EXPECT_EQ(held, static_cast<size_t>(pool.statistics().all.allocated.current));
+  EXPECT_EQ(all, static_cast<size_t>(pool.statistics().all.reserved.current));
+  for (const size_t i : {1, 2, 3}) pool.give_back(blocks[i]);
+  pool.empty_cache();
+  EXPECT_TRUE(pool.segments().empty());
+}
+
 TEST(CudaPool, NumbersAndGraphsMoveNoOthers) {
   Source source;
   Pool pool(source.functions());

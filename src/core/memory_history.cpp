@@ -1,0 +1,131 @@
+#include "smolder/core/memory_history.h"
+
+#include <pthread.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "smolder/core/profile.h"
+
+namespace smolder {
+namespace memory_detail {
+
+std::atomic<bool> g_watched{false};
+
+}  // namespace memory_detail
+
+namespace {
+
+thread_local const MemoryUse* t_use = nullptr;
+
+/// `lock` guards every member. Never destroyed: buffers may outlive any static.
+struct History {
+  std::mutex lock;
+  bool on = false, profiled = false;
+  size_t most_events = 0;
+  std::map<uintptr_t, HeldMemory> held;
+  std::deque<MemoryEvent> events;
+
+  static History& get() {
+    static History* const it = [] {
+      static auto* const made = new History;
+      pthread_atfork([] { made->lock.lock(); }, [] { made->lock.unlock(); }, [] { made->lock.unlock(); });
+      return made;
+    }();
+    return *it;
+  }
+  void set_watched() { memory_detail::g_watched.store(on || profiled, std::memory_order_relaxed); }
+  void add(MemoryEvent::Kind kind, const HeldMemory& block) {
+    if (most_events == 0) return;
+    if (events.size() == most_events) events.pop_front();
+    events.push_back({kind, block});
+  }
+};
+
+}  // namespace
+
+void memory_detail::set_profiled(bool on) {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  h.profiled = on;
+  h.set_watched();
+}
+
+void start_memory_history(size_t most_events) {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  h.held.clear();
+  h.events.clear();
+  h.most_events = most_events;
+  h.on = true;
+  h.set_watched();
+}
+
+void stop_memory_history() {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  h.on = false;
+  h.set_watched();
+}
+
+bool memory_history_is_on() {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  return h.on;
+}
+
+MemoryHistory memory_history() {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  MemoryHistory out;
+  for (const auto& [address, block] : h.held) out.held.push_back(block);
+  out.events.assign(h.events.begin(), h.events.end());
+  return out;
+}
+
+MemoryFor::MemoryFor(std::string_view what, SourceToken source) : on_(memory_is_watched()) {
+  if (!on_) return;
+  use_ = {std::string(what), source};
+  before_ = std::exchange(t_use, &use_);
+}
+
+MemoryFor::~MemoryFor() {
+  if (on_) t_use = before_;
+}
+
+void note_taken(const void* data, size_t bytes, size_t size, Device device, int64_t live) {
+  if (profiles_memory()) add_memory_change(device, static_cast<int64_t>(size), live);
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  if (!h.on) return;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  HeldMemory& block = h.held[address];
+  block = {address, device, bytes, size, t_use ? *t_use : MemoryUse(), now_ns()};
+  h.add(MemoryEvent::kTaken, block);
+}
+
+void note_given_back(const void* data, size_t size, Device device, int64_t live) {
+  if (profiles_memory()) add_memory_change(device, -static_cast<int64_t>(size), live);
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  if (!h.on) return;
+  const auto found = h.held.find(reinterpret_cast<uintptr_t>(data));
+  if (found == h.held.end()) return;  // taken before the history was started
+  found->second.at_ns = now_ns();
+  h.add(MemoryEvent::kGivenBack, found->second);
+  h.held.erase(found);
+}
+
+void note_given_on(const void* data, std::string_view what, SourceToken source) {
+  History& h = History::get();
+  const std::lock_guard hold(h.lock);
+  const auto found = h.held.find(reinterpret_cast<uintptr_t>(data));
+  if (!h.on || found == h.held.end()) return;
+  found->second.use = {std::string(what), source};
+  found->second.at_ns = now_ns();
+  h.add(MemoryEvent::kGivenOn, found->second);
+}
+
+}  // namespace smolder

@@ -1,0 +1,79 @@
+// Who holds memory: for each block that is held the op and the line that it was taken for, and what was taken and given
+// back of late. Off, an allocator reads a flag and goes on.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "smolder/core/device.h"
+#include "smolder/core/source_line.h"
+
+namespace smolder {
+
+/// What memory is for: an op's result and the line that recorded it, or a part of the runtime.
+struct MemoryUse {
+  std::string what;  ///< "linear", "arena of plans"; empty when nobody said
+  SourceToken source = 0;
+};
+
+/// A block that is held.
+struct HeldMemory {
+  uintptr_t address = 0;
+  Device device = {};
+  size_t bytes = 0;  ///< asked for
+  size_t size = 0;   ///< of the block
+  MemoryUse use = {};
+  int64_t at_ns = 0;  ///< when it was taken, or last written over by an op's result, on the clock of now_ns()
+};
+/// A block that was taken, given back, or given to the result of another op.
+struct MemoryEvent {
+  enum Kind : uint8_t { kTaken, kGivenBack, kGivenOn } kind = kTaken;
+  HeldMemory block;
+};
+struct MemoryHistory {
+  std::vector<HeldMemory> held;     ///< of what was taken since the history was started, by address
+  std::vector<MemoryEvent> events;  ///< the latest
+};
+
+namespace memory_detail {
+extern std::atomic<bool> g_watched;
+/// Works out `g_watched`: the profile begins or ends to want changes of memory.
+void set_profiled(bool on);
+}  // namespace memory_detail
+
+/// Whether anybody wants to be told. One relaxed load.
+inline bool memory_is_watched() { return memory_detail::g_watched.load(std::memory_order_relaxed); }
+
+/// Keeps what is taken from now on, and the `most_events` latest events. Starting anew forgets what was kept.
+void start_memory_history(size_t most_events);
+void stop_memory_history();
+bool memory_history_is_on();
+/// What was kept since the last start; a stop does not forget it.
+MemoryHistory memory_history();
+
+/// What this thread takes while it lives is for that.
+class MemoryFor {
+ public:
+  MemoryFor(std::string_view what, SourceToken source);
+  ~MemoryFor();
+  MemoryFor(const MemoryFor&) = delete;
+  MemoryFor& operator=(const MemoryFor&) = delete;
+
+ private:
+  MemoryUse use_;
+  const MemoryUse* before_ = nullptr;
+  bool on_;
+};
+
+/// Allocators tell, when memory is watched: of a block of `size` bytes that was taken, and before one is given back.
+/// `live`: the bytes of blocks that are held then.
+void note_taken(const void* data, size_t bytes, size_t size, Device device, int64_t live);
+void note_given_back(const void* data, size_t size, Device device, int64_t live);
+/// The block at `data` now holds the result of another op.
+void note_given_on(const void* data, std::string_view what, SourceToken source);
+
+}  // namespace smolder
