@@ -31,7 +31,7 @@ struct Log {
   std::deque<Span> spans;
   std::deque<MemoryChange> changes;
   int64_t dropped = 0;
-  int sessions = 0, with_shapes = 0, with_memory = 0, with_devices = 0;
+  int sessions = 0, with_shapes = 0, with_memory = 0, with_devices = 0, with_flops = 0;
 
   static Log& get() {
     static Log* const log = [] {
@@ -44,9 +44,10 @@ struct Log {
   void set_flags() {
     memory_detail::set_profiled(with_memory > 0);
     using namespace profile_detail;
-    g_on.store(static_cast<uint8_t>((sessions ? kSpans : 0) | (with_shapes ? kShapes : 0) |
-                                    (with_memory ? kMemory : 0) | (with_devices ? kDevices : 0)),
-               std::memory_order_relaxed);
+    g_on.store(
+        static_cast<uint8_t>((sessions ? kSpans : 0) | (with_shapes ? kShapes : 0) | (with_memory ? kMemory : 0) |
+                             (with_devices ? kDevices : 0) | (with_flops ? kFlops : 0)),
+        std::memory_order_relaxed);
   }
 };
 
@@ -119,6 +120,7 @@ ProfileSession::ProfileSession(ProfileOptions options) : options_(options) {
   log.with_shapes += options.shapes;
   log.with_memory += options.memory;
   log.with_devices += options.devices;
+  log.with_flops += options.flops;
   log.set_flags();
 }
 
@@ -145,6 +147,7 @@ ProfileLog ProfileSession::stop() {
     log.with_shapes -= options_.shapes;
     log.with_memory -= options_.memory;
     log.with_devices -= options_.devices;
+    log.with_flops -= options_.flops;
     log.set_flags();
     last = log.sessions == 0;
     if (last) {

@@ -40,6 +40,7 @@ struct Span {
   Device device = {};                    ///< where it ran
   bool queued = false;                   ///< it ran in the order of a device's queue, which timed it
   int64_t bytes = 0;                     ///< read and written; 0 when not known
+  double flops = 0;                      ///< of a step of a plan, when they were asked for
   uint64_t plan = 0;                     ///< Plan::id(); 0 for none
   int32_t step = -1;                     ///< of the plan
   uint64_t flow = 0;                     ///< a launch on a device and what it ran have one number
@@ -58,7 +59,7 @@ struct MemoryChange {
 };
 
 namespace profile_detail {
-enum : uint8_t { kSpans = 1, kShapes = 2, kMemory = 4, kDevices = 8 };
+enum : uint8_t { kSpans = 1, kShapes = 2, kMemory = 4, kDevices = 8, kFlops = 16 };
 extern std::atomic<uint8_t> g_on;
 }  // namespace profile_detail
 
@@ -71,6 +72,9 @@ inline bool profiles_memory() {
   return (profile_detail::g_on.load(std::memory_order_relaxed) & profile_detail::kMemory) != 0;
 }
 
+inline bool profiles_flops() {
+  return (profile_detail::g_on.load(std::memory_order_relaxed) & profile_detail::kFlops) != 0;
+}
 inline bool profiles_devices() {
   return (profile_detail::g_on.load(std::memory_order_relaxed) & profile_detail::kDevices) != 0;
 }
@@ -122,7 +126,7 @@ class CopySpan {
 };
 
 struct ProfileOptions {
-  bool shapes = false, memory = false;
+  bool shapes = false, memory = false, flops = false;
   bool devices = true;  ///< times what devices run, which keeps steps there from being replayed as graphs
 };
 /// What somebody who profiles was told so far.

@@ -67,31 +67,4 @@ std::string PlanImpl::describe() const {
   return out.str();
 }
 
-ArenaLayout InstanceImpl::arena_layout() const {
-  const Program& p = plan_->program();
-  ArenaLayout out;
-  out.plan = plan_->id();
-  out.bytes = arena_bytes_;
-  for (size_t s = 0; s < p.steps.size(); ++s) {
-    const std::string name = site_of(p, p.steps[s]).op;
-    const bool joins = s > 0 && p.launch_of[s] == p.launch_of[s - 1];
-    joins ? void(out.launches.back() += ", " + name) : out.launches.push_back(name);
-  }
-  for (const Lifetime& l : plan_->lifetimes()) {
-    const BufferInfo& info = p.buffers[l.buffer];
-    Dims shape;
-    for (const ir::Dim& d : info.shape) shape.push_back(ir::SymTable::value(d, evaluated_));
-    const ir::Node& maker = p.graph.producer(info.value);
-    ArenaLayout::Buffer buffer;
-    buffer.site = {maker.origin.source, std::string(ir::name(maker.origin.op.value_or(maker.op)))};
-    buffer.value = std::string(name(info.dtype)) + to_string(shape);
-    buffer.offset = arena_offset_[l.buffer];
-    buffer.bytes = ir::SymTable::value(l.elements, evaluated_) * l.itemsize;
-    buffer.first = l.first;
-    buffer.last = l.last;
-    out.buffers.push_back(std::move(buffer));
-  }
-  return out;
-}
-
 }  // namespace smolder::jit

@@ -11,6 +11,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/plan_impl.h"
+#include "smolder/jit/plan_report.h"
 
 namespace smolder::jit {
 
@@ -252,7 +253,15 @@ Span InstanceImpl::span_of(uint32_t number) const {
   span.plan = plan_->id();
   span.step = static_cast<int32_t>(number);
   if (profiles_shapes()) span.shapes = shapes_of(step);
+  if (profiles_flops()) span.flops = flops_of(number);
   return span;
+}
+
+double InstanceImpl::flops_of(uint32_t number) const {
+  std::call_once(counted_flops_, [&] {
+    for (const ReportedStep& s : report().steps) flops_.push_back(s.product_flops + s.other_flops);
+  });
+  return flops_[number];
 }
 
 std::vector<std::string> InstanceImpl::shapes_of(const Step& step) const {

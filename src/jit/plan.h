@@ -94,24 +94,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
 
 struct PlanReport;
 
-/// Where intermediates of a plan are in its arena, and for how long.
-struct ArenaLayout {
-  struct Buffer {
-    OpSite site;        ///< whose value it is
-    std::string value;  ///< "float32[64, 512]"
-    int64_t offset = 0, bytes = 0;
-    int first = 0, last = 0;  ///< launches, from the one that writes it to the last that reads it
-  };
-  uint64_t plan = 0;
-  int64_t bytes = 0;
-  std::vector<Buffer> buffers;
-  std::vector<std::string> launches;  ///< the names of their steps
-};
-
 class Instance {
  public:
   virtual ~Instance() = default;
-  virtual ArenaLayout arena_layout() const = 0;
   /// Bytes each output needs.
   virtual std::span<const int64_t> output_bytes() const = 0;
   /// Arena bytes. `run` reserves them first and throws OutOfMemoryError before any launch.

@@ -143,7 +143,6 @@ class InstanceImpl final : public Instance {
 
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
-  ArenaLayout arena_layout() const override;
   std::vector<OpSite> run(const RunArguments& args) const override;
   PlanReport report() const override;
   const Plan& plan() const { return *plan_; }
@@ -175,6 +174,7 @@ class InstanceImpl final : public Instance {
   void run_watched(const Launch& launch, std::vector<OpSite>& reports) const;
   void run_side_by_side(const Launch& launch) const;
   Span span_of(uint32_t step) const;
+  double flops_of(uint32_t step) const;
   std::vector<std::string> shapes_of(const Step& step) const;
   void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
@@ -182,6 +182,8 @@ class InstanceImpl final : public Instance {
 
   std::shared_ptr<const PlanImpl> plan_;
   const std::vector<int64_t> evaluated_;  ///< expressions of the plan, at the instance's sizes
+  mutable std::once_flag counted_flops_;
+  mutable std::vector<double> flops_;  ///< by step, once they were asked for
   std::vector<int64_t> output_bytes_;
   int64_t arena_bytes_ = 0;
   std::vector<int64_t> arena_offset_;  ///< by buffer

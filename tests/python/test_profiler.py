@@ -12,7 +12,7 @@ from conftest import DEVICE, of_the_cpu
 from torch_peer import needs_torch, run_torch
 
 import smolder
-from smolder import _core, nn
+from smolder import _core, _limits, nn
 from smolder.profiler import (
     ProfilerAction,
     ProfilerActivity,
@@ -219,6 +219,20 @@ def test_the_table():
     assert averages.total_average().count == len(prof.events())
 
 
+@QUEUED
+def test_flops_and_limits():
+    a, b = smolder.randn(64, 32), smolder.randn(32, 16)
+    smolder.mark_step()
+    with profile(with_flops=True) as prof:
+        smolder.matmul(a, b).tolist()
+    [product] = [e for e in prof.events() if e.name == "matmul"]
+    assert product.flops == 2 * 64 * 32 * 16
+    averages = prof.key_averages()
+    assert "Total KFLOPs" in averages.table()
+    _limits.limits("cpu")
+    assert "% of limit" in averages.table() and product.bandwidth_share > 0
+
+
 def test_the_timeline_is_json_with_a_row_for_each_place(tmp_path):
     step = model()
     with profile(profile_memory=True) as prof:
@@ -312,7 +326,7 @@ def test_stacks(tmp_path):
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    for name in ("with_flops", "with_modules", "experimental_config", "execution_trace_observer"):
+    for name in ("with_modules", "experimental_config", "execution_trace_observer"):
         with pytest.raises(NotImplementedError, match=f"{name} of profile is not supported"):
             profile(**{name: True})
     with pytest.raises(NotImplementedError, match="XPU"):

@@ -19,6 +19,11 @@ def limits(device="cpu"):
     return _known[kind]
 
 
+def measured(device):
+    """Those of a device, if they were measured already; else None."""
+    return _known.get(device)
+
+
 class Limits:
     """Bytes a second by how many are moved, as caches have it, and the arithmetic a second of matrix products."""
 

@@ -184,6 +184,20 @@ std::optional<RanStep> last_step(DeviceType device) {
   return t ? lazy::as_ran(*t, device) : std::nullopt;
 }
 
+/// Reports of all plans that are known.
+nb::list known_plans() {
+  std::vector<jit::PlanReport> reports;
+  {
+    const WithoutGil nogil;
+    lazy::Tape::each([&](lazy::Tape& tape) {
+      for (const auto& instance : tape.instances()) reports.push_back(instance->report());
+    });
+  }
+  nb::list out;
+  for (const jit::PlanReport& r : reports) out.append(to_dict(r));
+  return out;
+}
+
 }  // namespace
 
 void bind_plans(nb::module_& m) {
@@ -207,6 +221,7 @@ void bind_plans(nb::module_& m) {
       });
   m.def("_start_step_log", &StepLog::start);
   m.def("_stop_step_log", &StepLog::stop);
+  m.def("_known_plans", &known_plans);
   m.def("_last_step", [](const std::string& device) { return last_step(parse_device(device).type); });
 }
 

@@ -20,7 +20,7 @@ nb::list spans_of(const ProfileLog& log) {
     for (const std::string& shape : s.shapes) shapes.append(shape);
     out.append(nb::make_tuple(std::string(name(s.kind)), s.name, resolve_source(s.source), s.begin_ns, s.end_ns,
                               s.own_ns ? nb::cast(*s.own_ns) : nb::none(), s.thread, to_string(s.device), s.queued,
-                              s.bytes, s.plan, s.step, s.flow, s.count, s.detail, nb::tuple(shapes)));
+                              s.bytes, s.plan, s.step, s.flow, s.count, s.detail, nb::tuple(shapes), s.flops));
   }
   return out;
 }
@@ -60,37 +60,16 @@ nb::list segments_of(int device) {
   return out;
 }
 
-/// The arenas of all plans that are known.
-nb::list arenas() {
-  std::vector<jit::ArenaLayout> layouts;
-  {
-    const WithoutGil nogil;
-    lazy::Tape::each([&](lazy::Tape& tape) {
-      for (const auto& instance : tape.instances()) layouts.push_back(instance->arena_layout());
-    });
-  }
-  nb::list out;
-  for (const jit::ArenaLayout& a : layouts) {
-    nb::list buffers;
-    for (const auto& b : a.buffers) {
-      buffers.append(
-          nb::make_tuple(b.site.op, resolve_source(b.site.source), b.value, b.offset, b.bytes, b.first, b.last));
-    }
-    out.append(nb::make_tuple(a.plan, a.bytes, nb::cast(a.launches), buffers));
-  }
-  return out;
-}
-
 }  // namespace
 
 void bind_profile(nb::module_& m) {
   nb::class_<ProfileSession>(m, "_ProfileSession")
       .def(
           "__init__",
-          [](ProfileSession* self, bool shapes, bool memory, bool devices) {
-            new (self) ProfileSession({.shapes = shapes, .memory = memory, .devices = devices});
+          [](ProfileSession* self, bool shapes, bool memory, bool flops, bool devices) {
+            new (self) ProfileSession({.shapes = shapes, .memory = memory, .flops = flops, .devices = devices});
           },
-          nb::arg("shapes") = false, nb::arg("memory") = false, nb::arg("devices") = true)
+          nb::arg("shapes") = false, nb::arg("memory") = false, nb::arg("flops") = false, nb::arg("devices") = true)
       .def("log",
            [](const ProfileSession& s) {
              ProfileLog log;
@@ -113,7 +92,6 @@ void bind_profile(nb::module_& m) {
   m.def("_memory_history_is_on", &memory_history_is_on);
   m.def("_memory_history", &history);
   m.def("_cuda_segments", &segments_of);
-  m.def("_arenas", &arenas);
   m.def("_profiling", &profiling);
   m.def("_run_recorded", [](const std::string& reason) {  // without making it a step that the program marked
     const WithoutGil nogil;

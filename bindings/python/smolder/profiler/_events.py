@@ -4,7 +4,7 @@ import bisect
 import collections
 import enum
 
-from smolder import _core
+from smolder import _core, _limits
 from smolder.profiler._table import build_table, format_time
 
 
@@ -34,7 +34,7 @@ def supported_activities():
 #: As _core._ProfileSession gives them; times are nanoseconds of time.perf_counter_ns().
 Span = collections.namedtuple(
     "Span",
-    "kind name where begin end own thread device queued bytes plan step flow count detail shapes",
+    "kind name where begin end own thread device queued bytes plan step flow count detail shapes flops",
 )
 MemoryChange = collections.namedtuple("MemoryChange", "at device bytes live thread")
 
@@ -88,6 +88,13 @@ class _Times:
         own = self.self_device_time_total or self.self_cpu_time_total
         return self.bytes / own / 1e3 if self.bytes and own else 0.0
 
+    @property
+    def bandwidth_share(self):
+        """That beside what plain loops over as many bytes reach, once the machine's limits were measured, as
+        smolder.explain does; else 0."""
+        limits = _limits.measured("cuda" if self.device_type == DeviceType.CUDA else "cpu")
+        return self.bandwidth * 1e9 / limits.bandwidth(self.bytes / self.count) if limits and self.bandwidth else 0.0
+
 
 class FunctionEvent(_Times):
     """A span, with what is inside of it. Times are microseconds."""
@@ -115,7 +122,7 @@ class FunctionEvent(_Times):
         self.where = span.where
         self.bytes = span.bytes
         self.plan, self.step, self.flow = span.plan, span.step, span.flow
-        self.flops = 0
+        self.flops = span.flops
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
         self.device_memory_usage = self.self_device_memory_usage = 0
         self.cpu_parent = None
@@ -279,6 +286,7 @@ class EventList(list):
             events,
             self._use_device,
             self._profile_memory,
+            self._with_flops,
             row_limit,
             max_src_column_width,
             max_name_column_width,
@@ -337,10 +345,12 @@ class EventList(list):
                     print(f"{stack} {int(value)}", file=file)
 
 
-def events_of(spans, changes=(), with_stack=False, use_device=None, profile_memory=False):
+def events_of(spans, changes=(), with_stack=False, use_device=None, profile_memory=False, with_flops=False):
     """An EventList of spans: each knows what it is in, what it queued, and what memory was taken in it."""
     order = sorted(spans, key=lambda s: (s.begin, -s.end))
-    events = EventList((FunctionEvent(i, span, with_stack) for i, span in enumerate(order)), use_device, profile_memory)
+    events = EventList(
+        (FunctionEvent(i, span, with_stack) for i, span in enumerate(order)), use_device, profile_memory, with_flops
+    )
     threads = collections.defaultdict(list)
     for event in events:
         if not event.span.queued:

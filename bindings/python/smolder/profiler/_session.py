@@ -127,7 +127,6 @@ class _KinetoProfile:
     ):
         _refuse(
             "profile",
-            with_flops=with_flops,
             with_modules=with_modules,
             experimental_config=experimental_config,
             execution_trace_observer=execution_trace_observer,
@@ -178,6 +177,7 @@ class _KinetoProfile:
         self._session = _core._ProfileSession(
             shapes=self.record_shapes,
             memory=self.profile_memory,
+            flops=self.with_flops,
             devices=ProfilerActivity.CUDA in self.activities,
         )
 
@@ -202,7 +202,9 @@ class _KinetoProfile:
         self._profiled("accessing events")
         if self._events is None:
             device = "cuda" if ProfilerActivity.CUDA in self.activities else None
-            self._events = _events.events_of(self._spans, self._changes, self.with_stack, device, self.profile_memory)
+            self._events = _events.events_of(
+                self._spans, self._changes, self.with_stack, device, self.profile_memory, self.with_flops
+            )
         return self._events
 
     def key_averages(

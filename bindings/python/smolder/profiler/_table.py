@@ -1,5 +1,7 @@
 """Averages of events as text, in torch's layout, with the bytes that they moved and how fast."""
 
+import math
+
 _WIDTH = 12  # of a column of numbers
 
 
@@ -28,6 +30,12 @@ def _in_unit(us, unit):
     if unit not in ("s", "ms", "us"):
         raise ValueError(f"time_unit should be 's', 'ms' or 'us', found {unit!r}")
     return f"{us / {'s': 1e6, 'ms': 1e3, 'us': 1}[unit]:.3f}{unit}"
+
+
+def _flops_unit(flops):
+    """A prefix in which so many are few, and what it stands for."""
+    step = min(int(math.log10(max(flops, 1)) / 3), 5)
+    return ["", "K", "M", "G", "T", "P"][step], 1000.0**step
 
 
 def _trimmed(path, width):
@@ -60,6 +68,7 @@ def build_table(
     events,
     use_device,
     profile_memory,
+    with_flops,
     row_limit,
     max_src_column_width,
     max_name_column_width,
@@ -106,9 +115,15 @@ def build_table(
     if any(e.bytes for e in events):
         columns.add("Moved", lambda e: format_memory(e.bytes) if e.bytes else "--")
         columns.add("GB/s", lambda e: f"{e.bandwidth:.2f}" if e.bandwidth else "--")
+        if any(e.bandwidth_share for e in events):
+            columns.add("% of limit", lambda e: f"{e.bandwidth_share:.1%}" if e.bandwidth_share else "--")
     if any(e.input_shapes for e in events):
         shapes_width = width_of([str(e.input_shapes) for e in events], max_shapes_column_width)
         columns.add("Input Shapes", lambda e: str(e.input_shapes)[:shapes_width], shapes_width)
+    counted = [e.flops for e in events if e.flops > 0] if with_flops else []
+    if counted:
+        prefix, scale = _flops_unit(min(counted))
+        columns.add(f"Total {prefix}FLOPs", lambda e: f"{e.flops / scale:8.3f}" if e.flops > 0 else "--")
     stacks = [entry for e in events for entry in e.stack or ()]
     if stacks:
         src_width = width_of(stacks, max_src_column_width)

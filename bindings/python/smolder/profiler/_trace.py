@@ -113,6 +113,8 @@ def _args(event, on_device, stream):
     args |= {name: value for name, value in said.items() if value}
     if span.step >= 0:
         args["step of plan"] = span.step
+    if event.flops:
+        args["FLOPs"] = event.flops
     if event.bandwidth:
         args["GB/s"] = round(event.bandwidth, 2)
     if span.count:
