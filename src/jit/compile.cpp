@@ -13,6 +13,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <sstream>
 #include <string>
 
 #include "smolder/core/counters.h"
@@ -57,16 +59,9 @@ constexpr Stage kStages[] = {
     {"emit", emit, nullptr, nullptr, false},
 };
 
-/// Stages named by SMOLDER_DISABLE, comma-separated. Read each time: tests change it.
-bool is_disabled(std::string_view stage) {
-  const char* text = std::getenv("SMOLDER_DISABLE");
-  std::string_view rest = text ? text : "";
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    if (rest.substr(0, comma) == stage) return true;
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return false;
+std::function<void(std::string_view, Program&)>& the_hook() {
+  static std::function<void(std::string_view, Program&)> hook;
+  return hook;
 }
 
 void run_stage(const Stage& stage, Program& program) {
@@ -77,6 +72,7 @@ void run_stage(const Stage& stage, Program& program) {
     stage.disabled(program);
   } else {
     stage.run(program);
+    if (the_hook()) the_hook()(stage.name, program);
   }
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   counter(std::string("compile.") + stage.name + "_us").add(took.count() / 1000);
@@ -88,7 +84,74 @@ void run_stage(const Stage& stage, Program& program) {
   }
 }
 
+void print_groups(std::ostream& out, const Program& p) {
+  for (size_t i = 0; i < p.groups.size(); ++i) {
+    const Group& g = p.groups[i];
+    out << "group " << i << (g.kind == Group::kKernel ? ": kernel, writes" : ": library call, writes");
+    for (const ir::ValueId v : g.sinks) {
+      out << " %" << v << " (" << ir::name(p.graph.producer(v).origin_op()) << ')';
+    }
+    out << '\n';
+  }
+  for (const Refusal& r : p.refusals) {
+    out << "not fused: %" << r.value << " into " << ir::name(p.graph.nodes[r.reader].op) << ": " << r.why << '\n';
+  }
+}
+
+void print_steps(std::ostream& out, const Program& p) {
+  for (size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
+    out << "step " << i;
+    if (!p.launch_of.empty()) out << " launch " << p.launch_of[i];
+    out << ": " << (s.kernel ? s.kernel->kernel.name : std::string(ir::name(s.library->op))) << '\n';
+    if (s.kernel && p.launch_of.empty()) out << print(s.kernel->kernel) << '\n';
+  }
+}
+
 }  // namespace
+
+bool is_disabled(std::string_view name) {
+  const char* text = std::getenv("SMOLDER_DISABLE");
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (rest.substr(0, comma) == name) return true;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return false;
+}
+
+std::vector<std::string_view> switch_names() {
+  return {"simplify", "fuse", "schedule", "rules", "merge", "fold", "moves", "join_bias"};
+}
+
+std::vector<std::string_view> stage_names() {
+  std::vector<std::string_view> out;
+  for (const Stage& stage : kStages) out.emplace_back(stage.name);
+  return out;
+}
+
+void set_stage_hook(std::function<void(std::string_view, Program&)> hook) { the_hook() = std::move(hook); }
+
+std::string text_after(const ir::Graph& graph, const CompileOptions& options, std::string_view stage) {
+  Program program;
+  program.options = options;
+  program.graph = graph;
+  for (const Stage& s : kStages) {
+    run_stage(s, program);
+    if (s.name != stage) continue;
+    std::ostringstream out;
+    if (s.changes_graph) {
+      out << ir::print(program.graph);
+    } else if (stage == "fuse") {
+      print_groups(out, program);
+    } else {
+      print_steps(out, program);
+    }
+    return out.str();
+  }
+  raise<ValueError>("the compiler has no stage '", stage, "'");
+}
 
 Program run_stages(const ir::Graph& graph, const CompileOptions& options) {
   Program program;

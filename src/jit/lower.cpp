@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/compile.h"
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/join_bias.h"
 #include "smolder/jit/library.h"
@@ -79,7 +80,7 @@ class Lower {
       }
       p_.steps.push_back(std::move(step));
     }
-    if (p_.options.fuse) join_bias(p_);
+    if (p_.options.fuse && !is_disabled("join_bias")) join_bias(p_);
     join_updates();
   }
 

@@ -8,6 +8,7 @@
 
 #include "smolder/core/profile.h"
 #include "smolder/jit/backend.h"
+#include "smolder/jit/compare_steps.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/place.h"
 #include "smolder/jit/plan.h"
@@ -146,8 +147,11 @@ class InstanceImpl final : public Instance {
   std::vector<OpSite> run(const RunArguments& args) const override;
   PlanReport report() const override;
   const Plan& plan() const { return *plan_; }
+  /// See compare_steps.h.
+  ComparedRun run_compared(std::span<const int64_t> symbols, const RunArguments& args) const;
 
  private:
+  eager::Array memory_of(BufferId b) const;
   std::vector<OpSite> run_on_cpu(const RunArguments& args) const;
   std::vector<bool> written_by(size_t launches) const;
   void fill_bases(const RunArguments& args, char* arena) const;

@@ -1,12 +1,14 @@
 #include "smolder/jit/simplify.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/counters.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/compile.h"
 #include "smolder/jit/cuda/join_gradients.h"
 #include "smolder/jit/loop_interpret.h"
 #include "smolder/jit/rules.h"
@@ -86,8 +88,8 @@ class Simplifier {
  private:
   ValueId add(Op op, std::vector<ValueId> inputs, std::vector<Dim> attrs, std::span<const ir::ValueInfo> results) {
     if (results.size() == 1) {
-      if (const ValueId v = moved(op, inputs, attrs, results[0]); v != ir::kNone) return v;
-      if (const ValueId v = folded(op, inputs, results[0]); v != ir::kNone) return v;
+      if (const ValueId v = moves_ ? moved(op, inputs, attrs, results[0]) : ir::kNone; v != ir::kNone) return v;
+      if (const ValueId v = folds_ ? folded(op, inputs, results[0]) : ir::kNone; v != ir::kNone) return v;
     }
     const ir::OpFlags& flags = ir::info(op).flags;
     if (flags.random || flags.effect || op == Op::kBarrier) {
@@ -95,7 +97,7 @@ class Simplifier {
     }
     const uint64_t hash = hash_node(op, inputs, attrs, results[0]);
     auto [it, fresh] = known_.try_emplace(hash, ir::kNone);
-    for (ir::NodeId i = it->second; i != ir::kNone; i = next_[i]) {
+    for (ir::NodeId i = merges_ ? it->second : ir::kNone; i != ir::kNone; i = next_[i]) {
       const ir::Node& n = g_.nodes[i];
       const ir::ValueInfo& r = g_.info(n.first_output);
       if (n.op == op && n.inputs == inputs && n.attrs == attrs && r.dtype == results[0].dtype &&
@@ -110,13 +112,14 @@ class Simplifier {
     next_.resize(node + 1, ir::kNone);
     next_[node] = it->second;
     it->second = node;
-    return results.size() == 1 ? rewrite(first) : first;
+    return rules_ && results.size() == 1 ? rewrite(first) : first;
   }
 
   /// What a rule makes of a value just added, or the value.
   ValueId rewrite(ValueId v) {
     for (const Rule* rule : rules_of(g_.op(v))) {
       Match match;
+      if (picks_rules_ && is_disabled("rule." + std::string(rule->name))) continue;
       if (!matches(g_, *rule, v, match)) continue;
       const ir::ValueInfo result = g_.info(v);
       const ValueId made = build(rule->after, match, result);
@@ -217,6 +220,10 @@ class Simplifier {
     for (const Dim& d : attrs) mix_in(static_cast<uint64_t>(d.value) * 31 + static_cast<uint64_t>(d.expr) + 1);
     return h;
   }
+
+  // What SMOLDER_DISABLE leaves on.
+  const bool moves_ = !is_disabled("moves"), folds_ = !is_disabled("fold"), merges_ = !is_disabled("merge");
+  const bool rules_ = !is_disabled("rules"), picks_rules_ = std::getenv("SMOLDER_DISABLE") != nullptr;
 
   const ir::Graph& from_;
   ir::Graph& g_;

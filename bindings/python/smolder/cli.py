@@ -11,6 +11,7 @@ from smolder._version import __version__
 COMMANDS = {
     "bench": ("smolder.bench", "measure: recording, compiling, kernels, training"),
     "cache": ("smolder.kernel_cache", "look at the kernel cache, and change it"),
+    "replay": ("smolder.replay_command", "run a recorded step again: time, check, bisect, reduce"),
     "trace": ("smolder.trace_command", "look at recorded steps: show, compare, draw"),
     "explain": ("smolder.explain_command", "run a script, and say what its steps became and why they were compiled"),
     "doctor": ("smolder.doctor", "what is installed, found and missing; does a step work?"),

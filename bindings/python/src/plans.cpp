@@ -8,6 +8,7 @@
 #include "smolder/jit/plan_report.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"
+#include "src/plans.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -138,8 +139,7 @@ void fill(void* data, int64_t bytes, DType dtype) {
   }
 }
 
-/// Seconds of each of the plan's steps in `rounds` runs, after one that is not counted. Operands are what the step
-/// read, or stand-ins; results go to memory of their own.
+/// The same of a step that ran. Operands are what it read, or stand-ins; results go to memory of their own.
 std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) {
   const WithoutGil nogil;
   const Device device{step.device, 0};
@@ -158,22 +158,7 @@ std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) 
     if (device.type == DeviceType::kCPU) fill(leaves.back(), step.leaf_bytes[i], step.leaf_dtypes[i]);
   }
   for (const int64_t bytes : step.instance->output_bytes()) outputs.push_back(room(bytes));
-  std::vector<std::vector<double>> out;
-  for (size_t i = 0; i <= rounds; ++i) {
-    ProfileSession session;
-    (void)step.instance->run({leaves, step.parameters, outputs});
-    const ProfileLog log = session.stop();
-    if (i == 0) continue;
-    for (const Span& span : log.spans) {
-      const bool ours = span.plan == step.plan->id() && span.step >= 0 && span.kind != SpanKind::kLaunch;
-      if (!ours) continue;
-      const auto number = static_cast<size_t>(span.step);
-      if (out.size() <= number) out.resize(number + 1);
-      if (out[number].size() < i) out[number].resize(i);
-      out[number][i - 1] += static_cast<double>(span.own_ns.value_or(span.end_ns - span.begin_ns)) / 1e9;
-    }
-  }
-  return out;
+  return plan_step_seconds(*step.plan, *step.instance, {leaves, step.parameters, outputs}, rounds);
 }
 
 /// The step that a device ran last; none before the first.
@@ -199,6 +184,28 @@ nb::list known_plans() {
 }
 
 }  // namespace
+
+std::vector<std::vector<double>> plan_step_seconds(const jit::Plan& plan, const jit::Instance& instance,
+                                                   const jit::RunArguments& args, size_t rounds) {
+  std::vector<std::vector<double>> out;
+  for (size_t i = 0; i <= rounds; ++i) {
+    ProfileSession session;
+    (void)instance.run(args);
+    const ProfileLog log = session.stop();
+    if (i == 0) continue;
+    for (const Span& span : log.spans) {
+      const bool ours = span.plan == plan.id() && span.step >= 0 && span.kind != SpanKind::kLaunch;
+      if (!ours) continue;
+      const auto number = static_cast<size_t>(span.step);
+      if (out.size() <= number) out.resize(number + 1);
+      if (out[number].size() < i) out[number].resize(i);
+      out[number][i - 1] += static_cast<double>(span.own_ns.value_or(span.end_ns - span.begin_ns)) / 1e9;
+    }
+  }
+  return out;
+}
+
+nb::dict plan_report(const jit::Instance& instance) { return to_dict(instance.report()); }
 
 void bind_plans(nb::module_& m) {
   static constexpr std::array kHow = {"plan", "one by one", "eager"};

@@ -1,6 +1,7 @@
 // Recorded steps for Python: the log of what ran, and graphs that are run outside of any tape, as `smolder replay`
 // does.
 #include <chrono>
+#include <functional>
 #include <unordered_map>
 
 #include "smolder/core/cuda/queue.h"
@@ -10,12 +11,15 @@
 #include "smolder/ir/infer.h"
 #include "smolder/ir/interpret.h"
 #include "smolder/ir/user_op.h"
+#include "smolder/jit/compare_steps.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
+#include "smolder/jit/rules.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/trace_log.h"
+#include "src/plans.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -431,6 +435,32 @@ class ReplayPlan {
     return seconds;
   }
 
+  /// Seconds of each step in each of some runs.
+  std::vector<std::vector<double>> step_times(const std::vector<Tensor>& leaves, const nb::list& numbers,
+                                              size_t rounds) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    const WithoutGil nogil;
+    return plan_step_seconds(*plan_, *instance_, {in.addresses, in.numbers, addresses_of(outputs)}, rounds);
+  }
+
+  /// Steps whose results are not what their primitives make: (step, got, wanted). And those that were not compared.
+  nb::tuple compare(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    jit::ComparedRun ran;
+    {
+      const WithoutGil nogil;
+      ran = jit::run_compared(*instance_, graph_.symbols, {in.addresses, in.numbers, addresses_of(outputs)});
+    }
+    nb::list differences;
+    for (jit::StepDifference& d : ran.differences) {
+      differences.append(nb::make_tuple(d.step, tensor_of(d.got.buffer, d.got.shape, d.got.dtype),
+                                        tensor_of(d.wanted.buffer, d.wanted.shape, d.wanted.dtype)));
+    }
+    return nb::make_tuple(differences, ran.skipped);
+  }
+
   const jit::Plan& plan() const { return *plan_; }
   const jit::Instance& instance() const { return *instance_; }
   double milliseconds() const { return milliseconds_; }
@@ -513,6 +543,31 @@ nb::list run_interpreted(const ReplayGraph& g, const std::vector<Tensor>& leaves
   return out;
 }
 
+/// Swaps the operands of primitives `op`: a compiler that is wrong, for tests of what finds it. In the graph after
+/// `simplify`, or in kernels after `lower`. An empty name takes it back.
+void plant_miscompile(const std::string& op_name, const std::string& where) {
+  if (op_name.empty()) return jit::set_stage_hook({});
+  const ir::Op op = ir::find_op(op_name);
+  jit::set_stage_hook([op, where](std::string_view stage, jit::Program& program) {
+    if (stage != where) return;
+    if (stage == "simplify") {
+      for (ir::Node& n : program.graph.nodes) {
+        if (n.op == op && n.inputs.size() > 1) std::swap(n.inputs[0], n.inputs[1]);
+      }
+      return;
+    }
+    const std::function<void(jit::Stmt&)> spoil = [&](jit::Stmt& s) {
+      if (s.kind == jit::StmtKind::kPrimitive && s.op == op && s.args.size() > 1) std::swap(s.args[0], s.args[1]);
+      for (jit::Stmt& inner : s.body) spoil(inner);
+    };
+    for (jit::Step& step : program.steps) {
+      if (step.kernel) spoil(step.kernel->kernel.root);
+    }
+  });
+}
+
+std::vector<std::string> as_strings(const std::vector<std::string_view>& views) { return {views.begin(), views.end()}; }
+
 }  // namespace
 
 void bind_replay(nb::module_& m) {
@@ -524,6 +579,23 @@ void bind_replay(nb::module_& m) {
       .def("clear", &lazy::TraceLog::clear)
       .def_prop_ro("runs", &lazy::TraceLog::runs)
       .def("contents", &log_dict);
+  m.def("_operand_names", [](const std::string& op) {
+    std::vector<std::string> out;
+    for (const ir::OperandInfo& o : ir::info(ir::find_op(op)).operands) out.emplace_back(o.name);
+    return out;
+  });
+  m.def("_size_words", [](const std::string& op, const std::vector<int64_t>& words) {
+    std::vector<bool> out(words.size());
+    ir::for_each_attr_word(ir::info(ir::find_op(op)), words, [&](size_t w, bool is_size) { out[w] = is_size; });
+    return out;
+  });
+  m.def("_plant_miscompile", &plant_miscompile);
+  m.def("_compiler_stages", [] { return as_strings(jit::stage_names()); });
+  m.def("_compiler_switches", [] {
+    std::vector<std::string> out = as_strings(jit::switch_names());
+    for (const jit::Rule& rule : jit::rules()) out.push_back("rule." + std::string(rule.name));
+    return out;
+  });
   m.def("_first_difference", &first_difference);
   m.def("_parse_graph", &parse_graph);
   m.def("_source_named", &source_named);
@@ -534,12 +606,20 @@ void bind_replay(nb::module_& m) {
       .def("nodes", [](const ReplayGraph& g) { return nodes_list(g.graph); })
       .def("run_eager", &run_eager)
       .def("interpret", &run_interpreted)
+      .def("after_stage",
+           [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify, const std::string& stage) {
+             const jit::CompileOptions options{parse_device(device).type, precision(), fuse, simplify};
+             return jit::text_after(g.graph, options, stage);
+           })
       .def("compile", [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify) {
         return new ReplayPlan(g, parse_device(device).type, fuse, simplify);
       });
   nb::class_<ReplayPlan>(m, "_ReplayPlan")
       .def("run", &ReplayPlan::run)
       .def("time", &ReplayPlan::time)
+      .def("step_times", &ReplayPlan::step_times)
+      .def("compare", &ReplayPlan::compare)
+      .def("report", [](const ReplayPlan& p) { return plan_report(p.instance()); })
       .def("describe", [](const ReplayPlan& p) { return p.plan().describe(); })
       .def_prop_ro("milliseconds", &ReplayPlan::milliseconds)
       .def_prop_ro("arena_bytes", [](const ReplayPlan& p) { return p.instance().arena_bytes(); })
