@@ -31,7 +31,9 @@ class Case:
 
 def _needed(nodes, firsts, outputs, replaced):
     """Which nodes the outputs need, where some values are leaves or other values now."""
-    owner = {first + i: k for k, (n, first) in enumerate(zip(nodes, firsts, strict=True)) for i in range(len(n.results))}
+    owner = {
+        first + i: k for k, (n, first) in enumerate(zip(nodes, firsts, strict=True)) for i in range(len(n.results))
+    }
     needed, todo, seen = set(), list(outputs), set()
     while todo:
         v = todo.pop()

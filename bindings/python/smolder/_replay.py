@@ -116,7 +116,11 @@ def _random(node, value, uses, chance):
         array = chance.integers(0, bound if bound is not None else 4, shape)
         array = numpy.asarray(array, {"int64": "i8", "int32": "i4", "uint8": "u1"}[name])
     else:
-        array = chance.random(shape, numpy.float32) + 0.25 if uses.positive(value) else chance.standard_normal(shape, numpy.float32)
+        array = (
+            chance.random(shape, numpy.float32) + 0.25
+            if uses.positive(value)
+            else chance.standard_normal(shape, numpy.float32)
+        )
         return _core._from_contents(_bytes(numpy.asarray(array, numpy.float32)), shape, _core.float32).to(dtype)
     return _core._from_contents(_bytes(numpy.asarray(array)), shape, dtype)
 
@@ -247,9 +251,6 @@ def prepare(trace, number, device="cpu", seed=0):
         # An index in a way that is not known here: position 0 is there wherever anything is.
         leaves = [n for n in step.nodes if n.is_leaf]
         floats = ("float32", "float64", "float16", "bfloat16", "bool")
-        made = [
-            t if i in saved or leaves[i].results[0][0] in floats else t * 0
-            for i, t in enumerate(made)
-        ]
+        made = [t if i in saved or leaves[i].results[0][0] in floats else t * 0 for i, t in enumerate(made)]
         replay = Replay(trace, step, made, device)
     return replay, len(saved)

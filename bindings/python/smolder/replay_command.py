@@ -112,6 +112,7 @@ def kernel_rows(plan, replay, rounds):
 def measure(replay, args, disable=()):
     """Seconds of runs in the tier asked for, and of each kernel."""
     if args.tier == "eager":
+
         def once():
             start = time.perf_counter()
             replay.graph.run_eager(replay.inputs, replay.numbers, replay.device)
@@ -159,7 +160,9 @@ def _time(number, replay, saved, args):
         return 0
     print(cut(_head(number, replay, saved, args), width()))
     if found["tier"] == "jit":
-        built = f", {_count(found['kernels_built'], 'kernel')} built" if found["kernels_built"] else ", all kernels known"
+        built = (
+            f", {_count(found['kernels_built'], 'kernel')} built" if found["kernels_built"] else ", all kernels known"
+        )
         print(f"compiled in {found['compile_ms']:.1f} ms{built}; {size(found['arena_bytes'])} of intermediates")
     spread = f"{_microseconds(found['least'])} to {_microseconds(found['most'])}"
     print(f"{found['tier']}: {_microseconds(found['median'])} a run, the median of {found['runs']}; {spread}")
@@ -210,7 +213,12 @@ def _check(number, replay, saved, args):
         notes.append("the interpreter was left out: it would take long")
     differs = any(c["differences"] for c in comparisons)
     if args.json:
-        print(json.dumps(_facts(number, replay, saved, args) | {"same": not differs, "comparisons": comparisons, "notes": notes}, indent=1))
+        print(
+            json.dumps(
+                _facts(number, replay, saved, args) | {"same": not differs, "comparisons": comparisons, "notes": notes},
+                indent=1,
+            )
+        )
         return DIFFERENT if differs else 0
     print(cut(_head(number, replay, saved, args), width()))
     for c in comparisons:
@@ -229,7 +237,9 @@ def _check(number, replay, saved, args):
 def _print_difference(what, d):
     where = f" at {d['where']}" if d.get("where") else ""
     print(cut(f"  {what}{where}", width()))
-    print(f"    {d['elements']} of {d['of']} elements, by at most {d['most']:.3g}; {d['index']} is {d['got']!r}, not {d['wanted']!r}")
+    print(
+        f"    {d['elements']} of {d['of']} elements, by at most {d['most']:.3g}; {d['index']} is {d['got']!r}, not {d['wanted']!r}"
+    )
 
 
 # -- finding
@@ -237,7 +247,11 @@ def _print_difference(what, d):
 
 def _switches(replay):
     """Parts of the compiler without which the plan is right."""
-    cure = [name for name in _core._compiler_switches() if not name.startswith("rule.") and replay.failure(disable=[name]) is None]
+    cure = [
+        name
+        for name in _core._compiler_switches()
+        if not name.startswith("rule.") and replay.failure(disable=[name]) is None
+    ]
     if "rules" in cure:
         rules = [n for n in _core._compiler_switches() if n.startswith("rule.")]
         cure += [name for name in rules if replay.failure(disable=[name]) is None]
@@ -253,7 +267,9 @@ def _guilty_steps(replay, plan):
         if what:
             step = report[number]
             ops = [{"name": op["name"], "where": op["where"]} for op in step["ops"]]
-            found.append({"step": number, "name": step["name"], "key": step["key"], "where": step["where"], "ops": ops} | what)
+            found.append(
+                {"step": number, "name": step["name"], "key": step["key"], "where": step["where"], "ops": ops} | what
+            )
     return found, skipped
 
 
@@ -289,10 +305,15 @@ def _bisect(number, replay, saved, args):
         print("no part of the compiler that can be left out is to blame")
     if found["kernels"]:
         first = found["kernels"][0]
-        print(f"the first kernel that computes something else than its primitives: {first['name']}, step {first['step']}")
+        print(
+            f"the first kernel that computes something else than its primitives: {first['name']}, step {first['step']}"
+        )
         _print_difference("its result", first)
+        by_line = {}
         for op in first["ops"]:
-            print(cut(f"    {op['name']}  {op['where']}", width()))
+            by_line.setdefault(op["where"], []).append(op["name"])
+        for where, names in list(by_line.items())[:8]:
+            print(cut(f"    {', '.join(dict.fromkeys(names))}  {where}", width()))
     elif plan and failure[0] == "differs" and replay.device == "cpu":
         print("every kernel computes what its primitives say: the graph of primitives is wrong")
     if found["not_compared"]:
@@ -320,9 +341,17 @@ def _reduce_to(number, replay, saved, args):
     _reduce.write(args.reduce, case)
     small = _trace_file.read(args.reduce)
     step = small.steps[0]
-    lines = [call_text(n, f) for n, f in zip(step.nodes, step.first_values(), strict=True) if not (n.is_leaf or n.is_number)]
+    lines = [
+        call_text(n, f) for n, f in zip(step.nodes, step.first_values(), strict=True) if not (n.is_leaf or n.is_number)
+    ]
     if args.json:
-        facts = {"failure": reducer.kind, "reduced": args.reduce, "reduced_ops": len(lines), "tries": reducer.tries, "graph": lines}
+        facts = {
+            "failure": reducer.kind,
+            "reduced": args.reduce,
+            "reduced_ops": len(lines),
+            "tries": reducer.tries,
+            "graph": lines,
+        }
         print(json.dumps(_facts(number, replay, saved, args) | facts, indent=1))
         return DIFFERENT
     print(f"{_count(len(replay.step.ops()), 'op')} became {_count(len(lines), 'op')} in {_count(reducer.tries, 'try').replace('trys', 'tries')}; "
@@ -352,7 +381,7 @@ def _stop_after(replay, args):
 
 def _code(replay, args):
     """What each kernel of the plan was compiled to, as the kernel cache has it."""
-    from smolder import kernel_cache  # noqa: PLC0415 - for this stage alone
+    from smolder import kernel_cache
 
     plan = replay.compile(args.disable)
     _core._leave_kernels_on_disk()
@@ -388,7 +417,9 @@ def add_arguments(parser):
     what.add_argument("--bisect", action="store_true", help="find the pass or the kernel that makes them differ")
     what.add_argument("--reduce", metavar="OUT", help="write a smaller trace that differs still")
     stages = ["graph", *_core._compiler_stages(), *_STAGES]
-    what.add_argument("--stop-after", choices=stages, metavar="STAGE", help=f"print what a stage leaves: {', '.join(stages)}")
+    what.add_argument(
+        "--stop-after", choices=stages, metavar="STAGE", help=f"print what a stage leaves: {', '.join(stages)}"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -401,7 +432,9 @@ def _check_arguments(args):
     unknown = [name for name in args.disable if name not in _core._compiler_switches()]
     if unknown:
         names = ", ".join(n for n in _core._compiler_switches() if not n.startswith("rule."))
-        raise _Failure(f"--disable: no part is named '{unknown[0]}'; there are {names}, and rule.NAME for a rule", UNUSABLE)
+        raise _Failure(
+            f"--disable: no part is named '{unknown[0]}'; there are {names}, and rule.NAME for a rule", UNUSABLE
+        )
 
 
 def run(args):
@@ -421,6 +454,8 @@ def run(args):
     except _Failure as e:
         print(f"smolder replay: {e}", file=sys.stderr)
         return e.status
+    except BrokenPipeError:  # the reader has seen enough
+        raise
     except (_trace_file.TraceError, OSError) as e:
         print(f"smolder replay: {e}", file=sys.stderr)
         return UNUSABLE

@@ -117,7 +117,7 @@ def _show(args):
     print("\n".join(table(titles, cells, right=(0, 1, 2, 3, 4, 6), flexible=9)))
     if trace.order:
         print()
-        print(cut(f"order: {_order_text(trace)}", width() * 4))
+        print(cut(f"order: {_order_text(trace)}", width()))
     return None
 
 
@@ -147,8 +147,9 @@ def _show_step(trace, number, args):
             for n, first in zip(step.nodes, firsts, strict=True)
         ]  # fmt: skip
         return _print_json(facts | {"nodes": nodes, "results": step.outputs, "options": step.options})
-    print(f"step {number}: {_count(facts['ops'], 'op')}, {_count(facts['runs'], 'run')}, ended by {step.reason}"
-          + (f" at {facts['where']}" if facts["where"] else ""))  # fmt: skip
+    end = f"{step.reason} at {facts['where']}" if facts["where"] else step.reason
+    head = f"step {number}: {_count(facts['ops'], 'op')}, {_count(facts['runs'], 'run')}, ended by {end}"
+    print(cut(head, width()))
     if step.error:
         print(cut(f"it ran op by op: {step.error}", width()))
     print()
@@ -315,6 +316,8 @@ def run(args):
     """Runs the subcommand; returns the exit status."""
     try:
         return args.run_trace(args)
+    except BrokenPipeError:  # the reader has seen enough
+        raise
     except (_trace_file.TraceError, OSError) as e:
         print(f"smolder trace: {e}", file=sys.stderr)
         return UNREADABLE
