@@ -72,12 +72,16 @@ class Drawing:
         """The graph as an <svg> element; `number` keeps those of one page apart."""
         return _Picture(self, number).text()
 
+    def ids(self):
+        """What `svg` calls each box in its data-id, by key: groups, then nodes."""
+        return {k: f"g{i}" for i, k in enumerate(self.groups)}, {k: f"n{i}" for i, k in enumerate(self.nodes)}
+
     def details(self):
         """What the page shows of each box, by the id that `svg` gives it."""
         return {
-            f"{letter}{i}": [[node.text, ""], *([str(a), str(b)] for a, b in node.details)]
-            for letter, boxes in (("g", self.groups), ("n", self.nodes))
-            for i, node in enumerate(boxes.values())
+            name: [[node.text, ""], *([str(a), str(b)] for a, b in node.details)]
+            for boxes, names in zip((self.groups, self.nodes), self.ids(), strict=True)
+            for node, name in zip(boxes.values(), names.values(), strict=True)
         }
 
 
@@ -283,8 +287,8 @@ class _Picture:
             ' orient="auto"><path d="M0 0L8 4L0 8z" class="tip"/></marker></defs>',
             f'<g class="scene"><g transform="translate({margin} {margin})">',
         ]
-        ids = {("g", k): f"g{i}" for i, k in enumerate(self.drawing.groups)}
-        ids |= {("n", k): f"n{i}" for i, k in enumerate(self.drawing.nodes)}
+        groups, nodes = self.drawing.ids()
+        ids = {("g", k): name for k, name in groups.items()} | {("n", k): name for k, name in nodes.items()}
         for key, group in self.drawing.groups.items():
             outer = ("g", key)
             size = self.outer.sizes[outer]
@@ -357,9 +361,10 @@ def page(title, sections):
         if isinstance(content, Drawing):
             details[f"d{number}"] = content.details()
             body.append(
-                f'<div class="view"><div class="canvas">{content.svg(number)}</div>'
-                '<aside class="details"><p class="hint">Point at a box for what it is; click to keep it. Drag to move,'
-                " wheel to zoom, double click to fit.</p></aside></div>"
+                f'<div class="view" id="v{number}"><div class="canvas">{content.svg(number)}</div>'
+                '<aside><input class="find" type="search" placeholder="find an op" aria-label="find an op"/>'
+                '<div class="details"><p class="hint">Point at a box for what it is; click to keep it. Drag to move,'
+                " wheel to zoom, double click to fit.</p></div></aside></div>"
             )
             number += 1
         else:

@@ -28,10 +28,13 @@ def page(e, more=()):
         sections.append(("Breaks", _breaks(e)))
     if e.recompiles:
         sections.append(("Compiled", _recompiles(e)))
+    drawn = 0
     for g in e.graphs:
-        if g.kernels and g.how == "plan" and g.number < _MOST_DRAWN:
-            sections.append((_title(g), drawing(g)))
-            sections.append(("", _kernels(g)))
+        if g.kernels and g.how == "plan" and drawn < _MOST_DRAWN:
+            picture = drawing(g)
+            sections.append((_title(g), picture))
+            sections.append(("", _kernels(g, picture, drawn)))
+            drawn += 1
         else:
             sections.append((_title(g), _note(g) + _kernels(g)))
         if g.not_fused:
@@ -134,36 +137,48 @@ def _note(g):
     return f"<p>Ran op by op: {escape(g.note)}</p>" if g.how == "one by one" else ""
 
 
-def table_of(titles, rows, numbers=(), code=()):
-    """Cells are text, or (HTML,) that is taken as it is."""
+def table_of(titles, rows, numbers=(), code=(), boxes=None):
+    """A table of text. A cell may be (HTML, number to sort by); `boxes` says, by row, what it is in a drawing."""
 
     def cell(tag, c, text):
-        kind = "number" if c in numbers else "code" if c in code else ""
-        inside = text[0] if isinstance(text, tuple) else escape(text)
-        return f"<{tag}{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{inside}</{tag}>"
+        kinds = ["number"] * (c in numbers) + ["code"] * (c in code)
+        inside, sorts = text if isinstance(text, tuple) else (escape(text), None)
+        if tag == "th" and rows and isinstance(rows[0][c], tuple):
+            kinds.append("sorts")
+        value = "" if sorts is None else f' data-value="{sorts:.9g}"'
+        return f"<{tag}{value}" + (f' class="{" ".join(kinds)}">' if kinds else ">") + f"{inside}</{tag}>"
+
+    def row(r, texts):
+        box = f' data-drawing="{boxes[r][0]}" data-box="{boxes[r][1]}"' if boxes else ""
+        return f"<tr{box}>" + "".join(cell("td", c, t) for c, t in enumerate(texts)) + "</tr>\n"
 
     head = "".join(cell("th", c, t) for c, t in enumerate(titles))
-    body = "".join("<tr>" + "".join(cell("td", c, t) for c, t in enumerate(row)) + "</tr>\n" for row in rows)
+    body = "".join(row(r, texts) for r, texts in enumerate(rows))
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
 def _meter(x):
     if x is None:
-        return ("-",)
-    return (f'{share(x)} <span class="meter"><i style="width:{min(max(x, 0), 1) * 100:.0f}%"></i></span>',)
+        return "-", 0
+    return f'{share(x)} <span class="meter"><i style="width:{min(max(x, 0), 1) * 100:.0f}%"></i></span>', x
 
 
-def _kernels(g):
+def _kernels(g, picture=None, number=0):
     rows = [
         [
-            str(k.number), k.kind, names_of(k.ops) or k.name, lines_of(k.ops), time(k.ms),
-            _meter(k.ms / g.ms if g.ms and k.ms is not None else None), time(k.floor_ms), _meter(k.share), size(k.bytes),
+            (str(k.number), k.number), k.kind, names_of(k.ops) or k.name, lines_of(k.ops), (time(k.ms), k.ms or 0),
+            _meter(k.ms / g.ms if g.ms and k.ms is not None else None), (time(k.floor_ms), k.floor_ms), _meter(k.share),
+            (size(k.bytes), k.bytes),
             ("" if k.kind != "kernel" else "cached") if k.compile_ms is None else time(k.compile_ms),
         ]
         for k in g.kernels
     ]  # fmt: skip
+    boxes = None
+    if picture:
+        groups, nodes = picture.ids()
+        boxes = [(f"d{number}", groups.get(k.number) or nodes[k.number, 0]) for k in g.kernels]
     titles = ["", "kind", "ops", "lines", "time", "of the graph", "at the limit", "reached", "bytes", "compiled"]
-    return table_of(titles, rows, {0, 4, 5, 6, 7, 8, 9}, {2}) if rows else ""
+    return table_of(titles, rows, {0, 4, 5, 6, 7, 8, 9}, {2}, boxes) if rows else ""
 
 
 def _breaks(e):

@@ -83,13 +83,17 @@ def findings(e):
         if g.how == "one by one":
             out.append(f"graph {g.number} ran op by op{': ' + g.note if g.note else ''}")
     total = e.kernel_ms or 0
-    slow = sorted((k for k in e.kernels if k.ms and k.share is not None), key=lambda k: k.floor_ms - k.ms)
-    for k in slow[:3]:
-        lost = k.ms - k.floor_ms
-        if total and lost > 0.1 * total and lost > 0.005:
+    alike = {}  # kernels of the same ops and lines
+    for k in e.kernels:
+        if k.ms is not None and k.share is not None:
+            alike.setdefault((names_of(k.ops) or k.name, lines_of(k.ops)), []).append(k)
+    lost = sorted(((sum(k.ms - k.floor_ms for k in ks), names, ks) for names, ks in alike.items()), key=lambda x: -x[0])
+    for gap, (names, lines), ks in lost[:3]:
+        if total and gap > 0.05 * total and gap > 0.005:
+            took, floor = sum(k.ms for k in ks), sum(k.floor_ms for k in ks)
+            many = f" ({len(ks)} kernels)" if len(ks) > 1 else ""
             out.append(
-                f"{k.name} takes {time(k.ms)} of {time(total)}, and {time(k.floor_ms)} would do at the machine's limits"
-                f" ({lines_of(k.ops)})"
+                f"{names}{many} at {lines} takes {time(took)} of {time(total)}; {time(floor)} would do at the machine's limits"
             )
     if e.wall_ms and total and not e.break_reasons and e.wall_ms - e.compile_ms > 3 * total + 0.2:
         rest = e.wall_ms - e.compile_ms - total
@@ -141,18 +145,19 @@ def _graph(g):
         out.append(f"  {what}: {r['cause']}: {r['reason']}")
         out += [f"    {name} {r[key]}" for name, key in (("now at   ", "where"), ("before at", "before")) if r[key]]
     if g.kernels:
+        shown = sorted(sorted(g.kernels, key=lambda k: -(k.ms or 0))[:_MOST_ROWS], key=lambda k: k.number)
         rows = [
             [
                 str(k.number), k.kind, time(k.ms), share(k.share), time(k.floor_ms), size(k.bytes),
                 "cached" if k.compile_ms is None and k.kind == "kernel" else time(k.compile_ms) if k.compile_ms else "",
                 names_of(k.ops) or k.name, lines_of(k.ops),
             ]
-            for k in g.kernels[:_MOST_ROWS]
+            for k in shown
         ]  # fmt: skip
         titles = ["", "kind", "time", "limit", "floor", "bytes", "compiled", "ops", "lines"]
         out += ["  " + line for line in table(titles, rows, right=(0, 2, 3, 4, 5, 6))]
         if len(g.kernels) > _MOST_ROWS:
-            out.append(f"  and {len(g.kernels) - _MOST_ROWS} more")
+            out.append(f"  and {len(g.kernels) - _MOST_ROWS} that take less")
         if any(k.launch == other.launch for k, other in zip(g.kernels, g.kernels[1:])):
             out.append("  side by side: " + "; ".join(_beside(g)))
     kept = [n for n in g.not_fused if g.kernels[n.kernel].kind == g.kernels[n.reader].kind == "kernel"]

@@ -86,6 +86,47 @@ for (const svg of document.querySelectorAll("svg.graph")) {
     if (event.key === "Enter") show((kept = idOf(event)));
     if (event.key === "Escape") show((kept = null));
   });
+  const centre = (id) => {
+    const box = svg.querySelector(`[data-id="${id}"] > rect`).getBBox(), room = canvas.getBoundingClientRect();
+    scale = Math.max(scale, 0.8);
+    left = room.width / 2 - (box.x + box.width / 2) * scale;
+    top = room.height / 2 - (box.y + box.height / 2) * scale;
+    put();
+  };
+  for (const row of document.querySelectorAll(`tr[data-drawing="${svg.id}"]`)) {
+    row.addEventListener("click", () => {
+      show((kept = row.dataset.box));
+      centre(kept);
+      view.scrollIntoView({ block: "nearest" });
+    });
+  }
+  // Boxes whose text has what is sought; Enter goes from one to the next.
+  const find = view.querySelector(".find");
+  let found = [], next = 0;
+  find.addEventListener("input", () => {
+    const sought = find.value.trim().toLowerCase();
+    found = [];
+    next = 0;
+    svg.classList.toggle("sought", sought !== "");
+    for (const box of svg.querySelectorAll(".node")) {
+      const is = sought !== "" && details[box.dataset.id].flat().join(" ").toLowerCase().includes(sought);
+      box.classList.toggle("found", is);
+      if (is) found.push(box.dataset.id);
+    }
+  });
+  find.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !found.length) return;
+    show((kept = found[next++ % found.length]));
+    centre(kept);
+  });
   fit();
   addEventListener("resize", fit);
+}
+for (const head of document.querySelectorAll("th.sorts")) {
+  head.addEventListener("click", () => {
+    const body = head.closest("table").tBodies[0], column = head.cellIndex;
+    const down = (head.dataset.down = head.dataset.down === "1" ? "0" : "1") === "1";
+    const value = (row) => Number(row.cells[column].dataset.value);
+    body.append(...[...body.rows].sort((a, b) => (down ? value(b) - value(a) : value(a) - value(b))));
+  });
 }
