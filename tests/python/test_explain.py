@@ -250,6 +250,7 @@ def test_a_module_and_an_error():
         smolder.explain(3)
 
 
+@of_the_cpu("an op of eager mode is a plan there")
 def test_eager_mode():
     (x,) = inputs((8, 4))
     with smolder.eager():

@@ -1,9 +1,12 @@
 """An Explanation as text."""
 
+import textwrap
+
 from smolder._terminal import cut, size, table, width
 
 _MOST_GUARDS = 12
 _MOST_ROWS = 40
+_MOST_REASONS = 10
 
 
 def time(ms):
@@ -131,7 +134,14 @@ def report(e):
     for g in e.graphs:
         out += ["", *_graph(g)]
     out += _breaks(e) + _fallbacks(e) + _guards(e)
-    return "\n".join(cut(line, width()) for line in out)
+    return "\n".join(_wrapped(out))
+
+
+def _wrapped(lines):
+    """Lines that are too long go on below, further to the right."""
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        yield from textwrap.wrap(line, width(), subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def _graph(g):
@@ -150,12 +160,12 @@ def _graph(g):
             [
                 str(k.number), k.kind, time(k.ms), share(k.share), time(k.floor_ms), size(k.bytes),
                 "cached" if k.compile_ms is None and k.kind == "kernel" else time(k.compile_ms) if k.compile_ms else "",
-                names_of(k.ops) or k.name, lines_of(k.ops),
+                lines_of(k.ops), names_of(k.ops) or k.name,
             ]
             for k in shown
         ]  # fmt: skip
-        titles = ["", "kind", "time", "limit", "floor", "bytes", "compiled", "ops", "lines"]
-        out += ["  " + line for line in table(titles, rows, right=(0, 2, 3, 4, 5, 6))]
+        titles = ["", "kind", "time", "limit", "floor", "bytes", "compiled", "lines", "ops"]
+        out += [cut("  " + line, width()) for line in table(titles, rows, right=(0, 2, 3, 4, 5, 6))]
         if len(g.kernels) > _MOST_ROWS:
             out.append(f"  and {len(g.kernels) - _MOST_ROWS} that take less")
         if any(k.launch == other.launch for k, other in zip(g.kernels, g.kernels[1:])):
@@ -163,11 +173,13 @@ def _graph(g):
     kept = [n for n in g.not_fused if g.kernels[n.kernel].kind == g.kernels[n.reader].kind == "kernel"]
     if kept:
         out.append("  not fused")
-        for n in kept[:_MOST_ROWS]:
+        for n in kept[:_MOST_REASONS]:
             meaning = f" ({n.meaning})" if n.meaning else ""
             out.append(
                 f"    {n.kernel} {n.op} -> {n.reader} {n.reader_op} at {short(n.reader_where)}, {size(n.bytes)}: {n.why}{meaning}"
             )
+        if len(kept) > _MOST_REASONS:
+            out.append(f"    and {len(kept) - _MOST_REASONS} more")
     calls = len(g.not_fused) - len(kept)
     if calls:
         out.append(

@@ -47,7 +47,9 @@ def run(args):
         print("no step ran", file=sys.stderr)
         return status or 1
     groups, recompiles = _groups(steps), _recompiles(steps)
-    number = max(groups, key=lambda g: g["ms"])["step"] if args.step is None else args.step
+    # What came up first and never again is seldom what a program spends its time on.
+    again = [g for g in groups if g["cause"] != "new" or g["runs"] > 1]
+    number = (again or groups)[0]["step"] if args.step is None else args.step
     try:
         chosen = steps[number]
     except IndexError:
@@ -105,6 +107,7 @@ def _groups(steps):
         if key not in groups:
             groups[key] = {"step": i, "runs": 0, "ms": 0.0, "compile_ms": 0.0, "ops": len(step.ops)}
             groups[key] |= {"device": step.device, "how": step.how, "ended_by": step.reason, "where": step.where}
+            groups[key]["cause"] = step.recompile["cause"] if step.recompile and step.recompile["compiled"] else ""
         group = groups[key]
         group["runs"] += 1
         group["ms"] += step.ms
@@ -134,13 +137,13 @@ def _text(ran, groups, recompiles):
     compiled = sum(r["times"] for r in recompiles)
     yield f"{ran} steps ran, {compiled} of them compiled first"
     yield ""
-    titles = ["step", "runs", "time", "compiling", "ops", "ended by", "where"]
+    titles = ["step", "runs", "time", "compiling", "cause", "ops", "ended by", "where"]
     rows = [
-        [str(g["step"]), str(g["runs"]), time(g["ms"]), time(g["compile_ms"]) if g["compile_ms"] else "", str(g["ops"]),
-         g["ended_by"], g["where"]]
+        [str(g["step"]), str(g["runs"]), time(g["ms"]), time(g["compile_ms"]) if g["compile_ms"] else "", g["cause"],
+         str(g["ops"]), g["ended_by"], g["where"]]
         for g in groups[:_MOST]
     ]  # fmt: skip
-    yield from table(titles, rows, right=(0, 1, 2, 3, 4), flexible=6)
+    yield from table(titles, rows, right=(0, 1, 2, 3, 5), flexible=7)
     if len(groups) > _MOST:
         yield f"and {len(groups) - _MOST} more"
     for r in recompiles[:_MOST]:
@@ -153,26 +156,20 @@ def _text(ran, groups, recompiles):
 
 
 def _sections(groups, recompiles):
+    titles = ["step", "runs", "time", "compiling", "cause", "ops", "ended by", "where"]
     rows = [
         [
-            str(g["step"]),
-            str(g["runs"]),
-            time(g["ms"]),
-            time(g["compile_ms"]),
-            str(g["ops"]),
-            g["ended_by"],
-            short(g["where"]),
+            (str(g["step"]), g["step"]), (str(g["runs"]), g["runs"]), (time(g["ms"]), g["ms"]),
+            (time(g["compile_ms"]) if g["compile_ms"] else "", g["compile_ms"]), g["cause"], (str(g["ops"]), g["ops"]),
+            g["ended_by"], short(g["where"]),
         ]
         for g in groups[: 3 * _MOST]
-    ]
-    titles = ["step", "runs", "time", "compiling", "ops", "ended by", "where"]
-    yield "Steps of the script", table_of(titles, rows, {0, 1, 2, 3, 4})
+    ]  # fmt: skip
+    yield "Steps of the script", table_of(titles, rows, {0, 1, 2, 3, 5})
+    titles = ["times", "in all", "cause", "first difference", "now at", "before at"]
     rows = [
         [str(r["times"]), time(r["ms"]), r["cause"], r["reason"], short(r["where"]), short(r["before"])]
         for r in recompiles[: 3 * _MOST]
     ]
     if rows:
-        yield (
-            "Compiled",
-            table_of(["times", "in all", "cause", "first difference", "now at", "before at"], rows, {0, 1}),
-        )
+        yield "Why steps of it were compiled", table_of(titles, rows, {0, 1})
