@@ -163,10 +163,7 @@ def test_devices_of_modules(make):
         make("lava")
 
 
-def test_attention_refuses_by_name():
-    for name, value in (("kdim", 3), ("vdim", 3), ("add_bias_kv", True), ("add_zero_attn", True)):
-        with pytest.raises(NotImplementedError, match=name):
-            nn.MultiheadAttention(4, 2, **{name: value})
+def test_attention_takes_its_options_by_place():
     assert nn.MultiheadAttention(4, 2, 0.0, True, False, False, 4, 4, True).batch_first
 
 

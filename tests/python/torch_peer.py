@@ -40,6 +40,12 @@ def assert_torch_says(uses, before="", differ=()):
     """Asserts that expressions give the same text, or the same error, here and there; `says` shows either."""
     code = SAYS + before + "\nout = [" + ", ".join(f"says(lambda: {use})" for use in uses) + "]"
     here, there = run_here(code), run_torch(code)
-    here = [text.partition("\n  at ")[0].replace("smolder", "torch").replace("Smolder", "Torch") for text in here]
+    here = [
+        text.partition("\n  at ")[0]
+        .replace("smolder._core.", "torch.")
+        .replace("smolder", "torch")
+        .replace("Smolder", "Torch")
+        for text in here
+    ]
     wrong = [pair for pair in zip(uses, here, there, strict=True) if pair[1] != pair[2] and pair[0] not in differ]
     assert not wrong, "\n".join(f"{use}\n    {ours}\n    {theirs}" for use, ours, theirs in wrong)

@@ -11,6 +11,12 @@ from smolder._core import pad as _pad
 from smolder.nn import _activations, _losses, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
+from smolder.nn._attention import (
+    _canonical_mask,  # noqa: F401 - programs use these three too
+    _in_projection,  # noqa: F401
+    _in_projection_packed,  # noqa: F401
+    multi_head_attention_forward,
+)
 from smolder.nn._ctc import ctc_loss
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._resample import *  # noqa: F403
@@ -24,6 +30,7 @@ __all__ = [
     "gelu",
     "layer_norm",
     "linear",
+    "multi_head_attention_forward",
     "normalize",
     "one_hot",
     "pad",

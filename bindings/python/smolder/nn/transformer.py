@@ -36,14 +36,6 @@ class MultiheadAttention(Module):
         dtype=None,
     ):
         super().__init__()
-        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
-            if given:
-                raise NotImplementedError(f"MultiheadAttention: {name} is not supported")
-        for name, size in (("kdim", kdim), ("vdim", vdim)):
-            if size not in (None, embed_dim):
-                raise NotImplementedError(
-                    f"MultiheadAttention: {name} other than embed_dim is not supported, got {size}"
-                )
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
                 f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
@@ -52,17 +44,34 @@ class MultiheadAttention(Module):
             raise AssertionError("embed_dim must be divisible by num_heads")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.head_dim, self.batch_first = embed_dim // num_heads, batch_first
-        kind = dtype or _core.float32
-        self.in_proj_weight = Parameter(_core.empty((3 * embed_dim, embed_dim), dtype=kind))
-        if bias:
-            self.in_proj_bias = Parameter(_core.empty((3 * embed_dim,), dtype=kind))
-        else:
-            self.register_parameter("in_proj_bias", None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, dtype=dtype)
-        init.xavier_uniform_(self.in_proj_weight)
-        if bias:
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
+        self.add_zero_attn = add_zero_attn
+        self._make(bias, add_bias_kv, dtype or _core.float32)
+        self._reset_parameters()
+
+    def _make(self, bias, add_bias_kv, dtype):
+        def parameter(*shape):
+            return Parameter(_core.empty(shape, dtype=dtype))
+
+        e, same = self.embed_dim, self._qkv_same_embed_dim
+        for name, size in (("q", e), ("k", self.kdim), ("v", self.vdim)):
+            self.register_parameter(f"{name}_proj_weight", None if same else parameter(e, size))
+        self.register_parameter("in_proj_weight", parameter(3 * e, e) if same else None)
+        self.register_parameter("in_proj_bias", parameter(3 * e) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(e, e, bias=bias, dtype=dtype)
+        self.bias_k, self.bias_v = (parameter(1, 1, e) if add_bias_kv else None for _ in range(2))
+
+    def _reset_parameters(self):
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
+        for bias in (self.bias_k, self.bias_v):
+            if bias is not None:
+                init.xavier_normal_(bias)
 
     def forward(
         self,
@@ -77,6 +86,9 @@ class MultiheadAttention(Module):
     ):
         """The attended values and, when need_weights, the weights (averaged over heads). Masks are True, or -inf
         when of a floating-point dtype, where attention is not allowed."""
+        if self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
+            given = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            return self._attend_otherwise(query, key, value, *given)
         if is_causal and attn_mask is None:
             raise RuntimeError(
                 "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
@@ -107,6 +119,40 @@ class MultiheadAttention(Module):
         if single:
             return out.squeeze(0), None if weights is None else weights.squeeze(0)
         return (out if self.batch_first else out.transpose(0, 1)), weights
+
+    def _attend_otherwise(
+        self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+    ):
+        """Attention with sizes of their own for keys and values, or with more sources than there are keys."""
+        turned = self.batch_first and query.dim() == 3
+        if turned:
+            query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+        out, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            self.training,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            not self._qkv_same_embed_dim,
+            self.q_proj_weight,
+            self.k_proj_weight,
+            self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return (out.transpose(0, 1) if turned else out), weights
 
     @staticmethod
     def _check_ranks(single, attn_mask, key_padding_mask):
