@@ -244,8 +244,9 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
       const auto [number, fresh] = source_numbers.try_emplace(e.source, 0);
       if (fresh) {
         if (std::string text = resolve_source(e.source); !text.empty()) {
-          s.sources.push_back(std::move(text));
-          number->second = static_cast<uint32_t>(s.sources.size());
+          const auto known = std::ranges::find(s.sources, text);  // two instructions of one line
+          number->second = static_cast<uint32_t>(known - s.sources.begin() + 1);
+          if (known == s.sources.end()) s.sources.push_back(std::move(text));
         }
       }
       const auto words = t.attrs_of(e);
@@ -298,6 +299,7 @@ Sizes marked_sizes(const std::vector<Tensor>& examples, const CaptureOptions& op
   for (int64_t& v : out.sample) v = std::max<int64_t>(v, 2);  // 0 and 1 mean more than a size
   std::vector<Dims> shapes;
   for (const Tensor& t : examples) shapes.push_back(t.shape());
+  out.ranges = options.ranges;
   out.shapes = [shapes, places](const Symbols& at) {
     std::vector<Dims> now = shapes;
     for (const Place& p : places) now[p.input][p.dimension] = at[p.symbol];
@@ -369,16 +371,13 @@ struct Sample {
 std::vector<Sample> record_sizes(Recorder& recorder, const Sizes& sizes) {
   std::vector<Sample> out;
   ir::SymTable table;
-  for (const int64_t v : sizes.sample) table.symbol(v);
+  sizes.declare(table);
   std::string refused;
   std::vector<int> others(sizes.names.size());
   for (const Symbols& at : trials(table)) {
     State s;
     try {
       s = recorder.record(sizes.shapes(at));
-    } catch (const ForeignError&) {
-      if (out.empty()) throw;
-      continue;
     } catch (const Error& e) {
       if (out.empty()) throw;
       if (refused.empty()) refused = sizes.text(at) + ": " + e.what();
@@ -404,8 +403,7 @@ std::vector<Sample> record_sizes(Recorder& recorder, const Sizes& sizes) {
 State generalise(std::vector<Sample>& samples, const Sizes& sizes) {
   State s = samples[0].state;
   s.symbols = sizes.names;
-  std::vector<Dim> symbols;
-  for (const int64_t v : sizes.sample) symbols.push_back(s.ir.sym.symbol(v));
+  const std::vector<Dim> symbols = sizes.declare(s.ir.sym);
   std::vector<Symbols> at;
   for (const Sample& x : samples) at.push_back(x.at);
   const std::vector<ValueId> leaves = s.leaves();
@@ -422,12 +420,16 @@ State generalise(std::vector<Sample>& samples, const Sizes& sizes) {
   }
   for (size_t i = 0; i < s.ir.nodes.size(); ++i) {
     Node& n = s.ir.nodes[i];
+    const auto extent = [&](size_t a, ValueId v, int d) { return samples[a].state.ir.shape(v)[d].value; };
+    const std::vector<KnownSize> nearby = sizes_read(s, n, samples.size(), extent);
     for (size_t w = 0; w < n.attrs.size(); ++w) {
       std::vector<int64_t> values;
       for (const Sample& x : samples) values.push_back(x.state.ir.nodes[i].attrs[w].value);
-      const std::optional<Dim> d = fit(s.ir.sym, symbols, at, values);
+      const std::optional<Dim> d = fit(s.ir.sym, symbols, at, values, nearby);
+      const size_t other =
+          static_cast<size_t>(std::ranges::find_if(values, [&](int64_t v) { return v != values[0]; }) - values.begin());
       SMOLDER_CHECK(d, RuntimeError, kWho, ": ", node_name(s, n), ": a size is ", values[0], " with ",
-                    sizes.text(at[0]), " and ", values[1], " with ", sizes.text(at[1]),
+                    sizes.text(at[0]), " and ", values[other], " with ", sizes.text(at[other]),
                     ", which no form that a graph knows expresses");
       if (d->is_constant()) continue;
       if (n.op == Op::kConstant) {
@@ -436,6 +438,13 @@ State generalise(std::vector<Sample>& samples, const Sizes& sizes) {
         break;
       }
       n.attrs[w] = *d;
+    }
+    for (ValueId v = n.first_output; n.op != Op::kLeaf && v < n.first_output + n.num_outputs; ++v) {
+      for (int d = 0; d < s.ir.shape(v).size(); ++d) {  // for what reads it; by the rules they are inferred below
+        std::vector<int64_t> extents;
+        for (size_t a = 0; a < samples.size(); ++a) extents.push_back(extent(a, v, d));
+        if (const auto found = fit(s.ir.sym, symbols, at, extents, nearby)) s.ir.values[v].shape[d] = *found;
+      }
     }
   }
   infer_shapes(s);
@@ -478,6 +487,8 @@ void guard_small_sizes(State& s, Recorder& recorder, const Sizes& sizes) {
     });
     const Dim symbol{sizes.sample[i], static_cast<ir::ExprId>(expr - s.ir.sym.exprs().begin())};
     for (const int64_t small : {1, 0}) {
+      const auto range = sizes.ranges.find(sizes.names[i]);
+      if (range != sizes.ranges.end() && range->second.first > small) break;  // it is guarded already
       Symbols at = sizes.sample;
       at[i] = small;
       if (holds_at(s, recorder, sizes, at)) continue;
@@ -504,6 +515,21 @@ void name_weights(State& s) {
 std::string Sizes::text(const std::vector<int64_t>& at) const {
   std::string out;
   for (size_t i = 0; i < at.size(); ++i) out += (i ? ", " : "") + names[i] + "=" + std::to_string(at[i]);
+  return out;
+}
+
+std::vector<ir::Dim> Sizes::declare(ir::SymTable& sym) const {
+  std::vector<Dim> out;
+  for (const int64_t v : sample) out.push_back(sym.symbol(v));
+  for (const auto& [name, range] : ranges) {
+    const auto at = std::ranges::find(names, name) - names.begin();
+    if (at == static_cast<ptrdiff_t>(names.size())) continue;
+    SMOLDER_CHECK(range.first <= sample[at] && sample[at] <= range.second, ValueError, kWho, ": the dynamic size '",
+                  name, "' is said to be from ", range.first, " to ", range.second, ", and is ", sample[at],
+                  " at first");
+    if (range.first > 0) sym.guard(ir::GuardKind::kGreater, out[at], Dim(range.first - 1));
+    if (range.second < INT64_MAX) sym.guard(ir::GuardKind::kLessEqual, out[at], Dim(range.second));
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "smolder/graph/graph.h"
+#include "smolder/ir/sym.h"
 
 namespace smolder::graph {
 
@@ -20,10 +21,13 @@ struct Example {
 struct Sizes {
   std::vector<std::string> names;
   std::vector<int64_t> sample;
+  std::map<std::string, std::pair<int64_t, int64_t>> ranges;
   std::function<std::vector<Dims>(const std::vector<int64_t>&)> shapes;
 
   /// "batch=3, length=8".
   std::string text(const std::vector<int64_t>& at) const;
+  /// Declares them, with what their ranges guard.
+  std::vector<ir::Dim> declare(ir::SymTable& sym) const;
 };
 
 Graph capture_with(const CaptureFunction& fn, const std::vector<Example>& examples, const Sizes& sizes,

@@ -120,11 +120,64 @@ std::optional<Dim> polynomial(const Problem& p) {
 
 }  // namespace
 
+namespace {
+
+constexpr size_t kMostNearby = 8;
+
+/// A line in a product of some of the sizes nearby, or in the sum or difference of two.
+std::optional<Dim> of_nearby(SymTable& sym, const std::vector<KnownSize>& nearby, const std::vector<int64_t>& values) {
+  const auto try_one = [&](Dim d, const std::vector<int64_t>& x) -> std::optional<Dim> {
+    const auto found = line(x, values);
+    return found ? std::optional(linear(sym, found->first, d, found->second)) : std::nullopt;
+  };
+  const size_t n = std::min(nearby.size(), kMostNearby);
+  for (uint32_t set = 1; set < 1u << n; ++set) {
+    Dim product = 1;
+    std::vector<int64_t> x(values.size(), 1);
+    for (size_t i = 0; i < n; ++i) {
+      if (!(set >> i & 1)) continue;
+      product = sym.mul(product, nearby[i].size);
+      for (size_t j = 0; j < x.size(); ++j) x[j] *= nearby[i].values[j];
+    }
+    if (const auto found = try_one(product, x)) return found;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < n; ++k) {
+      std::vector<int64_t> sum, difference;
+      for (size_t j = 0; j < values.size(); ++j) {
+        sum.push_back(nearby[i].values[j] + nearby[k].values[j]);
+        difference.push_back(nearby[i].values[j] - nearby[k].values[j]);
+      }
+      if (const auto found = try_one(sym.add(nearby[i].size, nearby[k].size), sum)) return found;
+      if (const auto found = try_one(sym.sub(nearby[i].size, nearby[k].size), difference)) return found;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<KnownSize> sizes_read(const State& s, const ir::Node& n, size_t assignments,
+                                  const std::function<int64_t(size_t, ir::ValueId, int)>& extent) {
+  std::vector<KnownSize> out;
+  for (const ir::ValueId v : n.inputs) {
+    if (v == ir::kNone) continue;
+    const ir::SymDims& shape = s.ir.shape(v);
+    for (int d = 0; d < shape.size(); ++d) {
+      if (shape[d].is_constant()) continue;
+      KnownSize& known = out.emplace_back(KnownSize{shape[d], {}});
+      for (size_t a = 0; a < assignments; ++a) known.values.push_back(extent(a, v, d));
+    }
+  }
+  return out;
+}
+
 std::optional<Dim> fit(SymTable& sym, const std::vector<Dim>& symbols, const std::vector<std::vector<int64_t>>& at,
-                       const std::vector<int64_t>& values) {
+                       const std::vector<int64_t>& values, const std::vector<KnownSize>& nearby) {
   if (std::ranges::all_of(values, [&](int64_t v) { return v == values[0]; })) return Dim(values[0]);
   const Problem p{sym, symbols, at, values};
   if (const auto found = of_one(p)) return found;
+  if (const auto found = of_nearby(sym, nearby, values)) return found;
   return polynomial(p);
 }
 

@@ -112,6 +112,16 @@ void Graph::set_structure(std::string text) {
   state_ = std::move(fresh);
 }
 
+void Graph::rename(std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  SMOLDER_CHECK(inputs.size() == state_->inputs.size() && outputs.size() == state_->outputs.size(), ValueError,
+                "the graph has ", state_->inputs.size(), " inputs and ", state_->outputs.size(), " outputs, got ",
+                inputs.size(), " and ", outputs.size(), " names");
+  State s = *state_;
+  s.inputs = std::move(inputs);
+  s.outputs = std::move(outputs);
+  *this = graph::make_graph(std::move(s));
+}
+
 std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
   SMOLDER_CHECK(inputs.size() == state_->inputs.size(), TypeError, "this graph takes ", state_->inputs.size(),
                 " tensors, got ", inputs.size());

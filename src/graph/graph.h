@@ -51,6 +51,8 @@ class NodeArgument {
   struct ValueName {
     std::string name;
   };
+  /// Left out: the default.
+  NodeArgument() : left_out_(true) {}
   NodeArgument(ValueName value) : values_{std::move(value.name)} {}
   NodeArgument(std::vector<ValueName> list) : is_list_(true) {
     for (ValueName& v : list) values_.push_back(std::move(v.name));
@@ -62,11 +64,12 @@ class NodeArgument {
 
   const std::vector<std::string>& values() const { return values_; }
   bool is_list() const { return is_list_; }
+  bool left_out() const { return left_out_; }
   const std::optional<lazy::CallArgument>& other() const { return other_; }
 
  private:
   std::vector<std::string> values_;
-  bool is_list_ = false;
+  bool is_list_ = false, left_out_ = false;
   std::optional<lazy::CallArgument> other_;
 };
 /// `value("%3")` as an argument.
@@ -105,6 +108,8 @@ class Graph {
   void verify() const;
   /// Text that the face keeps with the graph, as how Python's arguments are nested.
   const std::string& structure() const;
+  /// Throws ValueError when they are not as many as there are, or an input has the name of a weight.
+  void rename(std::vector<std::string> inputs, std::vector<std::string> outputs);
   void set_structure(std::string text);
 
   // -- running
@@ -162,6 +167,8 @@ struct CaptureOptions {
   /// Sizes that may be others in later runs, for each input by dimension: {{{0, "batch"}}, {}}. Equal names are equal
   /// sizes. All others are fixed.
   std::vector<std::map<int, std::string>> dynamic_shapes;
+  /// The least and largest that dynamic sizes may be, for some, by name.
+  std::map<std::string, std::pair<int64_t, int64_t>> ranges;
 };
 
 using CaptureFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -83,7 +83,7 @@ size_t Edit::insert(size_t at, std::string_view name, const std::vector<NodeArgu
   std::vector<int64_t> words;
   for (size_t i = 0; i < schema.arguments.size(); ++i) {
     const ir::SchemaArgument& a = schema.arguments[i];
-    const NodeArgument* const given = i < arguments.size() ? &arguments[i] : nullptr;
+    const NodeArgument* const given = i < arguments.size() && !arguments[i].left_out() ? &arguments[i] : nullptr;
     if (!a.is_operand()) {
       SMOLDER_CHECK(!given || given->other(), TypeError, name, "(): argument '", a.name,
                     "' is no value of the graph: it is fixed when the node is made");

@@ -254,6 +254,8 @@ void infer_shapes(State& s) {
   }
   for (const Node& n : s.ir.nodes) {
     if (!ir::info(n.op).infer) continue;
+    const std::vector<KnownSize> nearby =
+        sizes_read(s, n, at.size(), [&](size_t a, ValueId v, int d) { return instances[a].metas[v].shape[d]; });
     for (ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
       const Meta& sample = instances[0].metas[v];
       ir::ValueInfo& info = s.ir.values[v];
@@ -267,7 +269,7 @@ void infer_shapes(State& s) {
                         " has another number of dimensions for other sizes");
           extents.push_back(i.metas[v].shape[d]);
         }
-        const std::optional<Dim> extent = fit(s.ir.sym, symbols, at, extents);
+        const std::optional<Dim> extent = fit(s.ir.sym, symbols, at, extents, nearby);
         SMOLDER_CHECK(extent, ValueError, node_name(s, n), ": dimension ", d,
                       " follows from the dynamic sizes in no way that a graph expresses");
         info.shape.push_back(*extent);

@@ -59,10 +59,19 @@ Instance infer(const State& s, const std::vector<int64_t>& symbols);
 /// "%3 (matmul)", with its source if known.
 std::string node_name(const State& s, const ir::Node& n);
 
-/// Expresses `values`, one for each assignment of symbols, by the symbols (as Dims of `sym`); empty when no form of
-/// those that are tried fits them all.
+/// A size that is expressed already, and what it is for each assignment of symbols.
+struct KnownSize {
+  ir::Dim size;
+  std::vector<int64_t> values;
+};
+/// The extents of a node's operands that vary, for `fit`; `extent(a, v, d)` is that of value v in assignment a.
+std::vector<KnownSize> sizes_read(const State& s, const ir::Node& n, size_t assignments,
+                                  const std::function<int64_t(size_t, ir::ValueId, int)>& extent);
+/// Expresses `values`, one for each assignment of symbols, by the symbols (as Dims of `sym`) or by sizes nearby; empty
+/// when no form of those that are tried fits them all.
 std::optional<ir::Dim> fit(ir::SymTable& sym, const std::vector<ir::Dim>& symbols,
-                           const std::vector<std::vector<int64_t>>& assignments, const std::vector<int64_t>& values);
+                           const std::vector<std::vector<int64_t>>& assignments, const std::vector<int64_t>& values,
+                           const std::vector<KnownSize>& nearby = {});
 
 /// Infers all shapes anew, and expresses them by the symbols.
 void infer_shapes(State& s);

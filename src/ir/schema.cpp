@@ -288,6 +288,11 @@ Schema schema_of(Op op) {
       a.kind = kind_of(attr->kind, a.optional);
       a.choices = attr->choices;
     }
+    if (const size_t equals = part.find('='); equals != part.npos) {
+      std::string_view text = trimmed(part.substr(equals + 1));
+      if (a.kind == Argument::kDType && text.starts_with('\'')) text = text.substr(1, text.size() - 2);
+      a.default_text = text;
+    }
     out.arguments.push_back(std::move(a));
   }
   return out;

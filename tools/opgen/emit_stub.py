@@ -128,7 +128,7 @@ def stub(table):
 
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
-MODULES = ("autograd", "nn", "optim", "return_types", "safetensors", "serialization")
+MODULES = ("autograd", "export", "nn", "optim", "return_types", "safetensors", "serialization")
 # What the package has of a module's.
 FROM_MODULES = {"compiler": ("checked", "compile"), "serialization": ("load", "save")}
 # What the package deletes after importing everything from _core.

@@ -23,6 +23,7 @@ from smolder._core import _amp_update_scale_ as _amp_update_scale_
 from smolder._autocast import *
 from smolder._functions import *
 from smolder._foreach import *
+from smolder._graph import *
 from smolder._layouts import *
 from smolder._modes import *
 from smolder._random import *
@@ -44,7 +45,7 @@ from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder import version as version
 from smolder.serialization import load as load, save as save
-from smolder import compiler as compiler
+from smolder import compiler as compiler, export as export
 from smolder.compiler import checked as checked, compile as compile
 from smolder._explain import *
 # isort: on

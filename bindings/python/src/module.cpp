@@ -155,6 +155,7 @@ NB_MODULE(_core, m) {
   bind_doctor(m);
   bind_bench(m);
   bind_compile(m);
+  bind_captured(m);
   bind_replay(m);
 }
 

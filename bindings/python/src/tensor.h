@@ -34,6 +34,8 @@ void bind_runtime(nb::module_& m);
 void bind_ops(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Control flow that is recorded.
 void bind_control_flow(nb::module_& m);
+/// Captured graphs.
+void bind_captured(nb::module_& m);
 /// Why steps were compiled.
 void bind_recompiles(nb::module_& m);
 void bind_profile(nb::module_& m);
