@@ -14,6 +14,7 @@ _MOVES = ("reshape", "view", "permute", "transpose", "expand", "squeeze", "unsqu
           "select", "narrow", "flip", "to", "alias", "clone", "detach", "cat", "stack", "chunk", "split", "swapaxes",
           "movedim", "t", "roll", "repeat")  # fmt: skip
 _INDICES = ("index", "indices", "target", "idx")
+_WEIGHED = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "embedding")
 _POSITIVE_OPS = ("log", "log2", "log10", "sqrt", "rsqrt", "sqrt_backward", "rsqrt_backward", "log_backward", "lgamma")
 # Relative to what the elements of a result are like: arithmetic in another order differs by so much.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2, "bfloat16": 6e-2}
@@ -92,6 +93,13 @@ class _Uses:
                 return True
         return False
 
+    def scale(self, value):
+        """How large its elements should be: with weights of size one the values of a deep net soon mean nothing, and
+        gradients are too small to be normal numbers, with which arithmetic is slow."""
+        shape = self.results[value][1]
+        weighs = any(name == "weight" and node.op in _WEIGHED for node, name in self.of(value))
+        return 1 / math.sqrt(max(1, math.prod(shape[1:]))) if weighs and len(shape) > 1 else 1.0
+
 
 def random_inputs(step, seed, saved=None):
     """A tensor for each leaf: what was saved, else random numbers that its readers can take."""
@@ -119,7 +127,7 @@ def _random(node, value, uses, chance):
         array = (
             chance.random(shape, numpy.float32) + 0.25
             if uses.positive(value)
-            else chance.standard_normal(shape, numpy.float32)
+            else chance.standard_normal(shape, numpy.float32) * numpy.float32(uses.scale(value))
         )
         return _core._from_contents(_bytes(numpy.asarray(array, numpy.float32)), shape, _core.float32).to(dtype)
     return _core._from_contents(_bytes(numpy.asarray(array)), shape, dtype)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from smolder import _core, bench_rows
+from smolder import _core, bench_rows, bench_traces
 
 _COLUMNS = ("row", "value", "limit", "share", "target", "", "peers")
 
@@ -20,10 +20,16 @@ def add_arguments(parser):
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does it run?")
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use, here and in the peers")
     parser.add_argument("--peers-python", metavar="PATH", help="a Python that has torch or jax, measured beside us")
+    bench_traces.add_arguments(parser)
 
 
 def run(args):
     """Runs the rows asked for; the exit status is 1 when one of them failed."""
+    if args.traces:
+        return bench_traces.run(args, _machine(bench_rows.Context(quick=args.quick, threads=args.threads)))
+    if args.baseline or args.save_baseline or args.folder:
+        print("smolder bench: --folder and baselines are for --traces", file=sys.stderr)
+        return 2
     if args.list:
         for row in bench_rows.ROWS.values():
             print(f"{row.name:<17}{row.about}")
