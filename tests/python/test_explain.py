@@ -260,6 +260,27 @@ def test_eager_mode():
     assert e.graph_break_count == 0
 
 
+@of_the_cpu("a step that cannot run fails as a whole on a device")
+@pytest.mark.runs_op_by_op
+def test_a_step_that_cannot_run_as_a_plan():
+    (x,) = inputs((1000,))
+
+    def step():
+        y = smolder.ones(100_000) * 2 + x.sum()
+        smolder._core._fail_allocation_after(1)
+        return y.tolist()[0]
+
+    try:
+        with pytest.warns(UserWarning, match="ran op by op: out of memory"):
+            e = smolder.explain(step)()
+    finally:
+        smolder._core._fail_allocation_after(0)
+    (g,) = e.graphs
+    assert g.how == "one by one" and "out of memory" in g.note and g.kernels == [] and g.ms is None
+    assert e.ops_per_graph == [["full", "mul", "sum", "add"]]
+    assert "ran op by op" in str(e) and "op by op" in e.html() and e.to_json()
+
+
 @of_the_cpu("it is of a process")
 def test_kernels_of_users_do_not_run_again():
     library = smolder.library.Library("explained", "DEF")

@@ -252,12 +252,12 @@ def _explanation(name, where, steps, guards, fallbacks, wall, result):
     from smolder._limits import limits
 
     graphs, breaks, known, ran_users = [], [], {}, False
-    ran_users = False
     for step in steps:
         if step.instance not in known or not step.instance:  # what repeats has its ops once
             ops = step.ops
             users = any("::" in op["name"] for op in ops)
-            known[step.instance] = ops, [] if users or not step.instance else _times(step)
+            runs_again = step.how == "plan" and not users
+            known[step.instance] = ops, _times(step) if runs_again else []
             ran_users |= users
         graphs.append(_graph(len(graphs), step, *known[step.instance], limits(step.device)))
         if step.reason and step.how != "eager" and step.reason not in _advice.BOUNDARIES:
@@ -280,7 +280,7 @@ def _times(step):
 
 
 def _graph(number, step, ran, times, limits):
-    report = step.report()
+    report = step.report() if step.how == "plan" else None
     ops = [
         Op(op["name"], op["where"], [f"{dtype}[{', '.join(map(str, shape))}]" for dtype, shape in op["results"]])
         for op in ran
