@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "smolder/core/cpu_memory.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 #include "smolder/core/memory_history.h"
@@ -110,6 +111,16 @@ class CpuPool {
   void reset_peak() {
     std::lock_guard hold(lock_);
     stats_.peak = stats_.live;
+    each_statistic([](cuda::Statistic& s) { s.peak = s.current; });
+  }
+  void reset_totals() {
+    std::lock_guard hold(lock_);
+    each_statistic([](cuda::Statistic& s) { s.total = s.current; });
+    counts_.retries = counts_.failures = counts_.takes = counts_.returns = 0;
+  }
+  cuda::PoolStatistics counts() {
+    std::lock_guard hold(lock_);
+    return counts_;
   }
 
  private:
@@ -158,8 +169,35 @@ class CpuPool {
     }
   }
 
+  template <class F>
+  void each_statistic(F&& f) {
+    using Part = cuda::PoolPart;
+    for (Part* part : {&counts_.all, &counts_.large, &counts_.small}) {
+      for (const auto kind : {&Part::allocated, &Part::blocks, &Part::reserved, &Part::segments}) f(part->*kind);
+    }
+  }
+
+  void add(cuda::Statistic cuda::PoolPart::* what, bool small, int64_t n) {
+    for (cuda::PoolPart* part : {&counts_.all, small ? &counts_.small : &counts_.large}) {
+      cuda::Statistic& s = part->*what;
+      s.current += n;
+      s.peak = std::max(s.peak, s.current);
+      if (n > 0) s.total += n;
+    }
+  }
+  /// Notes memory taken from the system, or given back (`sign` -1).
+  void count_reserved(size_t size, bool small, int sign) {
+    add(&cuda::PoolPart::reserved, small, sign * static_cast<int64_t>(size));
+    add(&cuda::PoolPart::segments, small, sign);
+    ++(sign > 0 ? counts_.takes : counts_.returns);
+  }
+
   [[noreturn]] void refuse(size_t bytes) {
     const MemoryStats s = stats();
+    {
+      std::lock_guard hold(lock_);
+      ++counts_.failures;
+    }
     raise<OutOfMemoryError>("out of memory: cannot allocate ", bytes, " bytes (", human(static_cast<double>(bytes)),
                             ") on cpu; ", human(static_cast<double>(s.live)), " are live in Smolder's tensors (peak ",
                             human(static_cast<double>(s.peak)),
@@ -177,12 +215,14 @@ class CpuPool {
     } else {
       data = std::aligned_alloc(kAlignment, size);
       if (!data) {
+        ++counts_.retries;
         drop_all_cached();
         data = std::aligned_alloc(kAlignment, size);
       }
       if (!data) return nullptr;
+      count_reserved(size, true, 1);
     }
-    count_taken(size);
+    count_taken(size, true);
     return data;
   }
 
@@ -199,7 +239,7 @@ class CpuPool {
       block = map_block(size);
       if (!block) return nullptr;
     }
-    count_taken(block->size);
+    count_taken(block->size, false);
     return block;
   }
 
@@ -208,12 +248,14 @@ class CpuPool {
     auto block = std::make_unique<BigBlock>();
     block->data = map_pages(size);
     if (!block->data) {
+      ++counts_.retries;
       drop_all_cached();
       block->data = map_pages(size);
     }
     if (!block->data) return nullptr;
     block->size = size;
     ++mapped_;
+    count_reserved(size, false, 1);
     return block.release();
   }
 
@@ -231,7 +273,7 @@ class CpuPool {
     std::lock_guard hold(pool.lock_);
     pool.small_[c] = new (data) FreeBlock{pool.small_[c]};
     ASAN_POISON_MEMORY_REGION(static_cast<char*>(data) + sizeof(FreeBlock), size - sizeof(FreeBlock));
-    pool.count_given_back(size);
+    pool.count_given_back(size, true);
   }
 
   static void release_big(void*, void* context) noexcept {
@@ -244,7 +286,7 @@ class CpuPool {
                                      [](size_t s, BigBlock* b) { return s < b->size; });
     pool.big_.insert(at, block);
     ASAN_POISON_MEMORY_REGION(block->data, block->size);
-    pool.count_given_back(block->size);
+    pool.count_given_back(block->size, false);
     while (pool.stats_.cached > std::max(kAlwaysCached, pool.high_water_) && !pool.big_.empty()) pool.drop_oldest();
   }
 
@@ -259,6 +301,7 @@ class CpuPool {
     ASAN_UNPOISON_MEMORY_REGION(block->data, block->size);
     munmap(block->data, block->size);
     stats_.cached -= static_cast<int64_t>(block->size);
+    count_reserved(block->size, false, -1);
     --mapped_;
     delete block;
   }
@@ -272,16 +315,21 @@ class CpuPool {
         small_[c] = block->next;
         std::free(block);
         stats_.cached -= static_cast<int64_t>(class_size(c));
+        count_reserved(class_size(c), true, -1);
       }
     }
   }
 
-  void count_taken(size_t size) {
+  void count_taken(size_t size, bool small) {
+    add(&cuda::PoolPart::allocated, small, static_cast<int64_t>(size));
+    add(&cuda::PoolPart::blocks, small, 1);
     stats_.live += static_cast<int64_t>(size);
     stats_.peak = std::max(stats_.peak, stats_.live);
     high_water_ = std::max(high_water_, stats_.live);
   }
-  void count_given_back(size_t size) {
+  void count_given_back(size_t size, bool small) {
+    add(&cuda::PoolPart::allocated, small, -static_cast<int64_t>(size));
+    add(&cuda::PoolPart::blocks, small, -1);
     stats_.live -= static_cast<int64_t>(size);
     stats_.cached += static_cast<int64_t>(size);
   }
@@ -293,6 +341,7 @@ class CpuPool {
   uint64_t clock_ = 0;          ///< counts frees, to find the block free for longest
   int64_t high_water_ = 0;      ///< most bytes ever live; unlike the peak, never reset
   MemoryStats stats_;
+  cuda::PoolStatistics counts_;  ///< the same, and more, in large blocks and small ones
 };
 
 std::atomic<int64_t> fail_in{0};
@@ -347,6 +396,8 @@ BufferRef wrap_foreign(void* data, size_t bytes, Device device, std::function<vo
 void empty_cache() { CpuPool::get().empty_cache(); }
 MemoryStats memory_stats() { return CpuPool::get().stats(); }
 void reset_peak_memory() { CpuPool::get().reset_peak(); }
+cuda::PoolStatistics cpu_pool_statistics() { return CpuPool::get().counts(); }
+void reset_cpu_totals() { CpuPool::get().reset_totals(); }
 void fail_allocation_after(int64_t n) { fail_in.store(n); }
 
 }  // namespace smolder

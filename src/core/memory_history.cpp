@@ -53,11 +53,14 @@ void memory_detail::set_profiled(bool on) {
   h.set_watched();
 }
 
-void start_memory_history(size_t most_events) {
+void start_memory_history(size_t most_events, bool goes_on) {
   History& h = History::get();
   const std::lock_guard hold(h.lock);
-  h.held.clear();
-  h.events.clear();
+  if (!h.on || !goes_on) {
+    h.held.clear();
+    h.events.clear();
+  }
+  while (h.events.size() > most_events) h.events.pop_front();
   h.most_events = most_events;
   h.on = true;
   h.set_watched();

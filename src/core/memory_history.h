@@ -48,8 +48,9 @@ void set_profiled(bool on);
 /// Whether anybody wants to be told. One relaxed load.
 inline bool memory_is_watched() { return memory_detail::g_watched.load(std::memory_order_relaxed); }
 
-/// Keeps what is taken from now on, and the `most_events` latest events. Starting anew forgets what was kept.
-void start_memory_history(size_t most_events);
+/// Keeps what is taken from now on, and the `most_events` latest events. What was kept is forgotten, unless the history
+/// is on already and `goes_on`.
+void start_memory_history(size_t most_events, bool goes_on = false);
 void stop_memory_history();
 bool memory_history_is_on();
 /// What was kept since the last start; a stop does not forget it.

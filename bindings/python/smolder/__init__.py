@@ -39,7 +39,7 @@ from smolder._checks import _check_value as _check_value, _check_with as _check_
 from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
-from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, profiler as profiler
+from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, memory as memory
 from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
@@ -48,6 +48,7 @@ from smolder.serialization import load as load, save as save
 from smolder import compiler as compiler, export as export
 from smolder.compiler import checked as checked, compile as compile
 from smolder._explain import *
+from smolder.memory import memory_summary as memory_summary
 # isort: on
 
 del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods
@@ -63,6 +64,7 @@ _LATER = {
     "jit",
     "mps",
     "multiprocessing",
+    "profiler",
     "testing",
     "xpu",
 }

@@ -1,4 +1,5 @@
 // Where tensors are, and what the devices of CUDA are and hold.
+#include "smolder/core/cpu_memory.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/library.h"
 #include "smolder/core/cuda/memory.h"
@@ -41,8 +42,7 @@ void put(nb::dict& out, const std::string& name, const cuda::Statistic& s) {
 }
 
 /// Under torch's names. A block is active as long as it is held: it may be used again at once.
-nb::dict memory_of(int index) {
-  const cuda::PoolStatistics s = cuda::pool_statistics(index);
+nb::dict memory_of(const cuda::PoolStatistics& s) {
   nb::dict out;
   const std::pair<std::string, const cuda::PoolPart&> parts[] = {
       {"all", s.all}, {"large_pool", s.large}, {"small_pool", s.small}};
@@ -149,7 +149,9 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_nvrtc_missing", &cuda::nvrtc_missing);
   m.def("_cuda_device_count", &cuda::device_count);
   m.def("_cuda_properties", &properties_of);
-  m.def("_cuda_memory", &memory_of);
+  m.def("_cuda_memory", [](int index) { return memory_of(cuda::pool_statistics(index)); });
+  m.def("_cpu_memory", [] { return memory_of(cpu_pool_statistics()); });
+  m.def("_cpu_reset_total_memory", &reset_cpu_totals);
   m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
   m.def("_cuda_reset_peak_memory", &cuda::reset_peak_memory);
   m.def("_cuda_reset_total_memory", &cuda::reset_total_memory);

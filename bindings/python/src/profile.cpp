@@ -87,7 +87,7 @@ void bind_profile(nb::module_& m) {
         }
         return told(log);
       });
-  m.def("_start_memory_history", &start_memory_history);
+  m.def("_start_memory_history", &start_memory_history, nb::arg("most_events"), nb::arg("goes_on") = false);
   m.def("_stop_memory_history", &stop_memory_history);
   m.def("_memory_history_is_on", &memory_history_is_on);
   m.def("_memory_history", &history);

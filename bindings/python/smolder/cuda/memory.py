@@ -2,10 +2,11 @@
 
 import collections
 
-from smolder import _core
+from smolder import _core, memory
 from smolder._device import usable_device
 from smolder._warn import warn
 from smolder.cuda._index import index_of
+from smolder.memory import summary_table
 
 __all__ = [
     "empty_cache",
@@ -136,64 +137,31 @@ def reset_peak_host_memory_stats():
     _core._cuda_reset_peak_host_memory()
 
 
-def memory_snapshot(*_, **__):
-    """Raises: the pool keeps no record of single blocks."""
-    raise NotImplementedError("memory_snapshot is not supported: memory_stats() and memory_summary() are")
-
-
-_SUMMARY = (
-    ("allocated_bytes", "Allocated memory"),
-    ("active_bytes", "Active memory"),
-    ("requested_bytes", "Requested memory"),
-    ("reserved_bytes", "GPU reserved memory"),
-    ("inactive_split_bytes", "Non-releasable memory"),
-    ("allocation", "Allocations"),
-    ("active", "Active allocs"),
-    ("segment", "GPU reserved segments"),
-    ("inactive_split", "Non-releasable allocs"),
-)
-
-
-def _scaled(value, like, is_bytes):
-    """A number in the unit in which `like` is short, as torch prints it."""
-    units, step, most = (("B  ", "KiB", "MiB", "GiB", "TiB", "PiB"), 1024, 768 * 1024)
-    if not is_bytes:
-        units, step, most = ((" ", "K", "M"), 1000, 750 * 1000)
-    at = 0
-    while like >= most and at + 1 < len(units):
-        at, value, like = at + 1, value // step, like / step
-    return f"{value:6d} {units[at]}" if is_bytes else f"{value:7d} {units[at]} "
-
-
 def memory_summary(device=None, abbreviated=False):
     """memory_stats() as a table."""
-    stats = memory_stats(device)
-    lines = [
-        "=" * 75,
-        f" {'':16} Smolder CUDA memory summary, device ID {index_of(device):<17d} ",
-        "-" * 75,
-        f"  {'':9} CUDA OOMs: {stats['num_ooms']:<12d} | {'':6} cudaMalloc retries: {stats['num_alloc_retries']:<8d}  ",
-        "=" * 75,
-        "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
-    ]
-    columns = ("current", "peak", "allocated", "freed")
+    title = f"Smolder CUDA memory summary, device ID {index_of(device)}"
+    return summary_table(memory_stats(device), "cuda", title, "cudaMalloc retries", abbreviated)
 
-    def row(title, prefix, like):
-        is_bytes = "bytes" in prefix
-        cells = (_scaled(stats[f"{prefix}.{c}"], stats[f"{like}.{c}"], is_bytes) for c in columns)
-        lines.append(f" {title:<21} | " + " | ".join(cells) + " ")
 
-    for name, title in _SUMMARY:
-        lines.append("-" * 75)
-        row(title, f"{name}.all", f"{name}.all")
-        if not abbreviated:
-            row("      from large pool", f"{name}.large_pool", f"{name}.all")
-            row("      from small pool", f"{name}.small_pool", f"{name}.all")
-    for name, title in (
-        ("oversize_allocations", "Oversize allocations"),
-        ("oversize_segments", "Oversize GPU segments"),
-    ):
-        lines.append("-" * 75)
-        row(title, name, name)
-    lines.append("=" * 75)
-    return "|" + "|\n|".join(lines) + "|\n"
+def memory_snapshot(mempool_id=None, include_traces=True):
+    """Segments of the pool, and what each is divided into: `_snapshot()["segments"]`."""
+    if mempool_id is not None or not include_traces:
+        raise NotImplementedError("memory_snapshot of one pool, or without traces, is not supported")
+    usable_device("cuda")
+    return memory._snapshot("cuda")["segments"]
+
+
+_record_memory_history = memory._record_memory_history
+
+
+def _snapshot(device=None, augment_with_fx_traces=False):
+    """What CUDA's memory is held for: see smolder.memory._snapshot()."""
+    usable_device("cuda")
+    index_of(device)
+    return memory._snapshot("cuda", augment_with_fx_traces)
+
+
+def _dump_snapshot(filename="dump_snapshot.pickle", augment_with_fx_traces=False):
+    """Writes `_snapshot()` to a file that torch's viewer of memory opens."""
+    usable_device("cuda")
+    memory._dump_snapshot(filename, augment_with_fx_traces, "cuda")

@@ -1,0 +1,13 @@
+// The CPU's allocator in numbers, as CUDA's pool has them.
+#pragma once
+
+#include "smolder/core/cuda/pool.h"
+
+namespace smolder {
+
+/// Each block is a segment of its own: nothing is split. What was asked for is not counted.
+cuda::PoolStatistics cpu_pool_statistics();
+/// Lets totals start from nothing.
+void reset_cpu_totals();
+
+}  // namespace smolder
