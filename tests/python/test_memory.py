@@ -50,7 +50,7 @@ def test_what_is_alive_is_of_the_line_that_recorded_it():
     y = x.sin() + 1
     smolder.mark_step()
     line = inspect.currentframe().f_lineno
-    [(what, where)] = [(w, p) for w, p in lines_of({33 * 17 * 4}) if p.startswith(f"{HERE}:{line - 2} ")]
+    [(what, _)] = [(w, p) for w, p in lines_of({33 * 17 * 4}) if p.startswith(f"{HERE}:{line - 2} ")]
     assert what == "add"
     assert f"{HERE}:{line - 3} " in " ".join(p for _, p in lines_of({33 * 17 * 4}))
     text = memory.report(DEVICE)
@@ -153,8 +153,7 @@ def test_threads_take_memory_for_their_own_lines():
     for thread in threads:
         thread.join()
     owners = [b for b in memory.alive("cpu") if b.bytes == 3636]
-    assert {b.what for b in owners} == ({"tensor from data"} if owners else set())
-    assert len(owners) == (4 if DEVICE == "cpu" else 0)
+    assert [b.what for b in owners] == ["tensor from data"] * 4  # threads have a default device of their own
 
 
 @CPU
