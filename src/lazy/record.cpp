@@ -123,7 +123,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
       count(*v->meta);
       ran.results.push_back(*v->meta);
     }
-    StepLog::note_eager(tape.device(), std::move(ran));
+    StepLog::note_eager(tape.device(), ran);
   }
 }
 

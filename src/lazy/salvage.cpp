@@ -114,7 +114,7 @@ void Tape::run_on_device(std::string_view reason, SourceToken source) {
     RanStep ran{.how = RanStep::kOneByOne, .device = device_, .reason = std::string(reason), .source = source};
     ran.ops = ops_of(*t);
     ran.ms = static_cast<double>(now_ns() - began) / 1e6;
-    StepLog::note(std::move(ran));
+    StepLog::note(ran);
   }
   ++t->runs;
   finish_step(t);

@@ -1,5 +1,7 @@
 #include "smolder/lazy/step_log.h"
 
+#include <algorithm>
+#include <map>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
@@ -10,54 +12,71 @@
 namespace smolder::lazy {
 namespace {
 
+struct Log {
+  bool keep_leaves = false;
+  std::vector<RanStep> steps;
+  std::unordered_set<const jit::Instance*> ran;  // which the steps keep alive
+};
+
 std::mutex g_lock;
-std::vector<RanStep> g_steps;
-std::unordered_set<const jit::Instance*> g_ran;  // which g_steps keep alive
+std::map<uint64_t, Log> g_logs;
+uint64_t g_last = 0;
 thread_local std::optional<Recompile> t_recompile;
 
 }  // namespace
 
-std::atomic<bool> StepLog::on_ = false, StepLog::keep_ = false;
+std::atomic<bool> StepLog::on_ = false;
 
-void StepLog::start(bool keep_leaves) {
+uint64_t StepLog::start(bool keep_leaves) {
   const std::lock_guard hold(g_lock);
-  g_steps.clear();
-  g_ran.clear();
   t_recompile.reset();
-  keep_.store(keep_leaves, std::memory_order_relaxed);
+  g_logs[++g_last].keep_leaves = keep_leaves;
   on_.store(true, std::memory_order_relaxed);
+  return g_last;
 }
 
-std::vector<RanStep> StepLog::stop() {
+std::vector<RanStep> StepLog::stop(uint64_t log) {
   const std::lock_guard hold(g_lock);
-  on_.store(false, std::memory_order_relaxed);
-  return std::exchange(g_steps, {});
+  auto ended = g_logs.extract(log);
+  on_.store(!g_logs.empty(), std::memory_order_relaxed);
+  return ended ? std::move(ended.mapped().steps) : std::vector<RanStep>();
 }
 
 bool StepLog::is_new(const jit::Instance* instance) {
   const std::lock_guard hold(g_lock);
-  return g_ran.insert(instance).second;
+  return std::ranges::any_of(g_logs, [&](const auto& log) { return !log.second.ran.contains(instance); });
 }
 
-void StepLog::note(RanStep step) {
+bool StepLog::keeps_leaves() {
   const std::lock_guard hold(g_lock);
-  if (is_on()) g_steps.push_back(std::move(step));
+  return std::ranges::any_of(g_logs, [](const auto& log) { return log.second.keep_leaves; });
 }
 
-void StepLog::note_eager(DeviceType device, RanOp op) {
+void StepLog::note(const RanStep& step) {
   const std::lock_guard hold(g_lock);
-  if (!is_on()) return;
-  if (g_steps.empty() || g_steps.back().how != RanStep::kEager || g_steps.back().device != device) {
-    RanStep step;
-    step.how = RanStep::kEager;
-    step.device = device;
-    step.reason = "eager op";
-    g_steps.push_back(std::move(step));
+  for (auto& [number, log] : g_logs) {
+    log.steps.push_back(step);
+    const bool repeats = step.how == RanStep::kPlan && !log.ran.insert(step.instance.get()).second;
+    if (repeats) log.steps.back().ops.clear();
+    if (repeats || !log.keep_leaves) log.steps.back().leaves.clear();
   }
-  RanStep& step = g_steps.back();
-  step.source = op.source;
-  step.ms += op.ns / 1e6;
-  step.ops.push_back(std::move(op));
+}
+
+void StepLog::note_eager(DeviceType device, const RanOp& op) {
+  const std::lock_guard hold(g_lock);
+  for (auto& [number, log] : g_logs) {
+    if (log.steps.empty() || log.steps.back().how != RanStep::kEager || log.steps.back().device != device) {
+      RanStep step;
+      step.how = RanStep::kEager;
+      step.device = device;
+      step.reason = "eager op";
+      log.steps.push_back(std::move(step));
+    }
+    RanStep& step = log.steps.back();
+    step.source = op.source;
+    step.ms += op.ns / 1e6;
+    step.ops.push_back(op);
+  }
 }
 
 void StepLog::note_recompile(Recompile why) { t_recompile = std::move(why); }

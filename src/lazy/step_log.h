@@ -47,27 +47,27 @@ struct RanStep {
   std::vector<uint64_t> parameters;
 };
 
-/// Process-wide; every member may be called from any thread.
+/// Process-wide; every member may be called from any thread. There may be several logs at once.
 class StepLog {
  public:
   static bool is_on() { return on_.load(std::memory_order_relaxed); }
-  /// `keep_leaves`: what steps read is kept as well, so that they can be run again. Until the log ends no step then
-  /// writes its results over its operands.
-  static void start(bool keep_leaves);
-  /// Ends the log and returns it, oldest first.
-  static std::vector<RanStep> stop();
-  /// Whether this instance has not run since the log began: its ops and leaves are kept once.
+  /// Begins a log and returns its number. `keep_leaves`: what steps read is kept as well, so that they can be run
+  /// again. Until the log ends no step then writes its results over its operands.
+  static uint64_t start(bool keep_leaves);
+  /// Ends a log and returns what ran, oldest first.
+  static std::vector<RanStep> stop(uint64_t log);
+  /// Whether a log has not seen this instance run: its ops and leaves are kept once.
   static bool is_new(const jit::Instance* instance);
-  static bool keeps_leaves() { return keep_.load(std::memory_order_relaxed); }
+  static bool keeps_leaves();
 
-  static void note(RanStep step);
-  static void note_eager(DeviceType device, RanOp op);
+  static void note(const RanStep& step);
+  static void note_eager(DeviceType device, const RanOp& op);
   /// Why the step that runs next in this thread is compiled, or was recorded anew.
   static void note_recompile(Recompile why);
   static std::optional<Recompile> take_recompile();
 
  private:
-  static std::atomic<bool> on_, keep_;
+  static std::atomic<bool> on_;
 };
 
 /// A trace as the log has it.

@@ -314,7 +314,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     ran->reason = reason;
     ran->source = source;
     ran->ms = static_cast<double>(now_ns() - began) / 1e6;
-    StepLog::note(std::move(*ran));
+    StepLog::note(*ran);
   }
   finish_step(t);
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed

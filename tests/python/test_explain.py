@@ -250,6 +250,22 @@ def test_a_module_and_an_error():
         smolder.explain(3)
 
 
+@of_the_cpu("an op of its own is a step there")
+def test_explanations_nest():
+    (x,) = inputs((8, 4))
+    inside = []
+
+    def step():
+        y = x * 2
+        inside.append(smolder.explain(lambda: y.exp())())
+        return inside[0].result + 1
+
+    e = smolder.explain(step)()
+    assert inside[0].ops_per_graph == [["exp"]]
+    assert e.ops_per_graph == [["mul"], ["exp"], ["add"]]
+    assert e.graphs[1].kernels[0].ms > 0
+
+
 @of_the_cpu("an op of eager mode is a plan there")
 def test_eager_mode():
     (x,) = inputs((8, 4))

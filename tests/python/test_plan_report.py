@@ -15,12 +15,12 @@ from smolder.nn import functional as F
 
 def logged(function, keep=False):
     smolder.mark_step()
-    _core._start_step_log(keep)
+    log = _core._start_step_log(keep)
     try:
         held = function()
         smolder.mark_step()
     finally:
-        steps = _core._stop_step_log()
+        steps = _core._stop_step_log(log)
     del held
     return steps
 

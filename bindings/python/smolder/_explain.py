@@ -223,7 +223,7 @@ def explain(f):
         guards = _guards(f, args, kwargs)
         smolder.mark_step()
         told = _fallback_events()
-        _core._start_step_log(True)
+        log = _core._start_step_log(True)
         began = time.perf_counter()
         try:
             result = f(*args, **kwargs)
@@ -232,7 +232,7 @@ def explain(f):
                 smolder.cuda.synchronize()
             wall = time.perf_counter() - began
         finally:
-            steps = _core._stop_step_log()
+            steps = _core._stop_step_log(log)
         fallbacks = [event for key, event in _fallback_events(told).items()]
         return _explanation(_name(f), _where(f), steps, guards, fallbacks, wall * 1e3, result)
 
@@ -253,13 +253,16 @@ def _explanation(name, where, steps, guards, fallbacks, wall, result):
 
     graphs, breaks, known, ran_users = [], [], {}, False
     for step in steps:
-        if step.instance not in known or not step.instance:  # what repeats has its ops once
+        if step.how != "plan":
+            ran = step.ops, []
+        elif step.instance not in known:  # what repeats has its ops once
             ops = step.ops
             users = any("::" in op["name"] for op in ops)
-            runs_again = step.how == "plan" and not users
-            known[step.instance] = ops, _times(step) if runs_again else []
+            ran = known[step.instance] = ops, [] if users else _times(step)
             ran_users |= users
-        graphs.append(_graph(len(graphs), step, *known[step.instance], limits(step.device)))
+        else:
+            ran = known[step.instance]
+        graphs.append(_graph(len(graphs), step, *ran, limits(step.device)))
         if step.reason and step.how != "eager" and step.reason not in _advice.BOUNDARIES:
             what, advice = _advice.of_break(step.reason, step.where)
             line = _advice.source_line(step.where)

@@ -76,7 +76,7 @@ def _run(args):
     sys.argv = [args.script, *args.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(args.script)))
     status = 0
-    _core._start_step_log(False)
+    log = _core._start_step_log(False)
     try:
         with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
             runpy.run_path(args.script, run_name="__main__")
@@ -95,7 +95,7 @@ def _run(args):
         status = 1
     finally:
         sys.argv, sys.path[:] = before
-        steps = _core._stop_step_log()
+        steps = _core._stop_step_log(log)
     return status, steps
 
 
