@@ -170,7 +170,9 @@ class Parser {
   Op operation() {
     skip_spaces();
     const size_t begin = at_;
-    const std::string_view name = word();
+    word();
+    while (accept("::")) word();  // of an op of the program's own
+    const std::string_view name = text_.substr(begin, at_ - begin);
     try {
       return find_op(name);
     } catch (const ValueError& e) {

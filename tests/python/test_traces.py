@@ -286,8 +286,7 @@ HOSTILE = {
     "version": (lambda v: v.update(version=2), "version 2 of the format; this Smolder reads version 1"),
     "no steps": (lambda v: v.pop("steps"), "no 'steps'"),
     "no text": (lambda v: v["steps"][0].update(graph=7), "no 'graph' that is a str"),
-    "unknown op": (graph_with("addmm(", "addmmm("), "addmmm"),
-    "inner op": (graph_with("= sum(%", "= reshape_unchecked(%"), "reshape_unchecked"),
+    "inner op": (lambda v: v["steps"][0].update(graph="%0 = iota(shape=[4], axis=0) : int64[4]\nreturn %0\n"), "no op that a step records"),
     "shape": (graph_with(": float32[4, 4]", ": float32[4, 5]"), "its rule says"),
     "huge": (lambda v: v["steps"][0].update(graph="symbols s0=4611686018427387904\n%0 = leaf(number=0, offset=0, strides=[s0, 1]) : float32[s0, 64]\nreturn %0\n"), "no tensor has shape"),
     "strides": (lambda v: v["steps"][0].update(graph="%0 = constant(2) : weak int64[]\nreturn\n"), "no op that a step records"),
@@ -307,6 +306,81 @@ def test_a_file_that_says_what_is_not_so(small, capsys, fault):
     status, text = command(capsys, "trace", "show", small)
     assert status == 2
     assert message in text
+
+
+def test_a_step_of_ops_that_are_not_here(small, capsys):
+    rewritten(small, lambda v: v["steps"].append(v["steps"][0] | {"graph": "%0 = theirs() : float32[]\nreturn %0\n"}))
+    status, text = command(capsys, "trace", "show", small)
+    assert status == 0
+    assert "there is no op called 'theirs'" in text
+    assert "(unreadable)" in text
+    assert command(capsys, "trace", "show", small, "--step", 0)[0] == 0
+    assert command(capsys, "replay", small, "--check")[0] == 0
+    for arguments in (["trace", "show"], ["replay"]):
+        status, text = command(capsys, *arguments, small, "--step", 1)
+        assert status == 2
+        assert "there is no op called 'theirs'" in text
+
+
+def test_ops_of_the_program_are_recorded(tmp_path, capsys):
+    made = smolder.library.Library("testtraces", "FRAGMENT")
+    made.define("twice(Tensor x) -> Tensor")
+    made.impl("twice", lambda x: x.numpy() * 2, "CPU")
+    smolder.library.register_fake("testtraces::twice", smolder.empty_like)
+    x = smolder.ones(3)
+    smolder.mark_step()
+    path = tmp_path / "a.trace"
+    record(path, lambda: smolder.ops.testtraces.twice(x) + 1)
+    assert "testtraces::twice(%0)" in command(capsys, "trace", "show", path, "--step", 0)[1]
+    assert command(capsys, "replay", path, "--check")[0] == 0
+    made._destroy()
+    status, text = command(capsys, "trace", "show", path)
+    assert status == 0
+    assert "there is no op called 'testtraces::twice'" in text
+
+
+def test_control_flow_is_recorded_and_not_replayed(tmp_path, capsys):
+    x = smolder.ones(3)
+    smolder.mark_step()
+    path = tmp_path / "a.trace"
+    record(path, lambda: smolder.cond(x.sum() > 1, lambda t: t + 1, lambda t: t - 1, (x,)))
+    status, text = command(capsys, "trace", "show", path)
+    assert status == 0
+    assert "runs graphs of its own, which traces do not hold" in text
+    status, text = command(capsys, "replay", path)
+    assert status == 2
+    assert "which traces do not hold" in text
+
+
+def test_drawings(small, tmp_path, capsys):
+    status, text = command(capsys, "trace", "dot", small)
+    assert status == 0
+    assert text.startswith('digraph "step 0" {')
+    assert text.count('label="addmm') == 1
+    assert "subgraph" in text
+    assert json.loads(command(capsys, "trace", "dot", small, "--json")[1])["dot"] == text
+    status, text = command(capsys, "trace", "html", small, "-o", tmp_path / "page.html")
+    assert status == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<svg" in page
+    assert "addmm" in page
+    assert "record(path, lambda" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_large_steps_are_drawn_by_line(tmp_path, capsys):
+    x = smolder.ones(4)
+    smolder.mark_step()
+    with smolder.record_trace(tmp_path / "a.trace"):
+        for _ in range(900):
+            x = x.sin()
+        x = x.exp()
+        smolder.mark_step()
+    command(capsys, "trace", "html", tmp_path / "a.trace")
+    page = (tmp_path / "a.html").read_text()
+    assert "sin x900" in page
+    assert len(page) < 100_000
 
 
 def test_other_files(tmp_path, capsys):

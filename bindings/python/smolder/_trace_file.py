@@ -25,6 +25,7 @@ _KEY = "smolder.trace"
 _WHERE = re.compile(r"^(.*):(\d+) in ([^ ]*)$")
 _CATEGORIES = {"bool": bool, "int": int, "float": float}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_MISSING = ("there is no op called", "which traces do not hold")  # what keeps one step from being read, not the file
 _DTYPES = {str(d).removeprefix("smolder."): d for d in safetensors._NAMES}
 
 
@@ -89,6 +90,7 @@ class Step:
     error: str = ""
     source: int = 0
     runs: int = 1
+    unreadable: str = ""  # why it has no nodes: an op of the program's own that is not registered here
 
     def ops(self):
         """Nodes that compute."""
@@ -238,10 +240,14 @@ def _read_leaves(values, nodes, tensors, what):
 
 
 def _read_step(value, sources, tensors, what):
+    text = _field(value, "graph", str, what)
     try:
-        nodes, outputs = _core._parse_graph(_field(value, "graph", str, what))
+        nodes, outputs = _core._parse_graph(text)
     except (ValueError, RuntimeError, NotImplementedError, TypeError, IndexError) as e:
-        raise TraceError(f"{what}: {e}") from None
+        if not any(text in str(e) for text in _MISSING):
+            raise TraceError(f"{what}: {e}") from None
+        fields = [_field(value, k, t, what) for k, t in (("reason", str), ("source", int), ("runs", int))]
+        return Step([], [], [], [], _field(value, "device", str, what), {}, fields[0], "", *fields[1:], f"{what}: {e}")
     nodes = [Node(*node) for node in nodes]
     for node in nodes:
         _check(node.source <= sources, f"{what}: source @{node.source} is not in the file")

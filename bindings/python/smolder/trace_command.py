@@ -9,10 +9,13 @@ import json
 import os
 import sys
 
-from smolder import _core, _trace_file
+from smolder import _core, _draw, _trace_file
+from smolder._explain_html import table_of
 from smolder._terminal import cut, moment, size, table, width
 
 DIFFERENT, UNREADABLE = 1, 2
+_MOST_DRAWN = 700  # ops of a step; beyond it a box is a line
+_MOST_STEPS = 8  # of a page
 
 
 def _print_json(value):
@@ -56,7 +59,7 @@ def step_facts(trace, number):
         "reason": step.reason,
         "where": trace.where(step.source),
         "code": trace.code(step.source),
-        "error": step.error,
+        "error": step.error or step.unreadable,
     }
 
 
@@ -65,10 +68,15 @@ def find_step(trace, number):
     if not trace.steps:
         raise _trace_file.TraceError(f"{trace.path} holds no step")
     if number is None:
-        return max(range(len(trace.steps)), key=lambda i: (trace.steps[i].runs, len(trace.steps[i].nodes)))
+        readable = [i for i, step in enumerate(trace.steps) if not step.unreadable]
+        if not readable:
+            raise _trace_file.TraceError(trace.steps[0].unreadable)
+        return max(readable, key=lambda i: (trace.steps[i].runs, len(trace.steps[i].nodes)))
     if not 0 <= number < len(trace.steps):
         last = len(trace.steps) - 1
         raise _trace_file.TraceError(f"{trace.path} has no step {number}: its steps are 0 to {last}")
+    if trace.steps[number].unreadable:
+        raise _trace_file.TraceError(trace.steps[number].unreadable)
     return number
 
 
@@ -110,15 +118,22 @@ def _show(args):
     print()
     cells = [
         [str(s["step"]), str(s["runs"]), str(s["ops"]), str(s["leaves"]), size(s["leaf_bytes"]), _saved(s),
-         str(s["outputs"]), s["device"], s["reason"] if not s["error"] else f"{s['reason']} (op by op)", s["where"]]
+         str(s["outputs"]), s["device"], s["reason"] + _how(trace.steps[s["step"]]), s["where"]]
         for s in steps
     ]  # fmt: skip
     titles = ["step", "runs", "ops", "leaves", "reads", "saved", "outputs", "device", "ended by", "where"]
     print("\n".join(table(titles, cells, right=(0, 1, 2, 3, 4, 6), flexible=9)))
+    for step in trace.steps:
+        if step.unreadable:
+            print(cut(step.unreadable, width()))
     if trace.order:
         print()
         print(cut(f"order: {_order_text(trace)}", width()))
     return None
+
+
+def _how(step):
+    return " (unreadable)" if step.unreadable else " (op by op)" if step.error else ""
 
 
 def _saved(facts):
@@ -255,7 +270,7 @@ def _diff(args):
     before = _trace_file.read(args.file)
     now = _trace_file.read(args.other) if args.other else before
     if args.steps:
-        pairs = [(find_step(before, args.steps[0]), find_step(now, args.steps[1]))]
+        pairs = [tuple(args.steps)]
     elif args.other is None:
         if len(before.steps) < 2:
             raise _trace_file.TraceError(
@@ -264,6 +279,7 @@ def _diff(args):
         pairs = [(len(before.steps) - 2, len(before.steps) - 1)]
     else:
         pairs = [(i, i) for i in range(min(len(before.steps), len(now.steps)))]
+    pairs = [(find_step(before, k), find_step(now, i)) for k, i in pairs]
     difference = next((d for k, i in pairs if (d := step_difference(now, i, before, k))), None)
     counts = (len(before.steps), len(now.steps))
     if difference is None and not args.steps and counts[0] != counts[1]:
@@ -282,11 +298,96 @@ def _diff(args):
     return DIFFERENT if difference else 0
 
 
+# -- drawings
+
+
+def drawing(trace, step, *, most=_MOST_DRAWN):
+    """The graph of a step: ops in boxes of the lines that recorded them, and the leaves that they read. Of a step of
+    more than `most` ops one box a line."""
+    d = _draw.Drawing()
+    by_line = len(step.ops()) > most
+    home = {}  # of each value the box that makes it
+    leaves, lines = iter(step.leaves), {}
+    for node, first in zip(step.nodes, step.first_values(), strict=True):
+        if node.is_number:
+            continue
+        where, code = trace.where(node.source), trace.code(node.source)
+        if node.is_leaf:
+            leaf = next(leaves)
+            key = f"%{first}"
+            d.add_node(
+                key, f"{key} {leaf}", kind="data", details=[("read by", "the step"), ("bytes", size(leaf.bytes))]
+            )
+        else:
+            group = f"line {node.source}"
+            if by_line:
+                lines.setdefault(group, (where, []))[1].append(node.op)
+                key = group
+            else:
+                key = f"%{first}"
+                if group not in d.groups:
+                    d.add_group(group, code or where or "an unknown line", kind="plain", details=[("line", where)])
+                facts = [("call", call_text(node, first)), ("line", where), ("code", code)]
+                d.add_node(key, f"{node.op} {meta_text(node.results[0])}", kind="kernel", group=group, details=facts)
+        home |= {first + i: key for i in range(len(node.results))}
+    for group, (where, ops) in lines.items():
+        names = [f"{name} x{n}" if n > 1 else name for name, n in collections.Counter(ops).items()]
+        d.add_node(group, where or "an unknown line", kind="kernel", details=[("ops", ", ".join(names))])
+    ends = set()
+    for node, first in zip(step.nodes, step.first_values(), strict=True):
+        ends |= {(home[v], home[first]) for v in node.inputs if v in home and home[v] != home[first]}
+    for start, end in sorted(ends):
+        d.add_edge(start, end)
+    return d
+
+
+def _write(path, text):
+    if path == "-":
+        print(text, end="")
+        return
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _dot(args):
+    trace = _trace_file.read(args.file)
+    number = find_step(trace, args.step)
+    text = drawing(trace, trace.steps[number], most=100_000).dot(f"step {number}")
+    if args.json:
+        return _print_json({"step": number, "dot": text})
+    _write(args.out or "-", text)
+    return None
+
+
+def _html(args):
+    trace = _trace_file.read(args.file)
+    numbers = [find_step(trace, args.step)] if args.step is not None else range(min(len(trace.steps), _MOST_STEPS))
+    titles = ["step", "runs", "ops", "leaves", "reads", "results", "ended by", "where"]
+    rows = [
+        [str(f["step"]), str(f["runs"]), str(f["ops"]), str(f["leaves"]), size(f["leaf_bytes"]), str(f["outputs"]),
+         f["reason"], f["where"]]
+        for f in (step_facts(trace, i) for i in range(len(trace.steps)))
+    ]  # fmt: skip
+    sections = [("Steps", table_of(titles, rows, {0, 1, 2, 3, 4, 5}))]
+    for i in numbers:
+        step = trace.steps[i]
+        head = f"Step {i}: {_count(len(step.ops()), 'op')}, {_count(step.runs, 'run')}"
+        sections.append((head, drawing(trace, step)))
+    out = args.out or os.path.splitext(args.file)[0] + ".html"
+    _write(out, _draw.page(f"trace: {os.path.basename(args.file)}", sections))
+    if args.json:
+        _print_json({"written": out, "steps": list(numbers)})
+    elif out != "-":
+        left = len(trace.steps) - len(numbers)
+        print(f"written to {out}" + (f", without {_count(left, 'step')}" if left and args.step is None else ""))
+    return None
+
+
 # -- the command line
 
 
 def add_arguments(parser):
-    """`show`, `stats` and `diff`, each with --json."""
+    """`show`, `stats` and the others, each with --json."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(dest="trace_command", metavar="COMMAND", required=True)
 
@@ -310,6 +411,13 @@ def add_arguments(parser):
         metavar=("A", "B"),
         help="compare step A with B, of the second file if there is one",
     )
+    for name, function, text in (
+        ("dot", _dot, "a step's graph in the language of Graphviz"),
+        ("html", _html, "a page with the steps, their graphs drawn"),
+    ):
+        sub = command(name, function, text)
+        sub.add_argument("--step", type=int, metavar="N", help="this step")
+        sub.add_argument("-o", "--out", metavar="OUT", help="where to write it; - is the terminal")
 
 
 def run(args):

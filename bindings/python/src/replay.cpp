@@ -8,6 +8,7 @@
 #include "smolder/eager/execute.h"
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/builder.h"
+#include "smolder/ir/control_flow.h"
 #include "smolder/ir/infer.h"
 #include "smolder/ir/interpret.h"
 #include "smolder/ir/user_op.h"
@@ -158,6 +159,8 @@ nb::dict log_dict(lazy::TraceLog& log) {
 /// Nodes of plans are no nodes of steps: they say where in memory things are, which nothing checks.
 void check_recordable(ir::Op op) {
   const ir::OpInfo& row = ir::info(op);
+  SMOLDER_CHECK(!ir::is_control_flow(op), NotImplementedError, "`", row.name,
+                "` runs graphs of its own, which traces do not hold");
   SMOLDER_CHECK(row.infer && (row.decompose || ir::is_user_op(op)), ValueError, "`", row.name,
                 "` is no op that a step records");
 }
