@@ -239,6 +239,22 @@ def test_a_long_failing_trace_is_made_small(tmp_path, capsys, wrong, seed):
     assert "jit and eager: 1 of 1 output differ" in text
 
 
+def test_indices_stay_in_range_as_sizes_shrink(tmp_path, capsys):
+    scores, target = smolder.randn(12, 9), smolder.full((12,), 8, dtype=smolder.int64)
+    smolder.mark_step()
+    with smolder.record_trace(tmp_path / "a.trace", inputs=True):
+        held = nn.functional.cross_entropy(scores * 2, target)  # noqa: F841
+        smolder.mark_step()
+    _core._plant_miscompile("sub", "simplify")
+    try:
+        assert command(capsys, "replay", tmp_path / "a.trace", "--reduce", tmp_path / "b.trace")[0] == 1
+    finally:
+        _core._plant_miscompile("", "")
+    trace = _trace_file.read(tmp_path / "b.trace")
+    assert max(n for leaf in trace.steps[0].leaves for n in leaf.shape) <= 2
+    assert _replay.prepare(trace, 0)[0].bad_indices() == []
+
+
 def test_a_step_of_every_kind_of_leaf(tmp_path, capsys):
     dtypes = ["float64", "float32", "bfloat16", "float16", "int64", "int32", "uint8", "bool"]
     leaves = [smolder.ones(3, 4).to(getattr(smolder, d)) for d in dtypes]

@@ -208,6 +208,7 @@ def test_show(tmp_path, capsys):
     assert "order: 0 x3" in text
     status, text = command(capsys, "trace", "show", path, "--step", 0)
     assert status == 0
+    assert "%1 = full(1, size=[4, 3], dtype=float32) : float32[4, 3]" in text
     assert "%2 = exp(%1) : float32[4, 3]" in text
     assert "test_show: record(path, lambda: smolder.ones(4, 3).exp().sum(), runs=3)" in text.replace(
         "<lambda>", "test_show"

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 
 from smolder import _core, _trace_file
-from smolder._replay import Replay
+from smolder._replay import Replay, Uses
 from smolder._trace_file import Leaf, Node
 
 
@@ -230,7 +230,17 @@ class Reducer:
             return None
         step.nodes = [Node(*node) for node in graph.nodes()]
         step.leaves = [Leaf(*n.results[0][:2]) for n in step.nodes if n.is_leaf]
-        return dataclasses.replace(self.case, step=step, data=data)
+        return dataclasses.replace(self.case, step=step, data=within_bounds(step, data))
+
+
+def within_bounds(step, data):
+    """Leaves whose elements say where something is, made to name places that are still there."""
+    uses, out = Uses(step), []
+    values = [first for node, first in zip(step.nodes, step.first_values(), strict=True) if node.is_leaf]
+    for value, t in zip(values, data, strict=True):
+        bound = None if t.dtype.is_floating_point or t.dtype == _core.bool else uses.bound(value)
+        out.append(t if bound is None else t.clamp(max=bound - 1))
+    return out
 
 
 def write(path, case):

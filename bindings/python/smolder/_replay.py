@@ -40,7 +40,7 @@ def _attr(node, name):
     return None
 
 
-class _Uses:
+class Uses:
     """Which ops read a value, also after it was moved or cast."""
 
     def __init__(self, step):
@@ -104,7 +104,7 @@ class _Uses:
 def random_inputs(step, seed, saved=None):
     """A tensor for each leaf: what was saved, else random numbers that its readers can take."""
     chance = numpy.random.default_rng(seed)
-    uses, out, number = _Uses(step), [], 0
+    uses, out, number = Uses(step), [], 0
     for node, first in zip(step.nodes, step.first_values(), strict=True):
         if not node.is_leaf:
             continue

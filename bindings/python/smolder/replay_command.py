@@ -12,9 +12,10 @@ import sys
 import time
 
 from smolder import _core, _reduce, _replay, _trace_file, cuda
+from smolder._explain_text import short
 from smolder._limits import limits
 from smolder._terminal import cut, size, table, width
-from smolder.trace_command import call_text, find_step
+from smolder.trace_command import find_step, graph_lines
 
 DIFFERENT, UNUSABLE, UNRUNNABLE = 1, 2, 3
 _STAGES = {"loops": "lower", "code": "emit"}  # other names of stages
@@ -139,14 +140,15 @@ def _print_kernels(rows):
     total = sum(r["seconds"] or 0 for r in rows)
     cells = []
     for r in sorted(rows, key=lambda r: -(r["seconds"] or 0)):
+        first, moved, last = [str(r["step"]), cut(r["name"], 32)], size(r["bytes"]), short(r["where"])
         if r["seconds"] is None:
-            cells.append([str(r["step"]), cut(r["name"], 36), "-", "", size(r["bytes"]), "", "", "", r["where"]])
+            cells.append([*first, "-", "", moved, "", "", "", last])
             continue
+        share = f"{100 * r['seconds'] / total:.0f}%"
+        rates = [f"{r['bytes_per_second'] / 1e9:.1f}", f"{r['floor_seconds'] * 1e6:.1f}"]
         cells.append(
-            [str(r["step"]), cut(r["name"], 36), f"{r['seconds'] * 1e6:.1f}", f"{100 * r['seconds'] / total:.0f}%",
-             size(r["bytes"]), f"{r['bytes_per_second'] / 1e9:.1f}", f"{r['floor_seconds'] * 1e6:.1f}",
-             f"{100 * r['share_of_limit']:.0f}%", r["where"]]
-        )  # fmt: skip
+            [*first, f"{r['seconds'] * 1e6:.1f}", share, moved, *rates, f"{100 * r['share_of_limit']:.0f}%", last]
+        )
     titles = ["", "kernel", "us", "share", "bytes", "GB/s", "limit us", "of limit", "where"]
     print("\n".join(table(titles, cells, right=(0, 2, 3, 4, 5, 6, 7), flexible=8)))
 
@@ -340,10 +342,7 @@ def _reduce_to(number, replay, saved, args):
         return 0
     _reduce.write(args.reduce, case)
     small = _trace_file.read(args.reduce)
-    step = small.steps[0]
-    lines = [
-        call_text(n, f) for n, f in zip(step.nodes, step.first_values(), strict=True) if not (n.is_leaf or n.is_number)
-    ]
+    lines = [text for text, _, _ in graph_lines(small, small.steps[0])]
     if args.json:
         facts = {
             "failure": reducer.kind,

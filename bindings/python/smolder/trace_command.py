@@ -35,10 +35,10 @@ def meta_text(result):
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def call_text(node, first):
-    """A node as the text form of graphs has it: `%3 = add(%1, %2) : float32[4]`."""
+def call_text(node, first, numbers=None):
+    """A node as the text form of graphs has it, `%3 = add(%1, %2) : float32[4]`, with numbers in place of their names."""
     results = ", ".join(f"%{first + i}" for i in range(len(node.results)))
-    operands = ["_" if v < 0 else f"%{v}" for v in node.inputs]
+    operands = ["_" if v < 0 else repr(numbers[v]) if numbers and v in numbers else f"%{v}" for v in node.inputs]
     arguments = ", ".join([*operands, *([node.attrs] if node.attrs else [])])
     return f"{results} = {node.op}({arguments}) : {', '.join(map(meta_text, node.results))}"
 
@@ -142,12 +142,18 @@ def _saved(facts):
     return "yes" if facts["saved_leaves"] == facts["leaves"] else "part"
 
 
+def number_values(step):
+    """The numbers of a step by value number."""
+    firsts = [first for node, first in zip(step.nodes, step.first_values(), strict=True) if node.is_number]
+    return {first: value for first, (_, value) in zip(firsts, step.numbers, strict=True)}
+
+
 def graph_lines(trace, step):
-    """(a node's text, its line, the line's code) for each op of a step; leaves come before."""
-    out = []
+    """(a node's text, its line, the line's code) for each op of a step."""
+    out, numbers = [], number_values(step)
     for node, first in zip(step.nodes, step.first_values(), strict=True):
         if not (node.is_leaf or node.is_number):
-            out.append((call_text(node, first), trace.where(node.source), trace.code(node.source)))
+            out.append((call_text(node, first, numbers), trace.where(node.source), trace.code(node.source)))
     return out
 
 
@@ -168,14 +174,11 @@ def _show_step(trace, number, args):
     if step.error:
         print(cut(f"it ran op by op: {step.error}", width()))
     print()
-    inputs = [(n, first) for n, first in zip(step.nodes, firsts, strict=True) if n.is_leaf or n.is_number]
-    leaves, numbers = iter(step.leaves), iter(step.numbers)
-    for node, first in inputs:
+    leaves = iter(step.leaves)
+    for node, first in zip(step.nodes, firsts, strict=True):
         if node.is_leaf:
             leaf = next(leaves)
             print(f"%{first} = {leaf}{', saved' if leaf.data else ''}")
-        else:
-            print(f"%{first} = {next(numbers)[1]!r}")
     print()
     before = None
     for text, where, code in graph_lines(trace, step):
