@@ -399,10 +399,24 @@ std::vector<Sample> record_sizes(Recorder& recorder, const Sizes& sizes) {
   return out;
 }
 
+void name_weights(State& s) {
+  int next = 0;
+  for (Weight& w : s.weights) {
+    while (w.name.empty()) {
+      const std::string name = "constant_" + std::to_string(next++);
+      const bool taken = std::ranges::find(s.weights, name, &Weight::name) != s.weights.end() ||
+                         std::ranges::find(s.inputs, name) != s.inputs.end();
+      if (!taken) w.name = name;
+    }
+  }
+}
+
 /// Makes the first of the recordings symbolic: every integer in which they differ follows from the dynamic sizes.
 State generalise(std::vector<Sample>& samples, const Sizes& sizes) {
   State s = samples[0].state;
   s.symbols = sizes.names;
+  name_weights(s);
+
   const std::vector<Dim> symbols = sizes.declare(s.ir.sym);
   std::vector<Symbols> at;
   for (const Sample& x : samples) at.push_back(x.at);
@@ -498,18 +512,6 @@ void guard_small_sizes(State& s, Recorder& recorder, const Sizes& sizes) {
   }
 }
 
-void name_weights(State& s) {
-  int next = 0;
-  for (Weight& w : s.weights) {
-    while (w.name.empty()) {
-      const std::string name = "constant_" + std::to_string(next++);
-      const bool taken = std::ranges::find(s.weights, name, &Weight::name) != s.weights.end() ||
-                         std::ranges::find(s.inputs, name) != s.inputs.end();
-      if (!taken) w.name = name;
-    }
-  }
-}
-
 }  // namespace
 
 std::string Sizes::text(const std::vector<int64_t>& at) const {
@@ -541,7 +543,6 @@ Graph capture_with(const CaptureFunction& fn, const std::vector<Example>& exampl
   State s = generalise(samples, sizes);
   samples.clear();
   guard_small_sizes(s, recorder, sizes);
-  name_weights(s);
   return make_graph(std::move(s));
 }
 

@@ -6,6 +6,8 @@
 
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/infer.h"
+#include "smolder/ir/verify.h"
+
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/random.h"
@@ -21,6 +23,8 @@ using ir::Node;
 using ir::Op;
 using ir::SymTable;
 using ir::ValueId;
+
+constexpr int kMostSymbols = 64;  ///< each is tried with several sizes when a graph is checked
 
 /// Where each draw's op is, by the number of the draw: the first that has its seed.
 std::vector<const Node*> draws_of(const ir::Graph& g) {
@@ -41,6 +45,15 @@ Meta meta_at(const ir::ValueInfo& info, const Instance& at) {
   Meta out{{}, info.dtype, info.weak};
   for (const Dim& d : info.shape) out.shape.push_back(at.value(d));
   return out;
+}
+
+/// Throws unless a tensor could have that many elements.
+void check_elements(const Meta& m) {
+  int64_t bytes = 8;
+  for (const int64_t n : m.shape) {
+    SMOLDER_CHECK(n >= 0 && (n == 0 || !__builtin_mul_overflow(bytes, n, &bytes)), RuntimeError, "a result of shape ",
+                  m.shape, " is no tensor's");
+  }
 }
 
 bool is_number(const Node& n) { return n.op == Op::kConstant || n.op == Op::kParameter || n.op == Op::kExtent; }
@@ -123,6 +136,8 @@ class Checker {
     }
     SMOLDER_CHECK(s_.outputs.size() == g_.outputs.size(), ValueError, "graph: ", s_.outputs.size(),
                   " outputs have names, ", g_.outputs.size(), " are returned");
+    SMOLDER_CHECK(g_.sym.num_symbols() <= kMostSymbols, ValueError, "graph: there are ", g_.sym.num_symbols(),
+                  " dynamic sizes, and at most ", kMostSymbols, " are supported");
     SMOLDER_CHECK(static_cast<int>(s_.symbols.size()) == g_.sym.num_symbols(), ValueError, "graph: ", s_.symbols.size(),
                   " dynamic sizes have names, there are ", g_.sym.num_symbols());
   }
@@ -222,13 +237,14 @@ Instance infer(const State& s, const std::vector<int64_t>& symbols) {
     const ir::OpInfo& op = ir::info(n.op);
     if (!op.infer) {
       out.metas[n.first_output] = meta_at(s.ir.values[n.first_output], out);
+      check_elements(out.metas[n.first_output]);
       continue;
     }
     inputs.clear();
     for (const ValueId v : n.inputs) inputs.push_back(v == kNone ? nullptr : &out.metas[v]);
     try {
       op.infer({inputs, out.words[i]}, &out.metas[n.first_output]);
-      ir::check_sizes({&out.metas[n.first_output], n.num_outputs});
+      for (uint32_t k = 0; k < n.num_outputs; ++k) check_elements(out.metas[n.first_output + k]);
     } catch (const Error& e) {
       e.raise_with(node_name(s, n) + ": " + e.what());
     }
@@ -236,7 +252,25 @@ Instance infer(const State& s, const std::vector<int64_t>& symbols) {
   return out;
 }
 
+namespace {
+
+/// What rules rely on.
+void check_form(const State& s) {
+  try {
+    ir::verify_form(s.ir);
+  } catch (const InternalError& e) {  // of a graph that is not ours: the user's, or a file's
+    std::string what = e.what();
+    const std::string_view ours = "internal error: bad graph: ";
+    if (what.starts_with(ours)) what = what.substr(ours.size());
+    throw ValueError("graph: " + what);
+  }
+  Checker(s).check();
+}
+
+}  // namespace
+
 void infer_shapes(State& s) {
+  check_form(s);
   std::vector<std::vector<int64_t>> at;
   std::vector<Instance> instances;
   for (std::vector<int64_t>& symbols : trials(s.ir.sym)) {
@@ -279,21 +313,13 @@ void infer_shapes(State& s) {
 }
 
 void check(const State& s) {
-  try {
-    ir::verify(s.ir);
-  } catch (const InternalError& e) {  // of a graph that is not ours: the user's, or a file's
-    std::string what = e.what();
-    const std::string_view ours = "internal error: bad graph: ";
-    if (what.starts_with(ours)) what = what.substr(ours.size());
-    throw ValueError("graph: " + what);
-  }
-  Checker(s).check();
+  check_form(s);
   bool sample = true;
   for (const std::vector<int64_t>& symbols : trials(s.ir.sym)) {
     Instance found;
     try {
       found = infer(s, symbols);
-    } catch (const Error& e) {  // at the sample's sizes ir::verify inferred the same, but for operands of sizes
+    } catch (const Error& e) {
       if (sample) throw ValueError(std::string("graph: ") + e.what());
       continue;
     }

@@ -324,20 +324,26 @@ class Parser {
   // -- extents
 
   Dim dim() {
+    terms_ = 0;
+    return expression();
+  }
+
+  Dim expression() {
     Dim d = factor();
     while (accept("*")) d = g_.sym.mul(d, factor());
     return d;
   }
 
   Dim factor() {
+    if (++terms_ > kMostTerms) fail("an extent has at most " + std::to_string(kMostTerms) + " terms");
     skip_spaces();
     if (at_digit() || peek() == '-') return number<int64_t>();
     if (accept("(")) {
-      const Dim a = dim();
-      const Dim d = accept("+")   ? g_.sym.add(a, dim())
-                    : accept("-") ? g_.sym.sub(a, dim())
-                    : accept("/") ? g_.sym.floor_div(a, dim())
-                    : accept("%") ? g_.sym.mod(a, dim())
+      const Dim a = expression();
+      const Dim d = accept("+")   ? g_.sym.add(a, expression())
+                    : accept("-") ? g_.sym.sub(a, expression())
+                    : accept("/") ? g_.sym.floor_div(a, expression())
+                    : accept("%") ? g_.sym.mod(a, expression())
                                   : a;
       expect(")");
       return d;
@@ -352,15 +358,18 @@ class Parser {
   }
 
   Dim two(Dim (SymTable::*combine)(Dim, Dim)) {
-    const Dim a = dim();
+    const Dim a = expression();
     expect(",");
-    const Dim b = dim();
+    const Dim b = expression();
     expect(")");
     return (g_.sym.*combine)(a, b);
   }
 
+  static constexpr int kMostTerms = 256;  ///< those who follow the expression need stack for each
+
   std::string_view text_;
   size_t at_ = 0;
+  int terms_ = 0;  ///< of the extent that is read
   Graph g_;
   std::vector<Dim> symbols_;
 };

@@ -1,26 +1,34 @@
 #include "smolder/ir/sym.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "smolder/core/hash.h"
 
 namespace smolder::ir {
 namespace {
 
+/// Graphs are read from files too, so no operands may be undefined: what does not fit is the nearest that does.
 int64_t apply(SymOp op, int64_t a, int64_t b) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
+  int64_t out = 0;
+  if (b == -1 && (op == SymOp::kFloorDiv || op == SymOp::kCeilDiv)) return a == kLeast ? kMost : -a;
+  if (b == -1 && op == SymOp::kMod) return 0;
   switch (op) {
     case SymOp::kAdd:
-      return a + b;
+      return __builtin_add_overflow(a, b, &out) ? (a < 0 ? kLeast : kMost) : out;
     case SymOp::kSub:
-      return a - b;
+      return __builtin_sub_overflow(a, b, &out) ? (a < 0 ? kLeast : kMost) : out;
     case SymOp::kMul:
-      return a * b;
+      return __builtin_mul_overflow(a, b, &out) ? ((a < 0) != (b < 0) ? kLeast : kMost) : out;
     case SymOp::kFloorDiv:
       return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
     case SymOp::kCeilDiv:
       return b == 0 ? 0 : a / b + ((a % b != 0) && ((a < 0) == (b < 0)));
     case SymOp::kMod:
-      return b == 0 ? 0 : ((a % b) + b) % b;
+      if (b == 0) return 0;
+      out = a % b;
+      return out != 0 && (out < 0) != (b < 0) ? out + b : out;
     case SymOp::kMin:
       return std::min(a, b);
     case SymOp::kMax:

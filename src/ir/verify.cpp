@@ -1,3 +1,6 @@
+#include "smolder/ir/verify.h"
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +14,7 @@ namespace {
 int64_t words_of(const AttrInfo& a, std::span<const Dim> words) {
   const auto count_at = [&](size_t i) -> int64_t {
     if (i >= words.size() || !words[i].is_constant() || words[i].value < 0) return -1;
-    return words[i].value;
+    return std::min(words[i].value, int64_t{1} << 32);  // more words than there are, as 1 + it is too
   };
   switch (a.kind) {
     case AttrKind::kInt:
@@ -41,7 +44,7 @@ int64_t words_of(const AttrInfo& a, std::span<const Dim> words) {
 
 class Verifier {
  public:
-  explicit Verifier(const Graph& g) : g_(g) {}
+  explicit Verifier(const Graph& g, bool rules = true) : g_(g), rules_(rules) {}
 
   void verify() {
     expressions();
@@ -109,14 +112,16 @@ class Verifier {
     for (ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
       check(g_.values[v].node == node_, "its result %", v, " names node ", g_.values[v].node);
       check(!g_.values[v].weak || g_.values[v].shape.empty(), "a number has a shape");
+      int64_t bytes = 8;  // of the widest dtype: rules may multiply extents before they look at dtypes
       for (const Dim& d : g_.values[v].shape) {
         dim(d);
         check(d.value >= 0, "negative extent");
+        check(d.value == 0 || !__builtin_mul_overflow(bytes, d.value, &bytes), "more elements than memory has bytes");
       }
     }
     operands(n, op);
     attributes(n, op);
-    if (op.infer) results(n, op);
+    if (op.infer && rules_) results(n, op);
   }
 
   void operands(const Node& n, const OpInfo& op) const {
@@ -179,6 +184,7 @@ class Verifier {
   }
 
   const Graph& g_;
+  const bool rules_;
   NodeId node_ = 0;
   const char* where_ = nullptr;  ///< null: node `node_`
   std::vector<int64_t> sample_;  ///< value of every expression in the sample
@@ -187,5 +193,6 @@ class Verifier {
 }  // namespace
 
 void verify(const Graph& g) { Verifier(g).verify(); }
+void verify_form(const Graph& g) { Verifier(g, false).verify(); }
 
 }  // namespace smolder::ir

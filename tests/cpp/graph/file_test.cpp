@@ -113,7 +113,7 @@ TEST_F(GraphFile, SaysWhatIsWrong) {
   EXPECT_SAYS(edited("graph 1", "graph 7"), "version `7` of the form");
   EXPECT_SAYS(edited("tanh", "tanhh"), "there is no op called 'tanhh'");
   EXPECT_SAYS(edited("tanh(%3)", "tanh(%9)"), "%9 is not defined before its use");
-  EXPECT_SAYS(edited("float32[4, 3]", "float32[4, 5]"), "its rule");
+  EXPECT_SAYS(edited("float32[4, 3]", "float32[4, 5]"), "(linear): linear: mat1 and mat2");
   EXPECT_SAYS(edited("= tanh(%3) : float32[s0, 4]", "= tanh(%3) : float64[s0, 4]"), "(tanh)");
   EXPECT_SAYS(edited("= tanh(%3) : float32[s0, 4]", "= tanh(%3) : float32[2, 4]"), "at other sizes");
   EXPECT_SAYS(edited("leaf(number=1", "leaf(number=7"), "there is no input or weight 7");
