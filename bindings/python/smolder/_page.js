@@ -8,14 +8,22 @@ for (const svg of document.querySelectorAll("svg.graph")) {
   svg.removeAttribute("viewBox");
 
   const put = () => scene.setAttribute("transform", `translate(${left} ${top}) scale(${scale})`);
-  // All of it where that can be read; else its width, from the top.
+  // All of it where that can be read; else its width, from the top, or what stands there.
+  let first = null;
+  for (const box of svg.querySelectorAll("[data-id] > rect:first-of-type")) {
+    const place = box.getBBox();
+    if (!first || place.y < first.y) first = place;
+  }
   const fit = () => {
     const room = canvas.getBoundingClientRect();
     const whole = Math.min(room.width / wide, room.height / tall, 1.4);
     scale = whole >= 0.6 ? whole : Math.min(1, Math.max(room.width / wide, 0.6));
     left = (room.width - wide * scale) / 2;
     top = whole >= 0.6 ? (room.height - tall * scale) / 2 : 0;
-    if (wide * scale > room.width) left = 0;
+    if (wide * scale > room.width) {
+      const middle = room.width / 2 - (first.x + first.width / 2) * scale;
+      left = Math.min(0, Math.max(middle, room.width - wide * scale));
+    }
     put();
   };
   const show = (id) => {
