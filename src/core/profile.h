@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,20 +34,21 @@ std::string_view name(SpanKind kind);
 struct Span {
   SpanKind kind = SpanKind::kUser;
   std::string name;
-  SourceToken source = 0;                ///< the user's line
-  int64_t begin_ns = 0, end_ns = 0;      ///< of the clock of now_ns()
-  std::optional<int64_t> own_ns = {};    ///< its part of the time, where it ran side by side with others on the CPU
-  uint32_t thread = 0;                   ///< the system's number of the thread that it ran on, or that queued it
-  Device device = {};                    ///< where it ran
-  bool queued = false;                   ///< it ran in the order of a device's queue, which timed it
-  int64_t bytes = 0;                     ///< read and written; 0 when not known
-  double flops = 0;                      ///< of a step of a plan, when they were asked for
-  uint64_t plan = 0;                     ///< Plan::id(); 0 for none
-  int32_t step = -1;                     ///< of the plan
-  uint64_t flow = 0;                     ///< a launch on a device and what it ran have one number
-  int64_t count = 0;                     ///< of ops recorded, kernels compiled, launches
-  std::string detail = {};               ///< more about it: a library's algorithm, why a plan was built
-  std::vector<std::string> shapes = {};  ///< of what it reads, as "float32[2, 3]", when they were asked for
+  SourceToken source = 0;              ///< the user's line
+  int64_t begin_ns = 0, end_ns = 0;    ///< of the clock of now_ns()
+  std::optional<int64_t> own_ns = {};  ///< its part of the time, where it ran side by side with others on the CPU
+  uint32_t thread = 0;                 ///< the system's number of the thread that it ran on, or that queued it
+  Device device = {};                  ///< where it ran
+  bool queued = false;                 ///< it ran in the order of a device's queue, which timed it
+  int64_t bytes = 0;                   ///< read and written; 0 when not known
+  double flops = 0;                    ///< of a step of a plan, when they were asked for
+  uint64_t plan = 0;                   ///< Plan::id(); 0 for none
+  int32_t step = -1;                   ///< of the plan
+  uint64_t flow = 0;                   ///< a launch on a device and what it ran have one number
+  int64_t count = 0;                   ///< of ops recorded, kernels compiled, launches
+  std::string detail = {};             ///< more about it: a library's algorithm, why a plan was built
+  /// Of what it reads, as "float32[2, 3]"; null unless they were asked for.
+  std::shared_ptr<const std::vector<std::string>> shapes = {};
 };
 
 /// Memory taken from, or given back to, an allocator.

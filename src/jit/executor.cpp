@@ -241,18 +241,22 @@ void InstanceImpl::run_side_by_side(const Launch& launch) const {
 
 /// What the profile says of a step, but for when it ran.
 Span InstanceImpl::span_of(uint32_t number) const {
-  const Program& program = plan_->program();
-  const Step& step = program.steps[number];
-  const OpSite site = site_of(program, step);
-  Span span;
-  span.kind = step.kernel ? SpanKind::kKernel : SpanKind::kLibrary;
-  span.name = site.op;
-  span.source = site.source;
-  span.device = {program.options.device, 0};
-  span.bytes = bytes_of(step);
-  span.plan = plan_->id();
-  span.step = static_cast<int32_t>(number);
-  if (profiles_shapes()) span.shapes = shapes_of(step);
+  std::call_once(made_spans_, [&] {
+    const Program& program = plan_->program();
+    for (const Step& step : program.steps) {
+      OpSite site = site_of(program, step);
+      Span& span = spans_.emplace_back();
+      span.kind = step.kernel ? SpanKind::kKernel : SpanKind::kLibrary;
+      span.name = std::move(site.op);
+      span.source = site.source;
+      span.device = {program.options.device, 0};
+      span.bytes = bytes_of(step);
+      span.plan = plan_->id();
+      span.step = static_cast<int32_t>(spans_.size()) - 1;
+    }
+  });
+  Span span = spans_[number];
+  if (profiles_shapes()) span.shapes = shapes_of(number);
   if (profiles_flops()) span.flops = flops_of(number);
   return span;
 }
@@ -264,15 +268,20 @@ double InstanceImpl::flops_of(uint32_t number) const {
   return flops_[number];
 }
 
-std::vector<std::string> InstanceImpl::shapes_of(const Step& step) const {
-  std::vector<std::string> out;
-  for (const BufferId b : step.reads) {
-    const BufferInfo& info = plan_->program().buffers[b];
-    Dims shape;
-    for (const ir::Dim& d : info.shape) shape.push_back(ir::SymTable::value(d, evaluated_));
-    out.push_back(std::string(name(info.dtype)) + to_string(shape));
-  }
-  return out;
+InstanceImpl::Shapes InstanceImpl::shapes_of(uint32_t number) const {
+  std::call_once(told_shapes_, [&] {
+    for (const Step& step : plan_->program().steps) {
+      std::vector<std::string> shapes;
+      for (const BufferId b : step.reads) {
+        const BufferInfo& info = plan_->program().buffers[b];
+        Dims shape;
+        for (const ir::Dim& d : info.shape) shape.push_back(ir::SymTable::value(d, evaluated_));
+        shapes.push_back(std::string(name(info.dtype)) + to_string(shape));
+      }
+      shapes_.push_back(std::make_shared<const std::vector<std::string>>(std::move(shapes)));
+    }
+  });
+  return shapes_[number];
 }
 
 /// Says what a launch took: microseconds, megabytes moved, gigabytes a second, steps, and what it is.

@@ -179,15 +179,19 @@ class InstanceImpl final : public Instance {
   void run_side_by_side(const Launch& launch) const;
   Span span_of(uint32_t step) const;
   double flops_of(uint32_t step) const;
-  std::vector<std::string> shapes_of(const Step& step) const;
+  using Shapes = std::shared_ptr<const std::vector<std::string>>;
+  Shapes shapes_of(uint32_t step) const;
   void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
   void add_unit(const Step& step, int segment, std::span<const int64_t> evaluated);
 
   std::shared_ptr<const PlanImpl> plan_;
   const std::vector<int64_t> evaluated_;  ///< expressions of the plan, at the instance's sizes
-  mutable std::once_flag counted_flops_;
-  mutable std::vector<double> flops_;  ///< by step, once they were asked for
+  mutable std::once_flag made_spans_, counted_flops_, told_shapes_;
+  // By step, once they were asked for.
+  mutable std::vector<Span> spans_;
+  mutable std::vector<double> flops_;
+  mutable std::vector<Shapes> shapes_;
   std::vector<int64_t> output_bytes_;
   int64_t arena_bytes_ = 0;
   std::vector<int64_t> arena_offset_;  ///< by buffer

@@ -69,9 +69,12 @@ std::vector<eager::Array> execute_profiled(ir::Op op, std::span<const eager::Arr
       if (a.defined() && !a.weak) span->bytes += static_cast<int64_t>(a.bytes());
     }
   }
+  if (!profiles_shapes()) return results;
+  std::vector<std::string> shapes;
   for (const eager::Array& a : inputs) {
-    if (profiles_shapes() && a.defined()) span->shapes.push_back(std::string(name(a.dtype)) + to_string(a.shape));
+    if (a.defined()) shapes.push_back(std::string(name(a.dtype)) + to_string(a.shape));
   }
+  span->shapes = std::make_shared<const std::vector<std::string>>(std::move(shapes));
   return results;
 }
 

@@ -17,7 +17,9 @@ nb::list spans_of(const ProfileLog& log) {
   nb::list out;
   for (const Span& s : log.spans) {
     nb::list shapes;
-    for (const std::string& shape : s.shapes) shapes.append(shape);
+    if (s.shapes) {
+      for (const std::string& shape : *s.shapes) shapes.append(shape);
+    }
     out.append(nb::make_tuple(std::string(name(s.kind)), s.name, resolve_source(s.source), s.begin_ns, s.end_ns,
                               s.own_ns ? nb::cast(*s.own_ns) : nb::none(), s.thread, to_string(s.device), s.queued,
                               s.bytes, s.plan, s.step, s.flow, s.count, s.detail, nb::tuple(shapes), s.flops));
