@@ -1,7 +1,9 @@
 """smolder.explain: what it says of programs whose graphs, breaks, kernels and reasons are known."""
 
+import html
 import json
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -55,7 +57,7 @@ def test_numbers_agree_with_each_other():
         assert g.floor_ms == pytest.approx(sum(k.floor_ms for k in g.kernels))
         for k in g.kernels:
             assert k.bytes == sum(n for _, n in [*k.reads, *k.writes])
-            assert k.ms > 0 and k.share == pytest.approx(k.floor_ms / k.ms)
+            assert k.ms >= 0 and (not k.ms or k.share == pytest.approx(k.floor_ms / k.ms))
             assert all(0 <= b < len(g.buffers) for b, _ in [*k.reads, *k.writes])
             assert all(0 <= j < len(k.ops) for op in k.ops for j in op.inputs)
     assert e.kernel_ms == pytest.approx(sum(g.ms for g in e.graphs)) and e.wall_ms > 0
@@ -481,6 +483,39 @@ def test_a_graph_of_hundreds_of_ops_is_drawn():
     text = e.html()
     assert len(text) < 3_000_000
     Page(text)
+
+
+CLICKS = """<script>
+const said = [];
+document.querySelector("tr[data-box]").click();
+said.push(document.querySelector(".details h3").textContent);
+document.querySelectorAll("th.sorts")[1].click();
+said.push(Number(document.querySelector("tr[data-box] td:nth-child(5)").dataset.value) > 0);
+const find = document.querySelector(".find");
+find.value = "layer_norm";
+find.dispatchEvent(new Event("input"));
+said.push(document.querySelectorAll(".found").length);
+document.title = JSON.stringify(said);
+</script></body>"""
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
+def test_the_page_works_in_a_browser(tmp_path):
+    _, step = training()
+    step()
+    e = smolder.explain(step)()
+    broken = "<head><script>addEventListener('error', (e) => document.documentElement.append(`FAILED ${e.message}`));</script>"
+    text = e.html().replace("<head>", broken, 1).replace("</body>", CLICKS)
+    (tmp_path / "page.html").write_text(text)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    done = subprocess.run(
+        ["chromium", *options, f"file://{tmp_path}/page.html"], capture_output=True, text=True, timeout=120
+    )
+    assert "FAILED" not in done.stdout.replace(broken, "")
+    title, slowest, found = json.loads(html.unescape(re.search("<title>(.*?)</title>", done.stdout)[1]))
+    k = e.graphs[0].kernels[0]
+    assert title.startswith(f"{k.kind} {k.number}") and slowest is True
+    assert found >= sum(op.name.startswith("layer_norm") for k in e.graphs[0].kernels for op in k.ops) > 0
 
 
 # -- at the terminal
