@@ -46,6 +46,7 @@ from smolder import library as library, safetensors as safetensors, serializatio
 from smolder import version as version
 from smolder.serialization import load as load, save as save
 from smolder import compiler as compiler, export as export
+from smolder import onnx as onnx
 from smolder.compiler import checked as checked, compile as compile
 from smolder._explain import *
 from smolder.memory import memory_summary as memory_summary

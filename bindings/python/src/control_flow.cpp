@@ -1,6 +1,7 @@
 // cond, while_loop and scan over flat lists of tensors: smolder/_control_flow.py has the trees.
 #include "smolder/autograd/control_flow.h"
 
+#include "smolder/graph/lower.h"
 #include "src/callable.h"
 #include "src/tensor.h"
 
@@ -40,6 +41,10 @@ void bind_control_flow(nb::module_& m) {
             init, xs, dim, reverse);
       },
       nb::arg("combine"), nb::arg("init"), nb::arg("xs"), nb::arg("dim"), nb::arg("reverse"));
+  m.def(
+      "_lowered_graph",
+      [](const std::string& text, const std::vector<int>& keep) { return graph::lowered_text(text, keep); },
+      nb::arg("text"), nb::arg("keep"));
 }
 
 }  // namespace smolder::python
