@@ -45,6 +45,8 @@ BufferRef copy_of(const Value& leaf, size_t bytes) {
 
 }  // namespace
 
+std::atomic<int> TraceLog::active_{0};
+
 void TraceLog::start() {
   const std::lock_guard hold(g_mutex);
   if (std::ranges::find(g_logs, this) != g_logs.end()) return;

@@ -97,7 +97,7 @@ class TraceLog {
   void append(const StepRun& run, uint64_t key);
   void keep_leaves(const StepRun& run, LoggedStep& step);
 
-  static inline std::atomic<int> active_{0};
+  static std::atomic<int> active_;  ///< one for all libraries of the process, so not inline
   TraceLogOptions options_;
   std::mutex mutex_;
   Contents contents_;

@@ -5,8 +5,10 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ from smolder import _trace_file, cli, safetensors
 
 pytestmark = of_the_cpu("what the host's steps are")
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "replay.md"
 TRAIN = """
 import sys
+from pathlib import Path
 import smolder
 from smolder import nn, optim
 
@@ -283,6 +287,11 @@ def graph_with(old, new):
     return change
 
 
+NO_NUMBER = """symbols s0=4
+%0 = leaf(number=0, offset=0, strides=[1]) : float32[s0]
+%1 = full(%0, size=[2], dtype=float32) : float32[2]
+return %1
+"""
 HOSTILE = {
     "version": (lambda v: v.update(version=2), "version 2 of the format; this Smolder reads version 1"),
     "no steps": (lambda v: v.pop("steps"), "no 'steps'"),
@@ -291,6 +300,7 @@ HOSTILE = {
     "shape": (graph_with(": float32[4, 4]", ": float32[4, 5]"), "its rule says"),
     "huge": (lambda v: v["steps"][0].update(graph="symbols s0=4611686018427387904\n%0 = leaf(number=0, offset=0, strides=[s0, 1]) : float32[s0, 64]\nreturn %0\n"), "no tensor has shape"),
     "strides": (lambda v: v["steps"][0].update(graph="%0 = constant(2) : weak int64[]\nreturn\n"), "no op that a step records"),
+    "tensor for a number": (lambda v: v["steps"][0].update(graph=NO_NUMBER), "takes a number as"),
     "numbers": (lambda v: v["steps"][0]["numbers"].append(["float", 1.0]), "its numbers are not those"),
     "leaf": (lambda v: v["steps"][0]["leaves"][0].update(shape=[9]), "not what the graph says"),
     "data": (lambda v: v["steps"][0]["leaves"][0].update(data="nothing"), "no tensor 'nothing'"),
@@ -420,3 +430,25 @@ def test_damaged_files_are_refused_or_read(small):
             mixed[chance.randrange(len(mixed))] = chance.choice([*words, "-1", "9223372036854775807", "_", "%99"])
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, TypeError, IndexError):
             smolder._core._parse_graph(" ".join(mixed))
+
+
+def test_the_page_shows_what_happens(tmp_path):
+    """Its script is recorded, and what it shows of `show` and `diff` compared, but for moments and folders."""
+    page = PAGE.read_text()
+    script = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    shown = re.findall(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", page, re.M)
+    best = "best = scores.argmax(1)"
+    assert f"With `{best}` instead" in page
+    run_script(tmp_path, script, SMOLDER_RECORD="run.trace")
+    run_script(tmp_path, re.sub("best = scores.*", best, script), SMOLDER_RECORD="argmax.trace")
+    wanted = [(c, out) for c, out in shown if c.startswith(("smolder trace show", "smolder trace diff"))]
+    assert len(wanted) == 3
+    for line, out in wanted:
+        done = subprocess.run(
+            [sys.executable, "-m", "smolder.cli", *line.split()[1:]],
+            cwd=tmp_path, env=os.environ | {"COLUMNS": "1000"}, capture_output=True, text=True,
+        )  # fmt: skip
+        told = done.stdout.replace("script.py", "train.py").replace(f"{tmp_path}/", "/home/me/").splitlines()
+        for a, b in zip(out.removesuffix("...\n").splitlines(), told, strict=False):
+            wanted_line, line_told = (re.sub("recorded .*", "", text) for text in (a, b))
+            assert line_told.startswith(wanted_line.removesuffix("…"))

@@ -233,7 +233,7 @@ class Replay:
         """How the plan is wrong: None, "differs" with the outputs that do, or the error that it raises."""
         try:
             results = (plan or self.compile(disable)).run(self.inputs, self.numbers)[0]
-        except (RuntimeError, ValueError, NotImplementedError, TypeError, IndexError) as e:
+        except (RuntimeError, ValueError, NotImplementedError, TypeError, IndexError, SystemError) as e:
             return (f"raises {type(e).__name__}", str(e))
         found = self.differences(results, self.eager(), exact=self.exact)
         return ("differs", found) if found else None

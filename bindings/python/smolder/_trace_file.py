@@ -243,7 +243,7 @@ def _read_step(value, sources, tensors, what):
     text = _field(value, "graph", str, what)
     try:
         nodes, outputs = _core._parse_graph(text)
-    except (ValueError, RuntimeError, NotImplementedError, TypeError, IndexError) as e:
+    except (ValueError, RuntimeError, NotImplementedError, TypeError, IndexError, SystemError) as e:
         if not any(text in str(e) for text in _MISSING):
             raise TraceError(f"{what}: {e}") from None
         fields = [_field(value, k, t, what) for k, t in (("reason", str), ("source", int), ("runs", int))]

@@ -458,6 +458,6 @@ def run(args):
     except (_trace_file.TraceError, OSError) as e:
         print(f"smolder replay: {e}", file=sys.stderr)
         return UNUSABLE
-    except (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, MemoryError) as e:
+    except (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, MemoryError, SystemError) as e:
         print(f"smolder replay: {e}", file=sys.stderr)
         return UNRUNNABLE

@@ -11,6 +11,7 @@ import sys
 
 from smolder import _core, _draw, _trace_file
 from smolder._explain_html import table_of
+from smolder._explain_text import short
 from smolder._terminal import cut, moment, size, table, width
 
 DIFFERENT, UNREADABLE = 1, 2
@@ -118,7 +119,7 @@ def _show(args):
     print()
     cells = [
         [str(s["step"]), str(s["runs"]), str(s["ops"]), str(s["leaves"]), size(s["leaf_bytes"]), _saved(s),
-         str(s["outputs"]), s["device"], s["reason"] + _how(trace.steps[s["step"]]), s["where"]]
+         str(s["outputs"]), s["device"], s["reason"] + _how(trace.steps[s["step"]]), short(s["where"])]
         for s in steps
     ]  # fmt: skip
     titles = ["step", "runs", "ops", "leaves", "reads", "saved", "outputs", "device", "ended by", "where"]

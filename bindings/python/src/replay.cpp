@@ -277,11 +277,24 @@ nb::list nodes_list(const ir::Graph& g) {
   return out;
 }
 
+/// Throws ValueError where an op takes a tensor for a number: shape rules trust that nothing records that.
+void check_numbers(const ir::Graph& g, const ir::Node& n) {
+  const auto& operands = ir::info(n.op).operands;
+  if (operands.size() != n.inputs.size()) return;  // it has a list, and then no numbers before it
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool number = n.inputs[i] != ir::kNone && g.info(n.inputs[i]).weak;
+    SMOLDER_CHECK(number || operands[i].kind != ir::OperandInfo::kNumber, ValueError, "graph text: `", ir::name(n.op),
+                  "` takes a number as ", operands[i].name);
+  }
+}
+
 /// What the text of a graph says: nodes, and the values that are its results. Throws ValueError.
 nb::tuple parse_graph(const std::string& text) {
   const ir::Graph g = ir::parse(text);
   for (const ir::Node& n : g.nodes) {
-    if (n.op != ir::Op::kLeaf && n.op != ir::Op::kParameter) check_recordable(n.op);
+    if (n.op == ir::Op::kLeaf || n.op == ir::Op::kParameter) continue;
+    check_recordable(n.op);
+    check_numbers(g, n);
   }
   for (const ir::ValueInfo& v : g.values) {
     int64_t bytes = static_cast<int64_t>(itemsize(v.dtype));
