@@ -207,6 +207,9 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
   if (step.tape) {
     const lazy::Trace& t = *step.trace;
     map.assign(t.metas.size(), kNone);
+    // What reads a copy may as well read what was copied: whether a reshape copies hangs on sizes that mean nothing
+    // here.
+    std::vector<ValueId> read(t.metas.size(), kNone);
     std::unordered_map<uint32_t, int64_t> draws;  // parameter slots that are drawn anew
     for (const lazy::NumberPatch& p : step.patches)
       draws.emplace(p.parameter, 2 * int64_t{p.index} + (p.kind == lazy::NumberPatch::kOffset));
@@ -215,13 +218,15 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
     uint32_t next_parameter = 0;
     for (size_t i = 0; i < t.instrs.size(); ++i) {
       const lazy::Instr& e = t.instrs[i];
-      for (uint32_t v = t.values_before(i); v < e.first_output; ++v) map[v] = leaf_of(step.leaves[next_leaf++]);
+      for (uint32_t v = t.values_before(i); v < e.first_output; ++v) {
+        map[v] = read[v] = leaf_of(step.leaves[next_leaf++]);
+      }
       std::vector<ValueId> operands;
       for (const lazy::OperandWord w : t.inputs_of(e)) {
         if (w == lazy::kNoOperand) {
           operands.push_back(kNone);
         } else if (!lazy::is_number(w)) {
-          operands.push_back(map[w]);
+          operands.push_back(read[w]);
         } else {
           const auto category = static_cast<Category>(w & ~lazy::kNumberBit);
           const Scalar number = Scalar::from_bits(step.parameters[next_parameter], category);
@@ -250,9 +255,13 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
         }
       }
       const auto words = t.attrs_of(e);
+      const ValueId copied = operands.empty() ? kNone : operands[0];
       const ValueId first =
           s.ir.append(e.op, std::move(operands), {words.begin(), words.end()}, results, {number->second, {}});
-      for (uint32_t k = 0; k < e.num_outputs; ++k) map[e.first_output + k] = first + k;
+      for (uint32_t k = 0; k < e.num_outputs; ++k) {
+        map[e.first_output + k] = first + k;
+        read[e.first_output + k] = e.op == Op::kClone ? copied : first + k;
+      }
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -56,6 +56,30 @@ void check_elements(const Meta& m) {
   }
 }
 
+/// Throws for integers that no op has use for, whose products would not fit. The largest size stands for "to the end".
+void check_words(const Node& n, std::span<const int64_t> words) {
+  ir::for_each_attr(ir::info(n.op), words, [&](const ir::AttrInfo& a, size_t first, size_t count) {
+    using K = ir::AttrKind;
+    const bool size = a.kind == K::kSize || a.kind == K::kOptionalSize || a.kind == K::kSizeList;
+    if (a.kind == K::kFloat || a.kind == K::kOptionalFloat) return;
+    const int64_t most = int64_t{1} << (size ? 48 : 31);
+    for (const int64_t v : words.subspan(first, count)) {
+      SMOLDER_CHECK((v >= -most && v <= most) || (size && v == INT64_MAX), ValueError, "attribute '", a.name, "' is ",
+                    v, ", which is too large");
+    }
+  });
+}
+
+/// Primitives that code generators make of ops: who writes them is trusted, and no function records them.
+bool is_of_plans(Op op) {
+  static constexpr std::string_view kNames[] = {"fma",       "iota",      "random_bits", "cast",         "reduce",
+                                                "index_add", "index_set", "slice_write", "scatter_into", "scan",
+                                                "sorted",    "dot",       "barrier"};
+  const std::string_view name = ir::name(op);
+  return (ir::info(op).flags.primitive && std::ranges::find(kNames, name) != std::end(kNames)) || op == Op::kTake ||
+         name.starts_with("flash_attention");
+}
+
 bool is_number(const Node& n) { return n.op == Op::kConstant || n.op == Op::kParameter || n.op == Op::kExtent; }
 
 /// Checks what ir::verify leaves to those who build graphs: numbering, and how leaves and numbers look.
@@ -83,7 +107,7 @@ class Checker {
       } else if (n.op == Op::kParameter) {
         parameter(n);
       } else {
-        require(n, static_cast<bool>(ir::info(n.op).infer), "is no op that a graph holds");
+        require(n, ir::info(n.op).infer && !is_of_plans(n.op), "is no op that a graph holds");
         operands(n);
       }
     }
@@ -243,6 +267,7 @@ Instance infer(const State& s, const std::vector<int64_t>& symbols) {
     inputs.clear();
     for (const ValueId v : n.inputs) inputs.push_back(v == kNone ? nullptr : &out.metas[v]);
     try {
+      check_words(n, out.words[i]);
       op.infer({inputs, out.words[i]}, &out.metas[n.first_output]);
       for (uint32_t k = 0; k < n.num_outputs; ++k) check_elements(out.metas[n.first_output + k]);
     } catch (const Error& e) {

@@ -1,6 +1,7 @@
 // Convolutions, and pools as slices that are combined: the elements that a window sees at one place are a slice with
 // the window's step, so a pool is elementwise in as many slices as the window is long, one axis after the other.
 #include <algorithm>
+#include <array>
 
 #include "smolder/ir/decompose.h"
 
@@ -84,10 +85,13 @@ void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Di
   SMOLDER_CHECK(x.shape.size() >= 2 && kernel.size() == 2 && stride.size() == 2 && padding.size() == 2 &&
                     dilation.size() == 2 && size.size() == 2,
                 RuntimeError, op, ": expected two sizes for the last two dimensions of input ", to_string(x));
+  constexpr int64_t kMost = int64_t{1} << 31;  // so that products fit
   for (int i = 0; i < 2; ++i) {
-    const int64_t n = x.shape[x.shape.size() - 2 + i], last = (size[i] - 1) * stride[i];
-    SMOLDER_CHECK(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 &&
-                      last < n + padding[i] && n > 0,
+    const bool fit = std::ranges::all_of(std::array{kernel[i], stride[i], padding[i], dilation[i], size[i]},
+                                         [](int64_t v) { return v >= 0 && v <= kMost; });
+    const int64_t n = x.shape[x.shape.size() - 2 + i], last = fit ? (size[i] - 1) * stride[i] : 0;
+    SMOLDER_CHECK(fit && 2 * padding[i] <= (kernel[i] - 1) * dilation[i] + 1 && kernel[i] > 0 && stride[i] > 0 &&
+                      dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 && last < n + padding[i] && n > 0,
                   RuntimeError, op, ": a window of ", kernel, " with stride ", stride, ", padding ", padding,
                   " and dilation ", dilation, " has no ", size, " places in input ", to_string(x));
   }

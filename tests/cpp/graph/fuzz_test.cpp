@@ -185,6 +185,10 @@ bool is_small(const Graph& g) {
     for (const ir::Dim& d : v.shape) n *= static_cast<double>(d.value);
     elements += n;
   }
+  for (const ir::Node& n : g.state().ir.nodes) {
+    const bool number = n.op == ir::Op::kConstant || n.op == ir::Op::kParameter;
+    for (const ir::Dim& d : n.attrs) elements += number ? 0 : std::abs(static_cast<double>(d.value));
+  }
   return elements < 100'000;
 }
 
