@@ -61,6 +61,7 @@ _LATER = {
     "__config__",
     "accelerator",
     "distributed",
+    "func",
     "hub",
     "jit",
     "mps",
@@ -76,4 +77,8 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"smolder.{name}")
+    if name == "vmap":
+        from smolder.func import vmap
+
+        return vmap
     raise AttributeError(f"module 'smolder' has no attribute {name!r}")
