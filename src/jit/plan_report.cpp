@@ -147,6 +147,7 @@ class Reporter {
     } else {
       const bool fallback = is_fallback(p_.options.device, step.library->op);
       r.kind = fallback ? ReportedStep::kFallback : ReportedStep::kLibrary;
+      out_.runs_user_code |= is_users(step.library->op);
     }
     for (const TouchedBuffer& t : touched_buffers(p_, step, evaluated_)) {
       r.moves.push_back({t.buffer, t.written, t.bytes});

@@ -75,6 +75,7 @@ struct PlanReport {
   std::vector<ReportedStep> steps;  ///< in the order in which they run
   int launches = 0;
   int64_t arena_bytes = 0;
+  bool runs_user_code = false;  ///< some of the steps are kernels that a user registered
   std::vector<ReportedRefusal> refusals;
 };
 

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <random>
 #include <unordered_set>
 #include <utility>
 
+#include "smolder/core/buffer.h"
 #include "smolder/core/scalar.h"
+#include "smolder/jit/plan_report.h"
+#include "smolder/jit/time_plan.h"
 #include "smolder/lazy/lock.h"
 
 namespace smolder::lazy {
@@ -22,6 +26,19 @@ std::mutex g_lock;
 std::map<uint64_t, Log> g_logs;
 uint64_t g_last = 0;
 thread_local std::optional<Recompile> t_recompile;
+
+/// Memory of a leaf that was not kept: small numbers, among them no index out of range.
+void fill(void* data, int64_t bytes, DType dtype) {
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<float> some(0.25F, 0.75F);
+  if (dtype == DType::kFloat32) {
+    std::generate_n(static_cast<float*>(data), bytes / 4, [&] { return some(random); });
+  } else if (dtype == DType::kFloat64) {
+    std::generate_n(static_cast<double*>(data), bytes / 8, [&] { return static_cast<double>(some(random)); });
+  } else {
+    std::fill_n(static_cast<char*>(data), bytes, 0);
+  }
+}
 
 }  // namespace
 
@@ -114,6 +131,27 @@ std::optional<RanStep> as_ran(const Trace& t, DeviceType device) {
                                    : Scalar(int64_t{1}).bits());
   }
   return out;
+}
+
+std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) {
+  if (step.instance->report().runs_user_code) return {};
+  const Device device{step.device, 0};
+  std::vector<BufferRef> held;
+  std::vector<void*> leaves, outputs;
+  const auto room = [&](int64_t bytes) {
+    held.push_back(allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1)), device));
+    return held.back()->data();
+  };
+  for (size_t i = 0; i < step.leaf_bytes.size(); ++i) {
+    if (i < step.leaves.size()) {
+      leaves.push_back(step.leaves[i] ? step.leaves[i]->data() : nullptr);
+      continue;
+    }
+    leaves.push_back(room(step.leaf_bytes[i]));
+    if (device.type == DeviceType::kCPU) fill(leaves.back(), step.leaf_bytes[i], step.leaf_dtypes[i]);
+  }
+  for (const int64_t bytes : step.instance->output_bytes()) outputs.push_back(room(bytes));
+  return jit::step_seconds(*step.plan, *step.instance, {leaves, step.parameters, outputs}, rounds);
 }
 
 }  // namespace smolder::lazy

@@ -75,4 +75,8 @@ std::vector<RanOp> ops_of(const Trace& t);
 /// What a trace ran as: its latest plan with the sizes of the trace. Nothing where it has none.
 std::optional<RanStep> as_ran(const Trace& t, DeviceType device);
 
+/// Seconds of each step of a plan in `rounds` runs, after one that is not counted. Operands are what the step read, or
+/// stand-ins; results go to memory of their own. Empty where kernels of users would run again, which may do anything.
+std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds);
+
 }  // namespace smolder::lazy

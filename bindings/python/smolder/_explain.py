@@ -251,15 +251,12 @@ def explain_last_step(device=None):
 def _explanation(name, where, steps, guards, fallbacks, wall, result):
     from smolder._limits import limits
 
-    graphs, breaks, known, ran_users = [], [], {}, False
+    graphs, breaks, known = [], [], {}
     for step in steps:
         if step.how != "plan":
             ran = step.ops, []
         elif step.instance not in known:  # what repeats has its ops once
-            ops = step.ops
-            users = any("::" in op["name"] for op in ops)
-            ran = known[step.instance] = ops, [] if users else _times(step)
-            ran_users |= users
+            ran = known[step.instance] = step.ops, _times(step)
         else:
             ran = known[step.instance]
         graphs.append(_graph(len(graphs), step, *ran, limits(step.device)))
@@ -270,13 +267,15 @@ def _explanation(name, where, steps, guards, fallbacks, wall, result):
     devices = {g.device.partition(":")[0] for g in graphs} or {"cpu"}
     return Explanation(
         name, where, graphs, breaks, fallbacks, guards, {d: limits(d).to_dict() for d in sorted(devices)}, wall,
-        not ran_users, result,
+        all(g.ms is not None for g in graphs if g.kernels), result,
     )  # fmt: skip
 
 
 def _times(step):
-    """Median seconds of each step of the plan."""
+    """Median seconds of each step of the plan; none where kernels of users would run again."""
     once = step.times(1)
+    if not once:
+        return []
     took = sum(t[0] for t in once if t)
     rounds = max(2, min(_ROUNDS, int(_SECONDS / max(took, 1e-6))))
     return [statistics.median(t) if t else None for t in step.times(rounds)]

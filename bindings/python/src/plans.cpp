@@ -1,10 +1,6 @@
 // Steps that ran and their plans, as data for Python: what smolder.explain is made of.
-#include <algorithm>
 #include <array>
-#include <random>
 
-#include "smolder/core/buffer.h"
-#include "smolder/core/profile.h"
 #include "smolder/jit/plan_report.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"
@@ -126,41 +122,6 @@ nb::list ops_of(const RanStep& step) {
   return out;
 }
 
-/// Memory of a leaf that was not kept: small numbers, among them no index out of range.
-void fill(void* data, int64_t bytes, DType dtype) {
-  std::minstd_rand random(1);
-  std::uniform_real_distribution<float> some(0.25F, 0.75F);
-  if (dtype == DType::kFloat32) {
-    std::generate_n(static_cast<float*>(data), bytes / 4, [&] { return some(random); });
-  } else if (dtype == DType::kFloat64) {
-    std::generate_n(static_cast<double*>(data), bytes / 8, [&] { return static_cast<double>(some(random)); });
-  } else {
-    std::fill_n(static_cast<char*>(data), bytes, 0);
-  }
-}
-
-/// The same of a step that ran. Operands are what it read, or stand-ins; results go to memory of their own.
-std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) {
-  const WithoutGil nogil;
-  const Device device{step.device, 0};
-  std::vector<BufferRef> held;
-  std::vector<void*> leaves, outputs;
-  const auto room = [&](int64_t bytes) {
-    held.push_back(allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1)), device));
-    return held.back()->data();
-  };
-  for (size_t i = 0; i < step.leaf_bytes.size(); ++i) {
-    if (i < step.leaves.size()) {
-      leaves.push_back(step.leaves[i] ? step.leaves[i]->data() : nullptr);
-      continue;
-    }
-    leaves.push_back(room(step.leaf_bytes[i]));
-    if (device.type == DeviceType::kCPU) fill(leaves.back(), step.leaf_bytes[i], step.leaf_dtypes[i]);
-  }
-  for (const int64_t bytes : step.instance->output_bytes()) outputs.push_back(room(bytes));
-  return plan_step_seconds(*step.plan, *step.instance, {leaves, step.parameters, outputs}, rounds);
-}
-
 /// The step that a device ran last; none before the first.
 std::optional<RanStep> last_step(DeviceType device) {
   lazy::Tape& tape = lazy::Tape::on(device);
@@ -185,26 +146,6 @@ nb::list known_plans() {
 
 }  // namespace
 
-std::vector<std::vector<double>> plan_step_seconds(const jit::Plan& plan, const jit::Instance& instance,
-                                                   const jit::RunArguments& args, size_t rounds) {
-  std::vector<std::vector<double>> out;
-  for (size_t i = 0; i <= rounds; ++i) {
-    ProfileSession session;
-    (void)instance.run(args);
-    const ProfileLog log = session.stop();
-    if (i == 0) continue;
-    for (const Span& span : log.spans) {
-      const bool ours = span.plan == plan.id() && span.step >= 0 && span.kind != SpanKind::kLaunch;
-      if (!ours) continue;
-      const auto number = static_cast<size_t>(span.step);
-      if (out.size() <= number) out.resize(number + 1);
-      if (out[number].size() < i) out[number].resize(i);
-      out[number][i - 1] += static_cast<double>(span.own_ns.value_or(span.end_ns - span.begin_ns)) / 1e9;
-    }
-  }
-  return out;
-}
-
 nb::dict plan_report(const jit::Instance& instance) { return to_dict(instance.report()); }
 
 void bind_plans(nb::module_& m) {
@@ -224,7 +165,8 @@ void bind_plans(nb::module_& m) {
       .def("report",
            [](const RanStep& s) { return s.instance ? nb::object(to_dict(s.instance->report())) : nb::none(); })
       .def("times", [](const RanStep& s, size_t rounds) {
-        return s.instance ? time_steps(s, rounds) : std::vector<std::vector<double>>();
+        const WithoutGil nogil;
+        return s.instance ? lazy::time_steps(s, rounds) : std::vector<std::vector<double>>();
       });
   m.def("_start_step_log", &StepLog::start);
   m.def("_stop_step_log", &StepLog::stop);

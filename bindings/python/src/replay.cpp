@@ -16,6 +16,7 @@
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
 #include "smolder/jit/rules.h"
+#include "smolder/jit/time_plan.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/tape.h"
@@ -457,7 +458,7 @@ class ReplayPlan {
     const RunInputs in(graph_, leaves, numbers, device_);
     const std::vector<BufferRef> outputs = allocate_outputs(in);
     const WithoutGil nogil;
-    return plan_step_seconds(*plan_, *instance_, {in.addresses, in.numbers, addresses_of(outputs)}, rounds);
+    return jit::step_seconds(*plan_, *instance_, {in.addresses, in.numbers, addresses_of(outputs)}, rounds);
   }
 
   /// Steps whose results are not what their primitives make: (step, got, wanted). And those that were not compared.
