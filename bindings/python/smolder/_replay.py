@@ -202,7 +202,7 @@ class Replay:
         self.graph = replay_graph(trace, step)
         self.inputs = [t.to(device) for t in inputs]
         self.numbers = [value for _, value in step.numbers]
-        self._wanted = None
+        self._wanted = self._op_by_op = None
 
     def compile(self, disable=()):
         """The plan, compiled with the options that the step was recorded with."""
@@ -212,8 +212,14 @@ class Replay:
     def eager(self):
         """Results op by op; those that plans are compared with."""
         if self._wanted is None:
-            self._wanted = self.graph.run_eager(self.inputs, self.numbers, self.device)[0]
+            self._wanted = self.run_eager()[0]
         return self._wanted
+
+    def run_eager(self):
+        """Results op by op, computed now, and which indices were out of range."""
+        if self._op_by_op is None:
+            self._op_by_op = self.graph.op_by_op(self.device)
+        return self._op_by_op.run(self.inputs, self.numbers)
 
     def interpreted(self):
         """Results of the reference interpreter."""
@@ -244,7 +250,7 @@ class Replay:
 
     def bad_indices(self):
         """Ops that find an index out of range in these inputs."""
-        return self.graph.run_eager(self.inputs, self.numbers, self.device)[1]
+        return self.run_eager()[1]
 
 
 def prepare(trace, number, device="cpu", seed=0):

@@ -116,7 +116,7 @@ def measure(replay, args, disable=()):
 
         def once():
             start = time.perf_counter()
-            replay.graph.run_eager(replay.inputs, replay.numbers, replay.device)
+            replay.run_eager()
             return time.perf_counter() - start
 
         for _ in range(max(args.warmup, 1)):

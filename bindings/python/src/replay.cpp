@@ -394,10 +394,12 @@ struct RunInputs {
       numbers.push_back(s.bits());
     }
     const WithoutGil nogil;
-    for (const Tensor& t : tensors) {
-      buffers.push_back(t.materialize("replay"));
-      addresses.push_back(buffers.back()->data());
-    }
+    for (const Tensor& t : tensors) buffers.push_back(t.materialize("replay"));
+    for (const BufferRef& b : buffers) addresses.push_back(b->data());
+  }
+  RunInputs(std::vector<BufferRef> leaves, std::vector<uint64_t> values)
+      : buffers(std::move(leaves)), numbers(std::move(values)) {
+    for (const BufferRef& b : buffers) addresses.push_back(b->data());
   }
 };
 
@@ -410,7 +412,6 @@ std::vector<std::string> bad_index_texts(const std::vector<jit::OpSite>& sites) 
 class ReplayPlan {
  public:
   ReplayPlan(const ReplayGraph& g, DeviceType device, bool fuse, bool simplify) : graph_(g), device_(device) {
-    const WithoutGil nogil;
     const auto start = std::chrono::steady_clock::now();
     plan_ = jit::Plan::compile(g.graph, {device, precision(), fuse, simplify});
     instance_ = plan_->bind(g.symbols);
@@ -421,11 +422,11 @@ class ReplayPlan {
   /// The outputs, and which indices were out of range.
   nb::tuple run(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
     const RunInputs in(graph_, leaves, numbers, device_);
-    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    std::vector<BufferRef> outputs;
     std::vector<jit::OpSite> bad;
     {
       const WithoutGil nogil;
-      bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
+      outputs = run(in, bad);
       wait(bad);
     }
     nb::list out;
@@ -434,6 +435,15 @@ class ReplayPlan {
       out.append(nb::cast(tensor_of(outputs[i], graph_.graph.shape(v).values(), graph_.graph.dtype(v))));
     }
     return nb::make_tuple(out, bad_index_texts(bad));
+  }
+
+  /// The same without the GIL, and on a device without waiting for it.
+  std::vector<BufferRef> run(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+    std::vector<BufferRef> outputs = allocate_outputs(in);
+    for (jit::OpSite& site : instance_->run({in.addresses, in.numbers, addresses_of(outputs)})) {
+      bad.push_back(std::move(site));
+    }
+    return outputs;
   }
 
   /// Seconds of each of some runs.
@@ -512,32 +522,119 @@ class ReplayPlan {
   double milliseconds_ = 0;
 };
 
-nb::tuple run_eager(const ReplayGraph& g, const std::vector<Tensor>& leaves, const nb::list& numbers,
-                    const std::string& device_text) {
-  const DeviceType device = parse_device(device_text).type;
-  const RunInputs in(g, leaves, numbers, device);
-  std::vector<eager::Array> results;
-  std::vector<eager::BadIndex> bad;
-  std::vector<std::string> texts;
-  {
-    const WithoutGil nogil;
-    std::vector<eager::Array> arrays;
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      arrays.push_back(
-          eager::Array::wrap(in.buffers[i], g.graph.shape(g.leaves[i]).values(), g.graph.dtype(g.leaves[i])));
+/// A graph that runs op by op. On CUDA each op is a plan of its own, as it is in eager mode there.
+class OpByOp {
+ public:
+  OpByOp(const ReplayGraph& g, DeviceType device) : graph_(g), device_(device) {
+    if (device != DeviceType::kCUDA) {
+      program_ = eager::Program::compile(g.graph, g.symbols);
+      return;
     }
-    const eager::DispatchKey key = eager::dispatch_key({device, 0});
-    results = eager::Program::compile(g.graph, g.symbols)->run(arrays, in.numbers, key, &bad);
-    for (eager::Array& a : results) a = lazy::owned(a, {device, 0});
-    for (const eager::BadIndex& b : bad) texts.push_back(b.op + " at " + resolve_source(b.source));
-    wait_for(device);
+    std::vector<size_t> number_of(g.graph.values.size());
+    size_t numbers = 0;
+    for (const ir::Node& n : g.graph.nodes) {
+      if (n.op == ir::Op::kParameter) number_of[n.first_output] = numbers++;
+      if (n.op != ir::Op::kParameter && n.op != ir::Op::kLeaf) ops_.push_back(one(n, number_of));
+    }
   }
-  nb::list out;
-  for (const eager::Array& a : results) {
-    out.append(nb::cast(tensor_of(a.buffer, a.shape, a.dtype)));
+
+  /// The outputs, and which indices were out of range.
+  nb::tuple run(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    std::vector<BufferRef> results;
+    std::vector<jit::OpSite> bad;
+    {
+      const WithoutGil nogil;
+      results = program_ ? run_program(in, bad) : run_ops(in, bad);
+      wait_for(device_);
+      if (device_ != DeviceType::kCPU) {
+        for (jit::OpSite& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
+      }
+    }
+    nb::list out;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ir::ValueId v = graph_.graph.outputs[i];
+      out.append(nb::cast(tensor_of(results[i], graph_.graph.shape(v).values(), graph_.graph.dtype(v))));
+    }
+    return nb::make_tuple(out, bad_index_texts(bad));
   }
-  return nb::make_tuple(out, texts);
-}
+
+ private:
+  struct OneOp {
+    std::shared_ptr<const ReplayPlan> plan;
+    std::vector<ir::ValueId> leaves;
+    std::vector<size_t> numbers;
+    ir::ValueId first_output;
+  };
+
+  OneOp one(const ir::Node& n, const std::vector<size_t>& number_of) const {
+    const ir::Graph& g = graph_.graph;
+    OneOp out{nullptr, {}, {}, n.first_output};
+    std::vector<ReplayGraph::PlainNode> nodes;
+    std::unordered_map<ir::ValueId, int64_t> now;
+    std::vector<int64_t> operands, words, results;
+    for (const ir::ValueId v : n.inputs) {
+      if (v != ir::kNone && now.try_emplace(v, static_cast<int64_t>(nodes.size())).second) {
+        const bool weak = g.info(v).weak;
+        const Dims shape = g.shape(v).values();
+        const char* const category = name_of(category(g.dtype(v)));
+        nodes.push_back({weak ? "parameter" : "leaf",
+                         {},
+                         {},
+                         {weak ? category : std::string(name(g.dtype(v))), {shape.begin(), shape.end()}},
+                         0});
+        if (weak) {
+          out.numbers.push_back(number_of[v]);
+        } else {
+          out.leaves.push_back(v);
+        }
+      }
+      operands.push_back(v == ir::kNone ? -1 : now[v]);
+    }
+    for (const ir::Dim& d : n.attrs) words.push_back(d.value);
+    for (int64_t i = 0; i < n.num_outputs; ++i) results.push_back(static_cast<int64_t>(nodes.size()) + i);
+    nodes.push_back({std::string(ir::name(n.op)), operands, words, {}, n.origin.source});
+    out.plan = std::make_shared<const ReplayPlan>(ReplayGraph(nodes, results), device_, true, true);
+    return out;
+  }
+
+  std::vector<BufferRef> run_program(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+    std::vector<eager::Array> arrays;
+    for (size_t i = 0; i < in.buffers.size(); ++i) {
+      const ir::ValueId v = graph_.leaves[i];
+      arrays.push_back(eager::Array::wrap(in.buffers[i], graph_.graph.shape(v).values(), graph_.graph.dtype(v)));
+    }
+    std::vector<eager::BadIndex> found;
+    std::vector<BufferRef> out;
+    const Device device{device_, 0};
+    for (const eager::Array& a : program_->run(arrays, in.numbers, eager::dispatch_key(device), &found)) {
+      out.push_back(lazy::owned(a, device).buffer);
+    }
+    for (const eager::BadIndex& b : found) bad.push_back({b.source, b.op});
+    return out;
+  }
+
+  std::vector<BufferRef> run_ops(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+    std::vector<BufferRef> values(graph_.graph.values.size());
+    for (size_t i = 0; i < in.buffers.size(); ++i) values[graph_.leaves[i]] = in.buffers[i];
+    for (const OneOp& op : ops_) {
+      std::vector<BufferRef> leaves;
+      std::vector<uint64_t> numbers;
+      for (const ir::ValueId v : op.leaves) leaves.push_back(values[v]);
+      for (const size_t i : op.numbers) numbers.push_back(in.numbers[i]);
+      std::vector<BufferRef> results = op.plan->run(RunInputs(std::move(leaves), std::move(numbers)), bad);
+      for (size_t i = 0; i < results.size(); ++i) values[op.first_output + i] = std::move(results[i]);
+    }
+    std::vector<BufferRef> out;
+    for (const ir::ValueId v : graph_.graph.outputs) out.push_back(values[v]);
+    return out;
+  }
+
+  ReplayGraph graph_;
+  DeviceType device_;
+  std::shared_ptr<const eager::Program> program_;  ///< null on CUDA
+  std::vector<OneOp> ops_;
+};
 
 nb::list run_interpreted(const ReplayGraph& g, const std::vector<Tensor>& leaves, const nb::list& numbers) {
   const RunInputs in(g, leaves, numbers, DeviceType::kCPU);
@@ -621,7 +718,11 @@ void bind_replay(nb::module_& m) {
       .def_prop_ro("text", [](const ReplayGraph& g) { return ir::print(g.graph); })
       .def_prop_ro("symbols", [](const ReplayGraph& g) { return g.symbols; })
       .def("nodes", [](const ReplayGraph& g) { return nodes_list(g.graph); })
-      .def("run_eager", &run_eager)
+      .def("op_by_op",
+           [](const ReplayGraph& g, const std::string& device) {
+             const WithoutGil nogil;
+             return new OpByOp(g, parse_device(device).type);
+           })
       .def("interpret", &run_interpreted)
       .def("after_stage",
            [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify, const std::string& stage) {
@@ -629,10 +730,12 @@ void bind_replay(nb::module_& m) {
              return jit::text_after(g.graph, options, stage);
            })
       .def("compile", [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify) {
+        const WithoutGil nogil;
         return new ReplayPlan(g, parse_device(device).type, fuse, simplify);
       });
+  nb::class_<OpByOp>(m, "_OpByOp").def("run", &OpByOp::run);
   nb::class_<ReplayPlan>(m, "_ReplayPlan")
-      .def("run", &ReplayPlan::run)
+      .def("run", nb::overload_cast<const std::vector<Tensor>&, const nb::list&>(&ReplayPlan::run, nb::const_))
       .def("time", &ReplayPlan::time)
       .def("step_times", &ReplayPlan::step_times)
       .def("compare", &ReplayPlan::compare)
