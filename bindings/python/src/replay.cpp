@@ -577,11 +577,11 @@ class OpByOp {
       if (v != ir::kNone && now.try_emplace(v, static_cast<int64_t>(nodes.size())).second) {
         const bool weak = g.info(v).weak;
         const Dims shape = g.shape(v).values();
-        const char* const category = name_of(category(g.dtype(v)));
+        const char* const kind = name_of(smolder::category(g.dtype(v)));
         nodes.push_back({weak ? "parameter" : "leaf",
                          {},
                          {},
-                         {weak ? category : std::string(name(g.dtype(v))), {shape.begin(), shape.end()}},
+                         {weak ? kind : std::string(name(g.dtype(v))), {shape.begin(), shape.end()}},
                          0});
         if (weak) {
           out.numbers.push_back(number_of[v]);
