@@ -1,10 +1,12 @@
 """smolder.profiler: spans cover what ran, nest, name the user's lines, and come out in torch's forms."""
 
+import ast
 import gzip
 import inspect
 import itertools
 import json
 import os
+import pathlib
 import threading
 
 import pytest
@@ -398,3 +400,25 @@ out["table"] = of(E.table)
     }
     for name, parameters in mine.items():
         assert set(parameters) <= set(theirs[name]) or set(theirs[name]) <= set(parameters), name
+
+
+def test_the_older_names():
+    from smolder.autograd import profiler
+
+    with profiler.profile(with_stack=True) as prof, profiler.record_function("named"):
+        smolder.ones(3).add(1).tolist()
+    assert "named" in str(prof) and prof.self_cpu_time_total > 0
+    assert prof.function_events and prof.key_averages() and prof.total_average().count == len(prof.function_events)
+    with profiler.profile(enabled=False) as none:
+        pass
+    assert none is None
+    with pytest.raises(NotImplementedError, match="use_device='xpu'"):
+        profiler.profile(use_device="xpu")
+
+
+def test_examples_in_the_docs_are_python():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "profiler.md"
+    blocks = page.read_text().split("```python\n")[1:]
+    assert blocks
+    for block in blocks:
+        ast.parse(block.split("```")[0])

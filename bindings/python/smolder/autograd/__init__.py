@@ -32,6 +32,14 @@ __all__ = [
 ]
 
 
+def __getattr__(name):  # few programs ask for it
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module("smolder.autograd.profiler")
+    raise AttributeError(f"module 'smolder.autograd' has no attribute {name!r}")
+
+
 def _tuple(x):
     if isinstance(x, _core.Tensor):
         return (x,)
