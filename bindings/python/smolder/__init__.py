@@ -31,6 +31,7 @@ from smolder._recording import *
 from smolder._recompiles import *
 from smolder._settings import *
 from smolder._types import *
+from smolder._views import *
 from smolder._windows import *
 from smolder._checks import _assert as _assert, _check as _check, _check_index as _check_index
 from smolder._checks import _check_is_size as _check_is_size, _check_not_implemented as _check_not_implemented
@@ -59,14 +60,17 @@ __all__ = [_name for _name in dir() if not _name.startswith("_")]
 # Modules that few programs ask for: each is imported when it is first named.
 _LATER = {
     "__config__",
+    "_utils",
     "accelerator",
     "distributed",
+    "fft",
     "func",
     "hub",
     "jit",
     "mps",
     "multiprocessing",
     "profiler",
+    "special",
     "testing",
     "xpu",
 }

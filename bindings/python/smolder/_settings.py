@@ -8,11 +8,14 @@ from smolder._warn import warn
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "get_default_device",
+    "get_deterministic_debug_mode",
     "get_device_module",
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
     "set_default_device",
     "set_default_dtype",
+    "set_default_tensor_type",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "use_deterministic_algorithms",
 ]
@@ -56,6 +59,49 @@ def are_deterministic_algorithms_enabled():
 def is_deterministic_algorithms_warn_only_enabled():
     """What use_deterministic_algorithms was told."""
     return _settings["warn_only"]
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """Asks for results that repeat, which they always do: 0 or "default", 1 or "warn", 2 or "error"."""
+    modes = ("default", "warn", "error")
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in modes:
+            raise RuntimeError(
+                "invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got " + debug_mode
+            )
+        debug_mode = modes.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode():
+    """What was asked for, as a number."""
+    return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
+
+
+def set_default_tensor_type(t):
+    """Deprecated: the dtype of tensors made from Python floats, which can be float32 alone, and where they are made.
+
+    t is a type such as smolder.FloatTensor and smolder.cuda.FloatTensor, or its name.
+    """
+    import smolder
+
+    if isinstance(t, str):
+        package, _, name = t.rpartition(".")
+        place = {"smolder": smolder, "smolder.cuda": smolder.cuda, "torch": smolder, "torch.cuda": smolder.cuda}
+        t = getattr(place.get(package), name, None)
+    dtype = getattr(t, "dtype", None)
+    if dtype is None:
+        raise TypeError("invalid type object: only floating-point types are supported as the default type")
+    warn(
+        "smolder.set_default_tensor_type() is deprecated, please use smolder.set_default_dtype() and "
+        "smolder.set_default_device() as alternatives."
+    )
+    set_default_dtype(dtype)
+    set_default_device("cuda" if t.__module__.startswith("smolder.cuda") else None)
 
 
 def set_default_dtype(d):

@@ -34,6 +34,7 @@ from smolder.nn.activation import (
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from smolder.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from smolder.nn.layers import (
+    Bilinear,
     Dropout,
     Embedding,
     EmbeddingBag,
@@ -152,6 +153,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "Bilinear",
     "Buffer",
     "CTCLoss",
     "ChannelShuffle",

@@ -6,22 +6,29 @@ from smolder._warn import warn
 
 __all__ = [
     "celu",
+    "celu_",
     "elu",
+    "elu_",
     "glu",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "leaky_relu",
+    "leaky_relu_",
     "log_softmax",
     "logsigmoid",
     "mish",
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rrelu",
+    "rrelu_",
     "selu",
+    "selu_",
     "silu",
     "softmax",
     "softmin",
@@ -29,6 +36,7 @@ __all__ = [
     "softsign",
     "tanhshrink",
     "threshold",
+    "threshold_",
 ]
 
 
@@ -138,3 +146,46 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along dim."""
     return _core.log_softmax(input, _axis(dim, input), dtype=dtype)
+
+
+# -- the same, in place
+
+
+def celu_(input, alpha=1.0):
+    """celu, in place."""
+    return celu(input, alpha, True)
+
+
+def elu_(input, alpha=1.0):
+    """elu, in place."""
+    return elu(input, alpha, True)
+
+
+def hardtanh_(input, min_val=-1.0, max_val=1.0):
+    """hardtanh, in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def leaky_relu_(input, negative_slope=0.01):
+    """leaky_relu, in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def relu_(input):
+    """relu, in place."""
+    return relu(input, True)
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    """rrelu, in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def selu_(input):
+    """selu, in place."""
+    return selu(input, True)
+
+
+def threshold_(input, threshold, value):
+    """threshold, in place."""
+    return written(input, _core.threshold(input, threshold, value), True)

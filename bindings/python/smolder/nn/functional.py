@@ -23,6 +23,7 @@ from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
 __all__ = [
+    "bilinear",
     "ctc_loss",
     "dropout",
     "embedding",
@@ -40,6 +41,22 @@ __all__ = [
     "tanh",
 ]
 __all__ += _activations.__all__ + _losses.__all__ + _resample.__all__ + _spatial.__all__
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """x1 @ weight[k] @ x2 + bias[k] for each k, of the last dimension."""
+    if input1.dim() != input2.dim():
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
+    for i, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
+    for i, x in enumerate((input1, input2), 1):
+        if x.size(-1) != weight.size(i):
+            raise RuntimeError(
+                f"bilinear(): input{i} size does not match weight size: got {x.size(-1)} but expected {weight.size(i)}"
+            )
+    out = _core.einsum_of("...i,oij,...j->...o", [input1, weight, input2])
+    return out if bias is None else out + bias
 
 
 def dropout(input, p=0.5, training=True, inplace=False):

@@ -1,0 +1,53 @@
+"""Views by strides, and old names of methods."""
+
+import math
+
+from smolder._strided import view_of
+from smolder._tensor import Tensor
+
+__all__ = ["as_strided"]
+
+
+def as_strided(input, size, stride, storage_offset=None):
+    """The view of the memory of a contiguous tensor, within it, whose elements are `stride` apart.
+
+    Raises NotImplementedError where elements are seen twice, as windows that overlap; see Tensor.unfold for these.
+    """
+    size, stride, first = tuple(size), tuple(stride), input.storage_offset()
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    at = first if storage_offset is None else storage_offset
+    if at < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {at}")
+    if not input.is_contiguous():
+        raise NotImplementedError("as_strided: a tensor that is not contiguous is not supported")
+    end = at + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if math.prod(size) else at
+    there, item = input._storage()[1].numel(), input.itemsize
+    if end > there:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at}, and itemsize {item} requiring a "
+            f"storage size of {end * item} are out of bounds for storage of size {there * item}"
+        )
+    if at < first or end > first + input.numel():
+        raise NotImplementedError("as_strided: elements of the memory outside of the tensor are not supported")
+    view = view_of(input.reshape(-1), at - first, size, stride)
+    if view is None:
+        raise NotImplementedError(
+            f"as_strided: size {list(size)} and stride {list(stride)} are not supported: elements would be seen twice"
+        )
+    return view
+
+
+def _as_strided(self, size, stride, storage_offset=None):
+    return as_strided(self, size, stride, storage_offset)
+
+
+def _ndimension(self):
+    """As dim()."""
+    return self.dim()
+
+
+_as_strided.__name__, _as_strided.__doc__, _ndimension.__name__ = "as_strided", as_strided.__doc__, "ndimension"
+Tensor.as_strided, Tensor.ndimension = _as_strided, _ndimension

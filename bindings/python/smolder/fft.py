@@ -1,0 +1,70 @@
+"""Of torch.fft what needs no complex numbers; the transforms raise, each naming itself."""
+
+from smolder import _core
+from smolder._creation import arange
+from smolder.cuda._refused import refused
+
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+
+_TRANSFORMS = [
+    "fft",
+    "fft2",
+    "fftn",
+    "hfft",
+    "hfft2",
+    "hfftn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftn",
+]
+
+
+def __getattr__(name):
+    if name in _TRANSFORMS:
+        return refused(f"fft.{name}", "there are no complex numbers")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _rolled(input, dim, shift):
+    dims = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return _core.roll(input, [shift(input.size(d)) for d in dims], list(dims))
+
+
+def fftshift(input, dim=None):
+    """The frequency 0, which comes first, in the middle."""
+    return _rolled(input, dim, lambda n: n // 2)
+
+
+def ifftshift(input, dim=None):
+    """The inverse of fftshift."""
+    return _rolled(input, dim, lambda n: (n + 1) // 2)
+
+
+def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+    """Frequencies of a transform of n samples that are d apart."""
+    _check(out, layout)
+    k = arange(n, dtype=dtype or _core.float32, device=device)
+    return (_core.where(k < (n + 1) // 2, k, k - n) * (1.0 / (n * d))).requires_grad_(requires_grad)
+
+
+def rfftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+    """Frequencies of a transform of n real samples that are d apart."""
+    _check(out, layout)
+    k = arange(n // 2 + 1, dtype=dtype or _core.float32, device=device)
+    return (k * (1.0 / (n * d))).requires_grad_(requires_grad)
+
+
+def _check(out, layout):
+    from smolder._layouts import strided
+
+    if out is not None or layout not in (None, strided):
+        raise NotImplementedError("fft: out and layouts other than strided are not supported")

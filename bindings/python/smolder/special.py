@@ -1,0 +1,77 @@
+"""Special functions, under the names that torch gives them together."""
+
+import math
+
+from smolder import _core
+from smolder._core import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    exp2,
+    expm1,
+    log1p,
+    log_softmax,
+    logit,
+    logsumexp,
+    polygamma,
+    round,
+    sinc,
+    softmax,
+    xlogy,
+)
+from smolder._core import lgamma as gammaln
+from smolder._core import sigmoid as expit
+
+__all__ = [
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp2",
+    "expit",
+    "expm1",
+    "gammaln",
+    "log1p",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "multigammaln",
+    "ndtr",
+    "polygamma",
+    "psi",
+    "round",
+    "sinc",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+]
+
+psi = digamma
+
+
+def entr(input):
+    """-x log(x): 0 of 0, and -inf of what is negative."""
+    return _core.where(input < 0, -math.inf, _core.where(input == 0, 0.0, -xlogy(input, input)))
+
+
+def ndtr(input):
+    """The part of a normal distribution that is below x."""
+    return 0.5 * erfc(input * -math.sqrt(0.5))
+
+
+def xlog1py(input, other):
+    """x log(1 + y), which is 0 where x is, unless y is nan."""
+    return xlogy(input, 1 + other) if not isinstance(other, _core.Tensor) else _xlog1py(input, other)
+
+
+def _xlog1py(input, other):
+    return _core.where(_core.logical_and(input == 0, other == other), 0.0, input * log1p(other))
+
+
+def multigammaln(input, p):
+    """The logarithm of the multivariate gamma function of p dimensions."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    return sum(gammaln(input - 0.5 * j) for j in range(p)) + p * (p - 1) / 4 * math.log(math.pi)
