@@ -11,6 +11,8 @@
 #include "smolder/graph/capture.h"
 #include "smolder/graph/state.h"
 #include "smolder/ir/attr_words.h"
+#include "smolder/ir/control_flow.h"
+
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/random.h"
@@ -322,6 +324,7 @@ std::vector<bool> integers_among(const Node& n) {
   std::vector<int64_t> words;
   for (const Dim& d : n.attrs) words.push_back(d.value);
   std::vector<bool> out(words.size());
+  if (ir::is_control_flow(n.op)) return out;  // numbers of graphs
   ir::for_each_attr(ir::info(n.op), words, [&](const ir::AttrInfo& a, size_t first, size_t count) {
     using K = ir::AttrKind;
     const bool list = a.kind == K::kIntList || a.kind == K::kSizeList;

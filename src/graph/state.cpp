@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "smolder/ir/attr_words.h"
+#include "smolder/ir/control_flow.h"
+
 #include "smolder/ir/infer.h"
 #include "smolder/ir/verify.h"
 
@@ -87,6 +89,35 @@ class Checker {
  public:
   explicit Checker(const State& s) : s_(s), g_(s.ir) {}
 
+  /// Of a graph that control flow runs: leaves and numbers in order, and nothing that only plans have.
+  void check_subgraph() {
+    uint64_t leaves = 0;
+    int64_t last = -1;
+    for (const Node& n : g_.nodes) {
+      if (n.op == Op::kLeaf) {
+        require(n, constant(n, 0) == leaves++, "its leaves are numbered in order");
+      } else if (n.op == Op::kParameter) {
+        require(n, static_cast<int64_t>(constant(n, 0)) > last, "its numbers are numbered in order");
+        require(n,
+                g_.values[n.first_output].dtype ==
+                    Scalar::from_bits(0, static_cast<Category>(constant(n, 1))).dtype(DType::kFloat64),
+                "a number is of its category");
+        last = n.attrs[0].value;
+        require(n, last < 65536 && g_.values[n.first_output].weak && g_.values[n.first_output].shape.empty(),
+                "a number is a number");
+      } else {
+        require(n, ir::info(n.op).infer && !is_of_plans(n.op) && n.op != Op::kExtent, "is no op that a subgraph holds");
+        operands(n);
+        std::vector<int64_t> words;
+        for (const Dim& d : n.attrs) words.push_back(d.value);
+        check_words(n, words);
+      }
+    }
+    for (const ValueId v : g_.outputs) {
+      SMOLDER_CHECK(!g_.values[v].weak, ValueError, "graph: a subgraph returns a number");
+    }
+  }
+
   void check() {
     names();
     const size_t leaves = s_.inputs.size() + s_.weights.size();
@@ -132,7 +163,9 @@ class Checker {
   }
 
   /// Where a signature has a tensor a number won't do, nor the other way round.
-  void operands(const Node& n) const {
+    void operands(const Node& n) const {
+    if (ir::is_control_flow(n.op)) return;  // whose rules look for themselves
+
     const ir::OpInfo& op = ir::info(n.op);
     const auto given = static_cast<int64_t>(n.inputs.size()), declared = static_cast<int64_t>(op.operands.size());
     int64_t list = declared;
@@ -184,6 +217,7 @@ class Checker {
       const ir::OpInfo& op = ir::info(n.op);
       for (size_t i = 0; i < n.inputs.size(); ++i) {
         if (n.inputs[i] == kNone || g_.op(n.inputs[i]) != Op::kParameter) continue;
+        require(n, !ir::is_control_flow(n.op), "control flow that draws random numbers cannot be captured");
         const bool named = op.flags.random && i < op.operands.size();
         const std::string_view name = named ? op.operands[i].name : "";
         const auto at = g_.producer(n.inputs[i]).attrs[0].value;
@@ -279,20 +313,33 @@ Instance infer(const State& s, const std::vector<int64_t>& symbols) {
 
 namespace {
 
-/// What rules rely on.
-void check_form(const State& s) {
+/// Calls what says of graphs that are not ours that they are bad, which is the user's mistake, or a file's.
+void verify_foreign(const ir::Graph& g, void (*verify)(const ir::Graph&)) {
   try {
-    ir::verify_form(s.ir);
-  } catch (const InternalError& e) {  // of a graph that is not ours: the user's, or a file's
+    verify(g);
+  } catch (const InternalError& e) {
     std::string what = e.what();
     const std::string_view ours = "internal error: bad graph: ";
     if (what.starts_with(ours)) what = what.substr(ours.size());
     throw ValueError("graph: " + what);
   }
+}
+
+/// What rules rely on.
+void check_form(const State& s) {
+  verify_foreign(s.ir, &ir::verify_form);
   Checker(s).check();
 }
 
 }  // namespace
+
+void check_subgraph(const ir::Graph& g) {
+  verify_foreign(g, &ir::verify_form);
+  State s;
+  s.ir = g;
+  Checker(s).check_subgraph();
+  verify_foreign(g, &ir::verify);
+}
 
 void infer_shapes(State& s) {
   check_form(s);

@@ -42,6 +42,9 @@ Graph make_graph(State state);
 /// ValueError naming the node.
 void check(const State& s);
 
+/// Checks a graph that control flow runs, which came of text. Throws ValueError.
+void check_subgraph(const ir::Graph& g);
+
 /// Values of symbols that a graph may be tried with: the sample's, then others that its guards allow.
 std::vector<std::vector<int64_t>> trials(const ir::SymTable& sym);
 

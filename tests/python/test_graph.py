@@ -265,3 +265,43 @@ def test_files_are_safetensors_files(tmp_path):
         safetensors.save_file(linear.state_dict(), path, metadata | {key: value})
         with pytest.raises(ValueError, match=says):
             smolder.load_graph(path)
+
+
+def test_control_flow_is_saved(tmp_path):
+    weight = smolder.randn(3, 3)
+
+    def f(x, n):
+        y = smolder.cond(x.sum() > 0, lambda x: x @ weight, lambda x: x - 1.0, (x,))
+        i, y = smolder.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 2), (smolder.tensor(0), y))
+
+        def step(c, t):
+            c = smolder.cond(t.sum() > 0, lambda c, t: c + t, lambda c, t: c * t, (c, t))
+            return c, c * 2
+
+        return (i, y, *smolder.scan(step, smolder.zeros(3), y))
+
+    graph = smolder.capture(f, smolder.ones(4, 3), smolder.tensor(3))
+    graph.save(tmp_path / "f.safetensors")
+    loaded = smolder.load_graph(tmp_path / "f.safetensors")
+    assert str(loaded) == str(graph) and str(graph).count("subgraph") == 7
+    for sign in 1, -1:
+        x = smolder.randn(4, 3).abs() * sign
+        for n in smolder.tensor(0), smolder.tensor(4):
+            for expected, a, b in zip(f(x, n), graph(x, n), loaded(x, n), strict=True):
+                same(a, expected)
+                same(b, expected)
+    text = str(graph)
+    for old, new, says in [
+        ("true_graph=0", "true_graph=77", "runs a subgraph that is not before it"),
+        ("true_graph=0", "true_graph=2", r"smolder::cond_1"),
+        ("%2 = matmul(%0, %1)", "%2 = matmul(%0, %9)", "line 1[0-9].*%9 is not defined"),
+        ("%2 = matmul(%0, %1) : float32[4, 3]", "%2 = matmul(%0, %1) : float32[4, 9]", "matmul"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            smolder.Graph.parse(text.replace(old, new, 1))
+    with pytest.raises(RuntimeError, match=r"another program .*cond_1.* has other attributes"):
+        smolder.capture(f, smolder.ones(4, 3), smolder.tensor(3), dynamic_shapes={"x": {0: "n"}})
+    with pytest.raises(ValueError, match="control flow that draws random numbers cannot be captured"):
+        smolder.capture(
+            lambda x: smolder.cond(x.sum() > 0, lambda x: x + smolder.rand(3), lambda x: x - 1, (x,)), smolder.ones(3)
+        )
