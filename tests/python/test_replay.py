@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -253,6 +254,33 @@ def test_indices_stay_in_range_as_sizes_shrink(tmp_path, capsys):
     trace = _trace_file.read(tmp_path / "b.trace")
     assert max(n for leaf in trace.steps[0].leaves for n in leaf.shape) <= 2
     assert _replay.prepare(trace, 0)[0].bad_indices() == []
+
+
+def test_a_plan_that_raises_is_made_small(tmp_path, capsys, monkeypatch):
+    path = long_program(tmp_path / "a.trace", 40)
+    compile_right = _replay.Replay.compile
+
+    def compile_wrong(self, disable=()):
+        if {"sin", "tanh"} <= {n.op for n in self.step.nodes}:
+            raise NotImplementedError("no sin beside tanh")
+        return compile_right(self, disable)
+
+    monkeypatch.setattr(_replay.Replay, "compile", compile_wrong)
+    status, found = as_json(capsys, "replay", path, "--reduce", tmp_path / "b.trace")
+    assert status == 1
+    assert found["failure"] == "raises NotImplementedError"
+    assert found["reduced_ops"] == 2
+    status, text = command(capsys, "replay", path, "--bisect")
+    assert status == 1
+    assert "the plan raises NotImplementedError: no sin beside tanh" in text
+
+
+@pytest.mark.skipif(not shutil.which("objdump"), reason="there is no objdump")
+def test_code_can_be_looked_at(training, capsys):
+    status, text = command(capsys, "replay", training, "--stop-after", "code")
+    assert status == 0
+    assert "# relu" in text
+    assert "smolder_kernel" in text
 
 
 def test_a_step_of_every_kind_of_leaf(tmp_path, capsys):

@@ -6,7 +6,6 @@ import sys
 import time
 
 from smolder import _core
-from smolder._terminal import parse_size
 
 __all__ = ["record_trace"]
 
@@ -25,6 +24,8 @@ class record_trace:
     """
 
     def __init__(self, path, inputs=False, *, max_bytes=_MAX_BYTES):
+        from smolder._terminal import parse_size  # which most programs never need
+
         self.path = os.fspath(path)
         limit = parse_size(max_bytes) if isinstance(max_bytes, str) else int(max_bytes)
         self._log = _core._TraceLog(bool(inputs), limit)
@@ -39,7 +40,7 @@ class record_trace:
         self._write(self.path)
 
     def _write(self, path):
-        from smolder import _trace_file
+        from smolder import _trace_file  # likewise
 
         _trace_file.write_log(path, self._log.contents())
 
