@@ -40,6 +40,11 @@ for step in range(5):
 """
 
 
+def autocast_product(x):
+    with smolder.autocast("cpu", dtype=smolder.bfloat16):
+        return x @ x.T
+
+
 def record(path, function, *, runs=1, **options):
     with smolder.record_trace(path, **options):
         for _ in range(runs):
@@ -233,6 +238,7 @@ def test_show(tmp_path, capsys):
         ("attribute", lambda x: x.sum(0), lambda x: x.sum(1)),
         ("topology", lambda x: x.exp() + 1, lambda x: x.exp().relu() + 1),
         ("dtype", lambda x: x * 2, lambda x: x * 2.5),
+        ("mode", lambda x: x @ x.T, lambda x: autocast_product(x)),
         ("number", lambda x: x * 2.25, lambda x: x * 2.5),
         ("liveness", lambda x: x.exp().sum(), lambda x: [y := x.exp(), y.sum()]),
     ],
@@ -302,6 +308,7 @@ HOSTILE = {
     "strides": (lambda v: v["steps"][0].update(graph="%0 = constant(2) : weak int64[]\nreturn\n"), "no op that a step records"),
     "tensor for a number": (lambda v: v["steps"][0].update(graph=NO_NUMBER), "takes a number as"),
     "numbers": (lambda v: v["steps"][0]["numbers"].append(["float", 1.0]), "its numbers are not those"),
+    "modes": (lambda v: v["steps"][0].update(modes=[1, 2]), "its modes are not those of its ops"),
     "leaf": (lambda v: v["steps"][0]["leaves"][0].update(shape=[9]), "not what the graph says"),
     "data": (lambda v: v["steps"][0]["leaves"][0].update(data="nothing"), "no tensor 'nothing'"),
     "order": (lambda v: v["order"].append([3, 1]), "the order names"),

@@ -82,7 +82,9 @@ def rebuilt(case, outputs, replaced=None):
         leaf += node.is_leaf
         number += node.is_number
     leaves = [Leaf(*n.results[0][:2]) for n in nodes if n.is_leaf]
-    smaller = dataclasses.replace(step, nodes=nodes, outputs=[now[v] for v in outputs], leaves=leaves, numbers=numbers)
+    smaller = dataclasses.replace(
+        step, nodes=nodes, outputs=[now[v] for v in outputs], leaves=leaves, numbers=numbers, modes=[]
+    )
     return dataclasses.replace(case, step=smaller, data=data)
 
 

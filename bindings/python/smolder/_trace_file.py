@@ -6,7 +6,7 @@
 
 A step has its `graph` as text (`src/ir/parse.cpp` has the grammar; `@n` is the n-th source, from 1), `symbols`, `numbers`
 [["float", 0.1], ...], `leaves` [{"dtype", "shape", "data": name of a tensor of the file or null}], `device`, `options`,
-`reason` (what ended it), `source`, `error` (why it was no plan) and `runs`.
+`modes` (under which autocast each op was recorded, or []), `reason` (what ended it), `source`, `error` (why it was no plan) and `runs`.
 """
 
 import dataclasses
@@ -90,6 +90,7 @@ class Step:
     error: str = ""
     source: int = 0
     runs: int = 1
+    modes: list = dataclasses.field(default_factory=list)  # under which autocast each op was recorded; empty for none
     unreadable: str = ""  # why it has no nodes: an op of the program's own that is not registered here
 
     def ops(self):
@@ -151,7 +152,7 @@ def write_log(path, contents):
             if name:
                 tensors[name] = data
             leaves.append({"dtype": dtype, "shape": shape, "data": name})
-        kept = ("graph", "symbols", "device", "options", "reason", "error", "source", "runs")
+        kept = ("graph", "symbols", "device", "options", "modes", "reason", "error", "source", "runs")
         numbers = [_number_json(*number) for number in step["numbers"]]
         steps.append({k: step[k] for k in kept} | {"numbers": numbers, "leaves": leaves})
     sources = [{"where": where, "code": _code(where)} for where in contents["sources"]]
@@ -177,7 +178,8 @@ def write(path, trace, data=None):
             if name:
                 tensors[name] = tensor
             leaves.append({"dtype": leaf.dtype, "shape": leaf.shape, "data": name})
-        fields = {k: getattr(step, k) for k in ("device", "options", "reason", "error", "source", "runs")}
+        kept = ("device", "options", "modes", "reason", "error", "source", "runs")
+        fields = {k: getattr(step, k) for k in kept}
         numbers = [_number_json(*number) for number in step.numbers]
         steps.append({"graph": graph.text, "symbols": graph.symbols, "numbers": numbers, "leaves": leaves} | fields)
     sources = [{"where": where, "code": code} for where, code in trace.sources]
@@ -247,7 +249,8 @@ def _read_step(value, sources, tensors, what):
         if not any(text in str(e) for text in _MISSING):
             raise TraceError(f"{what}: {e}") from None
         fields = [_field(value, k, t, what) for k, t in (("reason", str), ("source", int), ("runs", int))]
-        return Step([], [], [], [], _field(value, "device", str, what), {}, fields[0], "", *fields[1:], f"{what}: {e}")
+        device = _field(value, "device", str, what)
+        return Step([], [], [], [], device, {}, fields[0], "", *fields[1:], unreadable=f"{what}: {e}")
     nodes = [Node(*node) for node in nodes]
     for node in nodes:
         _check(node.source <= sources, f"{what}: source @{node.source} is not in the file")
@@ -266,7 +269,10 @@ def _read_step(value, sources, tensors, what):
         _field(value, "error", str, what),
         _field(value, "source", int, what),
         _field(value, "runs", int, what),
+        _field(value, "modes", list, what),
     )
+    fine = all(type(m) is int and 0 <= m < 256 for m in step.modes) and len(step.modes) in (0, len(step.ops()))
+    _check(fine, f"{what}: its modes are not those of its ops")
     _check(all(not nodes_of_value(step, v).results[0][2] for v in outputs), f"{what}: a number is no output")
     return step
 

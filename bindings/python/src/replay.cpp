@@ -1,5 +1,6 @@
 // Recorded steps for Python: the log of what ran, and graphs that are run outside of any tape, as `smolder replay`
 // does.
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <unordered_map>
@@ -118,6 +119,12 @@ nb::dict step_dict(const lazy::LoggedStep& s, Sources& sources) {
     const BufferRef& kept = s.leaves[leaf++];
     data.append(kept ? nb::cast(tensor_of(kept, m.shape, m.dtype)) : nb::none());
   }
+  nb::list modes;  // of each op; none where all were recorded under none
+  const auto has_mode = [](const lazy::Instr& e) { return e.modes != 0; };
+  if (std::ranges::any_of(s.trace.instrs, has_mode)) {
+    for (const lazy::Instr& e : s.trace.instrs) modes.append(int{e.modes});
+  }
+  out["modes"] = modes;
   options["fuse"] = s.options.fuse;
   options["simplify"] = s.options.simplify;
   options["precision"] = precision_dict(s.options.precision);
@@ -316,7 +323,8 @@ nb::tuple parse_graph(const std::string& text) {
 }
 
 /// A graph as the tape has steps: numbers have no value numbers there.
-lazy::Trace trace_of(const ir::Graph& g, std::vector<uint32_t>& produced) {
+/// `modes`: under what each op was recorded; empty for nothing.
+lazy::Trace trace_of(const ir::Graph& g, const std::vector<uint8_t>& modes, std::vector<uint32_t>& produced) {
   lazy::Trace t;
   std::vector<lazy::OperandWord> words(g.values.size());
   for (const ir::Node& n : g.nodes) {
@@ -331,8 +339,9 @@ lazy::Trace trace_of(const ir::Graph& g, std::vector<uint32_t>& produced) {
       t.is_leaf.push_back(n.op == ir::Op::kLeaf);
     }
     if (n.op == ir::Op::kLeaf) continue;
+    const uint8_t mode = t.instrs.size() < modes.size() ? modes[t.instrs.size()] : 0;
     t.instrs.push_back({n.op, static_cast<uint16_t>(n.inputs.size()), static_cast<uint16_t>(n.attrs.size()),
-                        static_cast<uint8_t>(n.num_outputs), 0, static_cast<uint32_t>(t.operands.size()),
+                        static_cast<uint8_t>(n.num_outputs), mode, static_cast<uint32_t>(t.operands.size()),
                         static_cast<uint32_t>(t.attrs.size()), words[n.first_output], n.origin.source});
     for (const ir::ValueId v : n.inputs) t.operands.push_back(v == ir::kNone ? lazy::kNoOperand : words[v]);
     for (const ir::Dim& d : n.attrs) t.attrs.push_back(d.value);
@@ -342,11 +351,12 @@ lazy::Trace trace_of(const ir::Graph& g, std::vector<uint32_t>& produced) {
 }
 
 /// What first differs, as smolder.recompiles() tells it; None for nothing.
-nb::object first_difference(const ReplayGraph& now, const ReplayGraph& before) {
+nb::object first_difference(const ReplayGraph& now, const std::vector<uint8_t>& modes_now, const ReplayGraph& before,
+                            const std::vector<uint8_t>& modes_before) {
   lazy::PlanEntry held;
   std::vector<uint32_t> produced;
-  const lazy::Trace t = trace_of(now.graph, produced);
-  lazy::Trace other = trace_of(before.graph, held.produced);
+  const lazy::Trace t = trace_of(now.graph, modes_now, produced);
+  lazy::Trace other = trace_of(before.graph, modes_before, held.produced);
   other.plans.push_back(std::move(held));
   const std::optional<lazy::Recompile> difference = lazy::compare(t, produced, other);
   if (!difference) return nb::none();
