@@ -40,8 +40,8 @@ for step in range(5):
 """
 
 
-def autocast_product(x):
-    with smolder.autocast("cpu", dtype=smolder.bfloat16):
+def product(x, on):
+    with smolder.autocast("cpu", dtype=smolder.bfloat16, enabled=on):
         return x @ x.T
 
 
@@ -238,7 +238,7 @@ def test_show(tmp_path, capsys):
         ("attribute", lambda x: x.sum(0), lambda x: x.sum(1)),
         ("topology", lambda x: x.exp() + 1, lambda x: x.exp().relu() + 1),
         ("dtype", lambda x: x * 2, lambda x: x * 2.5),
-        ("mode", lambda x: x @ x.T, lambda x: autocast_product(x)),
+        ("mode", lambda x: product(x, False), lambda x: product(x, True)),
         ("number", lambda x: x * 2.25, lambda x: x * 2.5),
         ("liveness", lambda x: x.exp().sum(), lambda x: [y := x.exp(), y.sum()]),
     ],

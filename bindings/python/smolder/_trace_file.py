@@ -4,9 +4,10 @@
      "order": [[step, times], ...], "sources": [{"where": "train.py:12 in f", "code": "y = x @ w"}, ...],
      "dropped_runs": 0, "dropped_leaves": 0, "unordered_runs": 0}
 
-A step has its `graph` as text (`src/ir/parse.cpp` has the grammar; `@n` is the n-th source, from 1), `symbols`, `numbers`
-[["float", 0.1], ...], `leaves` [{"dtype", "shape", "data": name of a tensor of the file or null}], `device`, `options`,
-`modes` (under which autocast each op was recorded, or []), `reason` (what ended it), `source`, `error` (why it was no plan) and `runs`.
+A step has its `graph` as text (`src/ir/parse.cpp` has the grammar; `@n` is the n-th source, from 1), `symbols`,
+`numbers` [["float", 0.1], ...], `leaves` [{"dtype", "shape", "data": name of a tensor of the file or null}], `device`,
+`options`, `modes` (under which autocast each op was recorded, or []), `reason` (what ended it), `source`, `error` (why it
+was no plan) and `runs`.
 """
 
 import dataclasses
