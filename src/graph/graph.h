@@ -81,7 +81,7 @@ struct SaveOptions {
 };
 
 /// A captured function: ops over inputs and named weights. A value: copies are cheap, and an edit of one is not seen by
-/// another. Weights are shared tensors. Running one graph from several threads is safe, editing it meanwhile is not.
+/// another. Weights are shared tensors. Used by one thread at a time.
 class Graph {
  public:
   /// A graph that takes and gives nothing.
