@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "smolder/core/hash.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/eager/view.h"
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/builder.h"
@@ -155,6 +156,7 @@ class Program::Compiler {
     if (s.outputs[0].weak) return number;
     bool bad_index = false;
     const int64_t dtype = static_cast<int64_t>(s.outputs[0].dtype);
+    const MemoryFor use("constant of an op", 0);
     return run_kernel(Op::kCast, {&number, 1}, {&dtype, 1}, s.outputs, DispatchKey::kCPU, bad_index)[0];
   }
 

@@ -16,6 +16,7 @@
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
+#include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -56,28 +57,6 @@ Scalar number_in(const eager::Array& a) {
                                   : Scalar(*static_cast<const double*>(a.data));
 }
 
-/// Runs an op by itself, with a span.
-std::vector<eager::Array> execute_profiled(ir::Op op, std::span<const eager::Array> inputs,
-                                           std::span<const int64_t> attrs, Device device, SourceToken source) {
-  SpanScope scope(SpanKind::kEager, ir::name(op), source);
-  std::vector<eager::Array> results = eager::execute(op, inputs, attrs, eager::dispatch_key(device));
-  Span* const span = scope.span();
-  if (!span) return results;
-  span->device = device;
-  for (const auto& list : {inputs, std::span<const eager::Array>(results)}) {
-    for (const eager::Array& a : list) {
-      if (a.defined() && !a.weak) span->bytes += static_cast<int64_t>(a.bytes());
-    }
-  }
-  if (!profiles_shapes()) return results;
-  std::vector<std::string> shapes;
-  for (const eager::Array& a : inputs) {
-    if (a.defined()) shapes.push_back(std::string(name(a.dtype)) + to_string(a.shape));
-  }
-  span->shapes = std::make_shared<const std::vector<std::string>>(std::move(shapes));
-  return results;
-}
-
 /// Runs the op now. Operands that are pending are computed first.
 void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
                  std::span<ValueRef> outputs, SourceToken source) {
@@ -106,9 +85,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   ops.add();
   const Device device{tape.device(), 0};
   const int64_t began = StepLog::is_on() ? now_ns() : 0;
-  const std::vector<eager::Array> results = profiling()
-                                                ? execute_profiled(op, inputs, attrs, device, source)
-                                                : eager::execute(op, inputs, attrs, eager::dispatch_key(device));
+  const std::vector<eager::Array> results = run_op(op, inputs, attrs, device, source);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const eager::Array own = in_external(results[i], operands) ? copied(results[i]) : owned(results[i], device);
     outputs[i] = tape.adopt(own.buffer, intern(own.meta()));

@@ -4,11 +4,12 @@
 #include <unordered_map>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
-#include "smolder/eager/execute.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
 
 namespace smolder::lazy {
@@ -76,7 +77,8 @@ class OneByOne {
         if (--uses_[w] == 0) values_[w] = {};
       }
     }
-    std::vector<eager::Array> results = eager::execute(e.op, inputs, t_.attrs_of(e), eager::dispatch_key(device_));
+    const MemoryFor use(ir::name(e.op), e.source);
+    std::vector<eager::Array> results = run_op(e.op, inputs, t_.attrs_of(e), device_, e.source);
     for (uint32_t k = 0; k < e.num_outputs; ++k) {
       results[k] = owned(results[k], device_);
       if (uses_[e.first_output + k]) values_[e.first_output + k] = results[k];

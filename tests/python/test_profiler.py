@@ -157,6 +157,24 @@ def test_eager_ops_and_copies():
     assert ("tensor from data", 12) in [(s.name, s.bytes) for s in spans(prof, "copy")]
 
 
+@QUEUED
+@pytest.mark.runs_op_by_op
+@pytest.mark.filterwarnings("ignore:a step could not run as a plan")
+def test_a_step_that_runs_op_by_op_has_spans_of_its_ops():
+    x = smolder.randn(40, 40)
+    smolder.mark_step()
+    with profile() as prof:
+        y = (x @ x).exp()
+        _core._fail_allocation_after(1)
+        try:
+            smolder.mark_step()
+        finally:
+            _core._fail_allocation_after(0)
+    ops = spans(prof, "eager")
+    assert [s.name for s in ops] == ["matmul", "exp"] and y.shape == (40, 40)
+    assert all(s.where.startswith(__file__) and s.bytes > 0 for s in ops)
+
+
 def test_record_function_nests_and_decorates():
     @record_function("decorated")
     def inner(n):

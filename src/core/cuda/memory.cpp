@@ -188,9 +188,9 @@ BufferRef allocate_temporary(size_t bytes, int device) {
   if (Rehearsal* const r = Rehearsal::current()) r->note_memory();
   Queue& queue = Queue::of(device);
   LaneMemory* const temporaries = queue.temporaries();
+  const MemoryFor use(temporaries ? "temporary of a graph" : "temporary of a library", 0);
   if (!temporaries) return allocate(bytes, device);
   if (BufferRef known = temporaries->find(queue.lane(), bytes)) return known;
-  const MemoryFor use("temporary of a graph", 0);
   // In steps, so that what is a little larger each time does not take memory each time.
   const size_t step = std::max<size_t>(std::bit_floor(bytes) / 2, 1);
   BufferRef memory = allocate((bytes + step - 1) / step * step, device, Purpose::kGraph);
