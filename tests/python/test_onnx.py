@@ -244,3 +244,18 @@ def test_every_op(row):
                 assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{case}, {dtype}"
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"{case}, {dtype}")
     assert refused == (row["key"] in NOT_IN_ONNX)
+
+
+def test_models_may_ask_whether_they_are_exported():
+    asked = []
+
+    def model(x):
+        asked.append(smolder.onnx.is_in_onnx_export())
+        return x + 1
+
+    smolder.onnx.export(model, smolder.ones(2))
+    model(smolder.ones(2))
+    assert asked[0] and not asked[-1] and not smolder.onnx.is_in_onnx_export()
+    with pytest.raises(ValueError, match="no"):
+        smolder.onnx.export(lambda x: (_ for _ in ()).throw(ValueError("no")), smolder.ones(2))
+    assert not smolder.onnx.is_in_onnx_export()

@@ -1,6 +1,6 @@
 """Layers, losses and what models are built from."""
 
-from smolder.nn import attention, functional, hooks, init, parallel, utils
+from smolder.nn import attention, functional, hooks, init, utils
 from smolder.nn.activation import (
     CELU,
     ELU,
@@ -94,7 +94,6 @@ from smolder.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from smolder.nn.parallel import DataParallel
 from smolder.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from smolder.nn.parameter_dict import ParameterDict
 from smolder.nn.pooling import (
@@ -276,6 +275,11 @@ __all__ = [
 
 
 def __getattr__(name):
+    """What few programs ask for is imported when they do."""
+    if name in ("parallel", "DataParallel"):
+        import smolder.nn.parallel as parallel
+
+        return parallel if name == "parallel" else parallel.DataParallel
     if name.startswith("Lazy"):
         from smolder.nn import lazy
 

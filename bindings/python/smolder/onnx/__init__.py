@@ -5,9 +5,10 @@ import os
 from smolder._graph import Graph, capture
 from smolder._tensor import Tensor
 
-__all__ = ["ONNXProgram", "OnnxExporterError", "UnsupportedOperatorError", "export"]
+__all__ = ["ONNXProgram", "OnnxExporterError", "UnsupportedOperatorError", "export", "is_in_onnx_export"]
 
 _FIRST_OPSET, _LAST_OPSET = 18, 22
+_exports = 0  # that are running
 
 
 class OnnxExporterError(RuntimeError):
@@ -33,6 +34,11 @@ class ONNXProgram:
     def __repr__(self):
         graph = self.model_proto.graph
         return f"ONNXProgram({', '.join(i.name for i in graph.input)}) of {len(graph.node)} nodes"
+
+
+def is_in_onnx_export():
+    """Whether a model is being recorded to be exported."""
+    return _exports > 0
 
 
 def export(
@@ -95,10 +101,13 @@ def _graph_of(model, args, kwargs, input_names, dynamic_axes, dynamic_shapes):
         model.eval()
     import smolder
 
+    global _exports
+    _exports += 1
     try:
         with smolder.no_grad():
             return capture(model, *args, dynamic_shapes=dynamic_shapes, **kwargs)
     finally:
+        _exports -= 1
         for m in was:
             m.training = True
 

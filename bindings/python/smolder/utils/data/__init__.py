@@ -12,7 +12,6 @@ from smolder.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
-from smolder.utils.data.distributed import DistributedSampler
 from smolder.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -44,3 +43,12 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+
+def __getattr__(name):
+    if name in ("DistributedSampler", "distributed"):
+        import importlib
+
+        module = importlib.import_module("smolder.utils.data.distributed")
+        return module if name == "distributed" else module.DistributedSampler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
