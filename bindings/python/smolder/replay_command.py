@@ -137,10 +137,10 @@ def measure(replay, args, disable=()):
 
 
 def _print_kernels(rows):
-    total = sum(r["seconds"] or 0 for r in rows)
+    total, room = sum(r["seconds"] or 0 for r in rows), max(12, min(32, width() - 70))
     cells = []
     for r in sorted(rows, key=lambda r: -(r["seconds"] or 0)):
-        first, moved, last = [str(r["step"]), cut(r["name"], 32)], size(r["bytes"]), short(r["where"])
+        first, moved, last = [str(r["step"]), cut(r["name"], room)], size(r["bytes"]), short(r["where"])
         if r["seconds"] is None:
             cells.append([*first, "-", "", moved, "", "", "", last])
             continue

@@ -369,7 +369,7 @@ def _html(args):
     titles = ["step", "runs", "ops", "leaves", "reads", "results", "ended by", "where"]
     rows = [
         [str(f["step"]), str(f["runs"]), str(f["ops"]), str(f["leaves"]), size(f["leaf_bytes"]), str(f["outputs"]),
-         f["reason"], f["where"]]
+         f["reason"], short(f["where"])]
         for f in (step_facts(trace, i) for i in range(len(trace.steps)))
     ]  # fmt: skip
     sections = [("Steps", table_of(titles, rows, {0, 1, 2, 3, 4, 5}))]
