@@ -724,4 +724,109 @@ CarryAndSlices scan(const CombineFunction& combine, const std::vector<Tensor>& i
   return out;
 }
 
+namespace autograd {
+namespace {
+
+/// Records the ops of a graph.
+std::vector<Tensor> play(int64_t number, const std::vector<Tensor>& leaves, const std::vector<Scalar>& numbers) {
+  const ir::Graph& g = ir::subgraph(number).graph;
+  std::vector<Tensor> tensors(g.values.size()), out;
+  std::vector<std::optional<Scalar>> known(g.values.size());
+  for (const ir::Node& n : g.nodes) {
+    std::vector<int64_t> words;
+    for (const ir::Dim& d : n.attrs) words.push_back(d.value);
+    if (n.op == ir::Op::kLeaf) {
+      tensors[n.first_output] = leaves[static_cast<size_t>(words[0])];
+    } else if (n.op == ir::Op::kParameter) {
+      known[n.first_output] = numbers[static_cast<size_t>(words[0])];
+    } else if (n.op == ir::Op::kConstant && g.values[n.first_output].weak) {
+      known[n.first_output] = Scalar::from_bits(static_cast<uint64_t>(words[1]), static_cast<Category>(words[0]));
+    } else {
+      std::vector<Operand> operands;
+      for (const ir::ValueId v : n.inputs) {
+        operands.push_back(v == ir::kNone         ? Operand::none()
+                           : tensors[v].defined() ? Operand(tensors[v])
+                                                  : Operand(*known[v]));
+      }
+      if (ir::is_control_flow(n.op)) {
+        std::ranges::copy(call_control_flow(n.op, operands, words), &tensors[n.first_output]);
+      } else {
+        lazy::record(n.op, operands, words, &tensors[n.first_output]);
+      }
+    }
+  }
+  for (const ir::ValueId v : g.outputs) out.push_back(tensors[v]);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Tensor> call_control_flow(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> words) {
+  std::vector<Tensor> tensors;
+  std::vector<Scalar> numbers;
+  for (const Operand& o : operands) {
+    if (o.kind() == Operand::kTensor) tensors.emplace_back(o.impl());
+    if (o.kind() == Operand::kNumber) numbers.push_back(o.number());
+  }
+  const ir::ControlKind kind = ir::control_kind(op);
+  if (!lazy::grad_enabled() || !any_requires_grad(tensors) || kind == ir::ControlKind::kWhileGrad) {
+    std::vector<Tensor> out = Call{tensors, numbers}.record(op, {words.begin(), words.end()});
+    if (kind != ir::ControlKind::kWhileGrad) return out;
+    const auto node = std::make_shared<WhileGradCall>();
+    node->context.begin(tensors);
+    node->context.finish("WhileLoopGradOp", node, out);
+    return out;
+  }
+  const DeviceType device = device_of(tensors);
+  const auto record_graph = [&](Recorded& r, int64_t graph, const std::vector<size_t>& places) {
+    r.results = run_inside(*r.tape, stand_ins(*r.tape, places),
+                           [&](const std::vector<Tensor>& leaves) { return play(graph, leaves, numbers); });
+  };
+  if (kind == ir::ControlKind::kCond) {
+    const ir::CondAttrs attrs = ir::CondAttrs::read(words);
+    Branches branches;
+    for (Recorded& r : branches) {
+      r.tape = std::make_shared<BranchTape>("cond", device);
+      std::vector<size_t> places;
+      for (size_t i = 1; i < tensors.size(); ++i) places.push_back(r.tape->add(tensors[i]));
+      record_graph(r, &r == branches.data() ? attrs.true_graph : attrs.false_graph, places);
+    }
+    return record_cond(tensors[0], std::move(branches));
+  }
+  const bool scans = kind == ir::ControlKind::kScan;
+  const ir::ScanAttrs scan = scans ? ir::ScanAttrs::read(words) : ir::ScanAttrs();
+  const ir::WhileAttrs loop = scans ? ir::WhileAttrs() : ir::WhileAttrs::read(words);
+  const auto carried = static_cast<size_t>(scans ? scan.carried : loop.carried);
+  const auto scanned = static_cast<size_t>(scan.scanned);
+  /// Stand-ins for all operands; what is carried is another each turn.
+  const auto add_all = [&](BranchTape& tape, int64_t graph) {
+    std::vector<size_t> places;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const ir::Meta& m = ir::subgraph(graph).leaves[i];
+      lazy::refresh(tensors[i].impl());
+      places.push_back(i < carried + scanned ? tape.add_apart(tensors[i], m, i < carried && is_floating(m.dtype))
+                                             : tape.add(tensors[i]));
+    }
+    return places;
+  };
+  Turn turn;
+  turn.body.tape = std::make_shared<BranchTape>(scans ? "scan" : "while_loop", device);
+  const std::vector<size_t> places = add_all(*turn.body.tape, scans ? scan.graph : loop.body_graph);
+  turn.carried.assign(places.begin(), places.begin() + static_cast<int64_t>(carried));
+  turn.scanned.assign(places.begin() + static_cast<int64_t>(carried),
+                      places.begin() + static_cast<int64_t>(carried + scanned));
+  record_graph(turn.body, scans ? scan.graph : loop.body_graph, places);
+  if (scans) return record_scan(std::move(turn), scan.reverse, scan.draws);
+  Loop all;
+  all.turn = std::move(turn);
+  all.draws = loop.draws;
+  all.condition.tape = std::make_shared<BranchTape>("while_loop", device);
+  const std::vector<size_t> of_condition = add_all(*all.condition.tape, loop.cond_graph);
+  all.in_condition.assign(of_condition.begin(), of_condition.begin() + static_cast<int64_t>(carried));
+  record_graph(all.condition, loop.cond_graph, of_condition);
+  return record_while(std::move(all));
+}
+
+}  // namespace autograd
+
 }  // namespace smolder

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "smolder/lazy/tensor.h"
+#include "smolder/lazy/record.h"
 
 namespace smolder {
 
@@ -31,5 +32,14 @@ using CombineFunction = std::function<CarryAndSlices(const std::vector<Tensor>& 
 /// carried in the end, and the slices that it returns, stacked along `dim`.
 CarryAndSlices scan(const CombineFunction& combine, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
                     int64_t dim = 0, bool reverse = false);
+
+namespace autograd {
+
+/// Records a call of an op of control flow as the functions above did, so that it has a gradient: `operands` are its
+/// tensors, then its numbers.
+std::vector<Tensor> call_control_flow(ir::Op op, std::span<const lazy::Operand> operands,
+                                      std::span<const int64_t> words);
+
+}  // namespace autograd
 
 }  // namespace smolder

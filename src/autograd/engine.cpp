@@ -8,6 +8,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -318,6 +319,9 @@ void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<T
 
 void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& grad_tensors, bool retain_graph,
               bool create_graph, const std::vector<Tensor>& inputs) {
+  SMOLDER_CHECK(!lazy::BranchTape::current(), RuntimeError,
+                "backward() in a function of control flow would leave gradients in tensors outside of it: use "
+                "autograd.grad, and return what it gives");
   Run run(retain_graph || create_graph, create_graph);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];

@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "smolder/autograd/control_flow.h"
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/control_flow.h"
-
 #include "smolder/ir/infer.h"
 #include "smolder/ir/verify.h"
 
@@ -163,7 +163,7 @@ class Checker {
   }
 
   /// Where a signature has a tensor a number won't do, nor the other way round.
-    void operands(const Node& n) const {
+  void operands(const Node& n) const {
     if (ir::is_control_flow(n.op)) return;  // whose rules look for themselves
 
     const ir::OpInfo& op = ir::info(n.op);
@@ -495,7 +495,11 @@ std::vector<Tensor> record_ops(const State& s, const Instance& at, const std::ve
                                         : lazy::Operand(tensors[v]));
       }
       try {
-        lazy::record(n.op, operands, at.words[i], &tensors[n.first_output]);
+        if (ir::is_control_flow(n.op)) {
+          std::ranges::copy(autograd::call_control_flow(n.op, operands, at.words[i]), &tensors[n.first_output]);
+        } else {
+          lazy::record(n.op, operands, at.words[i], &tensors[n.first_output]);
+        }
       } catch (const ForeignError&) {
         throw;
       } catch (const Error& e) {

@@ -35,18 +35,8 @@ std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', tr
 constexpr std::string_view kSubgraph = "subgraph ";
 
 /// Which attribute words of a node number graphs.
-std::vector<size_t> graph_words(const ir::Node& n) {
-  if (!ir::is_control_flow(n.op)) return {};
-  switch (ir::control_kind(n.op)) {
-    case ir::ControlKind::kCond:
-    case ir::ControlKind::kWhileLoop:
-      return {0, 1};
-    case ir::ControlKind::kWhileGrad:
-      return {0, 1, 5};
-    case ir::ControlKind::kScan:
-      return {0};
-  }
-  return {};
+std::span<const size_t> graph_words(const ir::Node& n) {
+  return ir::is_control_flow(n.op) ? ir::graph_words(n.op) : std::span<const size_t>();
 }
 
 /// The graphs that control flow runs, as sections, each behind those that it runs itself.

@@ -102,7 +102,8 @@ void infer_while(const Call& call, int results, Meta* out) {
   const WhileAttrs a = WhileAttrs::read(call.attrs);
   const Operands o(call, a.tensors, "while_loop");
   const Subgraph &condition = subgraph(a.cond_graph), &body = subgraph(a.body_graph);
-  SMOLDER_CHECK(a.carried == results, ValueError, "while_loop: carries ", a.carried, " tensors, gives ", results);
+  SMOLDER_CHECK(a.carried == results && a.carried <= a.tensors, ValueError, "while_loop: carries ", a.carried,
+                " tensors, gives ", results);
   check_count(condition, "while_loop", o.tensors.size(), 1);
   check_count(body, "while_loop", o.tensors.size(), results);
   SMOLDER_CHECK(is_flag(condition.results[0]), ValueError, "while_loop: the condition is no bool");
@@ -128,6 +129,14 @@ void infer_while_grad(const Call& call, int results, Meta* out) {
     check_count(subgraph(number), "while_grad", static_cast<size_t>(first),
                 number == a.loop.body_graph ? a.loop.carried : 1);
     check_parameters(subgraph(number), "while_grad", o.numbers);
+    for (size_t i = 0; i < subgraph(number).leaves.size(); ++i) {
+      check_leaf(subgraph(number), "while_grad", i, *o.tensors[i]);
+    }
+  }
+  SMOLDER_CHECK(is_flag(subgraph(a.loop.cond_graph).results[0]), ValueError, "while_grad: the condition is no bool");
+  for (int64_t i = 0; i < a.loop.carried; ++i) {
+    SMOLDER_CHECK(subgraph(a.loop.body_graph).results[static_cast<size_t>(i)] == *o.tensors[static_cast<size_t>(i)],
+                  ValueError, "while_grad: the body gives something unlike what is carried");
   }
   check_count(s, "while_grad", o.tensors.size(), results);
   check_parameters(s, "while_grad", o.numbers);
@@ -218,10 +227,18 @@ UserOp definition_of(ControlKind kind, size_t results) {
 
 int64_t intern_subgraph(const std::string& key, const std::function<Subgraph()>& make) {
   Subgraphs& known = Subgraphs::get();
+  const auto find = [&] {
+    const auto at = known.numbers.find(key);
+    return at == known.numbers.end() ? -1 : at->second;
+  };
+  {
+    const std::lock_guard hold(known.lock);
+    if (const int64_t number = find(); number >= 0) return number;
+  }
+  Subgraph made = make();  // which may ask for others
   const std::lock_guard hold(known.lock);
-  const auto found = known.numbers.find(key);
-  if (found != known.numbers.end()) return found->second;
-  known.all.push_back(make());
+  if (const int64_t number = find(); number >= 0) return number;
+  known.all.push_back(std::move(made));
   const auto number = static_cast<int64_t>(known.all.size()) - 1;
   known.numbers.emplace(key, number);
   return number;
@@ -301,17 +318,17 @@ std::vector<DrawnNumbers> drawn_numbers(const Subgraph& s) {
   return out;
 }
 
+std::span<const size_t> graph_words(Op op) {
+  static constexpr size_t kWords[] = {0, 1, 5};
+  const ControlKind kind = control_kind(op);
+  return std::span(kWords).first(kind == ControlKind::kScan ? 1 : kind == ControlKind::kWhileGrad ? 3 : 2);
+}
+
 ControlGraphs control_graphs(Op op, std::span<const int64_t> attrs) {
-  switch (control_kind(op)) {
-    case ControlKind::kCond:
-    case ControlKind::kWhileLoop:
-      return {{attrs[0], attrs[1]}, attrs[2]};
-    case ControlKind::kWhileGrad:
-      return {{attrs[0], attrs[1], attrs[5]}, attrs[2]};
-    case ControlKind::kScan:
-      return {{attrs[0]}, attrs[1]};
-  }
-  return {};
+  ControlGraphs out;
+  for (const size_t w : graph_words(op)) out.graphs.push_back(attrs[w]);
+  out.tensors = attrs[control_kind(op) == ControlKind::kScan ? 1 : 2];
+  return out;
 }
 
 std::vector<DrawnNumbers> drawn_numbers(Op op, std::span<const int64_t> attrs) {

@@ -91,6 +91,8 @@ struct DrawnNumbers {
   uint32_t seed = 0, offset = 0;
 };
 std::vector<DrawnNumbers> drawn_numbers(Op op, std::span<const int64_t> attrs);
+/// Which of the words of such an op are numbers of graphs.
+std::span<const size_t> graph_words(Op op);
 /// The graphs that a call of control flow runs, and how many of its operands are tensors.
 struct ControlGraphs {
   std::vector<int64_t> graphs;

@@ -73,6 +73,7 @@ class BranchTape::Without {
 bool BranchTape::is_native(TensorImpl* impl) const { return owner_of(impl)->value->epoch == tape_->epoch_; }
 
 size_t BranchTape::append(const Tensor& outer, const ir::Meta& meta) {
+  if (outer.device().type != tape_->device_) refuse_device(outer.device().type);
   Tensor stand_in(new TensorImpl(tape_->placeholder(intern(meta))));
   stand_in.impl()->requires_grad = tracks_ && outer.impl()->requires_grad;
   outside_.push_back({outer, std::move(stand_in)});

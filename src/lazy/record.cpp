@@ -143,6 +143,8 @@ struct Call {
 /// Records or runs an op and makes handles for its results, in `values` first.
 inline void record_values(const Call& c, std::span<const Operand> operands, ValueRef* values, size_t count) {
   Tape& tape = Tape::on(c.device);
+  if (tape.device() != c.device) [[unlikely]]
+    BranchTape::current()->refuse_device(c.device);           // a branch's tape stands for the CPU's
   const bool is_plan_of_one = c.device == DeviceType::kCUDA;  // which is what an eager op is there
   if (t_modes.eager && !is_plan_of_one) [[unlikely]] {
     const SourceToken source = capture_source();

@@ -522,3 +522,98 @@ def test_scan_of_nothing_and_of_counts():
 def test_scans_that_are_refused(error, arguments, options, message):
     with pytest.raises(error, match=message):
         smolder.scan(*arguments, **options)
+
+
+# -- what else a function may do while it is recorded
+
+
+def test_other_things_within_a_function():
+    x = smolder.tensor([1.0, 2.0], requires_grad=True)
+    fast = smolder.compile(lambda x: x * 3)
+    assert smolder.cond(YES, lambda x: fast(x), lambda x: x * 1, (x,)).tolist() == [3, 6]  # as it is by itself
+    with pytest.raises(RuntimeError, match=r"backward\(\) in a function of control flow"):
+        smolder.cond(YES, lambda x: (x.sum().backward(), x * 1)[1], lambda x: x * 1, (x,))
+    assert x.grad is None
+    inner = smolder.cond(YES, lambda x: smolder.autograd.grad((x**3).sum(), x)[0], lambda x: x * 1, (x,))
+    assert inner.tolist() == [3, 12]
+    with pytest.raises(RuntimeError, match="state of a generator"):
+        smolder.cond(YES, lambda x: (smolder.manual_seed(0), x * 1)[1], lambda x: x * 1, (x,))
+    with pytest.raises(ZeroDivisionError):
+        smolder.cond(YES, lambda x: x / (1 // 0), lambda x: x * 1, (x,))
+    assert smolder.cond(YES, lambda x: x * 2, lambda x: x * 1, (x,)).tolist() == [2, 4]
+
+
+def test_memory_of_what_was_recorded_is_given_back():
+    x = smolder.ones(1000, requires_grad=True)
+
+    def step():
+        y = smolder.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+        _, y = smolder.while_loop(below(3), lambda i, y: (i + 1, y * x), (ZERO, y))
+        smolder.scan(lambda c, x: (c + x, c * x), smolder.zeros(()), y)[0].backward()
+        x.grad = None
+        smolder.mark_step()
+
+    for _ in range(3):
+        step()
+    before = smolder.memory_stats()["live"]
+    for _ in range(5):
+        step()
+    assert smolder.memory_stats()["live"] == before
+
+
+# -- in graphs that are captured and saved
+
+
+def captured_function(x, n):
+    y = smolder.cond(
+        x.sum() > 0, lambda x: smolder.cond(n > 2, lambda x: x * W3 + 1, lambda x: x - 1, (x,)), smolder.exp, (x,)
+    )
+    _, z = smolder.while_loop(lambda i, z: i < n, lambda i, z: (i + 1, z * 0.5 + W3), (ZERO, y))
+    carry, ys = smolder.scan(lambda c, x: (c + x, c * x), smolder.zeros(3), smolder.stack([y, z]), reverse=True)
+    return z, carry, ys
+
+
+W3 = smolder.tensor([1.0, 2.0, 3.0])
+CALLS = [([1.0, -2.0, 3.0], 3), ([1.0, 2.0, 3.0], 1), ([-1.0, -2.0, -3.0], 0)]
+
+
+def test_graphs_with_control_flow_are_differentiated(tmp_path):
+    path = tmp_path / "flow.safetensors"
+    smolder.capture(captured_function, smolder.tensor(CALLS[0][0]), smolder.tensor(CALLS[0][1])).save(path)
+    gradient = smolder.load_graph(path).differentiate(["x"])
+    gradient.save(path)
+    gradient = smolder.load_graph(path)
+    for x, n in CALLS:
+        x, n = smolder.tensor(x, requires_grad=True), smolder.tensor(n)
+        results = captured_function(x, n)
+        given = [smolder.randn(t.shape) for t in results]
+        (expected,) = smolder.autograd.grad(results, x, given)
+        found = gradient.run(x.detach(), n, *given)
+        np.testing.assert_allclose(found[0].tolist(), expected.tolist(), rtol=1e-5, atol=1e-6)
+
+
+def test_damaged_text_of_control_flow_is_refused():
+    text = str(smolder.capture(captured_function, smolder.tensor(CALLS[0][0]), smolder.tensor(CALLS[0][1])))
+    damages = [
+        ("true_graph=", "true_graph=9"),
+        ("false_graph=", "false_graph=-"),
+        ("tensors=3", "tensors=300"),
+        ("carried=2", "carried=200"),
+        ("carried=2", "carried=-2"),
+        ("scanned=1", "scanned=5"),
+        ("smolder::cond_1", "smolder::cond_2"),
+        ("smolder::cond_1", "smolder::cond_999"),
+    ]
+    smolder.Graph.parse(text)
+    for old, new in damages:
+        assert old in text
+        with pytest.raises(ValueError):
+            smolder.Graph.parse(text.replace(old, new))
+
+
+def test_onnx_names_control_flow_as_what_it_has_not():
+    pytest.importorskip("onnx", reason="the package onnx is not installed")
+    with pytest.raises(smolder.onnx.UnsupportedOperatorError, match="cond_1"):
+        smolder.onnx.export(
+            lambda x: smolder.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,)), smolder.ones(3)
+        )

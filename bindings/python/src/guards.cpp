@@ -7,6 +7,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/branch.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
@@ -94,8 +95,8 @@ std::string Modes::difference(const Modes& now) const {
 }
 
 bool runs_plainly() {
-  return lazy::eager_enabled() || autograd::anomaly_mode() || lazy::Recomputation::current() ||
-         autograd::any_saved_tensor_hooks();
+  return lazy::eager_enabled() || lazy::BranchTape::current() || autograd::anomaly_mode() ||
+         lazy::Recomputation::current() || autograd::any_saved_tensor_hooks();
 }
 
 // -- tensors

@@ -93,9 +93,12 @@ class GraphText:
             "source": sources,
         }
         self.nodes, self.values, self.returned = [], {}, []
+        elsewhere = False  # in a graph that control flow runs
         for line in text.splitlines()[1:]:
             word, _, rest = line.partition(" ")
-            if word in lists:
+            if word == "subgraph" or elsewhere:
+                elsewhere = word != "return"
+            elif word in lists:
                 lists[word].append(json.loads(rest))
             elif word == "return":
                 self.returned = [_value(x) for x in split(rest)]
