@@ -10,6 +10,7 @@ from smolder.optim.rmsprop import RMSprop
 from smolder.optim.sgd import SGD
 
 __all__ = [
+    "ASGD",
     "LBFGS",
     "SGD",
     "Adadelta",
@@ -21,17 +22,16 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
 ]
 
 
 def __getattr__(name):
-    if name == "LBFGS":
-        from smolder.optim.lbfgs import LBFGS
+    import importlib
 
-        return LBFGS
+    if name in ("ASGD", "LBFGS", "Rprop"):
+        return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
     if name == "swa_utils":
-        import importlib
-
-        return importlib.import_module("smolder.optim.swa_utils")
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

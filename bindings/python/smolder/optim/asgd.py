@@ -1,0 +1,45 @@
+"""ASGD."""
+
+from smolder import _core
+from smolder.optim.optimizer import Optimizer, check_options, implementation
+
+
+class ASGD(Optimizer):
+    """torch.optim.ASGD: gradient descent whose average, from step t0 on, is in each parameter's state as `ax`."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        check_options(lr=lr, lambd=lambd, alpha=alpha, weight_decay=weight_decay)
+        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
+        defaults |= {"maximize": maximize, "capturable": capturable}
+        super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
+
+    def _can_skip(self):
+        return False  # rates are computed of the count of steps, here
+
+    def _update(self, parameter, grad, options):
+        state = self.state[parameter]
+        if not state:
+            state |= {"step": 0, "eta": float(options["lr"]), "mu": 1.0, "ax": _core.zeros_like(parameter.detach())}
+        eta, mu = float(state["eta"]), float(state["mu"])  # tensors, where torch saved them
+        grad = -grad if options["maximize"] else grad
+        if options["weight_decay"] != 0:
+            grad = grad + parameter * float(options["weight_decay"])
+        new = parameter * (1 - options["lambd"] * eta) - grad * eta
+        self._write(parameter, new)
+        self._write(state["ax"], new if mu == 1 else state["ax"] + (new - state["ax"]) * mu)
+        state["step"] += 1
+        lr, lambd = float(options["lr"]), options["lambd"]
+        state["eta"] = lr / (1 + lambd * lr * state["step"]) ** options["alpha"]
+        state["mu"] = 1 / max(1, state["step"] - options["t0"])

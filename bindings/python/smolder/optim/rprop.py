@@ -1,0 +1,42 @@
+"""Rprop."""
+
+from smolder import _core
+from smolder.optim.optimizer import Optimizer, check_options, implementation
+
+
+class Rprop(Optimizer):
+    """torch.optim.Rprop: steps grow while a gradient keeps its sign, and shrink when it turns."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        etas=(0.5, 1.2),
+        step_sizes=(1e-6, 50),
+        *,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
+        check_options(lr=lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize, "capturable": capturable}
+        super().__init__(params, defaults | implementation(foreach, None, differentiable, fusible=False))
+
+    def _update(self, parameter, grad, options):
+        state = self.state[parameter]
+        if not state:
+            state["prev"] = _core.zeros_like(parameter.detach())
+            state["step_size"] = _core.full_like(grad.detach(), float(options["lr"]))
+        self._count(state, parameter)
+        grad = -grad if options["maximize"] else grad
+        (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
+        turned = grad * state["prev"]
+        change = _core.where(turned > 0, grow, _core.where(turned < 0, shrink, 1.0))
+        size = (state["step_size"] * change.to(grad.dtype)).clamp(least, most)
+        grad = _core.where(turned < 0, 0.0, grad)  # where it turned, the step is left out
+        self._write(parameter, parameter - grad.sign() * size)
+        self._write(state["prev"], grad)
+        self._write(state["step_size"], size)
