@@ -592,6 +592,19 @@ def test_graphs_with_control_flow_are_differentiated(tmp_path):
         np.testing.assert_allclose(found[0].tolist(), expected.tolist(), rtol=1e-5, atol=1e-6)
 
 
+def test_a_run_of_a_graph_with_control_flow_has_a_gradient():
+    graph = smolder.capture(captured_function, smolder.tensor(CALLS[0][0]), smolder.tensor(CALLS[0][1]))
+    for x, n in CALLS:
+        x, n = smolder.tensor(x, requires_grad=True), smolder.tensor(n)
+        for f in (graph, captured_function):
+            sum(t.square().sum() for t in f(x, n)).backward()
+        mine, both = graph(x, n), x.grad.clone()
+        assert mine[0].requires_grad
+        x.grad = None
+        sum(t.square().sum() for t in captured_function(x, n)).backward()
+        np.testing.assert_allclose(both.tolist(), (2 * x.grad).tolist(), rtol=1e-5)
+
+
 def test_damaged_text_of_control_flow_is_refused():
     text = str(smolder.capture(captured_function, smolder.tensor(CALLS[0][0]), smolder.tensor(CALLS[0][1])))
     damages = [

@@ -9,7 +9,7 @@ namespace smolder::python {
 namespace {
 
 /// A Python function from tensors to a list of tensors.
-BranchFunction branch_of(nb::callable f) {
+BranchFunction branch_of(const nb::callable& f) {
   return [f](const std::vector<Tensor>& given) { return nb::cast<std::vector<Tensor>>(f(*objects_of(given))); };
 }
 
@@ -18,13 +18,14 @@ BranchFunction branch_of(nb::callable f) {
 void bind_control_flow(nb::module_& m) {
   m.def(
       "_cond",
-      [](const Tensor& predicate, nb::callable true_fn, nb::callable false_fn, const std::vector<Tensor>& operands) {
+      [](const Tensor& predicate, const nb::callable& true_fn, const nb::callable& false_fn,
+         const std::vector<Tensor>& operands) {
         return cond(predicate, branch_of(true_fn), branch_of(false_fn), operands);
       },
       nb::arg("predicate"), nb::arg("true_fn"), nb::arg("false_fn"), nb::arg("operands"));
   m.def(
       "_while_loop",
-      [](nb::callable condition, nb::callable body, const std::vector<Tensor>& carried) {
+      [](const nb::callable& condition, const nb::callable& body, const std::vector<Tensor>& carried) {
         return while_loop(
             [&](const std::vector<Tensor>& given) { return nb::cast<Tensor>(condition(*objects_of(given))); },
             branch_of(body), carried);
@@ -32,7 +33,7 @@ void bind_control_flow(nb::module_& m) {
       nb::arg("condition"), nb::arg("body"), nb::arg("carried"));
   m.def(
       "_scan",
-      [](nb::callable combine, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, int64_t dim,
+      [](const nb::callable& combine, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, int64_t dim,
          bool reverse) {
         return scan(
             [&](const std::vector<Tensor>& carry, const std::vector<Tensor>& x) {
