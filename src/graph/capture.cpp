@@ -562,7 +562,7 @@ Graph capture_with(const CaptureFunction& fn, const std::vector<Example>& exampl
 
 namespace smolder {
 
-Graph capture(const CaptureFunction& fn, const std::vector<Tensor>& example_inputs, CaptureOptions options) {
+Graph capture(const CaptureFunction& fn, const std::vector<Tensor>& example_inputs, const CaptureOptions& options) {
   std::vector<graph::Example> examples;
   for (const Tensor& t : example_inputs) {
     t.meta();  // throws when undefined

@@ -177,15 +177,14 @@ using CaptureFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// dynamic sizes, once more for each of a few other sizes, from which it is found how each size in the graph follows
 /// from them. Throws RuntimeError when it reads values, writes to a tensor that it did not make, or takes another path
 /// for another size.
-Graph capture(const CaptureFunction& fn, const std::vector<Tensor>& example_inputs, CaptureOptions options = {});
+Graph capture(const CaptureFunction& fn, const std::vector<Tensor>& example_inputs, const CaptureOptions& options = {});
 
 /// Of a module of one tensor: its parameters and buffers are weights by their names.
 template <class M>
   requires requires(M& m, Tensor t) { Tensor(m(t)), m->state_dict(); }
 Graph capture(M& module, const Tensor& example, CaptureOptions options = {}) {
   if (options.weights.empty()) options.weights = module->state_dict();
-  return capture([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{module(in[0])}; }, {example},
-                 std::move(options));
+  return capture([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{module(in[0])}; }, {example}, options);
 }
 
 }  // namespace smolder

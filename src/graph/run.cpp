@@ -68,7 +68,7 @@ std::vector<Tensor> Runner::run(const State& s, const std::vector<Tensor>& input
   }
   const Instance at = infer(s, bind_symbols(s, inputs));
   autograd::StepCapture capture(known, false);
-  const std::vector<Tensor> outputs = record_ops(s, at, inputs, weights);
+  std::vector<Tensor> outputs = record_ops(s, at, inputs, weights);
   step = capture.finish(outputs, {&default_generator()});
   if (!step) return outputs;
   for (const uint32_t i : step->used()) used.push_back(known[i]);

@@ -38,7 +38,7 @@ Graph capture_python(nb::handle fn, const std::vector<Tensor>& examples,
   options.ranges = std::move(ranges);
   const CaptureFunction call = caller_of(fn);
   const WithoutGil nogil;
-  return capture(call, examples, std::move(options));
+  return capture(call, examples, options);
 }
 
 /// Names of values have a % in front; other strings are choices, as "mean".
@@ -118,7 +118,10 @@ void bind_values(nb::module_& m) {
       .def("__repr__", [](const GraphNode& n) {
         std::string inputs;
         for (const std::string& i : n.inputs) inputs += (inputs.empty() ? "" : ", ") + i;
-        for (const auto& [name, text] : n.attributes) inputs += (inputs.empty() ? "" : ", ") + name + "=" + text;
+        for (const auto& [name, text] : n.attributes) {
+          if (!inputs.empty()) inputs += ", ";
+          inputs.append(name).append("=").append(text);
+        }
         return n.name() + " = " + n.op + "(" + inputs + ")";
       });
 }
