@@ -305,3 +305,20 @@ def test_control_flow_is_saved(tmp_path):
         smolder.capture(
             lambda x: smolder.cond(x.sum() > 0, lambda x: x + smolder.rand(3), lambda x: x - 1, (x,)), smolder.ones(3)
         )
+
+
+@pytest.mark.skipif(not smolder.cuda.is_available(), reason="there is no CUDA device")
+def test_on_a_device(tmp_path):
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    graph = smolder.capture(net, smolder.randn(3, 8), dynamic_shapes=({0: "n"},)).to("cuda")
+    x = smolder.randn(5, 8)
+    for _ in range(2):
+        out = graph(x.to("cuda"))
+        assert out.device.type == "cuda"
+        np.testing.assert_allclose(out.detach().cpu().numpy(), net(x).detach().numpy(), atol=1e-5)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        graph(x)
+    graph.save(tmp_path / "g.safetensors")
+    same(smolder.load_graph(tmp_path / "g.safetensors")(x), net(x))
+    there = smolder.capture(net.to("cuda"), x.to("cuda"))
+    assert there.differentiate().run(x.to("cuda"), smolder.ones(5, 4, device="cuda"))[0].device.type == "cuda"
