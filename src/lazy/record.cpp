@@ -320,18 +320,28 @@ bool eager_enabled() { return t_modes.eager; }
 void set_eager_enabled(bool on) { t_modes.eager = on; }
 void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
-void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
-  std::vector<Operand> inside;
-  if (BranchTape* const branch = BranchTape::current()) [[unlikely]] {
-    inside = branch->inside(operands);
-    operands = inside;
-  }
-  Call c{op, operands, attrs, outputs};
+namespace {
+
+inline void record_call(Call c) {
   c.look_at_operands();
-  if (c.external && any_external(operands)) [[unlikely]]
+  if (c.external && any_external(c.operands)) [[unlikely]]
     return record_external(c);
   record_known(c);
   finish(c);
+}
+
+/// In a branch: tensors from outside are seen through their stand-ins.
+void record_inside(BranchTape& branch, const Call& c) {
+  const std::vector<Operand> inside = branch.inside(c.operands);
+  record_call({c.op, inside, c.attrs, c.outputs});
+}
+
+}  // namespace
+
+void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  if (BranchTape* const branch = BranchTape::current()) [[unlikely]]
+    return record_inside(*branch, {op, operands, attrs, outputs});
+  record_call({op, operands, attrs, outputs});
 }
 
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self) {
