@@ -234,7 +234,11 @@ def test_weights_may_be_elsewhere(tmp_path):
     assert bare.state_dict() == {"weight": None, "bias": None}
     with pytest.raises(RuntimeError, match="no weights bound: 'weight' is missing"):
         bare(smolder.ones(1, 3))
-    same(bare.bind(safetensors.load_file(tmp_path / "w.safetensors"))(smolder.ones(1, 3)), linear(smolder.ones(1, 3)))
+    for weights in linear.state_dict(), tmp_path / "w.safetensors":
+        bound = smolder.load_graph(tmp_path / "g.safetensors", weights=weights)
+        same(bound(smolder.ones(1, 3)), linear(smolder.ones(1, 3)))
+    with pytest.raises(RuntimeError, match="missing: 'bias'"):
+        smolder.load_graph(tmp_path / "g.safetensors", weights={"weight": linear.weight})
 
 
 def test_files_are_safetensors_files(tmp_path):

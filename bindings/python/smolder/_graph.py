@@ -3,8 +3,9 @@
 import inspect
 import json
 import os
+from collections.abc import Mapping
 
-from smolder import _core
+from smolder import _core, safetensors
 from smolder._tensor import Tensor
 
 __all__ = ["Graph", "capture", "load_graph"]
@@ -359,8 +360,14 @@ def capture(fn, /, *args, dynamic_shapes=None, **kwargs):
     return Graph(graph)
 
 
-def load_graph(path):
-    """The graph of a file that Graph.save() wrote, or a C++ program. Raises ValueError for a file that is none."""
+def load_graph(path, weights=None):
+    """The graph of a file that Graph.save() wrote, or a C++ program. Raises ValueError for a file that is none.
+
+    `weights`, for a file without: a dict of tensors by name, or the path of a safetensors file of them.
+    """
     path = os.fspath(path)
     os.stat(path)  # raises what Python raises where there is none
-    return Graph(_core._Graph.load(path))
+    graph = Graph(_core._Graph.load(path))
+    if weights is None:
+        return graph
+    return graph.bind(weights if isinstance(weights, Mapping) else safetensors.load_file(weights))
