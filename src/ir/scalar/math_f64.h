@@ -30,6 +30,12 @@ SMOLDER_INLINE F64<B> exp_clamped(F64<B> x) {
   auto [r, t] = reduce_ln2(x, kRoundForHalves<LaneType::kF64>);
   return scale_halves(exp_reduced(r), t);
 }
+/// e^x for x <= 710; as float32's.
+template <class B>
+SMOLDER_INLINE F64<B> exp_or_zero(F64<B> x) {
+  auto vanishes = x < -746;
+  return select(vanishes, 0.0, exp_clamped(select(vanishes, 0.0, x)));
+}
 /// e^x / 2 for x in [-746, 711], without overflow below it.
 template <class B>
 SMOLDER_INLINE F64<B> half_exp(F64<B> x) {
@@ -140,7 +146,7 @@ inline constexpr double kSquareDominates = 0x1p55;
 
 template <class B>
 SMOLDER_INLINE F64<B> exp(F64<B> x) {
-  return detail::exp_clamped(detail::at_most(detail::at_least(x, -746), 710));
+  return detail::exp_or_zero(detail::at_most(x, 710));
 }
 
 template <class B>
@@ -174,7 +180,7 @@ SMOLDER_INLINE F64<B> expm1(F64<B> x) {
 
 template <class B>
 SMOLDER_INLINE F64<B> sigmoid(F64<B> x) {
-  return detail::sigmoid_from(x, detail::exp_clamped(detail::at_least(-abs(x), -746)));
+  return detail::sigmoid_from(x, detail::exp_or_zero(-abs(x)));
 }
 
 /// |x| < 0.625: odd polynomial, error 2^-61. Else 1 - 2 / (e^2|x| + 1).
