@@ -161,14 +161,14 @@ class Graph {
 struct CaptureOptions {
   /// Tensors that the function reads besides its inputs, with names for them, as a module's state_dict(). Others that
   /// it reads are weights named constant_0 and so on.
-  nn::Named<Tensor> weights;
+  nn::Named<Tensor> weights = {};
   /// Names of inputs and outputs; input_0, output_0 and so on where there are none.
-  std::vector<std::string> input_names, output_names;
+  std::vector<std::string> input_names = {}, output_names = {};
   /// Sizes that may be others in later runs, for each input by dimension: {{{0, "batch"}}, {}}. Equal names are equal
   /// sizes. All others are fixed.
-  std::vector<std::map<int, std::string>> dynamic_shapes;
+  std::vector<std::map<int, std::string>> dynamic_shapes = {};
   /// The least and largest that dynamic sizes may be, for some, by name.
-  std::map<std::string, std::pair<int64_t, int64_t>> ranges;
+  std::map<std::string, std::pair<int64_t, int64_t>> ranges = {};
 };
 
 using CaptureFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -17,7 +17,7 @@ namespace smolder::lazy {
 struct RanOp {
   ir::Op op{};
   SourceToken source = 0;
-  std::vector<ir::Meta> results;
+  std::vector<ir::Meta> results = {};
   int64_t bytes = 0;  ///< of operands and results, where it ran by itself
   double ns = 0;      ///< likewise
 };
@@ -30,21 +30,21 @@ struct RanStep {
     kEager,     ///< ops of eager mode, up to the next step
   } how = kPlan;
   DeviceType device = DeviceType::kCPU;
-  std::string reason;  ///< what ended it: "item", "mark_step"
+  std::string reason = {};  ///< what ended it: "item", "mark_step"
   SourceToken source = 0;
-  std::vector<RanOp> ops;  ///< of a plan's instance when it ran first
-  double ms = 0;           ///< of the host, from the sync to its end
-  std::string note;        ///< kOneByOne: why
+  std::vector<RanOp> ops = {};  ///< of a plan's instance when it ran first
+  double ms = 0;                ///< of the host, from the sync to its end
+  std::string note = {};        ///< kOneByOne: why
   /// Set where it was compiled for this run, or recorded anew.
-  std::optional<Recompile> recompile;
+  std::optional<Recompile> recompile = {};
 
   // kPlan
-  std::shared_ptr<const jit::Plan> plan;
-  std::shared_ptr<const jit::Instance> instance;
-  std::vector<BufferRef> leaves;    ///< what it read, as it was; empty where they were not kept
-  std::vector<int64_t> leaf_bytes;  ///< of each leaf
-  std::vector<DType> leaf_dtypes;
-  std::vector<uint64_t> parameters;
+  std::shared_ptr<const jit::Plan> plan = {};
+  std::shared_ptr<const jit::Instance> instance = {};
+  std::vector<BufferRef> leaves = {};    ///< what it read, as it was; empty where they were not kept
+  std::vector<int64_t> leaf_bytes = {};  ///< of each leaf
+  std::vector<DType> leaf_dtypes = {};
+  std::vector<uint64_t> parameters = {};
 };
 
 /// Process-wide; every member may be called from any thread. There may be several logs at once.
