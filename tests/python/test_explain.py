@@ -28,7 +28,7 @@ def line_of(text):
 @pytest.fixture(autouse=True)
 def no_known_steps():
     """A step that another test recorded first would be told by that test's lines."""
-    smolder._core._forget_traces()
+    smolder._core.forget_traces()
 
 
 def inputs(*shapes):
