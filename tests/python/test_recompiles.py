@@ -181,8 +181,8 @@ def test_the_reason_names_the_cause_and_the_line(fault, tmp_path, capsys):
     assert f"{why.cause}: {why.reason}" in str(explained) and why.where in str(explained)
     # So does `smolder cache why`, of all steps and of each kernel that was built for this one.
     smolder._core._leave_kernels_on_disk()
-    assert told in reasons(capsys, "--limit", "100000")
-    for kernel in why.kernels:
+    assert told in reasons(capsys, "--limit", "500")
+    for kernel in why.kernels[:2]:
         assert told in reasons(capsys, kernel.key)
 
 

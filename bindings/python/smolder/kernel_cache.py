@@ -79,8 +79,8 @@ def _open(path=None):
         raise _Failure(f"{e}\n`smolder cache verify --repair` sets a damaged cache aside", UNUSABLE) from None
 
 
-def _rows(file, kind=""):
-    return file.rows(kind) if file else []
+def _rows(file, kind="", mentions=""):
+    return file.rows(kind, mentions) if file else []
 
 
 def _find(file, key):
@@ -200,9 +200,10 @@ def _count(n, thing):
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def _reasons(file, limit=None):
-    """Why steps were compiled, the latest first: rows that say the same are told once, with what was ever built."""
-    rows = sorted(_rows(file, "recompile"), key=lambda r: r["created"], reverse=True)
+def _reasons(file, limit=None, kernel=""):
+    """Why steps were compiled, the latest first, or those that built `kernel`: rows that say the same are told once, with
+    what was ever built."""
+    rows = sorted(_rows(file, "recompile", kernel), key=lambda r: r["created"], reverse=True)
     alike = {}
     for row in rows:
         reason = _reason(row)
@@ -245,7 +246,7 @@ def _why(args):
     if row["kind"] == "recompile":
         steps, nearest = [(row, _reason(row))], None
     else:
-        steps = [(r, reason) for r, reason in _reasons(file) if any(k["key"] == row["key"] for k in reason["kernels"])]
+        steps = list(_reasons(file, kernel=row["key"]))
         nearest = file.explain(row["id"])
     if args.json:
         like = nearest and {**nearest, "nearest": _plain(nearest["nearest"])}

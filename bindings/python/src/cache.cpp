@@ -94,15 +94,18 @@ nb::object explanation_of(CacheFile& file, int64_t id) {
 void bind_cache(nb::module_& m) {
   nb::class_<CacheFile>(m, "_CacheFile")
       .def(nb::init<const std::string&>())
-      .def("rows",
-           [](CacheFile& f, const std::string& kind) {
-             nb::list out;
-             f.for_each(kind, Detail::kKeys, [&](CacheRow& row) {
-               out.append(row_of(row, Detail::kKeys));
-               return true;
-             });
-             return out;
-           })
+      .def(
+          "rows",
+          [](CacheFile& f, const std::string& kind, const std::string& mentions) {
+            nb::list out;
+            const auto add = [&](CacheRow& row) {
+              out.append(row_of(row, Detail::kKeys));
+              return true;
+            };
+            f.for_each(kind, Detail::kKeys, add, mentions);
+            return out;
+          },
+          nb::arg("kind"), nb::arg("mentions") = "")
       .def("row",
            [](CacheFile& f, int64_t id) -> nb::object {
              const std::optional<CacheRow> row = f.row(id);

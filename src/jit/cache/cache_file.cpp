@@ -43,8 +43,9 @@ std::string CacheFile::path_of(const DiskOptions& options) {
   return DatabaseFile(options.directory, options.busy_ms, nullptr).path();
 }
 
-void CacheFile::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit) {
-  guarded([&] { store_->for_each(kind, detail, visit); });
+void CacheFile::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit,
+                         std::string_view mentions) {
+  guarded([&] { store_->for_each(kind, detail, visit, 0, mentions); });
 }
 
 std::optional<CacheRow> CacheFile::row(int64_t id) {

@@ -19,8 +19,9 @@ class CacheFile {
   /// Where DiskCache keeps the database of these options.
   static std::string path_of(const DiskOptions& options);
 
-  /// As DiskCache::for_each().
-  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit);
+  /// As DiskCache::for_each(); no rows whose payload does not hold `mentions`.
+  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit,
+                std::string_view mentions = {});
   /// One row by its id, with everything; nothing when it is gone.
   std::optional<CacheRow> row(int64_t id);
   /// With max_bytes of 0.

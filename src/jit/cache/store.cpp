@@ -369,13 +369,15 @@ std::string Store::integrity_complaints() {
   return complaints;
 }
 
-void Store::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only) {
+void Store::for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only,
+                     std::string_view mentions) {
   const bool full = detail == Detail::kFull;
   const std::string columns =
       "SELECT r.id, u.last_use, u.hits, u.bytes, (SELECT count(*) FROM lease WHERE lease.record = r.id),"
       " r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.name, r.target, r.structure";
   const std::string from = " FROM usage u JOIN record r ON r.id = u.id";
   const std::string order = std::string(" WHERE (?1 = '' OR r.kind = ?1)") +
+                            (mentions.empty() ? "" : " AND instr(CAST(r.payload AS TEXT), ?3) > 0") +
                             (only != 0 ? " AND r.id = ?2" : " ORDER BY u.last_use DESC, u.id DESC");
   const std::string sql =
       full ? columns + ", r.payload, s.checksum, s.text" + from + " LEFT JOIN source s ON s.id = r.id" + order
@@ -383,6 +385,7 @@ void Store::for_each(std::string_view kind, Detail detail, const std::function<b
   Statement rows(connection_, sql.c_str());
   rows.bind_text(1, kind);
   if (only != 0) rows.bind(2, only);
+  if (!mentions.empty()) rows.bind_text(3, mentions);
   while (rows.step()) {
     CacheRow row;
     const bool whole = read_record(rows, 5, row.record);

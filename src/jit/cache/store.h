@@ -97,8 +97,9 @@ class Store {
   std::string integrity_complaints();
 
   /// Visits rows of `kind` (all when empty), most recently used first, until `visit` returns false; no other than that
-  /// of id `only` unless it is 0.
-  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only = 0);
+  /// of id `only` unless it is 0, and none whose payload does not hold `mentions`.
+  void for_each(std::string_view kind, Detail detail, const std::function<bool(CacheRow&)>& visit, int64_t only = 0,
+                std::string_view mentions = {});
   std::vector<ProcessName> leasing_processes();
   int64_t leased_row_count();
 
