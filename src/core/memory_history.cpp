@@ -12,7 +12,15 @@
 namespace smolder {
 namespace memory_detail {
 
-std::atomic<bool> g_watched{false};
+std::atomic<uint8_t> g_watched{0};
+
+void watch(uint8_t what, bool on) {
+  if (on) {
+    g_watched.fetch_or(what, std::memory_order_relaxed);
+  } else {
+    g_watched.fetch_and(static_cast<uint8_t>(~what), std::memory_order_relaxed);
+  }
+}
 
 }  // namespace memory_detail
 
@@ -23,7 +31,7 @@ thread_local const MemoryUse* t_use = nullptr;
 /// `lock` guards every member. Never destroyed: buffers may outlive any static.
 struct History {
   std::mutex lock;
-  bool on = false, profiled = false;
+  bool on = false;
   size_t most_events = 0;
   std::map<uintptr_t, HeldMemory> held;
   std::deque<MemoryEvent> events;
@@ -36,7 +44,6 @@ struct History {
     }();
     return *it;
   }
-  void set_watched() { memory_detail::g_watched.store(on || profiled, std::memory_order_relaxed); }
   void add(MemoryEvent::Kind kind, const HeldMemory& block) {
     if (most_events == 0) return;
     if (events.size() == most_events) events.pop_front();
@@ -45,13 +52,6 @@ struct History {
 };
 
 }  // namespace
-
-void memory_detail::set_profiled(bool on) {
-  History& h = History::get();
-  const std::lock_guard hold(h.lock);
-  h.profiled = on;
-  h.set_watched();
-}
 
 void start_memory_history(size_t most_events, bool goes_on) {
   History& h = History::get();
@@ -63,14 +63,14 @@ void start_memory_history(size_t most_events, bool goes_on) {
   while (h.events.size() > most_events) h.events.pop_front();
   h.most_events = most_events;
   h.on = true;
-  h.set_watched();
+  memory_detail::watch(memory_detail::kKept, h.on);
 }
 
 void stop_memory_history() {
   History& h = History::get();
   const std::lock_guard hold(h.lock);
   h.on = false;
-  h.set_watched();
+  memory_detail::watch(memory_detail::kKept, h.on);
 }
 
 bool memory_history_is_on() {

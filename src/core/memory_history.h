@@ -40,13 +40,14 @@ struct MemoryHistory {
 };
 
 namespace memory_detail {
-extern std::atomic<bool> g_watched;
-/// Works out `g_watched`: the profile begins or ends to want changes of memory.
-void set_profiled(bool on);
+enum : uint8_t { kKept = 1, kProfiled = 2 };
+extern std::atomic<uint8_t> g_watched;
+/// Begins or ends to watch for one of these. Takes no lock: the profile asks for it under its own.
+void watch(uint8_t what, bool on);
 }  // namespace memory_detail
 
 /// Whether anybody wants to be told. One relaxed load.
-inline bool memory_is_watched() { return memory_detail::g_watched.load(std::memory_order_relaxed); }
+inline bool memory_is_watched() { return memory_detail::g_watched.load(std::memory_order_relaxed) != 0; }
 
 /// Keeps what is taken from now on, and the `most_events` latest events. What was kept is forgotten, unless the history
 /// is on already and `goes_on`.

@@ -42,7 +42,7 @@ struct Log {
     return *log;
   }
   void set_flags() {
-    memory_detail::set_profiled(with_memory > 0);
+    memory_detail::watch(memory_detail::kProfiled, with_memory > 0);
     using namespace profile_detail;
     g_on.store(
         static_cast<uint8_t>((sessions ? kSpans : 0) | (with_shapes ? kShapes : 0) | (with_memory ? kMemory : 0) |
