@@ -1,7 +1,7 @@
 """TorchScript, which there is none of: programs may ask whether they are scripted, and mark functions, as in torch.
 
-What would script or trace raises; smolder.compile is the way to go. Where PYTORCH_JIT=0 is in the environment, which
-turns torch's off as well, script, trace and their kin return what they are given.
+What would script or trace raises; smolder.compile and smolder.export are the ways to go. Where PYTORCH_JIT=0 is in the
+environment, which turns torch's off as well, script, trace and their kin return what they are given.
 """
 
 import builtins
@@ -146,7 +146,7 @@ def fuser(name):
 
 # -- what makes scripts
 
-_WHY = "there is no TorchScript: use smolder.compile, or set PYTORCH_JIT=0, which leaves functions as they are"
+_WHY = "there is no TorchScript: use smolder.compile or smolder.export, or set PYTORCH_JIT=0, which changes no function"
 
 
 def _disabled():
@@ -172,7 +172,7 @@ script_method = _as_it_is("script_method", "fn")
 trace = _as_it_is("trace", "func")
 trace_module = _as_it_is("trace_module", "mod")
 
-_FILES = "there is no TorchScript: save a state_dict with smolder.save, and load it with smolder.load"
+_FILES = "there is no TorchScript: smolder.export.save and load keep what smolder.export.export captured"
 freeze = refused("jit.freeze", _WHY)
 load = refused("jit.load", _FILES)
 optimize_for_inference = refused("jit.optimize_for_inference", _WHY)
