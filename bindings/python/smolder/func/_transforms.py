@@ -241,7 +241,8 @@ def _rows(outputs, out_spec, i, product):
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """As jacrev: of the two ways to the same Jacobian there is one."""
+    """As jacrev: of the two ways to the same Jacobian there is one. func is called once, so that `randomness` has nothing
+    to choose."""
     return jacrev(func, argnums, has_aux=has_aux)
 
 

@@ -92,7 +92,7 @@ def _events(events, changes, stream):
             out.append({**arrow, "id": event.flow, "cat": "ac2g", "name": "ac2g", **row, "ts": start})
     for change in changes:
         out += _memory(change, pid)
-    return _names(out, pid, stream) + out
+    return _names(out, pid) + out
 
 
 def _args(event, on_device, stream):
@@ -170,7 +170,7 @@ def _memory(change, pid):
     }
 
 
-def _names(out, pid, stream):
+def _names(out, pid):
     """What rows are called, and their order."""
     threads = {thread.native_id: thread.name for thread in threading.enumerate()}
     rows = dict.fromkeys((e["pid"], e["tid"]) for e in out if "tid" in e)
