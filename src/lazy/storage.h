@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "smolder/eager/array.h"
@@ -39,6 +40,8 @@ bool is_external(const Tensor& t);
 /// The value of `impl`, which is up to date, for who keeps it: of external memory a copy.
 ValueRef kept_value(TensorImpl* impl);
 inline ValueRef value_now(TensorImpl* impl) { return impl->value->external ? kept_value(impl) : impl->value; }
+/// The elements of `t` in memory of its device, computed: `reason` and `source` are those of a sync.
+BufferRef elements(const Tensor& t, std::string_view reason, SourceToken source);
 /// The elements of external `t`, where they are.
 eager::Array window(const Tensor& t);
 /// What torch says of a write to a tensor with several elements in one place.

@@ -98,24 +98,27 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
   return from_buffer(std::move(buffer), shape, dtype);
 }
 
+BufferRef lazy::elements(const Tensor& t, std::string_view reason, SourceToken source) {
+  refresh(t.impl());
+  break_capture(reason, source);
+  Tape& tape = Tape::on(t.device().type);
+  if (t.impl()->value->external && is_external(t)) return copied(window(t)).buffer;
+  std::lock_guard hold(tape.mutex());
+  if (t.impl()->value->pending) tape.sync(reason, source);
+  if (!t.impl()->value->buffer) tape.raise_no_value();
+  return t.impl()->value->buffer;
+}
+
 BufferRef Tensor::materialize(std::string_view reason) const {
   meta();  // throws when undefined
-  lazy::refresh(impl_);
   const SourceToken source = capture_source();
-  lazy::break_capture(reason, source);
-  lazy::Tape& tape = lazy::Tape::on(impl_->value->device);
-  BufferRef elements;
-  if (impl_->value->external && lazy::is_external(*this)) elements = lazy::copied(lazy::window(*this)).buffer;
-  std::lock_guard hold(tape.mutex());
-  if (!elements) {
-    if (impl_->value->pending) tape.sync(reason, source);
-    if (!impl_->value->buffer) tape.raise_no_value();
-    elements = impl_->value->buffer;
-  }
+  BufferRef elements = lazy::elements(*this, reason, source);
+  lazy::Tape& tape = lazy::Tape::on(elements->device().type);
   if (tape.device() == DeviceType::kCPU) return elements;
   const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
   const MemoryFor use(reason, source);
   BufferRef host = allocate(bytes);
+  std::lock_guard hold(tape.mutex());
   if (bytes) device_memory(tape.device()).to_host(host->data(), elements->data(), bytes);
   tape.raise_reports(bytes > 0);
   return host;

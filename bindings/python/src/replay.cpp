@@ -20,6 +20,7 @@
 #include "smolder/jit/time_plan.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/recompile.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/trace_log.h"
 #include "src/plans.h"
@@ -404,8 +405,11 @@ struct RunInputs {
       numbers.push_back(s.bits());
     }
     const WithoutGil nogil;
-    for (const Tensor& t : tensors) buffers.push_back(t.materialize("replay"));
-    for (const BufferRef& b : buffers) addresses.push_back(b->data());
+    for (const Tensor& t : tensors) buffers.push_back(lazy::elements(t, "replay", capture_source()));
+    for (const BufferRef& b : buffers) {
+      SMOLDER_INVARIANT(b->device().type == device);
+      addresses.push_back(b->data());
+    }
   }
   RunInputs(std::vector<BufferRef> leaves, std::vector<uint64_t> values)
       : buffers(std::move(leaves)), numbers(std::move(values)) {
