@@ -253,6 +253,19 @@ def test_an_index_out_of_range_raises_and_the_process_lives():
 
 
 @on_a_device
+def test_an_index_out_of_range_is_told_once():
+    """Though threads of a kernel that runs yet go on writing that they found one."""
+    x, bad = smolder.ones(1 << 10, device="cuda"), smolder.full((1 << 22,), 1 << 20, device="cuda")
+    for _ in range(20):
+        with pytest.raises(IndexError):
+            for _ in range(100):
+                held = x[bad]  # noqa: F841
+                smolder.mark_step()
+            cuda.synchronize()
+        assert (x + 1).sum().item() == 2048
+
+
+@on_a_device
 def test_an_index_out_of_range_is_told_at_the_next_step_or_wait():
     weight, bad = smolder.ones(4, 2, device="cuda"), smolder.tensor([9], device="cuda")
     held = smolder.nn.functional.embedding(bad, weight)

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <ranges>
 #include <utility>
+
+#include "smolder/core/cuda/queue.h"
 
 namespace smolder::jit::cuda {
 namespace {
@@ -22,10 +25,19 @@ ErrorWords::ErrorWords(int device, std::vector<OpSite> sites)
   std::memset(memory_.data(), 0, sites_.size() * sizeof(uint32_t));
 }
 
+bool ErrorWords::is_set(size_t i) const {
+  return std::atomic_ref<uint32_t>(data()[i]).load(std::memory_order_relaxed) != 0;
+}
+
+bool ErrorWords::any() const {
+  return std::ranges::any_of(std::views::iota(size_t{0}, sites_.size()), [&](size_t i) { return is_set(i); });
+}
+
 void ErrorWords::take(std::vector<OpSite>& reports) {
   for (size_t i = 0; i < sites_.size(); ++i) {
-    const std::atomic_ref<uint32_t> word(data()[i]);
-    if (word.load(std::memory_order_relaxed) != 0 && word.exchange(0) != 0) reports.push_back(sites_[i]);
+    if (!is_set(i)) continue;
+    reports.push_back(sites_[i]);
+    data()[i] = 0;
   }
 }
 
@@ -38,8 +50,16 @@ void watch(const std::shared_ptr<ErrorWords>& words) {
 std::vector<OpSite> take_reports(bool idle) {
   std::vector<OpSite> reports;
   const std::lock_guard hold(g_lock);
+  if (!idle) {
+    if (std::ranges::none_of(watched(), &ErrorWords::any,
+                             [](const auto& words) -> const ErrorWords& { return *words; })) {
+      return reports;
+    }
+    // Other threads of the kernel may yet write what is cleared.
+    smolder::cuda::Queue::of(smolder::cuda::kDevice).stream().synchronize();
+  }
   for (const auto& words : watched()) words->take(reports);
-  if (idle) watched().clear();
+  watched().clear();
   return reports;
 }
 

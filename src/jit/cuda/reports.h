@@ -14,17 +14,21 @@ class ErrorWords {
  public:
   ErrorWords(int device, std::vector<OpSite> sites);
   uint32_t* data() const { return static_cast<uint32_t*>(memory_.data()); }
-  /// Adds the sites whose words are set, and clears those.
+  bool any() const;  ///< Is one set?
+  /// Adds the sites whose words are set, and clears those. The device is idle.
   void take(std::vector<OpSite>& reports);
 
  private:
+  bool is_set(size_t i) const;
+
   smolder::cuda::PinnedMemory memory_;
   std::vector<OpSite> sites_;
 };
 
 /// Kernels that may write `words` were queued.
 void watch(const std::shared_ptr<ErrorWords>& words);
-/// What was reported since it was asked last. `idle`: the device has done all that it was given.
+/// What was reported since it was asked last; waits for the device when something was. `idle`: it has done all that it
+/// was given.
 std::vector<OpSite> take_reports(bool idle);
 
 }  // namespace smolder::jit::cuda
