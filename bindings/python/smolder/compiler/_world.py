@@ -6,6 +6,7 @@ follows from the objects it is given. A walk made before a call visits every fun
 whose code ran, which is what is guarded.
 """
 
+import collections
 import dis
 import enum
 import functools
@@ -32,12 +33,12 @@ CONSTANTS = (
 _OPAQUE = (
     types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
-    types.GenericAlias, enum.Enum, type(dict.__dict__), type(sys.flags),
+    types.GenericAlias, enum.Enum, type(dict.__dict__), type(sys.flags), type(collections.namedtuple("Pair", "first").first),
 )  # fmt: skip
 _STATELESS = {
     ("_thread", "lock"), ("_thread", "RLock"), ("re", "Pattern"), ("weakref", "ref"), ("weakref", "ReferenceType"),
     ("logging", "Logger"), ("typing", "TypeVar"), ("_random", "Random"), ("random", "Random"), ("builtins", "weakref"),
-    ("numpy", "dtype"), ("numpy", "ufunc"), ("_collections", "_tuplegetter"), ("types", "UnionType"), ("_abc", "_abc_data"),
+    ("numpy", "dtype"), ("numpy", "ufunc"), ("types", "UnionType"), ("_abc", "_abc_data"),
 }  # fmt: skip
 MOST_OBJECTS = 100_000
 
