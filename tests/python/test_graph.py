@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import DEVICE, assert_same_bits
 
 import smolder
 from smolder import nn, safetensors
@@ -45,7 +45,7 @@ def test_a_module_with_dynamic_sizes(tmp_path):
     assert set(graph.state_dict()) == set(block.state_dict())
     assert graph.outputs[0].shape == ("batch", "length", 16)
     graph.save(tmp_path / "block.safetensors")
-    loaded = smolder.load_graph(tmp_path / "block.safetensors")
+    loaded = smolder.load_graph(tmp_path / "block.safetensors").to(DEVICE)
     for shape in [(3, 8), (1, 8), (5, 13), (2, 2)]:
         x = smolder.randn(*shape, 16)
         for each in graph, loaded:
@@ -73,7 +73,7 @@ def test_arguments_and_results_are_nested_as_they_were(tmp_path):
     args, kwargs = (((ones, [ones * 2]), 4),), {"scale": {"by": ones * 3}}
     graph = smolder.capture(f, *args, **kwargs)
     graph.save(tmp_path / "f.safetensors")
-    for each in graph, smolder.load_graph(tmp_path / "f.safetensors"):
+    for each in graph, smolder.load_graph(tmp_path / "f.safetensors").to(DEVICE):
         assert each.input_names == ["pair.0.0", "pair.0.1.0", "scale.by"]
         assert each.output_names == ["sum", "rest.0"]
         out = each(*args, **kwargs)
@@ -104,7 +104,7 @@ def test_every_dtype_is_saved(dtype, tmp_path):
     weight = smolder.tensor([0, 1, 1, 0, 1]).to(its)
     graph = smolder.capture(lambda x: smolder.where(weight == x, weight, x), weight)
     graph.save(tmp_path / "g.safetensors")
-    loaded = smolder.load_graph(tmp_path / "g.safetensors")
+    loaded = smolder.load_graph(tmp_path / "g.safetensors").to(DEVICE)
     assert loaded.state_dict()["constant_0"].dtype == its
     same(loaded(weight), graph(weight))
 
@@ -235,7 +235,7 @@ def test_weights_may_be_elsewhere(tmp_path):
     with pytest.raises(RuntimeError, match="no weights bound: 'weight' is missing"):
         bare(smolder.ones(1, 3))
     for weights in linear.state_dict(), tmp_path / "w.safetensors":
-        bound = smolder.load_graph(tmp_path / "g.safetensors", weights=weights)
+        bound = smolder.load_graph(tmp_path / "g.safetensors", weights=weights).to(DEVICE)
         same(bound(smolder.ones(1, 3)), linear(smolder.ones(1, 3)))
     with pytest.raises(RuntimeError, match="missing: 'bias'"):
         smolder.load_graph(tmp_path / "g.safetensors", weights={"weight": linear.weight})
@@ -253,7 +253,7 @@ def test_files_are_safetensors_files(tmp_path):
     assert metadata["smolder.version"] == "1" and metadata["smolder.graph"].startswith("smolder.graph 1\n")
     begin, end = (8 + length + at for at in header["weight"]["data_offsets"])
     assert np.array_equal(np.frombuffer(data[begin:end], np.float32).reshape(2, 3), linear.weight.detach().numpy())
-    same(smolder.export.load(path)(smolder.ones(1, 3)), linear(smolder.ones(1, 3)))
+    same(smolder.export.load(path).to(DEVICE)(smolder.ones(1, 3)), linear(smolder.ones(1, 3)))
     with pytest.raises(FileNotFoundError):
         smolder.load_graph(tmp_path / "none")
     for key, value, says in [
@@ -286,7 +286,7 @@ def test_control_flow_is_saved(tmp_path):
 
     graph = smolder.capture(f, smolder.ones(4, 3), smolder.tensor(3))
     graph.save(tmp_path / "f.safetensors")
-    loaded = smolder.load_graph(tmp_path / "f.safetensors")
+    loaded = smolder.load_graph(tmp_path / "f.safetensors").to(DEVICE)
     assert str(loaded) == str(graph) and str(graph).count("subgraph") == 7
     for sign in 1, -1:
         x = smolder.randn(4, 3).abs() * sign
@@ -313,9 +313,9 @@ def test_control_flow_is_saved(tmp_path):
 
 @pytest.mark.skipif(not smolder.cuda.is_available(), reason="there is no CUDA device")
 def test_on_a_device(tmp_path):
-    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
-    graph = smolder.capture(net, smolder.randn(3, 8), dynamic_shapes=({0: "n"},)).to("cuda")
-    x = smolder.randn(5, 8)
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU()).to("cpu")
+    graph = smolder.capture(net, smolder.randn(3, 8, device="cpu"), dynamic_shapes=({0: "n"},)).to("cuda")
+    x = smolder.randn(5, 8, device="cpu")
     for _ in range(2):
         out = graph(x.to("cuda"))
         assert out.device.type == "cuda"

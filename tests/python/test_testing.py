@@ -52,14 +52,14 @@ def test_errors_are_those_of_torch():
 
 
 def test_devices_are_compared():
-    x = smolder.ones(2)
+    x = smolder.ones(2, device="cpu")
     if smolder.cuda.is_available():
         with pytest.raises(AssertionError, match="attribute 'device' do not match"):
             testing.assert_close(x.cuda(), x)
         testing.assert_close(x.cuda(), x, check_device=False)
     testing.assert_close([x, {"a": 1.0}], [x, {"a": 1.0}])
     with pytest.raises(AssertionError, match=r"Greatest absolute difference: 1.0 at index \(1,\)"):
-        testing.assert_close(x, smolder.tensor([1.0, 2.0]))
+        testing.assert_close(x, smolder.tensor([1.0, 2.0], device="cpu"))
 
 
 def test_made_values_are_in_their_interval():
