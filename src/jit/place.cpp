@@ -10,7 +10,7 @@
 
 namespace smolder::jit {
 
-std::vector<Lifetime> lifetimes_of(const Program& p, std::span<const int> launch_of) {
+std::vector<Lifetime> lifetimes_of(Program& p, std::span<const int> launch_of) {
   std::vector<Lifetime> out;
   std::vector<int> index(p.buffers.size(), -1);
   for (size_t s = 0; s < p.steps.size(); ++s) {
@@ -35,15 +35,15 @@ std::vector<Lifetime> lifetimes_of(const Program& p, std::span<const int> launch
     const Step& step = p.steps[s];
     for (const InPlace& pair : step.in_place()) {
       const int r = index[pair.read], w = index[pair.written];
-      if (r < 0 || w < 0 || r == w || out[r].elements != out[w].elements) continue;
-      if (out[r].last != launch_of[s] || out[w].first != launch_of[s]) continue;
+      if (r < 0 || w < 0 || r == w || out[r].last != launch_of[s] || out[w].first != launch_of[s]) continue;
       // Another step of the same launch may read it, too.
       bool alone = true;
       for (size_t t = 0; t < p.steps.size() && alone; ++t) {
         alone = t == s || launch_of[t] != launch_of[s] ||
                 std::find(p.steps[t].reads.begin(), p.steps[t].reads.end(), out[r].buffer) == p.steps[t].reads.end();
       }
-      if (alone) out[w].heirs_of.push_back(r);
+      // The step walks both as one, so that they are of one size is known, if perhaps under two names.
+      if (alone && p.graph.sym.equal(out[r].elements, out[w].elements)) out[w].heirs_of.push_back(r);
     }
   }
   return out;

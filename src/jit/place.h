@@ -18,8 +18,9 @@ struct Lifetime {
   std::vector<int> heirs_of;  ///< lifetimes that end in `first`, whose elements this one may overwrite in place
 };
 
-/// Lifetimes of the arena's buffers, in order of first use. `launch_of` says in which launch each step runs.
-std::vector<Lifetime> lifetimes_of(const Program& program, std::span<const int> launch_of);
+/// Lifetimes of the arena's buffers, in order of first use. `launch_of` says in which launch each step runs. Guards
+/// that sizes of one number under two names are one.
+std::vector<Lifetime> lifetimes_of(Program& program, std::span<const int> launch_of);
 
 /// Byte offset of each lifetime, and the bytes of the arena, for sizes known: best fit in order of first use.
 struct Placement {

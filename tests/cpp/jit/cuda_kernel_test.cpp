@@ -14,6 +14,7 @@
 #include "jit/cuda_emulator.h"
 #include "jit/kernel_samples.h"
 #include "jit/kernel_test_util.h"
+#include "jit/plan_test_util.h"
 #include "jit/random_kernel.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/nvrtc.h"
@@ -280,7 +281,7 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 // -- what the text means, without a device
 
-/// Runs each kernel emulated and interpreted, and expects equal bits.
+/// Runs each kernel emulated, in place where it may be, and interpreted, and expects equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
   std::vector<const Kernel*> kernels;
   for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
@@ -303,10 +304,15 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       on_device.push_back(!s.scratch.empty() && s.scratch[b] ? nullptr : got[b].data());
       on_host.push_back(want[b].data());
     }
+    for (const auto& [read, written] : s.in_place) on_device[written] = on_device[read];
     std::vector<uint32_t> got_errors(static_cast<size_t>(s.kernel.num_errors)), want_errors(got_errors.size());
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
     interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
               &cuda::reduce_order());
+    for (const auto& [read, written] : s.in_place) {
+      std::memcpy(got[written].data(), got[read].data(), got[read].bytes());
+      want[read] = got[read].clone();  // it was overwritten
+    }
     for (size_t b = 0; b < got.size(); ++b) {
       if (on_device[b]) {
         EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
@@ -439,6 +445,34 @@ TEST(CudaEmulated, KernelsOfOps) {
   const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
   std::vector<KernelSample> samples;
   for (size_t i = 0; i < op_kernels().size(); i += all ? 1 : 16) samples.push_back(op_kernels()[i]);
+  expect_same(samples, {});
+}
+
+// Gradients over what they are computed from: rows that threads hold in registers, and rows that they read again, which
+// no loop may do that comes after the first store.
+TEST(CudaEmulated, RowsInPlace) {
+  SKIP_UNDER_SANITIZER;
+  using ir::ReduceKind, ir::Value;
+  std::vector<KernelSample> samples;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const int64_t n : {7, 24, 1000, 5000, 40000}) {
+      PlanTest t;
+      const auto rows = t.size(3), columns = t.size(n);
+      const auto input = [&] { return t.b.cast(t.input({rows, columns}, dtype), DType::kFloat32); };
+      const auto sum = [&](const Value& v) { return t.b.reduce(ReduceKind::kSum, v, {1}, true); };
+      const Value x = input(), e = exp(x - t.b.reduce(ReduceKind::kMax, x, {1}, true));
+      t.output(t.b.cast(e / sum(e), dtype));
+      const Value p = input(), dy = input();
+      t.output(t.b.cast(p * (dy - sum(p * dy)), dtype));
+      const Value z = input(), g = input(), mean = sum(z) / t.b.number(columns), c = z - mean;
+      const Value scaled = c * rsqrt(sum(c * c) / t.b.number(columns) + 1e-5);
+      t.output(t.b.cast(g - sum(g) / t.b.number(columns) - scaled * sum(g * scaled), dtype));
+      for (KernelSample& s : kernels_of(t.g, t.symbols, {}, DeviceType::kCUDA)) {
+        EXPECT_FALSE(s.in_place.empty()) << print(s.kernel);
+        samples.push_back(std::move(s));
+      }
+    }
+  }
   expect_same(samples, {});
 }
 

@@ -1,5 +1,6 @@
 #include "jit/kernel_samples.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -40,6 +41,16 @@ std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int
     for (const ir::Dim& d : call.ints) s.ints.push_back(value(d));
     for (const ScalarSource& x : call.scalars) s.scalars.push_back(parameters[x.parameter]);
     s.positions = value(call.positions);
+    std::set<int> taken;
+    for (const InPlace& pair : call.in_place) {
+      const auto argument = [&](BufferId b) {
+        return static_cast<int>(std::ranges::find(call.buffers, b) - call.buffers.begin());
+      };
+      const int read = argument(pair.read), written = argument(pair.written);
+      if (taken.contains(read) || taken.contains(written) || s.sizes[read] != s.sizes[written]) continue;
+      taken.insert({read, written});
+      s.in_place.push_back({read, written});
+    }
     samples.push_back(std::move(s));
   }
   return samples;

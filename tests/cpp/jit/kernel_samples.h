@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "smolder/ir/graph.h"
@@ -18,6 +19,8 @@ struct KernelSample {
   std::vector<int64_t> ints = {};
   std::vector<uint64_t> scalars = {};
   int64_t positions = 1;
+  /// Buffers whose memory others may have: read, written. No buffer twice.
+  std::vector<std::pair<int, int>> in_place = {};
 };
 
 /// The kernels of a graph for these sizes and numbers. Steps that libraries run are left out.

@@ -76,6 +76,21 @@ TEST(PlanReport, PlacesTheArenasBuffersSideBySide) {
   }
 }
 
+// A gradient of rows goes where they were, though one has their sizes from a product and the other from a reshape.
+TEST(PlanReport, RowsAreOverwrittenByTheirGradient) {
+  for (const int64_t columns : {64, 20000}) {
+    PlanTest t;
+    const auto batch = t.size(4), length = t.size(8), n = t.size(32), inner = t.size(16), c = t.size(columns);
+    const Value x = t.input({1, n, inner}, DType::kFloat32, -1, 1), w = t.input({1, inner, c}, DType::kFloat32, -1, 1);
+    const Value scores = t.b.reshape(t.b.dot(x, w, DType::kFloat32), {batch, length, c});
+    const Value e = exp(scores - t.b.reduce(ir::ReduceKind::kMax, scores, {2}, true));
+    const Value p = e / t.b.reduce(ir::ReduceKind::kSum, e, {2}, true);
+    t.output(t.b.dot(t.b.reshape(p, {1, n, c}), t.b.permute(w, {0, 2, 1}), DType::kFloat32));
+    t.check(1e-5);
+    EXPECT_EQ(report_of(t).arena_bytes, 32 * columns * 4);
+  }
+}
+
 TEST(PlanReport, PlansHaveNumbersOfTheirOwn) {
   PlanTest a, b;
   a.output(exp(a.input({4})));
