@@ -436,6 +436,11 @@ void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows
     return ir::ValueInfo{ir::kNone, dtype, false, shape};
   };
   std::vector<ir::ValueId> inputs = n.inputs;
+  if (backward) {  // of an attention they are so
+    ir::ValueId &output = inputs[at.mask + 1], &lse = inputs[at.mask + 2];
+    output = b.cast(b.wrap(output), g.dtype(n.inputs[at.query])).id;
+    lse = b.cast(b.wrap(lse), DType::kFloat32).id;
+  }
   const bool masked = inputs[at.mask] != ir::kNone;
   const ir::SymDims mask_shape = masked ? g.shape(inputs[at.mask]) : ir::SymDims{};
   if (masked) {
