@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/cuda/api.h"
@@ -53,6 +54,12 @@ void check(const Nvrtc& n, Status status, const char* call) {
   SMOLDER_CHECK(status == 0, RuntimeError, call, ": ", n.error_string(status));
 }
 
+std::pair<int, int> version() {
+  int major = 0, minor = 0;
+  check(nvrtc(), nvrtc().version(&major, &minor), "nvrtcVersion");
+  return {major, minor};
+}
+
 }  // namespace
 
 bool has_nvrtc() noexcept {
@@ -85,10 +92,11 @@ void preload_nvrtc() {
 }
 
 std::string nvrtc_version() {
-  int major = 0, minor = 0;
-  check(nvrtc(), nvrtc().version(&major, &minor), "nvrtcVersion");
+  const auto [major, minor] = version();
   return std::to_string(major) + "." + std::to_string(minor);
 }
+
+bool nvrtc_is_at_least(int major, int minor) { return version() >= std::pair(major, minor); }
 
 std::string nvrtc_compile(const std::string& source, const std::string& arch, std::span<const char* const> flags) {
   const Nvrtc& n = nvrtc();

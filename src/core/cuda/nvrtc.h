@@ -12,6 +12,7 @@ bool has_nvrtc() noexcept;
 std::string nvrtc_missing();
 /// "13.0". Throws RuntimeError when there is none, as `nvrtc_compile` does.
 std::string nvrtc_version();
+bool nvrtc_is_at_least(int major, int minor);
 /// Opens NVRTC and lets it compile a first program on another thread, which takes as long as the driver takes to make a
 /// context. Once a process.
 void preload_nvrtc();

@@ -55,17 +55,20 @@ template <int kLines, int kPitch, bool kIsAcross, bool kIsWhole> struct Part {
   int line, deep;  // strides
   int lines;       // that there are
 
-  static __forceinline__ int line_of(int e) {
+  // Where a thread's first chunk is, and how far from there the others are: numbers of the program.
+  static __forceinline__ int first_line() {
     if (!kIsAcross) return threadIdx.x % kPerLine * 4;
-    if (kStep >= kLines) return threadIdx.x / kWide % kLines;
-    return threadIdx.x / kWide + e % (kLines / (kStep < kLines ? kStep : kLines)) * kStep;
+    return kStep >= kLines ? threadIdx.x / kWide % kLines : threadIdx.x / kWide;
   }
-  static __forceinline__ int depth_of(int e) {
-    if (!kIsAcross) return threadIdx.x / kPerLine + e * (kThreads / kPerLine);
-    if (kStep >= kLines) {
-      return (threadIdx.x % kWide + threadIdx.x / (kWide * kLines) * kWide) * 4 + e * (kStep / kLines * kWide * 4);
-    }
-    return (threadIdx.x % kWide + e / (kLines / (kStep < kLines ? kStep : kLines)) * kWide) * 4;
+  static __forceinline__ int first_depth() {
+    if (!kIsAcross) return threadIdx.x / kPerLine;
+    return (threadIdx.x % kWide + (kStep >= kLines ? threadIdx.x / (kWide * kLines) * kWide : 0)) * 4;
+  }
+  static constexpr int kRounds = kLines / (kStep < kLines ? kStep : kLines);
+  static constexpr int line_of(int e) { return kIsAcross ? e % kRounds * kStep : 0; }
+  static constexpr int depth_of(int e) {
+    if (!kIsAcross) return e * (kThreads / kPerLine);
+    return kStep >= kLines ? e * (kStep / kLines * kWide * 4) : e / kRounds * (kWide * 4);
   }
   static __forceinline__ bool is_chunk(int e) {
     return (e + 1) * kThreads <= kChunks || threadIdx.x + e * kThreads < kChunks;
@@ -73,29 +76,32 @@ template <int kLines, int kPitch, bool kIsAcross, bool kIsWhole> struct Part {
   // Fetches what comes next, of which there is as much as `left`.
   __forceinline__ void load(int left) {
     if (!kIsWhole) return;
+    const int l = first_line(), d = first_depth();
+    const Element* const first = from + (kIsAcross ? l * line + d : l + d * deep);
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      const int l = line_of(e), d = depth_of(e);
       chunks[e] = Pack<Element, 4>();
-      if (is_chunk(e) && l < lines && d < left) {
-        load_whole(chunks[e], from + (kIsAcross ? l * line + d : l + d * deep));
+      if (is_chunk(e) && l + line_of(e) < lines && d + depth_of(e) < left) {
+        load_whole(chunks[e], first + (kIsAcross ? line_of(e) * line + depth_of(e) : depth_of(e) * deep));
       }
     }
     from += static_cast<i64>(kDepth) * deep;
   }
   __forceinline__ void store_chunks(Sum* to, int end) const {
+    const int d = first_depth();
+    Sum* const first = to + (d * kPitch + first_line());
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      const int l = line_of(e), d = depth_of(e);
-      if (!is_chunk(e) || (kDepth > kTurn && d >= end)) continue;
+      if (!is_chunk(e) || (kDepth > kTurn && d + depth_of(e) >= end)) continue;
+      Sum* const at = first + (depth_of(e) * kPitch + line_of(e));
       Pack<Sum, 4> sums;
 #pragma unroll
       for (int j = 0; j < 4; ++j) sums.x[j] = static_cast<Sum>(widen(chunks[e].x[j]));
       if (kIsAcross || kPitch % 4 != 0) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) to[d * kPitch + l + j * (kIsAcross ? kPitch : 1)] = sums.x[j];
+        for (int j = 0; j < 4; ++j) at[j * (kIsAcross ? kPitch : 1)] = sums.x[j];
       } else {
-        store_whole(to + d * kPitch + l, sums);
+        store_whole(at, sums);
       }
     }
   }
@@ -180,7 +186,7 @@ BOUNDED_KERNEL(multiply, ProductArguments, kThreads, kBlocks) {
     left.store(stage, depth, turns * kTurn);
     right.store(stage + kDepth * kPitchA, depth, turns * kTurn);
     __syncthreads();
-    if (depth > kDepth) {
+    if (!kOnce && depth > kDepth) {
       left.load(depth - kDepth);
       right.load(depth - kDepth);
     }
@@ -202,6 +208,7 @@ BOUNDED_KERNEL(multiply, ProductArguments, kThreads, kBlocks) {
       rows += kTurn * kPitchA;
       columns += kTurn * kPitchB;
     }
+    if (kOnce) break;
     if (kStages == 2) stage = stage == memory ? memory + kStage : memory;
   }
   Result* const c = a.c + outer * a.c_outer + inner * a.c_inner;
@@ -286,18 +293,23 @@ Kind kind_of(DType t) {
 /// As what its elements are summed.
 DType sum_of(DType t) { return t == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
+/// How a product is made.
+struct Choice {
+  const Tile& tile;
+  bool once;  ///< all of the depth is one stage, whatever the size
+};
 /// By what is a product's and the device's alone, not by how operands lie. None: it is cuBLASLt's.
-const Tile* tile_for(const eager::MatmulDesc& d, int64_t batch, const NativeDevice& device) {
-  if (d.k == 0) return &kTiles[0];
+std::optional<Choice> choice_for(const eager::MatmulDesc& d, int64_t batch, const NativeDevice& device) {
+  if (d.k == 0) return Choice{kTiles[0], true};
   for (const Use& use : kUses) {
     const Tile& tile = kTiles[use.tile];
     if (use.kind == kind_of(d.dtype) && d.k <= use.most_k && batch >= use.least_batch &&
         std::max(d.m, d.n) <= use.most_side && tile.blocks(batch, d.m, d.n) <= use.most_blocks &&
         tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))) <= device.shared_bytes()) {
-      return &tile;
+      return Choice{tile, use.most_k <= tile.depth};
     }
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 /// Offsets that one stride walks are an axis of the batch.
@@ -328,8 +340,13 @@ struct Part {
 
 class FloatProduct final : public BoundLibrary {
  public:
-  FloatProduct(NativeDevice& device, const Tile& tile, ProductSteps steps)
-      : device_(device), steps_(std::move(steps)), tile_(tile), left_(1, 1, 1, 1, {}), right_(1, 1, 1, 1, {}) {
+  FloatProduct(NativeDevice& device, const Choice& choice, ProductSteps steps)
+      : device_(device),
+        steps_(std::move(steps)),
+        tile_(choice.tile),
+        once_(choice.once),
+        left_(1, 1, 1, 1, {}),
+        right_(1, 1, 1, 1, {}) {
     const eager::MatmulDesc& d = steps_.desc;
     if (const std::optional<OuterAxis> axis = outer_axis(steps_.offsets)) {
       outer_ = *axis;
@@ -340,8 +357,8 @@ class FloatProduct final : public BoundLibrary {
     outer_.a /= item, outer_.b /= item, outer_.c /= result_item;
     left_ = Part(d.m, d.a_row, d.k, d.a_col, {outer_.a, d.a_batch_stride});
     right_ = Part(d.n, d.b_col, d.k, d.b_row, {outer_.b, d.b_batch_stride});
-    blocks_ = tile.blocks(outer_.extent * d.batch, d.m, d.n);
-    shared_bytes_ = static_cast<int>(tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))));
+    blocks_ = tile_.blocks(outer_.extent * d.batch, d.m, d.n);
+    shared_bytes_ = static_cast<int>(tile_.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))));
     multiply_ = function(left_.whole, right_.whole);
   }
 
@@ -394,6 +411,7 @@ class FloatProduct final : public BoundLibrary {
                                                      {", kUnroll = ", tile_.unroll},
                                                      {", kStages = ", tile_.stages},
                                                      {", kBlocks = ", tile_.least_blocks},
+                                                     {", kOnce = ", once_},
                                                      {";\nconstexpr bool kAcrossA = ", left_.across},
                                                      {", kWholeA = ", whole_a},
                                                      {", kAcrossB = ", right_.across},
@@ -408,6 +426,7 @@ class FloatProduct final : public BoundLibrary {
   NativeDevice& device_;
   ProductSteps steps_;
   const Tile& tile_;
+  const bool once_;
   OuterAxis outer_;
   Part left_, right_;
   int64_t blocks_ = 0;
@@ -430,9 +449,9 @@ std::unique_ptr<BoundLibrary> make_float_product(NativeDevice& device, const Pro
   const eager::MatmulDesc& d = steps.desc;
   if (steps.is_empty() || !is_floating(d.dtype)) return nullptr;
   if (d.out_dtype != d.dtype && !(is_half(d.dtype) && d.out_dtype == DType::kFloat32)) return nullptr;
-  const Tile* const tile = tile_for(d, d.batch * static_cast<int64_t>(steps.offsets.size()), device);
-  if (!tile || !fits(d, *tile)) return nullptr;
-  return std::make_unique<FloatProduct>(device, *tile, steps);
+  const std::optional<Choice> choice = choice_for(d, d.batch * static_cast<int64_t>(steps.offsets.size()), device);
+  if (!choice || !fits(d, choice->tile)) return nullptr;
+  return std::make_unique<FloatProduct>(device, *choice, steps);
 }
 
 }  // namespace smolder::jit::cuda
