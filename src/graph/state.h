@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +42,12 @@ Graph make_graph(State state);
 /// Checks the whole: ir::verify, numbering of leaves and draws, names, and that the graph holds at other sizes. Throws
 /// ValueError naming the node.
 void check(const State& s);
+
+/// The text of a graph behind those that control flow in it runs, which are sections: "subgraph 0" and so on.
+std::string print_nested(const ir::Graph& g);
+/// Reads that, and registers the graphs inside. `blank`: a line break for each line of a file that is before it, for
+/// the lines that errors name. Throws ValueError.
+ir::Graph parse_nested(std::string_view text, std::string blank = {});
 
 /// Checks a graph that control flow runs, which came of text. Throws ValueError.
 void check_subgraph(const ir::Graph& g);

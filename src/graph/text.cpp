@@ -118,9 +118,36 @@ std::string text_of(const State& s) {
   for (const std::string& name : s.outputs) put("output", name);
   for (const std::string& name : s.symbols) put("size", name);
   for (const std::string& text : s.sources) put("source", text);
+  return out + print_nested(s.ir);
+}
+
+std::string print_nested(const ir::Graph& g) {
   Sections sections;
-  const ir::Graph g = sections.local(s.ir);
-  return out + sections.text + ir::print(g);
+  const ir::Graph local = sections.local(g);
+  return sections.text + ir::print(local);
+}
+
+ir::Graph parse_nested(std::string_view text, std::string blank) {
+  std::vector<int64_t> subgraphs;
+  size_t at = 0;
+  while (text.substr(at).starts_with(kSubgraph)) {
+    SMOLDER_CHECK(subgraphs.size() < kMostSubgraphs, ValueError, "graph text: more than ", kMostSubgraphs,
+                  " subgraphs");
+    const size_t begin = std::min(text.find('\n', at), text.size());
+    const size_t last = text.find("\nreturn", begin);
+    SMOLDER_CHECK(last != text.npos, ValueError, "graph text: subgraph ", subgraphs.size(),
+                  " does not end in `return`");
+    const size_t end = std::min(text.find('\n', last + 1), text.size() - 1) + 1;
+    blank += "\n";
+    ir::Graph g = ir::parse(blank + std::string(text.substr(begin + 1, end - begin - 1)));
+    resolve(g, subgraphs);
+    subgraphs.push_back(register_subgraph(std::move(g)));
+    blank.append(static_cast<size_t>(std::count(text.begin() + begin + 1, text.begin() + end, '\n')), '\n');
+    at = end;
+  }
+  ir::Graph g = ir::parse(blank + std::string(text.substr(at)));
+  resolve(g, subgraphs);
+  return g;
 }
 
 State parse_state(std::string_view text) {
@@ -153,24 +180,7 @@ State parse_state(std::string_view text) {
     at = std::min(end + 1, text.size());
   }
   SMOLDER_CHECK(line > 0, ValueError, "graph text, line 1: expected `", kFirstLine, "`");
-  std::vector<int64_t> subgraphs;
-  while (text.substr(at).starts_with(kSubgraph)) {
-    SMOLDER_CHECK(subgraphs.size() < kMostSubgraphs, ValueError, "graph text: more than ", kMostSubgraphs,
-                  " subgraphs");
-    const size_t begin = std::min(text.find('\n', at), text.size());
-    const size_t last = text.find("\nreturn", begin);
-    SMOLDER_CHECK(last != text.npos, ValueError, "graph text: subgraph ", subgraphs.size(),
-                  " does not end in `return`");
-    const size_t end = std::min(text.find('\n', last + 1), text.size() - 1) + 1;
-    blank += "\n";
-    ir::Graph g = ir::parse(blank + std::string(text.substr(begin + 1, end - begin - 1)));
-    resolve(g, subgraphs);
-    subgraphs.push_back(register_subgraph(std::move(g)));
-    blank.append(static_cast<size_t>(std::count(text.begin() + begin + 1, text.begin() + end, '\n')), '\n');
-    at = end;
-  }
-  s.ir = ir::parse(blank + std::string(text.substr(at)));
-  resolve(s.ir, subgraphs);
+  s.ir = parse_nested(text.substr(at), std::move(blank));
   return s;
 }
 

@@ -357,17 +357,45 @@ def test_ops_of_the_program_are_recorded(tmp_path, capsys):
     assert "there is no op called 'testtraces::twice'" in text
 
 
-def test_control_flow_is_recorded_and_not_replayed(tmp_path, capsys):
-    x = smolder.ones(3)
+def branches_and_loops():
+    """Control flow of each kind, one inside another, with gradients."""
+    x = smolder.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+
+    def body(i, t):
+        return i + 1, smolder.cond(t.sum() > 3, lambda t: t - 1, lambda t: t * 1.5 + 1, (t,))
+
+    _, y = smolder.while_loop(lambda i, t: i < 3, body, (smolder.tensor(0), x))
+    _, z = smolder.scan(lambda c, t: (c * 0.5 + t, c.tanh()), smolder.zeros(3), y)
+    z.square().sum().backward()
+    return [z, x.grad]
+
+
+def test_control_flow_is_replayed(tmp_path, capsys):
     smolder.mark_step()
     path = tmp_path / "a.trace"
-    record(path, lambda: smolder.cond(x.sum() > 1, lambda t: t + 1, lambda t: t - 1, (x,)))
-    status, text = command(capsys, "trace", "show", path)
-    assert status == 0
-    assert "runs graphs of its own, which traces do not hold" in text
-    status, text = command(capsys, "replay", path)
-    assert status == 2
-    assert "which traces do not hold" in text
+    record(path, branches_and_loops, inputs=True)
+    [step] = _trace_file.read(path).steps
+    assert {"while_loop", "while_grad", "scan"} <= {
+        n.op.removeprefix("smolder::").rstrip("_0123456789") for n in step.nodes
+    }
+    status, text = command(capsys, "replay", path, "--check")
+    assert status == 0 and "jit and eager: the same bits" in text
+    assert command(capsys, "replay", path, "--iters", "2")[0] == 0
+    assert command(capsys, "trace", "show", path, "--step", 0)[0] == 0
+    # What a file says of the graphs inside is checked as the rest is.
+    _trace_file.write(tmp_path / "b.trace", _trace_file.read(path))
+    again = _trace_file.read(tmp_path / "b.trace")
+    assert again.steps[0].nodes == step.nodes
+
+
+def test_control_flow_is_replayed_in_another_process(tmp_path):
+    smolder.mark_step()
+    path = tmp_path / "a.trace"
+    record(path, branches_and_loops, inputs=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "smolder.cli", "replay", path, "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "the same bits" in done.stdout, done.stdout + done.stderr
 
 
 def test_drawings(small, tmp_path, capsys):

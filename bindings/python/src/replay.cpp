@@ -7,6 +7,7 @@
 
 #include "smolder/core/cuda/queue.h"
 #include "smolder/eager/execute.h"
+#include "smolder/graph/state.h"
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/control_flow.h"
@@ -104,7 +105,7 @@ nb::dict step_dict(const lazy::LoggedStep& s, Sources& sources) {
   ir::Graph g = s.graph();
   for (ir::Node& n : g.nodes) n.origin.source = sources.number(n.origin.source);
   nb::dict out, options;
-  out["graph"] = ir::print(g);
+  out["graph"] = graph::print_nested(g);
   out["symbols"] = lazy::symbol_values(s.trace);
   nb::list numbers, leaves, data;
   const std::vector<Category> categories = number_categories(s.trace);
@@ -168,10 +169,8 @@ nb::dict log_dict(lazy::TraceLog& log) {
 /// Nodes of plans are no nodes of steps: they say where in memory things are, which nothing checks.
 void check_recordable(ir::Op op) {
   const ir::OpInfo& row = ir::info(op);
-  SMOLDER_CHECK(!ir::is_control_flow(op), NotImplementedError, "`", row.name,
-                "` runs graphs of its own, which traces do not hold");
-  SMOLDER_CHECK(row.infer && (row.decompose || ir::is_user_op(op)), ValueError, "`", row.name,
-                "` is no op that a step records");
+  SMOLDER_CHECK(row.infer && (row.decompose || ir::is_user_op(op) || ir::is_control_flow(op)), ValueError, "`",
+                row.name, "` is no op that a step records");
 }
 
 /// The op-level graph of one step, with its sizes.
@@ -299,7 +298,7 @@ void check_numbers(const ir::Graph& g, const ir::Node& n) {
 
 /// What the text of a graph says: nodes, and the values that are its results. Throws ValueError.
 nb::tuple parse_graph(const std::string& text) {
-  const ir::Graph g = ir::parse(text);
+  const ir::Graph g = graph::parse_nested(text);
   for (const ir::Node& n : g.nodes) {
     if (n.op == ir::Op::kLeaf || n.op == ir::Op::kParameter) continue;
     check_recordable(n.op);
@@ -729,7 +728,7 @@ void bind_replay(nb::module_& m) {
   m.def("_source_named", &source_named);
   nb::class_<ReplayGraph>(m, "_ReplayGraph")
       .def(nb::init<const std::vector<ReplayGraph::PlainNode>&, const std::vector<int64_t>&>())
-      .def_prop_ro("text", [](const ReplayGraph& g) { return ir::print(g.graph); })
+      .def_prop_ro("text", [](const ReplayGraph& g) { return graph::print_nested(g.graph); })
       .def_prop_ro("symbols", [](const ReplayGraph& g) { return g.symbols; })
       .def("nodes", [](const ReplayGraph& g) { return nodes_list(g.graph); })
       .def("op_by_op",
