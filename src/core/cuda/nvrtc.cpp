@@ -1,16 +1,12 @@
 #include "smolder/core/cuda/nvrtc.h"
 
-#include <cstdlib>
-#include <future>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "smolder/core/cuda/api.h"
-#include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/library.h"
+#include "smolder/core/cuda/preload.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -73,22 +69,9 @@ bool has_nvrtc() noexcept {
 std::string nvrtc_missing() { return state().reason; }
 
 void preload_nvrtc() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    static auto* const done = new std::promise<void>;
-    std::thread([] {
-      if (!has_nvrtc()) return;
-      // Registered after what NVRTC does at exit, so it comes before that.
-      std::atexit([] {
-        if (!is_forked()) done->get_future().wait();
-      });
-      try {
-        nvrtc_compile("__global__ void first() {}", "sm_90", {});
-      } catch (const std::exception&) {  // whoever compiles is told
-      }
-      done->set_value();
-    }).detach();
-  });
+  if (!has_nvrtc()) return;
+  finish_preload_before_exit();
+  nvrtc_compile("__global__ void first() {}", "sm_90", {});
 }
 
 std::string nvrtc_version() {

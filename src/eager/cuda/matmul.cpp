@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "smolder/core/cuda/preload.h"
 #include "smolder/core/error.h"
 #include "smolder/core/precision.h"
 #include "smolder/eager/cuda/cublaslt.h"
@@ -240,6 +241,21 @@ class LtMatmul final : public DeviceMatmul {
   mutable std::mutex lock_;
   std::optional<LtChoice> aligned_, any_;
 };
+
+/// Opens cuBLASLt, which takes the loader 50 ms, and lets it choose a first algorithm.
+void preload(int device) {
+  cublaslt();
+  smolder::cuda::finish_preload_before_exit();
+  MatmulDesc d;
+  d.m = d.n = d.k = 256;
+  d = row_major(d);
+  smolder::cuda::make_current(device);
+  Problem(d, Operands(d), Precision()).choices(Shared::of(device).handle, 16);
+}
+[[maybe_unused]] const bool g_preloads = [] {
+  smolder::cuda::add_preload(preload);
+  return true;
+}();
 
 }  // namespace
 
