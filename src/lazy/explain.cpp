@@ -97,7 +97,7 @@ std::string explain_last_step(DeviceType device) {
   {
     lazy::Tape& tape = lazy::Tape::on(device);
     const std::lock_guard hold(tape.mutex());
-    if (const lazy::Trace* const t = tape.last_trace()) step = lazy::as_ran(*t, device);
+    step = lazy::last_step(tape);
   }
   return step ? text_of({*step}) : "";
 }

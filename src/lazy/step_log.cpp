@@ -12,6 +12,7 @@
 #include "smolder/jit/plan_report.h"
 #include "smolder/jit/time_plan.h"
 #include "smolder/lazy/lock.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 namespace {
@@ -111,11 +112,14 @@ std::vector<RanOp> ops_of(const Trace& t) {
   return out;
 }
 
-std::optional<RanStep> as_ran(const Trace& t, DeviceType device) {
-  if (t.plans.empty()) return {};
+std::optional<RanStep> last_step(const Tape& tape) {
+  if (!tape.last_trace() || tape.last_trace()->plans.empty()) return {};
+  const Trace& t = *tape.last_trace();
   const PlanEntry& entry = t.plans.back();
   RanStep out;
-  out.device = device;
+  out.device = tape.device();
+  out.reason = tape.last_end().reason;
+  out.source = tape.last_end().source;
   out.ops = ops_of(t);
   out.plan = entry.plan;
   out.instance = entry.instance;

@@ -72,8 +72,9 @@ class StepLog {
 
 /// A trace as the log has it.
 std::vector<RanOp> ops_of(const Trace& t);
-/// What a trace ran as: its latest plan with the sizes of the trace. Nothing where it has none.
-std::optional<RanStep> as_ran(const Trace& t, DeviceType device);
+class Tape;
+/// The step that ran last: its trace with its latest plan. Nothing where it has none. The tape is locked.
+std::optional<RanStep> last_step(const Tape& tape);
 
 /// Seconds of each step of a plan in `rounds` runs, after one that is not counted. Operands are what the step read, or
 /// stand-ins; results go to memory of their own. Empty where kernels of users would run again, which may do anything.

@@ -316,6 +316,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     ran->ms = static_cast<double>(now_ns() - began) / 1e6;
     StepLog::note(*ran);
   }
+  if (t) last_end_ = {std::string(reason), source};
   finish_step(t);
   if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
   if (!complaint_.empty()) raise<RuntimeError>(std::exchange(complaint_, {}));

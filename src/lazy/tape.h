@@ -89,6 +89,12 @@ class Tape {
   [[noreturn]] void raise_no_value() const;
   /// The step that ran last; null before the first. For tools that look at its plan.
   const Trace* last_trace() const { return last_; }
+  /// The sync that ended it.
+  struct End {
+    std::string reason;
+    SourceToken source = 0;
+  };
+  const End& last_end() const { return last_end_; }
   /// What ran its steps: every plan that is known, at the sizes that it was bound to last.
   std::vector<std::shared_ptr<const jit::Instance>> instances() const;
   /// A value without memory that ops may be recorded on, and that nothing may read.
@@ -208,6 +214,7 @@ class Tape {
   struct Known;
   std::unique_ptr<Known> known_;
   Trace* last_ = nullptr;
+  End last_end_;
   Value* free_values_ = nullptr;
   uint32_t until_drain_ = 0;        ///< ops to record until the dead are looked for again; 0 at the first of a step
   int64_t record_began_ = 0;        ///< when the first op of the step was recorded, if somebody profiles

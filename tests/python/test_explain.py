@@ -346,8 +346,12 @@ def test_the_last_step():
     e = smolder.explain_last_step(DEVICE)
     assert e.ops_per_graph == [["mul", "sum"]] and e.kernels[0].ms > 0
     assert e.wall_ms is None and e.graph_break_count == 0 and e.out_guards == []
-    assert "the last step" in str(e)
+    assert "the last step" in str(e) and e.graphs[0].ended_by == "mark_step"
     del held
+    assert (x * 2).sum().item() != 0
+    e = smolder.explain_last_step(DEVICE)
+    assert [b.reason for b in e.break_reasons] == ["item"] and "test_explain.py" in e.break_reasons[0].where
+    assert "assert (x * 2).sum().item() != 0" in str(e)
 
 
 def test_nothing_runs():

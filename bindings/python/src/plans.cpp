@@ -126,8 +126,7 @@ nb::list ops_of(const RanStep& step) {
 std::optional<RanStep> last_step(DeviceType device) {
   lazy::Tape& tape = lazy::Tape::on(device);
   const std::lock_guard hold(tape.mutex());
-  const lazy::Trace* const t = tape.last_trace();
-  return t ? lazy::as_ran(*t, device) : std::nullopt;
+  return lazy::last_step(tape);
 }
 
 /// Reports of all plans that are known.

@@ -38,6 +38,7 @@ TEST(Explain, TellsTheLastStep) {
   const std::string text = explain_last_step();
   EXPECT_NE(text.find("2 ops"), std::string::npos) << text;
   EXPECT_NE(text.find("exp"), std::string::npos) << text;
+  EXPECT_NE(text.find("ended by mark_step"), std::string::npos) << text;
 }
 
 }  // namespace
