@@ -1,6 +1,7 @@
 // What a code generator offers the compiler: loop IR in, callable kernels out.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,15 +15,24 @@ class Stream;
 
 namespace smolder::jit {
 
+/// What one call of a kernel on a device is of.
+struct KernelArguments {
+  void* const* buffers;  ///< addresses on the device; null for scratch rows
+  const int64_t* ints;
+  const uint64_t* scalars;  ///< these and the error words lie on the device
+  uint32_t* errors;
+  int64_t positions;  ///< the product of the root loop's extents
+};
+
 /// A kernel on a device. Thread-safe.
 class DeviceKernel {
  public:
   virtual ~DeviceKernel() = default;
-  /// Queues a run of the whole root loop, whose extents' product is `positions`. Buffers are addresses on the device
-  /// and null for scratch rows; integers are read before this returns, scalars and error words, which lie on the
-  /// device, when the kernel runs. `follows`: the stream's work before it is one kernel, while which ends it may start.
-  virtual void launch(smolder::cuda::Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
-                      uint32_t* errors, int64_t positions, bool follows = false) const = 0;
+  /// Queues runs of the whole root loop, which are independent: side by side where the kernel is compiled for that
+  /// (`Kernel::together`). Integers are read before this returns, scalars and error words when the kernel runs.
+  /// `follows`: the stream's work before it is one kernel, while which ends it may start.
+  virtual void launch(smolder::cuda::Stream& stream, std::span<const KernelArguments> calls, bool follows) const = 0;
+  void launch(smolder::cuda::Stream& stream, const KernelArguments& call) const { launch(stream, {&call, 1}, false); }
   /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
   virtual size_t num_computed() const { return 0; }
   virtual void compute_scalars(uint64_t* /*scalars*/) const {}

@@ -167,10 +167,17 @@ PointerSlot InstanceImpl::pointer(BufferId b) const {
 }
 
 /// Notes what a step on a device touches: the bytes from the first to the last element of each buffer.
-void InstanceImpl::add_unit(const Step& step, int segment, std::span<const int64_t> evaluated) {
+void InstanceImpl::add_unit(const Step& step, std::span<const int64_t> evaluated) {
   const Program& p = plan_->program();
   if (p.options.device == DeviceType::kCPU) return;
-  WorkUnit unit{static_cast<uint32_t>(launches_.size()) - 1, segment, static_cast<uint32_t>(touches_.size())};
+  const auto launch = static_cast<uint32_t>(launches_.size()) - 1;
+  const bool joins = launches_[launch].together && !units_.empty() && units_.back().launch == launch;
+  if (!joins) {
+    const auto last = static_cast<uint32_t>(segments_.size()) - (step.kernel ? 1 : 0);
+    units_.push_back({launch, last, 0, static_cast<uint32_t>(touches_.size())});
+  }
+  WorkUnit& unit = units_.back();
+  if (step.kernel) ++unit.num_segments;
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
   for (const bool written : {false, true}) {
     for (const BufferId b : written ? step.writes : step.reads) {
@@ -188,7 +195,6 @@ void InstanceImpl::add_unit(const Step& step, int segment, std::span<const int64
     }
   }
   unit.num_touches = static_cast<uint32_t>(touches_.size()) - unit.first_touch;
-  units_.push_back(unit);
 }
 
 void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evaluated) {
@@ -223,8 +229,9 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   const double work = static_cast<double>(size(call.elements)) * call.element_cost;
   launch.work += work;
   launch.parallel = launch.work > kSerialWork && launch.blocks > 1;
+  launch.together = call.kernel.together;
   segments_.push_back(segment);
-  add_unit(step, static_cast<int>(segments_.size()) - 1, evaluated);
+  add_unit(step, evaluated);
 }
 
 void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evaluated) {
@@ -274,7 +281,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   }
   launches_.back().library = static_cast<int>(library_.size());
   library_.push_back(std::move(bound));
-  add_unit(step, -1, evaluated);
+  add_unit(step, evaluated);
 }
 
 }  // namespace smolder::jit

@@ -122,7 +122,7 @@ bool is_disabled(std::string_view name) {
 }
 
 std::vector<std::string_view> switch_names() {
-  return {"simplify", "fuse", "schedule", "rules", "merge", "fold", "moves", "join_bias"};
+  return {"simplify", "fuse", "schedule", "rules", "merge", "fold", "moves", "join_bias", "together"};
 }
 
 std::vector<std::string_view> stage_names() {

@@ -70,6 +70,7 @@ class Clusters {
   struct Tree;
   void grow(ir::ValueId v, int64_t bytes, Tree& tree) const;
   bool recompute_pays(ir::ValueId v, const std::vector<const Edge*>& readers);
+  ir::ValueId relu_beside(ir::ValueId v) const;
   bool reads(ir::NodeId cluster, ir::ValueId v) const;
   ir::NodeId last_reader(ir::ValueId v) const;
   void order_groups();

@@ -6,6 +6,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/jit/attributes.h"
+#include "smolder/jit/compile.h"
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/fuse_clusters.h"
@@ -123,11 +124,33 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
     for (const ValueId x : tree.loads) saved += static_cast<double>(bytes_of(g, x));
     compute = std::max(0.0, compute - tree.cost);
   }
+  // A product does its relu itself where nothing else is left to be done (join_bias.h). The gradients of the product
+  // before and of this relu, which read it both, are next to each other.
+  if (const ValueId relu = relu_beside(v); relu != ir::kNone) {
+    launch = launch_cost(p_.options.device);
+    saved += 2 * static_cast<double>(bytes_of(g, relu));
+    held = 0;
+  }
   if (!may_hold(held, bytes)) return false;
   const double gain = (saved - added) * kByteCost + launch;
   if (gain <= 0 || compute > worth_on(p_.options.device) * gain) return false;
   for (const ValueId x : tree.small) stored_[x] = true;
   return true;
+}
+
+/// The relu of a product with a bias which, but for the computing of `v`, is all that the cluster of `v` does.
+ValueId Clusters::relu_beside(ValueId v) const {
+  const ir::Graph& g = p_.graph;
+  const NodeId i = g.info(v).node, home = find(i);
+  if (clusters_[home].members.size() != 2 || crossing_[home] != 2) return ir::kNone;
+  const NodeId other = clusters_[home].members[clusters_[home].members[0] == i];
+  const ir::Node& n = g.nodes[other];
+  if (n.op != Op::kRelu || !stored_[n.first_output]) return ir::kNone;
+  const NodeId from = g.info(origin_of(p_, n.inputs[0]).value).node;
+  const ir::Node& product = g.nodes[from];
+  const bool has_bias = product.op == Op::kDot && product.inputs[2] != ir::kNone;
+  const bool is_joined = has_bias && f_.out[from].size() == 1 && !is_disabled("join_bias");
+  return is_joined ? n.first_output : ir::kNone;
 }
 
 bool Clusters::reads(NodeId cluster, ValueId v) const {

@@ -172,6 +172,7 @@ void kernel(S& s, K& k) {
   });
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
+  number(s, k.together);
   statement(s, k.root);
 }
 

@@ -165,6 +165,7 @@ struct Kernel {
   std::vector<BufferArg> buffers;
   int num_ints = 0;
   std::vector<Category> scalars;  ///< category of each run-time scalar
+  bool together = false;          ///< on a device: a launch runs several calls, which are independent
   int num_vars = 0, num_locals = 0, num_accs = 0, num_errors = 0;
   Stmt root;
 };

@@ -148,6 +148,7 @@ class Parser {
       }
     }
     if (in_.take("errors")) k_.num_errors = count();
+    k_.together = in_.take("together");
   }
 
   int count() {

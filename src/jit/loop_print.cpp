@@ -60,6 +60,7 @@ class Printer {
       out += '\n';
     }
     if (k.num_errors > 0) text("  errors ", k.num_errors, "\n");
+    if (k.together) out += "  together\n";
   }
 
   void statement(const Stmt& s, int depth) {

@@ -87,6 +87,7 @@ struct Launch {
   uint32_t first_segment = 0, num_segments = 0;
   int library = -1;
   bool parallel = false;
+  bool together = false;                   ///< on a device: its segments are queued as one
   int64_t blocks = 0;                      ///< of all segments
   uint32_t first_run = 0, num_runs = 0;    ///< what order they are taken in
   double work = 0;                         ///< nanoseconds on one core, roughly
@@ -115,10 +116,11 @@ class NestedRun {
   RunTables outer_;
 };
 
-/// What can be queued by itself on a device: one kernel over one set of arguments, or a library call.
+/// What can be queued by itself on a device: one kernel over one set of arguments, or over several where the launch is
+/// one of its segments together, or a library call.
 struct WorkUnit {
   uint32_t launch = 0;
-  int segment = -1;  ///< -1: a library call
+  uint32_t first_segment = 0, num_segments = 0;  ///< none: a library call
   uint32_t first_touch = 0, num_touches = 0;
 };
 
@@ -163,7 +165,8 @@ class InstanceImpl final : public Instance {
   void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   bool queue_library(const LibraryStep& step) const;
   bool queue_in_lane(const LibraryStep& step, bool follows) const;
-  void queue_segment(const Launch& launch, const Segment& segment, bool follows) const;
+  void queue_segments(const Launch& launch, std::span<const Segment> segments, bool follows) const;
+  std::span<const Segment> segments_of(const Launch& launch) const;
   void queue_on_lanes() const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
   void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
@@ -183,7 +186,7 @@ class InstanceImpl final : public Instance {
   Shapes shapes_of(uint32_t step) const;
   void tell_time(const Launch& launch, double us) const;
   PointerSlot pointer(BufferId b) const;
-  void add_unit(const Step& step, int segment, std::span<const int64_t> evaluated);
+  void add_unit(const Step& step, std::span<const int64_t> evaluated);
 
   std::shared_ptr<const PlanImpl> plan_;
   const std::vector<int64_t> evaluated_;  ///< expressions of the plan, at the instance's sizes

@@ -1,10 +1,12 @@
 #include "smolder/jit/schedule.h"
 
 #include <algorithm>
-#include <queue>
+#include <map>
 
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/hash.h"
+#include "smolder/jit/compile.h"
+#include "smolder/jit/cuda/together.h"
 #include "smolder/jit/kernel_bytes.h"
 
 namespace smolder::jit {
@@ -20,19 +22,28 @@ void number_kernels(Program& p) {
 }
 
 /// List scheduling: the next step is the first of the program that is ready, unless another one gives much memory
-/// back. Ready steps that run the same kernel join its launch.
+/// back. Ready steps that run the same kernel join its launch. On a device, where a launch of many small steps takes as
+/// long as one of them, steps that nothing waits for but others like them, as those of an optimizer, are put off until
+/// all that run the same kernel are ready, or they hold much memory.
 class Scheduler {
  public:
-  explicit Scheduler(Program& p) : p_(p), n_(static_cast<int>(p.steps.size())) {}
+  explicit Scheduler(Program& p)
+      : p_(p),
+        n_(static_cast<int>(p.steps.size())),
+        joins_small_(p.options.device == DeviceType::kCUDA && !is_disabled("together")) {}
 
   void run() {
     find_dependencies();
+    if (joins_small_) find_late();
     for (int s = 0; s < n_; ++s) {
       if (waits_[s] == 0) make_ready(s);
     }
-    while (!ready_.empty()) {
-      const int s = pick();
-      launch(s);
+    while (!ready_.empty() || !put_off_.empty()) {
+      if (ready_.empty() || held_ > kMostHeld) {
+        launch_late();
+      } else {
+        launch(pick());
+      }
     }
     SMOLDER_INVARIANT(static_cast<int>(order_.size()) == n_);
     std::vector<Step> steps;
@@ -47,6 +58,9 @@ class Scheduler {
   static constexpr int64_t kWorthwhile = 256 << 10;
   /// What joining a launch before its turn may keep alive for longer.
   static constexpr int64_t kNegligible = 64 << 10;
+  /// On a device: what a small step moves at most; what those that are put off may keep alive, one and all; and what a
+  /// launch may take for those that join it.
+  static constexpr int64_t kSmall = 96 << 20, kHeldByOne = 10 << 20, kMostHeld = 32 << 20, kTakenEarly = 16 << 20;
 
   /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was.
   void find_dependencies() {
@@ -76,15 +90,71 @@ class Scheduler {
     }
   }
 
+  bool is_small(int s) const {
+    int64_t moved = 0;
+    for (const auto* list : {&p_.steps[s].reads, &p_.steps[s].writes}) {
+      for (const BufferId b : *list) moved += all_bytes(b);
+    }
+    return moved <= kSmall;
+  }
+
+  /// Bytes of the arena that a step may keep alive.
+  int64_t holds(int s) const {
+    int64_t sum = 0;
+    for (const BufferId b : p_.steps[s].reads) sum += bytes(b);
+    return sum;
+  }
+
+  void find_late() {
+    late_.assign(n_, false);
+    for (int s = n_; s-- > 0;) {
+      const bool last = std::ranges::all_of(followers_[s], [&](int f) { return late_[f]; });
+      late_[s] = last && p_.steps[s].kernel && is_small(s) && holds(s) <= kHeldByOne;
+      if (late_[s]) ++late_left_[p_.steps[s].kernel->code];
+    }
+  }
+
+  /// Runs steps that were put off: of the first kernel of which no more are to come, or, if there is none or they hold
+  /// too much, of the one whose steps hold most.
+  void launch_late() {
+    std::map<int, std::vector<int>> by_code;
+    for (const int s : put_off_) by_code[p_.steps[s].kernel->code].push_back(s);
+    std::vector<int>* best = nullptr;
+    int64_t most = -1;
+    for (auto& [code, steps] : by_code) {
+      int64_t sum = 0;
+      for (const int s : steps) sum += holds(s);
+      const bool complete = static_cast<int>(steps.size()) == late_left_[code];
+      if (complete && held_ <= kMostHeld) sum = INT64_MAX;
+      if (sum <= most) continue;
+      most = sum;
+      best = &steps;
+    }
+    std::ranges::sort(*best);
+    late_left_[p_.steps[best->front()].kernel->code] -= static_cast<int>(best->size());
+    for (const int s : *best) {
+      held_ -= holds(s);
+      std::erase(put_off_, s);
+    }
+    run_as_launch(*best);
+  }
+
   void make_ready(int s) {
+    if (joins_small_ && late_[s]) {
+      put_off_.push_back(s);
+      held_ += holds(s);
+      return;
+    }
     ready_.push_back(s);
     std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
   }
 
-  int64_t bytes(BufferId b) const {
+  int64_t all_bytes(BufferId b) const {
     const BufferInfo& info = p_.buffers[b];
-    return info.kind == BufferInfo::kArena ? info.elements.value * static_cast<int64_t>(itemsize(info.dtype)) : 0;
+    return info.elements.value * static_cast<int64_t>(itemsize(info.dtype));
   }
+  /// Of the arena.
+  int64_t bytes(BufferId b) const { return p_.buffers[b].kind == BufferInfo::kArena ? all_bytes(b) : 0; }
 
   /// Bytes of the arena that running `s` now frees, less what it takes.
   int64_t given_back(int s) const {
@@ -130,9 +200,15 @@ class Scheduler {
     std::vector<int> members{first};
     if (p_.steps[first].kernel) {
       const int code = p_.steps[first].kernel->code;
+      int64_t may_take = joins_small_ ? kTakenEarly : 0;
+      if (joins_small_) std::ranges::sort(ready_);  // which is a heap, too
       for (const int s : ready_) {
-        if (!p_.steps[s].kernel || p_.steps[s].kernel->code != code) continue;
-        if (given_back(s) >= -kNegligible && !spoils_donation(s)) members.push_back(s);
+        if (!p_.steps[s].kernel || p_.steps[s].kernel->code != code || spoils_donation(s)) continue;
+        if (joins_small_ && !(is_small(first) && is_small(s))) continue;
+        const int64_t taken = -given_back(s);
+        if (taken > kNegligible && taken > may_take) continue;
+        if (taken > kNegligible) may_take -= taken;
+        members.push_back(s);
       }
       std::sort(members.begin() + 1, members.end());
       if (members.size() > 1) {
@@ -140,6 +216,10 @@ class Scheduler {
         std::make_heap(ready_.begin(), ready_.end(), std::greater<>());
       }
     }
+    run_as_launch(members);
+  }
+
+  void run_as_launch(const std::vector<int>& members) {
     for (const int s : members) {
       order_.push_back(s);
       launch_of_.push_back(launches_);
@@ -157,6 +237,11 @@ class Scheduler {
 
   Program& p_;
   const int n_;
+  const bool joins_small_;
+  std::vector<bool> late_;        ///< steps that may be put off
+  std::map<int, int> late_left_;  ///< by kernel: how many of them have not run
+  std::vector<int> put_off_;      ///< those that are ready
+  int64_t held_ = 0;              ///< what they keep alive, at most
   std::vector<int> reads_left_;
   std::vector<std::vector<int>> followers_;  ///< steps that wait for each
   std::vector<int> waits_;
@@ -164,6 +249,20 @@ class Scheduler {
   std::vector<int> order_, launch_of_;
   int launches_ = 0;
 };
+
+/// Marks the kernels of launches that have several calls, where that is possible.
+void run_together(Program& p) {
+  std::map<int, bool> may;  // by number
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    const bool after = s > 0 && p.launch_of[s - 1] == p.launch_of[s];
+    const bool before = s + 1 < p.steps.size() && p.launch_of[s + 1] == p.launch_of[s];
+    if (!p.steps[s].kernel || (!after && !before)) continue;
+    KernelCall& call = *p.steps[s].kernel;
+    if (auto [known, is_new] = may.try_emplace(call.code); is_new) known->second = cuda::may_run_together(call.kernel);
+    call.kernel.together = may[call.code];
+  }
+  number_kernels(p);
+}
 
 }  // namespace
 
@@ -176,6 +275,7 @@ void schedule_in_order(Program& program) {
 void schedule(Program& program) {
   number_kernels(program);
   Scheduler(program).run();
+  if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);
   // Numbers follow the order of first use.
   std::vector<int> now;
   int next = 0;

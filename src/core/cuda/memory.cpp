@@ -269,7 +269,7 @@ void copy_to_host(void* to, const void* from, size_t bytes, int device) {
   Stream& stream = Queue::of(device).stream();
   SpanScope host(SpanKind::kLaunch, "copy to host, and wait");
   {
-    const TimedWork copy(stream, [&] { return copy_span("copy to host", bytes, host); });
+    const TimedWork copy(stream, [&] { return std::vector{copy_span("copy to host", bytes, host)}; });
     copy_to_host(stream, to, from, bytes);
   }
   stream.synchronize();
@@ -279,7 +279,7 @@ void copy_from_host(void* to, const void* from, size_t bytes, int device, bool g
   Stream& stream = Queue::of(device).stream();
   SpanScope host(SpanKind::kLaunch, "copy from host");
   {
-    const TimedWork copy(stream, [&] { return copy_span("copy from host", bytes, host); });
+    const TimedWork copy(stream, [&] { return std::vector{copy_span("copy from host", bytes, host)}; });
     copy_to_device(stream, to, from, bytes);
   }
   if (!goes_on && is_pinned(from)) stream.synchronize();

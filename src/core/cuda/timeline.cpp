@@ -1,5 +1,6 @@
 #include "smolder/core/cuda/timeline.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <mutex>
@@ -13,7 +14,7 @@ namespace smolder::cuda {
 /// Work that is being timed.
 struct TimedWork::Work {
   Stream* stream;
-  Span span;
+  std::vector<Span> spans;
   std::unique_ptr<Event> begin, end;
 };
 
@@ -56,9 +57,18 @@ struct Timeline {
 
   void read(TimedWork::Work work) {
     const int64_t end = time_of(*work.end);
-    work.span.begin_ns = time_of(*work.begin);
-    work.span.end_ns = end;
-    add_span(std::move(work.span));
+    const int64_t begin = time_of(*work.begin);
+    double bytes = 0, passed = 0;
+    for (const Span& span : work.spans) bytes += static_cast<double>(span.bytes);
+    const auto at = [&] {
+      return begin + std::llround(passed / std::max(bytes, 1.0) * static_cast<double>(end - begin));
+    };
+    for (Span& span : work.spans) {
+      span.begin_ns = at();
+      passed += static_cast<double>(span.bytes);
+      span.end_ns = &span == &work.spans.back() ? end : at();
+      add_span(std::move(span));
+    }
     free.push_back(std::move(work.begin));
     if (static_cast<double>(end) - anchor_ns > kAnchorMs * 1e6) {
       anchor_ns = static_cast<double>(end);
@@ -80,15 +90,17 @@ struct Timeline {
 
 }  // namespace
 
-void TimedWork::begin(Stream& stream, Span span) {
+void TimedWork::begin(Stream& stream, std::vector<Span> spans) {
   Timeline& t = Timeline::get();
   const std::lock_guard hold(t.lock);
   if (!t.anchor) t.set_anchor(stream);
-  span.thread = thread_number();
-  span.device = {DeviceType::kCUDA, static_cast<int8_t>(stream.device())};
-  span.queued = true;
+  for (Span& span : spans) {
+    span.thread = thread_number();
+    span.device = {DeviceType::kCUDA, static_cast<int8_t>(stream.device())};
+    span.queued = true;
+  }
   auto work =
-      std::make_unique<Work>(Work{&stream, std::move(span), t.event(stream.device()), t.event(stream.device())});
+      std::make_unique<Work>(Work{&stream, std::move(spans), t.event(stream.device()), t.event(stream.device())});
   work->begin->record(stream);
   work_ = work.release();
 }

@@ -2,16 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/profile.h"
 
 namespace smolder::cuda {
 
-/// A span of what is queued on a stream while it lives. Does nothing unless devices are profiled when it begins.
+/// Spans of what is queued on a stream while it lives. Does nothing unless devices are profiled when it begins.
 class TimedWork {
  public:
-  /// `describe` is asked for the span, but for its times, when somebody profiles.
+  /// `describe` is asked for the spans, but for their times, when somebody profiles. Several are of what runs side by
+  /// side: each gets a part of the time, as it has of the bytes.
   template <class F>
   TimedWork(Stream& stream, F&& describe) {
     if (profiles_devices()) [[unlikely]]
@@ -27,7 +29,7 @@ class TimedWork {
   struct Work;
 
  private:
-  void begin(Stream& stream, Span span);
+  void begin(Stream& stream, std::vector<Span> spans);
   void end() noexcept;
   Work* work_ = nullptr;
 };

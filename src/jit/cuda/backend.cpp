@@ -12,6 +12,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/cuda/together.h"
 #include "smolder/jit/kernel_bytes.h"
 
 namespace smolder::jit::cuda {
@@ -44,25 +45,36 @@ class CudaKernel final : public DeviceKernel {
         module_(module_of(object.cubin)),
         function_(module_->kernel(object.entry.c_str())) {}
 
-  void launch(Stream& stream, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
-              int64_t positions, bool follows) const override {
+  void launch(Stream& stream, std::span<const KernelArguments> calls, bool follows) const override {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
-    Launch launch(kernel_, shape_, buffers, ints, scalars, errors, positions, info.shared_bytes);
-    if (launch.empty()) return;
-    BufferRef scratch;
-    if (launch.scratch_bytes() > 0) {
-      scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(launch.scratch_bytes()), stream.device());
-      launch.place_scratch(reinterpret_cast<int64_t>(scratch->data()));
+    follows = follows && info.major >= 9;
+    if (kernel_.together) {
+      for (TableLaunch& table : launch_together(kernel_, shape_, calls, info.shared_bytes)) {
+        launch(stream, table.shape, table.words, follows);
+      }
+      return;
     }
-    void* parameters[] = {launch.words().data()};
-    smolder::cuda::LaunchShape shape = launch.plan().shape;
-    shape.dependent = follows && info.major >= 9;
-    smolder::cuda::launch(function_, stream, shape, parameters);
+    for (const KernelArguments& call : calls) {
+      Launch own(kernel_, shape_, call, info.shared_bytes);
+      if (own.empty()) continue;
+      BufferRef scratch;
+      if (own.scratch_bytes() > 0) {
+        scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(own.scratch_bytes()), stream.device());
+        own.place_scratch(reinterpret_cast<int64_t>(scratch->data()));
+      }
+      launch(stream, own.plan().shape, own.words(), follows);
+    }
   }
   size_t num_computed() const override { return numbers_.results().size(); }
   void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
 
  private:
+  void launch(Stream& stream, smolder::cuda::LaunchShape shape, std::vector<int64_t>& words, bool follows) const {
+    void* parameters[] = {words.data()};
+    shape.dependent = follows;
+    smolder::cuda::launch(function_, stream, shape, parameters);
+  }
+
   const Kernel kernel_;
   const KernelShape shape_;
   const Numbers numbers_;

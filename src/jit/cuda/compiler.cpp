@@ -55,6 +55,7 @@ std::string entry_of(const Kernel& kernel, size_t number) {
   std::string entry = kernel.name.substr(0, kMost);
   std::ranges::replace_if(entry, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   if (!entry.empty() && std::isdigit(static_cast<unsigned char>(entry[0]))) entry.insert(0, 1, '_');
+  if (kernel.together) entry += entry.empty() ? "together" : "_together";
   return entry + (entry.empty() ? "k" : "_k") + std::to_string(number);
 }
 

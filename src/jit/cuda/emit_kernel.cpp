@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "smolder/core/error.h"
@@ -6,6 +7,7 @@
 #include "smolder/jit/cuda/kernel_emitter.h"
 #include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
+#include "smolder/jit/cuda/together.h"
 
 namespace smolder::jit::cuda {
 
@@ -38,7 +40,8 @@ std::string KernelEmitter::run() {
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   const int threads = columns_mode ? kColumnThreads : kMostRowThreads;
   line("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " + entry_ +
-       "(const __grid_constant__ " + entry_ + "_arguments a) {");
+       "(const __grid_constant__ " + entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
+  if (k_.together) find_call();
   line("wait_for_kernel_before();");
   columns_mode ? columns() : rows();
   line("}");
@@ -47,7 +50,8 @@ std::string KernelEmitter::run() {
 
 // Words of eight bytes, in the order that a launch writes them.
 std::string KernelEmitter::arguments() const {
-  std::string text = "struct " + entry_ + "_arguments {\n";
+  const std::string call = entry_ + (k_.together ? "_call" : "_arguments");
+  std::string text = "struct " + call + " {\n";
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
     text += cat({"  ", type_name(storage_lane(k_.buffers[b].dtype)), "* ", buffer(static_cast<int>(b)), ";\n"});
   }
@@ -66,6 +70,11 @@ std::string KernelEmitter::arguments() const {
     });
   }
   text += "};\n";
+  if (k_.together) {
+    const std::string most = std::to_string(most_together(k_, shape_));
+    text += cat(
+        {"struct ", entry_, "_arguments {\n  ", call, " calls[", most, "];\n  u32 first[", most, "], count;\n};\n"});
+  }
   if (shape_.ahead.empty()) return text;
   text += "template <int V> struct " + entry_ + "_loads {";
   for (const Stmt* s : shape_.ahead)
@@ -74,6 +83,18 @@ std::string KernelEmitter::arguments() const {
 }
 
 // -- structure
+
+/// Which of the table's calls the block is of: the last that begins no later.
+void KernelEmitter::find_call() {
+  const auto most = static_cast<unsigned>(most_together(k_, shape_));
+  line("u32 call = 0;");
+  line("#pragma unroll");
+  line(cat({"for (u32 step = ", std::to_string(std::bit_floor(most - 1)), "; step > 0; step /= 2) {"}));
+  line("if (call + step < table.count && table.first[call + step] <= blockIdx.x) call += step;");
+  line("}");
+  line("const " + entry_ + "_call a = table.calls[call];");
+  line("const u32 block = blockIdx.x - table.first[call];");
+}
 
 /// Variables of the root loop from a position.
 void KernelEmitter::position(const std::string& name) {
@@ -102,9 +123,10 @@ void KernelEmitter::columns() {
     if (!loop && (s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector)) loop = &s;
   });
   if (flat) {
-    line("const i64 tile = blockIdx.x;");
+    line("const i64 tile = " + block() + ";");
   } else {
-    line("const u32 tiles = static_cast<u32>(a.tiles), row = blockIdx.x / tiles, tile = blockIdx.x - row * tiles;");
+    line(cat({"const u32 tiles = static_cast<u32>(a.tiles), row = ", block(), " / tiles, tile = ", block(),
+              " - row * tiles;"}));
     if (shape_.team) return team_of_columns(*loop);
     if (!shape_.turned.empty()) turn_loads(*loop);
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
@@ -282,9 +304,9 @@ void KernelEmitter::rows() {
   line(cat({"constexpr int V = ", std::to_string(shape_.vector), ", C = ", std::to_string(kHeldChunks), ";"}));
   line("const int t = threadIdx.x;");
   if (shape_.team) {
-    line("const i64 position = blockIdx.x;");
+    line("const i64 position = " + block() + ";");
   } else {
-    line("const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;");
+    line("const i64 position = static_cast<i64>(" + block() + ") * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
   }
   position("position");

@@ -33,22 +33,25 @@ bool is_blocking() {
   return asked;
 }
 
-/// Two spans of a step: of the host, which queues it, and of the device.
+/// Spans of steps: of the host, which queues them as one, and of each on the device.
 class QueuedStep {
  public:
   template <class F>
   explicit QueuedStep(F&& describe)
       : host_(SpanKind::kLaunch, "queue step"), device_(smolder::cuda::Queue::of(kDevice).stream(), [&] {
-          Span span = describe();
-          span.flow = next_flow();
+          std::vector<Span> spans = describe();
+          const uint64_t flow = next_flow();
+          for (Span& span : spans) span.flow = flow;
           if (Span* const s = host_.span()) {
+            const Span& span = spans.front();
             s->name = "queue " + span.name;
+            if (spans.size() > 1) s->name += " and " + std::to_string(spans.size() - 1) + " like it";
             s->source = span.source;
             s->plan = span.plan;
             s->step = span.step;
-            s->flow = span.flow;
+            s->flow = flow;
           }
-          return span;
+          return spans;
         }) {}
 
  private:
@@ -109,26 +112,41 @@ bool InstanceImpl::queue_in_lane(const LibraryStep& step, bool follows) const {
   return step.call->may_follow();
 }
 
-void InstanceImpl::queue_segment(const Launch& launch, const Segment& s, bool follows) const {
+void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment> segments, bool follows) const {
   RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
   uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
-  launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), t.pointers.data() + s.pointers,
-                        ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions, follows);
+  thread_local std::vector<KernelArguments> calls;
+  calls.clear();
+  for (const Segment& s : segments) {
+    calls.push_back(
+        {t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions});
+  }
+  launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), calls, follows);
+}
+
+std::span<const Segment> InstanceImpl::segments_of(const Launch& launch) const {
+  return {segments_.data() + launch.first_segment, launch.num_segments};
 }
 
 void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
   ++RunTables::of_thread().begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
-    const QueuedStep watched([&] { return span_of(launch.first_step); });
+    const QueuedStep watched([&] { return std::vector{span_of(launch.first_step)}; });
     if (!queue_library(step)) reports.push_back(*step.site);
     return;
   }
-  for (uint32_t i = 0; i < launch.num_segments; ++i) {
-    const Segment& segment = segments_[launch.first_segment + i];
-    const QueuedStep watched([&] { return span_of(segment.step); });
-    queue_segment(launch, segment, false);
+  const std::span<const Segment> all = segments_of(launch);
+  const size_t at_once = launch.together ? all.size() : 1;
+  for (size_t i = 0; i < all.size(); i += at_once) {
+    const std::span<const Segment> some = all.subspan(i, at_once);
+    const QueuedStep watched([&] {
+      std::vector<Span> spans;
+      for (const Segment& s : some) spans.push_back(span_of(s.step));
+      return spans;
+    });
+    queue_segments(launch, some, false);
   }
 }
 
@@ -153,8 +171,8 @@ void InstanceImpl::queue_on_lanes() const {
     for (const int earlier : place.waits) queue.wait_for(marks[earlier]);
     const Launch& launch = launches_[units_[u].launch];
     const bool follows = place.follows_one && ends_in_kernel[place.lane];
-    if (units_[u].segment >= 0) {
-      queue_segment(launch, segments_[units_[u].segment], follows);
+    if (units_[u].num_segments > 0) {
+      queue_segments(launch, {segments_.data() + units_[u].first_segment, units_[u].num_segments}, follows);
       ends_in_kernel[place.lane] = true;
     } else {
       ends_in_kernel[place.lane] = queue_in_lane(library_[launch.library], follows);
@@ -189,9 +207,7 @@ void InstanceImpl::rehearse(const RunArguments& args, cuda::InstanceState& state
   if (!state.takes_memory || !std::ranges::any_of(plan_->donations(), overwrites)) return;
   smolder::cuda::Rehearsal rehearsal;
   for (const Launch& launch : launches_) {
-    for (uint32_t i = 0; i < launch.num_segments; ++i) {
-      queue_segment(launch, segments_[launch.first_segment + i], false);
-    }
+    if (launch.num_segments > 0) queue_segments(launch, segments_of(launch), false);
     if (launch.library >= 0 && library_[launch.library].call->only_queues()) queue_library(library_[launch.library]);
   }
   state.takes_memory = rehearsal.takes_memory();

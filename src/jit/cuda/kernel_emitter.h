@@ -42,6 +42,7 @@ class KernelEmitter {
 
   // -- structure (emit_kernel.cpp)
   std::string arguments() const;
+  void find_call();
   void columns();
   void several_chunks(const Stmt& s);
   void turn_loads(const Stmt& loop);
@@ -139,6 +140,8 @@ class KernelEmitter {
   std::string element(const Address& a, VarId skipped = -1) const;
   std::string bounds(const Stmt& s) const;
   std::string buffer(int b) const { return "b" + std::to_string(b); }
+  /// Number of the block, in its call.
+  std::string block() const { return k_.together ? "block" : "blockIdx.x"; }
 
   void line(const std::string& text);
   Local& define(const Stmt& s, bool varies);

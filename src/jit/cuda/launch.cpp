@@ -106,7 +106,7 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
 }  // namespace
 
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       int64_t shared_limit) {
+                       int64_t shared_limit, bool together) {
   LaunchPlan plan;
   if (shape.mode == KernelShape::kColumns) {
     plan.slots.resize(shape.columns.size());
@@ -130,9 +130,9 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
     // Blocks of several rows find in the first-level cache what is next to what one row loads.
     const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
-    const int64_t group = share_of(ceil_div(threads, plan.chunks), widest);
+    const int64_t group = together && flat ? widest : share_of(ceil_div(threads, plan.chunks), widest);
     plan.tiles = ceil_div(threads, group * plan.chunks);
-    const int64_t groups = std::min<int64_t>(kColumnThreads / group, rows);
+    const int64_t groups = together ? kColumnThreads / group : std::min<int64_t>(kColumnThreads / group, rows);
     set_block(plan, group, groups);
     set_grid(plan, ceil_div(rows, groups) * plan.tiles);
     return plan;
@@ -168,15 +168,15 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   return plan;
 }
 
-Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buffers, const int64_t* ints,
-               const uint64_t* scalars, uint32_t* errors, int64_t positions, int64_t shared_limit) {
-  const std::span<const int64_t> integers(ints, static_cast<size_t>(kernel.num_ints));
-  plan_ = plan_launch(shape, kernel.root.kind == StmtKind::kParallelVector, integers, positions, shared_limit);
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) words_.push_back(reinterpret_cast<int64_t>(buffers[i]));
+Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call, int64_t shared_limit) {
+  const std::span<const int64_t> integers(call.ints, static_cast<size_t>(kernel.num_ints));
+  const bool flat = kernel.root.kind == StmtKind::kParallelVector;
+  plan_ = plan_launch(shape, flat, integers, call.positions, shared_limit, kernel.together);
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) words_.push_back(reinterpret_cast<int64_t>(call.buffers[i]));
   words_.insert(words_.end(), integers.begin(), integers.end());
-  words_.push_back(reinterpret_cast<int64_t>(scalars));
-  words_.push_back(reinterpret_cast<int64_t>(errors));
-  words_.push_back(positions);
+  words_.push_back(reinterpret_cast<int64_t>(call.scalars));
+  words_.push_back(reinterpret_cast<int64_t>(call.errors));
+  words_.push_back(call.positions);
   words_.push_back(plan_.tiles);
   // By scratch row, bytes from one group's to the next's: negative in shared memory.
   for (size_t i = 0; i < shape.scratch.size(); ++i) {
@@ -187,7 +187,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, void* const* buff
     } else if (plan_.scratch_in_memory) {
       words_.push_back(row.bytes);
       placed_.push_back({word, scratch_bytes_});
-      scratch_bytes_ += row.bytes * positions * (shape.team ? plan_.shape.block[1] : 1);
+      scratch_bytes_ += row.bytes * call.positions * (shape.team ? plan_.shape.block[1] : 1);
     } else {
       words_[word] = row.offset;
       words_.push_back(-row.bytes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
+#include "smolder/jit/backend.h"
 #include "smolder/jit/cuda/shape.h"
 
 namespace smolder::jit::cuda {
@@ -26,16 +27,16 @@ struct LaunchPlan {
 };
 
 /// `flat`: the root is one vector loop. `shared_limit`: what a block may have. Throws RuntimeError when there are more
-/// blocks than a launch can have. Without work, the grid is empty.
+/// blocks than a launch can have. Without work, the grid is empty. `together`: blocks have as many threads as those of
+/// other calls, where they can.
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       int64_t shared_limit);
+                       int64_t shared_limit, bool together = false);
 
 /// A plan and the words of the arguments' struct, in the order that the generator declares them.
 class Launch {
  public:
-  /// `shape` is the kernel's. Buffers may be null where they are scratch rows.
-  Launch(const Kernel& kernel, const KernelShape& shape, void* const* buffers, const int64_t* ints,
-         const uint64_t* scalars, uint32_t* errors, int64_t positions, int64_t shared_limit);
+  /// `shape` is the kernel's.
+  Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call, int64_t shared_limit);
 
   const LaunchPlan& plan() const { return plan_; }
   bool empty() const { return plan_.shape.grid[0] == 0; }

@@ -17,7 +17,7 @@ namespace {
 
 /// What `run` and `argument_bytes` look up, for each generated kernel; machine.h has it for those written by hand.
 std::string wrappers(const std::string& text) {
-  static const std::regex kernel(R"(\s(\w+)\(const __grid_constant__ (\w+_arguments) a\))");
+  static const std::regex kernel(R"(\s(\w+)\(const __grid_constant__ (\w+_arguments) \w+\))");
   std::string all;
   for (std::sregex_iterator i(text.begin(), text.end(), kernel), end; i != end; ++i) {
     const std::string name = (*i)[1], arguments = (*i)[2];

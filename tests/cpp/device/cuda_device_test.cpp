@@ -138,8 +138,8 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
   for (size_t i = 0; i < words.size(); ++i) scalars.set_bits(static_cast<int64_t>(i), words[i]);
   std::fill_n(static_cast<char*>(errors.data()), errors.bytes(), 0);
   const Guarded device_scalars(stream, scalars, 0), device_errors(stream, errors, 0);
-  code.device->launch(stream, on_device.data(), s.ints.data(), static_cast<const uint64_t*>(device_scalars.data()),
-                      static_cast<uint32_t*>(device_errors.data()), s.positions);
+  code.device->launch(stream, {on_device.data(), s.ints.data(), static_cast<const uint64_t*>(device_scalars.data()),
+                               static_cast<uint32_t*>(device_errors.data()), s.positions});
   for (Array& a : want) on_host.push_back(a.data());
   std::vector<uint32_t> want_errors(static_cast<size_t>(k.num_errors));
   parallel_for(s.positions, std::max<int64_t>(1, s.positions / 64), [&](int64_t begin, int64_t end) {
@@ -351,7 +351,7 @@ double worst_error(const std::string& op, double (*truth)(double), Stream& strea
   const Guarded from(stream, x, 0), to(stream, y, 0);
   void* const buffers[] = {from.data(), to.data()};
   const int64_t ints[] = {n};
-  code.device->launch(stream, buffers, ints, nullptr, nullptr, n);
+  code.device->launch(stream, {buffers, ints, nullptr, nullptr, n});
   to.read(y);
   double worst = 0;
   for (int64_t i = 0; i < n; ++i) {

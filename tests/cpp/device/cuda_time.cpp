@@ -253,8 +253,9 @@ void time_kernel(const std::string& name, const KernelSample& s, double copy_spe
   code.device->compute_scalars(words.data());
   smolder::cuda::copy_to_device(stream, scalars.data(), words.data(), words.size() * sizeof(uint64_t));
   const double us = median(stream, std::max(sets, 2), [&](int i) {
-    code.device->launch(stream, buffers[static_cast<size_t>(i % sets)].data(), s.ints.data(),
-                        static_cast<uint64_t*>(scalars.data()), static_cast<uint32_t*>(errors.data()), s.positions);
+    code.device->launch(
+        stream, {buffers[static_cast<size_t>(i % sets)].data(), s.ints.data(), static_cast<uint64_t*>(scalars.data()),
+                 static_cast<uint32_t*>(errors.data()), s.positions});
   });
   const cuda::KernelShape shape = cuda::shape_of(s.kernel);
   const auto plan = cuda::plan_launch(shape, s.kernel.root.kind == StmtKind::kParallelVector, s.ints, s.positions,

@@ -9,6 +9,7 @@
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/prelude.h"
+#include "smolder/jit/cuda/together.h"
 
 namespace smolder::jit::test {
 
@@ -36,15 +37,35 @@ CudaEmulator::CudaEmulator(std::span<const Kernel* const> kernels, const std::st
 void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                           uint32_t* errors, int64_t positions) const {
   const Kernel& k = *kernels_[kernel];
-  const cuda::Numbers numbers(k);
-  std::vector<uint64_t> words(k.scalars.size() + numbers.results().size());
-  std::copy_n(scalars, k.scalars.size(), words.begin());
-  numbers.compute(words.data());
-  cuda::Launch launch(k, cuda::shape_of(k), buffers, ints, words.data(), errors, positions, 227 << 10);
+  std::vector<uint64_t> words;
+  const KernelArguments call = with_numbers(kernel, {buffers, ints, scalars, errors, positions}, words);
+  cuda::Launch launch(k, cuda::shape_of(k), call, 227 << 10);
   if (launch.empty()) return;
   SMOLDER_CHECK(launch.scratch_bytes() == 0, RuntimeError, "scratch rows beyond shared memory are not emulated");
   const smolder::cuda::LaunchShape& shape = launch.plan().shape;
   program_.run(text_.entries[kernel], launch.words().data(), shape.grid, shape.block);
+}
+
+KernelArguments CudaEmulator::with_numbers(size_t kernel, KernelArguments call, std::vector<uint64_t>& words) const {
+  const Kernel& k = *kernels_[kernel];
+  const cuda::Numbers numbers(k);
+  words.resize(k.scalars.size() + numbers.results().size());
+  std::copy_n(call.scalars, k.scalars.size(), words.begin());
+  numbers.compute(words.data());
+  call.scalars = words.data();
+  return call;
+}
+
+size_t CudaEmulator::launch(size_t kernel, std::span<const KernelArguments> calls) const {
+  const Kernel& k = *kernels_[kernel];
+  std::vector<std::vector<uint64_t>> words(calls.size());
+  std::vector<KernelArguments> own;
+  for (size_t i = 0; i < calls.size(); ++i) own.push_back(with_numbers(kernel, calls[i], words[i]));
+  const std::vector<cuda::TableLaunch> launches = cuda::launch_together(k, cuda::shape_of(k), own, 227 << 10);
+  for (const cuda::TableLaunch& t : launches) {
+    program_.run(text_.entries[kernel], t.words.data(), t.shape.grid, t.shape.block);
+  }
+  return launches.size();
 }
 
 cuda::NativeRef EmulatedDevice::function(const std::string& program, const std::string& entry) {

@@ -26,8 +26,13 @@ class CudaEmulator {
   /// As `DeviceKernel::launch`, on memory of the host.
   void launch(size_t kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
               int64_t positions) const;
+  /// Of a kernel that has `together`; returns how many launches that took.
+  size_t launch(size_t kernel, std::span<const KernelArguments> calls) const;
 
  private:
+  /// A call whose numbers are those that the host computes, too.
+  KernelArguments with_numbers(size_t kernel, KernelArguments call, std::vector<uint64_t>& words) const;
+
   std::span<const Kernel* const> kernels_;
   cuda::ProgramText text_;
   HostProgram program_;

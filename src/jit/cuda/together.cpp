@@ -1,0 +1,94 @@
+#include "smolder/jit/cuda/together.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "smolder/core/error.h"
+#include "smolder/jit/cuda/launch.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+/// What arguments of a kernel may have on any device. Newer ones take more, which each launch would copy.
+constexpr int64_t kArgumentBytes = 4096;
+/// Beyond this, blocks search for long.
+constexpr int64_t kMostCalls = 64;
+constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
+
+/// Words of one call's arguments: see Launch.
+int64_t words_of_call(const Kernel& kernel, const KernelShape& shape) {
+  size_t words = kernel.buffers.size() + static_cast<size_t>(kernel.num_ints) + 4 + 3 * shape.columns.size();
+  if (shape.team && shape.mode == KernelShape::kColumns) ++words;
+  if (shape.takes_several) ++words;
+  if (shape.synchronizes) words += shape.extents.size();
+  return static_cast<int64_t>(words);
+}
+
+/// A launch that calls are added to.
+struct Table {
+  smolder::cuda::LaunchShape shape;
+  int64_t blocks = 0;
+  std::vector<std::vector<int64_t>> calls;
+  std::vector<uint32_t> first;
+
+  bool takes(const smolder::cuda::LaunchShape& other, int64_t most) const {
+    return std::ranges::equal(shape.block, other.block) && static_cast<int64_t>(calls.size()) < most &&
+           blocks + other.grid[0] <= kMostBlocks;
+  }
+  void add(Launch& launch) {
+    const smolder::cuda::LaunchShape& other = launch.plan().shape;
+    shape.shared_bytes = std::max(shape.shared_bytes, other.shared_bytes);
+    first.push_back(static_cast<uint32_t>(blocks));
+    blocks += other.grid[0];
+    calls.push_back(std::move(launch.words()));
+  }
+  TableLaunch finish(int64_t words_of_one, int64_t most) && {
+    TableLaunch out{shape, {}};
+    out.shape.grid[0] = static_cast<unsigned>(blocks);
+    for (const auto& call : calls) out.words.insert(out.words.end(), call.begin(), call.end());
+    out.words.resize(static_cast<size_t>(words_of_one * most));
+    const size_t count = first.size();
+    first.resize(static_cast<size_t>(most));
+    first.push_back(static_cast<uint32_t>(count));
+    for (size_t i = 0; i < first.size(); i += 2) {
+      const uint64_t high = i + 1 < first.size() ? first[i + 1] : 0;
+      out.words.push_back(static_cast<int64_t>(high << 32 | first[i]));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+int64_t most_together(const Kernel& kernel, const KernelShape& shape) {
+  if (!shape.scratch.empty()) return 0;  // rows that may need memory of their own
+  const int64_t bytes = words_of_call(kernel, shape) * 8 + 4;
+  const int64_t calls = std::min((kArgumentBytes - 8) / bytes, kMostCalls);
+  return calls < 2 ? 0 : calls;
+}
+
+bool may_run_together(const Kernel& kernel) { return most_together(kernel, shape_of(kernel)) > 0; }
+
+std::vector<TableLaunch> launch_together(const Kernel& kernel, const KernelShape& shape,
+                                         std::span<const KernelArguments> calls, int64_t shared_limit) {
+  const int64_t most = most_together(kernel, shape), words = words_of_call(kernel, shape);
+  std::vector<Table> tables;
+  for (const KernelArguments& c : calls) {
+    Launch launch(kernel, shape, c, shared_limit);
+    if (launch.empty()) continue;
+    SMOLDER_INVARIANT(static_cast<int64_t>(launch.words().size()) == words);
+    const smolder::cuda::LaunchShape& own = launch.plan().shape;
+    auto table = std::ranges::find_if(tables, [&](const Table& t) { return t.takes(own, most); });
+    if (table == tables.end()) {
+      tables.push_back({own});
+      table = std::prev(tables.end());
+    }
+    table->add(launch);
+  }
+  std::vector<TableLaunch> out;
+  for (Table& t : tables) out.push_back(std::move(t).finish(words, most));
+  return out;
+}
+
+}  // namespace smolder::jit::cuda
