@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "smolder/autograd/node.h"
+#include "smolder/jit/run_mode.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/tensor.h"
 
@@ -49,6 +51,8 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
   StepGraph graph() const { return StepGraph(forward_); }
   /// Before the first run: what computes the results from now on, but for gradients.
   void set_runner(StepRunner runner) { runner_ = std::move(runner); }
+  /// Likewise: how it runs on a device, and its gradients.
+  void set_mode(const jit::RunMode& mode) { mode_ = mode; }
   size_t ops() const { return forward_.tape ? forward_.trace->instrs.size() : 0; }
 
  private:
@@ -95,6 +99,7 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
   std::vector<uint32_t> used_;
   std::vector<Relative> relatives_;  ///< inputs beyond the used ones
   StepRunner runner_;
+  std::optional<jit::RunMode> mode_;  ///< nothing: that of the thread
   std::vector<lazy::ValueRef> constants_;
   std::vector<lazy::Draw> draws_;
   std::vector<lazy::GeneratorUse> generators_;

@@ -16,6 +16,7 @@
 
 namespace smolder::jit {
 
+struct RunMode;
 namespace cuda {
 struct InstanceState;
 struct TouchedBytes;
@@ -170,6 +171,7 @@ class InstanceImpl final : public Instance {
   void queue_on_lanes() const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
   void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
+  void run_with_trials(const RunMode& mode, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);

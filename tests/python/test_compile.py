@@ -508,8 +508,6 @@ def test_module_form():
 
 
 def test_what_is_not_supported_is_named():
-    with pytest.raises(NotImplementedError, match="max-autotune"):
-        smolder.compile(lambda x: x, mode="max-autotune")
     with pytest.raises(RuntimeError, match="Unrecognized mode"):
         smolder.compile(lambda x: x, mode="fast")
     with pytest.raises(RuntimeError, match="backend"):

@@ -166,6 +166,8 @@ def _show(args):
             print(f"{name:<8}{cut(value, width() - 8)}")
         print()
         print(_text(row["structure"]))
+        if row["kind"] == "product":  # what trials found
+            print(_text(row["payload"]), end="")
     return FOUND if row["broken"] else 0
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/jit/cuda/tune.h"
 #include "src/callable.h"
 #include "src/guards.h"
 #include "src/slots.h"
@@ -331,6 +332,8 @@ void bind_compile(nb::module_& m) {
       .def_prop_ro("places", [](const Step& s) { return s->places(); })
       .def_prop_ro("graph", [](const Step& s) { return s->graph(); })
       .def("set_runner", [](const Step& s, nb::handle callable) { s->set_runner(runner_of(callable)); })
+      .def("set_mode",
+           [](const Step& s, bool tunes, bool replays) { s->set_mode({.tunes = tunes, .replays = replays}); })
       .def_prop_ro("ops", [](const Step& s) { return s->ops(); })
       .def_prop_ro("has_backward", [](const Step& s) { return s->has_backward(); });
   nb::class_<PyCapture>(m, "_StepCapture")
@@ -373,6 +376,7 @@ void bind_compile(nb::module_& m) {
       .def("first_results", [](PyCapture& c) { return c.get().first_results(); })
       .def("leaks", [](PyCapture& c) { return c.get().leaks(); })
       .def("close", &PyCapture::close);
+  m.def("_use_tuning", &jit::cuda::use_tuned_kernels);
   m.def("_is_capturing", [] { return lazy::Capture::current() != nullptr; });
   m.def(
       "_run_time_number",

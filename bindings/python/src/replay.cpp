@@ -18,6 +18,7 @@
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
 #include "smolder/jit/rules.h"
+#include "smolder/jit/run_mode.h"
 #include "smolder/jit/time_plan.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/recompile.h"
@@ -475,6 +476,19 @@ class ReplayPlan {
     return seconds;
   }
 
+  /// Tries what the step may be made by until nothing is left to try.
+  void tune(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
+    const RunInputs in(graph_, leaves, numbers, device_);
+    const std::vector<BufferRef> outputs = allocate_outputs(in);
+    const WithoutGil nogil;
+    const jit::RunModeScope scope({.tunes = true, .at_once = true});
+    constexpr int kPhases = 3;  // all, then the best, and a run by what was chosen
+    for (int i = 0; i < kPhases; ++i) {
+      std::vector<jit::OpSite> bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
+      wait(bad);
+    }
+  }
+
   /// Seconds of each step in each of some runs.
   std::vector<std::vector<double>> step_times(const std::vector<Tensor>& leaves, const nb::list& numbers,
                                               size_t rounds) const {
@@ -750,6 +764,7 @@ void bind_replay(nb::module_& m) {
   nb::class_<ReplayPlan>(m, "_ReplayPlan")
       .def("run", nb::overload_cast<const std::vector<Tensor>&, const nb::list&>(&ReplayPlan::run, nb::const_))
       .def("time", &ReplayPlan::time)
+      .def("tune", &ReplayPlan::tune)
       .def("step_times", &ReplayPlan::step_times)
       .def("compare", &ReplayPlan::compare)
       .def("report", [](const ReplayPlan& p) { return plan_report(p.instance()); })

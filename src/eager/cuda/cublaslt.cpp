@@ -25,6 +25,7 @@ const Opened& opened() {
       SMOLDER_CUBLASLT(SMOLDER_LOAD)
 #undef SMOLDER_LOAD
       o->functions.status_string = library->symbol<const char*(LtStatus)>("cublasLtGetStatusString");
+      o->functions.version = library->symbol<size_t()>("cublasLtGetVersion");
     } catch (const std::exception& e) {
       o->reason = e.what();
     }

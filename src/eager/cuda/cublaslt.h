@@ -21,11 +21,11 @@ struct LtAlgo {
 };
 /// cublasLtMatmulHeuristicResult_t
 struct LtChoice {
-  LtAlgo algo;
-  size_t workspace_bytes;
-  LtStatus state;
-  float waves;
-  int reserved[4];
+  LtAlgo algo{};
+  size_t workspace_bytes = 0;
+  LtStatus state = 0;
+  float waves = 0;
+  int reserved[4] = {};
 };
 
 enum class LtType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 14 };  ///< cudaDataType
@@ -69,6 +69,7 @@ struct CublasLt {
   SMOLDER_CUBLASLT(SMOLDER_DECLARE)
 #undef SMOLDER_DECLARE
   const char* (*status_string)(LtStatus) = nullptr;
+  size_t (*version)() = nullptr;
 };
 
 /// Throws RuntimeError naming the package to install when it is not found.

@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <vector>
 
+#include "smolder/core/counters.h"
 #include "smolder/core/cuda/preload.h"
 #include "smolder/core/error.h"
 #include "smolder/core/precision.h"
 #include "smolder/eager/cuda/cublaslt.h"
+#include "smolder/eager/cuda/tuned_products.h"
 
 namespace smolder::eager::cuda {
 namespace {
@@ -119,7 +124,7 @@ struct Problem {
   void set_bias(const void* bias) const { set(LtDescAttribute::kBias, bias); }
 
   /// The heuristic's choices for operands that start at multiples of `alignment` bytes, the likeliest first.
-  std::vector<LtChoice> choices(LtHandle handle, uint32_t alignment) const {
+  std::vector<LtChoice> choices(LtHandle handle, uint32_t alignment, int most = 8) const {
     const CublasLt& lt = cublaslt();
     LtPreference preference = nullptr;
     check_lt(lt.preference_create(&preference), "preference_create");
@@ -132,11 +137,10 @@ struct Problem {
       set(which, alignment);
     }
     if (!may_reduce_in_halves_) set(LtPreferenceAttribute::kReductionSchemes, kReduceInComputeType);
-    constexpr int kMost = 8;
-    std::vector<LtChoice> all(kMost);
+    std::vector<LtChoice> all(static_cast<size_t>(most));
     int found = 0;
     const LtStatus status =
-        lt.choose(handle, product, first, second, result, result, preference, kMost, all.data(), &found);
+        lt.choose(handle, product, first, second, result, result, preference, most, all.data(), &found);
     lt.preference_destroy(preference);
     all.resize(status == 0 ? found : 0);
     return all;
@@ -173,53 +177,222 @@ MatmulDesc row_major(MatmulDesc d) {
   return d;
 }
 
+/// What a product is, but for how its operands lie: see ProductKey.
+ProductKey key_of(const MatmulDesc& d, const Precision& p, uint32_t alignment, int device) {
+  std::ostringstream problem, target;
+  if (d.batch > 1) problem << d.batch << " x ";
+  problem << d.m << 'x' << d.n << 'x' << d.k << ' ' << name(d.dtype);
+  if (d.out_dtype != d.dtype) problem << " to " << name(d.out_dtype);
+  if (d.dtype == DType::kFloat32 && p.allow_tf32()) problem << " by TF32";
+  if (d.epilogue != MatmulDesc::Epilogue::kNone) problem << " and bias";
+  const bool in_halves = d.dtype == DType::kFloat16    ? p.allow_fp16_reduced_precision_reduction
+                         : d.dtype == DType::kBFloat16 ? p.allow_bf16_reduced_precision_reduction
+                                                       : true;
+  if (!in_halves) problem << ", no sums in halves";
+  if (alignment != 16) problem << ", aligned to " << alignment;
+  const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
+  target << info.name << ", sm_" << info.major << info.minor << ", cuBLASLt " << cublaslt().version() << ", workspace "
+         << kWorkspaceBytes;
+  return {problem.str(), target.str()};
+}
+
+/// How operands lie.
+std::string layout_of(const MatmulDesc& d) {
+  std::ostringstream out;
+  for (const int64_t stride :
+       {d.a_batch_stride, d.a_row, d.a_col, d.b_batch_stride, d.b_row, d.b_col, d.c_batch_stride, d.c_row}) {
+    out << stride << ' ';
+  }
+  return out.str();
+}
+
 class LtMatmul final : public DeviceMatmul {
  public:
   LtMatmul(const MatmulDesc& d, int device) : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d) {
     if (d.k == 0) return;
     smolder::cuda::make_current(device);
     problem_.emplace(d, Operands(d), precision_);
-    aligned_ = choose(16);
-    any_ = choose(static_cast<uint32_t>(itemsize(d.dtype)));
+    choose(aligned_, 16);
+    choose(any_, static_cast<uint32_t>(itemsize(d.dtype)));
+    read_table();
     // A product without a bias may yet be given operands that start where there is an algorithm for them.
-    const bool found = d.epilogue == MatmulDesc::Epilogue::kNone ? aligned_ || any_ : aligned_ && any_;
+    const bool found =
+        d.epilogue == MatmulDesc::Epilogue::kNone ? aligned_.usual || any_.usual : aligned_.usual && any_.usual;
     SMOLDER_CHECK(found, NotImplementedError, "cuBLASLt has no algorithm for a product of ", name(d.dtype), " of ",
                   d.batch, " x ", d.m, " x ", d.n, " x ", d.k);
   }
 
   void run(const void* a, const void* b, const void* bias, void* c) const override {
     if (desc_.k == 0) return fill_zeros(c);
-    const float one = 1, zero = 0;
-    const double one_wide = 1, zero_wide = 0;
-    const bool wide = desc_.dtype == DType::kFloat64;
     const auto at = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
-    const bool aligned = aligned_ && at(a) && at(b) && at(c);
-    SMOLDER_CHECK(aligned || any_, NotImplementedError, "cuBLASLt has no algorithm for these operands of ",
+    const bool aligned = aligned_.usual && at(a) && at(b) && at(c);
+    SMOLDER_CHECK(aligned || any_.usual, NotImplementedError, "cuBLASLt has no algorithm for these operands of ",
                   name(desc_.dtype), ", which do not start at multiples of 16 bytes");
-    const LtChoice& choice = aligned ? *aligned_ : *any_;
-    const Problem& p = *problem_;
     smolder::cuda::make_current(queue_.device());
     const std::lock_guard hold(lock_);  // the description names the bias
-    if (bias) p.set_bias(bias);
-    void* const workspace = shared_.workspace(queue_.lane());
+    if (generation_ != product_generation()) read_table();
+    if (bias) problem_->set_bias(bias);
+    Call call{b, a, c, shared_.workspace(queue_.lane())};
     if (smolder::cuda::Rehearsal::current()) return;
-    check_lt(cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, b,
-                                 p.first, a, p.second, wide ? static_cast<const void*>(&zero_wide) : &zero, c, p.result,
-                                 c, p.result, &choice.algo, workspace, kWorkspaceBytes, queue_.stream().handle()),
-             "matmul");
+    const Choice& choice = aligned ? aligned_ : any_;
+    if (ProductTrials* const trials = ProductTrials::current()) [[unlikely]] {
+      try {
+        try_algorithms(*trials, choice, call);
+      } catch (const Error& e) {  // the step has what it needs without
+        trials->give_up(e.what());
+      }
+    }
+    check_lt(multiply(choice.now ? *choice.now : *choice.usual, call), "matmul");
   }
 
  private:
+  /// The algorithms for operands that start at multiples of `alignment`.
+  struct Choice {
+    uint32_t alignment = 0;
+    std::optional<LtChoice> usual;  ///< the heuristic's
+    std::optional<LtChoice> now;    ///< what trials chose, where they did and it takes these operands
+    bool of_rows = false;           ///< `usual` is for operands in rows, too
+  };
+  struct Call {
+    const void *first, *second;
+    void *result, *workspace;
+  };
+
   /// What is best for operands in rows, where it takes these as they lie: how they lie differs between a step and its
   /// ops one by one, and must not change a bit.
-  std::optional<LtChoice> choose(uint32_t alignment) const {
+  void choose(Choice& choice, uint32_t alignment) const {
+    choice.alignment = alignment;
     const MatmulDesc plain = row_major(desc_);
     const Problem of_rows(plain, Operands(plain), precision_);
     for (const LtChoice& c : of_rows.choices(shared_.handle, alignment)) {
-      if (c.state == 0 && problem_->supports(shared_.handle, c)) return c;
+      if (c.state != 0 || !problem_->supports(shared_.handle, c)) continue;
+      choice.usual = c;
+      choice.of_rows = true;
+      return;
     }
     const std::vector<LtChoice> others = problem_->choices(shared_.handle, alignment);
-    return others.empty() ? std::nullopt : std::optional(others[0]);
+    if (!others.empty()) choice.usual = others[0];
+  }
+
+  TunedProduct& row_of(const Choice& choice) const {
+    return TunedProduct::of(key_of(desc_, precision_, choice.alignment, queue_.device()));
+  }
+
+  /// What trials chose meanwhile.
+  void read_table() const {
+    generation_ = product_generation();
+    if (!uses_tuned_products()) return;
+    for (Choice* const choice : {&aligned_, &any_}) {
+      choice->now.reset();
+      if (!choice->of_rows) continue;
+      TunedProduct& row = row_of(*choice);
+      const std::optional<LtAlgo> algo = row.chosen();
+      if (!algo) continue;
+      const LtChoice chosen{.algo = *algo};
+      const MatmulDesc plain = row_major(desc_);
+      if (!Problem(plain, Operands(plain), precision_).supports(shared_.handle, chosen)) {
+        row.reject();
+      } else if (problem_->supports(shared_.handle, chosen)) {
+        choice->now = chosen;
+      }
+    }
+  }
+
+  LtStatus multiply(const LtChoice& choice, const Call& call) const {
+    const float one = 1, zero = 0;
+    const double one_wide = 1, zero_wide = 0;
+    const bool wide = desc_.dtype == DType::kFloat64;
+    const Problem& p = *problem_;
+    return cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, call.first,
+                               p.first, call.second, p.second, wide ? static_cast<const void*>(&zero_wide) : &zero,
+                               call.result, p.result, call.result, p.result, &choice.algo, call.workspace,
+                               kWorkspaceBytes, queue_.stream().handle());
+  }
+
+  /// Calls algorithms that are still to be tried, as far as there is time. What they leave in the result is written
+  /// over by the run that this is a part of.
+  void try_algorithms(ProductTrials& trials, const Choice& choice, const Call& call) const {
+    if (!choice.of_rows) return;
+    TunedProduct& row = row_of(choice);
+    const std::lock_guard hold(row.lock);
+    if (row.phase() == TunedProduct::Phase::kSettled) return;
+    const auto start = std::chrono::steady_clock::now();
+    const auto [at, fresh] = row.layouts.try_emplace(layout_of(desc_));
+    TunedProduct::Layout& layout = at->second;
+    if (fresh && row.phase() == TunedProduct::Phase::kAll) add_candidates(row, choice);
+    layout.usual = row.find(*choice.usual);
+    if (layout.usual == row.candidates.size()) {  // it came late, and others are settled on
+      row.layouts.erase(at);
+      return;
+    }
+    trials.note(row, layout);
+    layout.calls += row.phase() == TunedProduct::Phase::kAll;
+    const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    while (layout.once.size() < row.candidates.size() && trials.has_time(spent())) {
+      layout.once.push_back(time_once(trials, row.candidates[layout.once.size()], call));
+    }
+    if (layout.once.size() == row.candidates.size() && !row.is_complete(layout) && trials.has_time(spent())) {
+      measure_finalists(trials, row, layout, call);
+    }
+    row.spent += spent();
+    trials.add_spent(spent());
+  }
+
+  /// Those that the heuristic knows for operands in rows, and for these, which take both.
+  void add_candidates(TunedProduct& row, const Choice& choice) const {
+    constexpr int kMost = 32;
+    const MatmulDesc plain = row_major(desc_);
+    const Problem of_rows(plain, Operands(plain), precision_);
+    row.add(*choice.usual);
+    for (const Problem* const problem : {&of_rows, &*problem_}) {
+      for (const LtChoice& c : problem->choices(shared_.handle, choice.alignment, kMost)) {
+        if (c.state == 0 && of_rows.supports(shared_.handle, c)) row.add(c);
+      }
+    }
+  }
+
+  /// Seconds of a call, of several in a row; kNever where one fails. A call before them keeps the device at work until
+  /// they are queued.
+  double time_calls(ProductTrials& trials, const LtChoice& choice, const Call& call, int calls) const {
+    bool good = multiply(choice, call) == 0;
+    trials.begin().record(queue_.stream());
+    for (int i = 0; i < calls; ++i) good = good && multiply(choice, call) == 0;
+    trials.end().record(queue_.stream());
+    trials.end().synchronize();
+    return good ? trials.end().milliseconds_since(trials.begin()) / 1e3 / calls : TunedProduct::kNever;
+  }
+
+  double time_once(ProductTrials& trials, const LtChoice& choice, const Call& call) const {
+    static Counter& tried = counter("tuning.trials");
+    if (!problem_->supports(shared_.handle, choice)) return TunedProduct::kNever;
+    tried.add();
+    if (multiply(choice, call) != 0) return TunedProduct::kNever;  // which also loads its kernel
+    const double seconds = time_calls(trials, choice, call, 1);
+    constexpr double kShort = 50e-6;  // events cost too much of it
+    return seconds < kShort ? time_calls(trials, choice, call, 4) : seconds;
+  }
+
+  /// In turns, so that what the device's clock does meanwhile is the same for all.
+  void measure_finalists(ProductTrials& trials, TunedProduct& row, TunedProduct::Layout& layout,
+                         const Call& call) const {
+    constexpr int kRounds = 7, kMostCalls = 16;
+    constexpr double kSeconds = 100e-6;
+    std::vector<std::vector<double>> times(row.finalists.size());
+    for (int round = 0; round < kRounds; ++round) {
+      for (size_t i = 0; i < row.finalists.size(); ++i) {
+        const double once = layout.once[row.finalists[i]];
+        if (once == TunedProduct::kNever) {
+          times[i].push_back(once);
+          continue;
+        }
+        const int calls = std::clamp(static_cast<int>(kSeconds / std::max(once, 1e-7)), 1, kMostCalls);
+        times[i].push_back(time_calls(trials, row.candidates[row.finalists[i]], call, calls));
+      }
+    }
+    for (size_t i = 0; i < times.size(); ++i) {
+      std::ranges::nth_element(times[i], times[i].begin() + kRounds / 2);
+      layout.again[row.finalists[i]] = times[i][kRounds / 2];
+    }
   }
 
   void fill_zeros(void* c) const {
@@ -238,8 +411,9 @@ class LtMatmul final : public DeviceMatmul {
   MatmulDesc desc_;
   const Precision precision_ = precision();
   std::optional<Problem> problem_;
-  mutable std::mutex lock_;
-  std::optional<LtChoice> aligned_, any_;
+  mutable std::mutex lock_;  // guards what follows, once it is made
+  mutable Choice aligned_, any_;
+  mutable uint64_t generation_ = 0;
 };
 
 /// Opens cuBLASLt, which takes the loader 50 ms, and lets it choose a first algorithm.

@@ -13,10 +13,12 @@
 #include "smolder/core/error.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/source_line.h"
+#include "smolder/eager/cuda/tuned_products.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/lanes.h"
 #include "smolder/jit/cuda/replay.h"
 #include "smolder/jit/plan_impl.h"
+#include "smolder/jit/run_mode.h"
 
 namespace smolder::jit {
 
@@ -233,8 +235,15 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   const RunMemory arena(DeviceType::kCUDA, arena_bytes_, t.depth > 0);
   fill_bases(args, arena.base());
   const bool waits = is_blocking() || debug_level() >= 2;
+  const bool is_watched = waits || profiles_devices();
+  const RunMode mode = run_mode();
+  const bool tries = !is_watched && cuda::wants_trials(state.tuning, mode);
+  if (state.tuning.generation != eager::cuda::product_generation()) {
+    state.tuning.generation = eager::cuda::product_generation();
+    state.graphs.clear();
+  }
   // The profile has times of steps, which a graph would not tell.
-  const bool may_replay = !waits && !profiles_devices() && cuda::graphs_enabled() && state.graphs.may_replay();
+  const bool may_replay = !is_watched && !tries && mode.replays && cuda::graphs_enabled() && state.graphs.may_replay();
   thread_local std::vector<char*> own;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
   if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));
@@ -251,6 +260,9 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
     state.staging->copy_in(queue.stream(), own);
     replay(args, state, reports);
     state.staging->copy_out(queue.stream(), own);
+  } else if (tries) {
+    rehearse(args, state);
+    run_with_trials(mode, state, reports);
   } else {
     rehearse(args, state);
     for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
@@ -258,6 +270,15 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
   if (t.depth > 0) return reports;                                            // the run that this is a part of asks
   std::ranges::copy(cuda::take_reports(waits), std::back_inserter(reports));  // last: a step that fails tells its own
   return reports;
+}
+
+/// Queues a run whose products try algorithms first.
+void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& state,
+                                   std::vector<OpSite>& reports) const {
+  eager::cuda::ProductTrials trials(kDevice, cuda::seconds_for_trials(mode));
+  for (const Launch& launch : launches_) queue_launch(launch, reports);
+  state.tuning.done = trials.finish();
+  cuda::note_trials(trials.spent());
 }
 
 /// Queues a run as a graph: one captured before, or one captured now that its addresses come again.

@@ -11,6 +11,7 @@
 
 #include "smolder/core/cuda/queue.h"
 #include "smolder/jit/cuda/reports.h"
+#include "smolder/jit/cuda/tune.h"
 
 namespace smolder::jit::cuda {
 
@@ -23,6 +24,8 @@ class Graphs {
   /// Whether a run of these addresses should be captured.
   bool wants(std::span<void* const> addresses);
   const smolder::cuda::Graph& add(std::span<void* const> addresses, std::unique_ptr<smolder::cuda::Graph> graph);
+  /// Forgets all graphs: what they launch is no longer what a run would.
+  void clear() { entries_.clear(); }
   /// Captures nothing any more.
   void give_up() { gave_up_ = true; }
   bool may_replay() const { return !gave_up_; }
@@ -83,6 +86,7 @@ struct InstanceState {
   std::vector<uint64_t> uploaded;  ///< what they are, but for those computed of others
   std::shared_ptr<ErrorWords> errors;
   Graphs graphs;
+  InstanceTuning tuning;
 };
 
 /// Whether runs are captured: true at first, unless SMOLDER_CUDA_GRAPHS=0. For comparisons.

@@ -1,13 +1,17 @@
-// cuBLASLt for CUDA on the host: three loops, and one algorithm.
+// cuBLASLt for CUDA on the host: three loops, and one algorithm; with SMOLDER_HOST_ALGORITHMS=1 several, of which all
+// but the first add in another order, and which take the time that they are made to.
 #include "smolder/eager/cuda/cublaslt.h"
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 #include <vector>
 
@@ -75,11 +79,27 @@ void store(void* memory, LtType type, int64_t i, double x) {
   }
 }
 
+/// The algorithms, by their number, which is what an algorithm holds.
+struct Algorithm {
+  bool backwards;      ///< adds from the end
+  int microseconds;    ///< that a call takes besides
+  bool takes_columns;  ///< also where an operand is transposed
+  bool works;
+};
+constexpr Algorithm kAlgorithms[] = {{false, 400, true, true},  // the heuristic's first choice
+                                     {true, 300, true, true},  {true, 0, true, false},  {true, 10, false, true},
+                                     {true, 100, true, true},  {false, 397, true, true}};
+bool has_several() {
+  static const bool asked = std::getenv("SMOLDER_HOST_ALGORITHMS") != nullptr;
+  return asked;
+}
+
 struct Product {
   OpaqueLtDesc desc;
   OpaqueLtLayout a, b, d;
   const void *a_memory, *b_memory;
   void* d_memory;
+  Algorithm algorithm;
 
   /// One matrix as rows of `columns` numbers, whichever way it lies.
   template <class T>
@@ -102,7 +122,8 @@ struct Product {
       const std::vector<T> right = rows_of<T>(b, b_memory, batch, !desc.transposed[1]);  // columns x inner
       for (int64_t c = 0; c < d.columns; ++c) {
         std::ranges::fill(sums, T(0));
-        for (int64_t k = 0; k < inner; ++k) {
+        for (int64_t i = 0; i < inner; ++i) {
+          const int64_t k = algorithm.backwards ? inner - 1 - i : i;
           const T y = right[static_cast<size_t>(c * inner + k)];
           const T* const x = &left[static_cast<size_t>(k * rows)];
           for (int64_t r = 0; r < rows; ++r)
@@ -115,7 +136,13 @@ struct Product {
       }
     }
   }
-  void run() const { desc.compute == LtCompute::kFloat64 ? run_as<double>() : run_as<float>(); }
+  void run() const {
+    const auto start = std::chrono::steady_clock::now();
+    desc.compute == LtCompute::kFloat64 ? run_as<double>() : run_as<float>();
+    const std::chrono::microseconds least(has_several() ? algorithm.microseconds : 0);
+    while (std::chrono::steady_clock::now() - start < least) {
+    }
+  }
 };
 
 /// Whether a number of the host is what we always give.
@@ -178,29 +205,36 @@ API LtStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) {
   delete preference;
   return 0;
 }
-API LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int,
-                                            LtChoice* choices, int* count) {
-  *choices = {};
-  *count = 1;
-  return 0;
-}
-API LtStatus cublasLtMatmulAlgoCheck(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo*,
+API LtStatus cublasLtMatmulAlgoCheck(LtHandle, LtDesc desc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo* algo,
                                      LtChoice* choice) {
-  *choice = {};
+  if (algo->data[0] >= std::size(kAlgorithms)) return kInvalidValue;
+  const bool transposed = desc->transposed[0] || desc->transposed[1];
+  *choice = {.algo = *algo};
+  return kAlgorithms[algo->data[0]].takes_columns || !transposed ? 0 : kInvalidValue;
+}
+API LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtDesc desc, LtLayout a, LtLayout b, LtLayout c,
+                                            LtLayout d, LtPreference, int most, LtChoice* choices, int* count) {
+  *count = 0;
+  for (uint64_t i = 0; i < (has_several() ? std::size(kAlgorithms) : 1) && *count < most; ++i) {
+    const LtAlgo algo{{i}};
+    if (cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, &algo, &choices[*count]) == 0) ++*count;
+  }
   return 0;
 }
 API LtStatus cublasLtMatmul(LtHandle, LtDesc desc, const void* alpha, const void* a, LtLayout a_layout, const void* b,
                             LtLayout b_layout, const void* beta, const void*, LtLayout, void* d, LtLayout d_layout,
-                            const LtAlgo*, void*, size_t, DriverStream stream) {
+                            const LtAlgo* algo, void*, size_t, DriverStream stream) {
+  if (!kAlgorithms[algo->data[0]].works) return kInvalidValue;
   if (!is(alpha, desc->compute, 1) || !is(beta, desc->compute, 0)) return kInvalidValue;
   using Work = void (*)(const void*);
   using Queue = void (*)(DriverStream, Work, const void*);
   static const auto queue = reinterpret_cast<Queue>(dlsym(RTLD_DEFAULT, "smolder_host_queue"));
   // A graph that is captured runs this again and again: it stays.
-  const auto* const product = new Product{*desc, *a_layout, *b_layout, *d_layout, a, b, d};
+  const auto* const product = new Product{*desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]]};
   queue(stream, [](const void* p) { static_cast<const Product*>(p)->run(); }, product);
   return 0;
 }
+API size_t cublasLtGetVersion() { return 130000; }
 API const char* cublasLtGetStatusString(LtStatus) { return "cuBLASLt on the host does not do this"; }
 
 #define SAME_TYPE(member, name, parameters) static_assert(std::is_same_v<decltype(&name), LtStatus(*) parameters>);

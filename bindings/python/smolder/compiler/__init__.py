@@ -1,6 +1,7 @@
 """Functions that are recorded once and then run without Python: smolder.compile, and what belongs to it."""
 
 import functools
+import os
 import weakref
 
 from smolder import _core
@@ -39,17 +40,15 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mod
     if isinstance(model, Module):
         from smolder.compiler._module import OptimizedModule
 
-        return OptimizedModule(model, _compiled(model.__call__, fullgraph, backend, disable))
+        return OptimizedModule(model, _compiled(model.__call__, fullgraph, backend, mode, disable))
     if not callable(model):
         raise RuntimeError("smolder.compile: expected a callable")
-    return _compiled(model, fullgraph, backend, disable)
+    return _compiled(model, fullgraph, backend, mode, disable)
 
 
 def _check(dynamic, backend, mode, options):
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    if mode is not None and mode.startswith("max-autotune"):
-        raise NotImplementedError(f"smolder.compile: mode={mode!r} is not supported: kernels are not tuned")
     if options is not None:
         raise NotImplementedError("smolder.compile: options are not supported")
     if dynamic is False:
@@ -60,11 +59,22 @@ def _check(dynamic, backend, mode, options):
         raise RuntimeError(f"Invalid backend: {backend!r}, should be one of: {', '.join(sorted(_backends))}")
 
 
-def _compiled(function, fullgraph, backend, disabled):
+def _run_mode(mode):
+    """Whether steps are tuned, and whether they are replayed as graphs; None for what the process says."""
+    if mode is None or not mode.startswith("max-autotune"):
+        return None
+    tunes = os.environ.get("SMOLDER_AUTOTUNE") != "0"
+    if tunes:
+        _core._use_tuning()
+    return tunes, mode == "max-autotune"
+
+
+def _compiled(function, fullgraph, backend, mode, disabled):
     if disabled or backend == "eager":
         return function
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    recorder = Recorder(function, name, fullgraph, backend if callable(backend) else _backends[backend])
+    called = backend if callable(backend) else _backends[backend]
+    recorder = Recorder(function, name, fullgraph, called, _run_mode(mode))
     compiled = _core._Compiled(function, recorder)
     recorder.compiled = weakref.proxy(compiled)
     functools.update_wrapper(compiled, function, updated=())
@@ -140,7 +150,7 @@ def list_backends():
 
 def list_mode_options(mode=None, dynamic=None):
     """Options that a mode stands for: none."""
-    return {} if mode is not None else {m: {} for m in _MODES if not m.startswith("max")}
+    return {} if mode is not None else {m: {} for m in _MODES}
 
 
 def register_backend(compiler_fn=None, name=None):

@@ -31,8 +31,9 @@ def _tell(event, name, reason, where=""):
 class Recorder:
     """Stands behind a _Compiled: is called with what it was called with when no entry holds."""
 
-    def __init__(self, function, name, fullgraph, backend=None):
+    def __init__(self, function, name, fullgraph, backend=None, run_mode=None):
         self.function, self.name, self.fullgraph, self.backend = function, name, fullgraph, backend
+        self.run_mode = run_mode  # (tunes, replays graphs) of its steps; None for what the process says
         self.compiled = None  # set by who makes it
         self.every = 0  # calls that hit from one comparison to the next; see checked()
         self._failures = self._pause = 0
@@ -99,6 +100,8 @@ class Recorder:
             if why is not None or step is None:
                 self._broke(why or capture.reason, capture.where)
                 return out
+            if self.run_mode is not None:
+                step.set_mode(*self.run_mode)
             if self.backend is not None and step.ops:
                 step.set_runner(self.backend(step.graph, capture.example()))
             touched = capture.touched_gradients  # before results are made, which sets them

@@ -1,0 +1,26 @@
+// Trials of a step's products, in between its runs; see eager/cuda/tuned_products.h for what is tried.
+#pragma once
+
+#include <cstdint>
+
+#include "smolder/jit/run_mode.h"
+
+namespace smolder::jit::cuda {
+
+/// What an instance knows of tuning.
+struct InstanceTuning {
+  int runs = 0;             ///< before any was a trial
+  bool done = false;        ///< nothing is left to try
+  uint64_t generation = 0;  ///< of the products in its graphs
+};
+
+/// Lets products be made by what was tuned, here or before, and be kept in the kernel cache. Once; what fails is told.
+void use_tuned_kernels();
+/// Whether the run that begins now should try algorithms.
+bool wants_trials(InstanceTuning& tuning, const RunMode& mode);
+/// Seconds that it may take for that.
+double seconds_for_trials(const RunMode& mode);
+/// It took so many: others have to wait until these are a small share of the time.
+void note_trials(double seconds);
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,32 @@
+// How a thread's steps run on a device: what modes of compiled functions ask for.
+#pragma once
+
+namespace smolder::jit {
+
+struct RunMode {
+  /// What may be made in several ways of equal worth, as products are, is made in the way that took the least time on
+  /// the device: steps that run a third time try them, within a share of the time that the program takes.
+  bool tunes = false;
+  /// All is tried in one run, however long that takes.
+  bool at_once = false;
+  /// Runs may be captured as graphs and launched as a whole.
+  bool replays = true;
+  bool operator==(const RunMode&) const = default;
+};
+
+/// That of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE=1.
+RunMode run_mode();
+
+class RunModeScope {
+ public:
+  explicit RunModeScope(const RunMode& mode);
+  ~RunModeScope();
+  RunModeScope(const RunModeScope&) = delete;
+  RunModeScope& operator=(const RunModeScope&) = delete;
+
+ private:
+  const RunMode mode_;
+  const RunMode* const outer_;
+};
+
+}  // namespace smolder::jit
