@@ -3,7 +3,8 @@
 //
 //   decompose   ops become primitives                                  decompose.cpp
 //   simplify    rewrite rules, common subexpressions, dead code        simplify.cpp, rules.def
-//   fuse        which primitives become one kernel                     fuse.cpp
+//   fuse        which primitives become one kernel, and which          fuse.cpp, recompute.cpp
+//               are computed twice
 //   lower       groups become loop IR and library calls, over buffers  lower.cpp, lowering.cpp
 //   schedule    the order of steps, and which run side by side         schedule.cpp
 //   emit        kernels become code, from the cache or compiled        emit.cpp
@@ -24,6 +25,7 @@
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/lower.h"
 #include "smolder/jit/plan_impl.h"
+#include "smolder/jit/recompute.h"
 #include "smolder/jit/schedule.h"
 #include "smolder/jit/simplify.h"
 
@@ -31,7 +33,14 @@ namespace smolder::jit {
 
 namespace {
 
-void run_fuse(Program& p) { p.options.fuse ? fuse(p) : one_kernel_each(p); }
+void run_fuse(Program& p) {
+  if (!p.options.fuse) return one_kernel_each(p);
+  fuse(p);
+  // Where memory is a device's.
+  if (p.options.device == DeviceType::kCPU || is_disabled("recompute") || !recompute(p)) return;
+  p.refusals.clear();
+  fuse(p);
+}
 
 void check_graph(const Program& p) { ir::verify(p.graph); }
 void check_kernels(const Program& p) {
@@ -122,7 +131,7 @@ bool is_disabled(std::string_view name) {
 }
 
 std::vector<std::string_view> switch_names() {
-  return {"simplify", "fuse", "schedule", "rules", "merge", "fold", "moves", "join_bias", "together"};
+  return {"simplify", "fuse", "schedule", "recompute", "rules", "merge", "fold", "moves", "join_bias", "together"};
 }
 
 std::vector<std::string_view> stage_names() {

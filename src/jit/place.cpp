@@ -49,10 +49,24 @@ std::vector<Lifetime> lifetimes_of(Program& p, std::span<const int> launch_of) {
   return out;
 }
 
-Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
-  Placement out;
-  out.offsets.resize(lifetimes.size());
-  std::vector<int64_t> bytes(lifetimes.size());
+namespace {
+
+/// Memory for a while, of one lifetime or of some that follow one another.
+struct Block {
+  int64_t bytes = 0, offset = 0;
+  int first = 0, last = 0;
+};
+
+/// The blocks, placed by best fit in order of first use, and the bytes of all.
+struct Blocks {
+  std::vector<Block> blocks;
+  std::vector<size_t> of;  ///< by lifetime
+  int64_t bytes = 0;
+};
+
+Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
+  Blocks out;
+  out.of.resize(lifetimes.size());
   std::vector<bool> inherited(lifetimes.size(), false);
   std::map<int64_t, int64_t> free_blocks;  // by offset: size
   std::multimap<int, size_t> ending;       // by last launch
@@ -75,28 +89,31 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
     while (!ending.empty() && ending.begin()->first < l.first) {
       const size_t done = ending.begin()->second;
       ending.erase(ending.begin());
-      if (!inherited[done]) release(out.offsets[done], bytes[done]);
+      if (!inherited[done]) release(out.blocks[out.of[done]].offset, out.blocks[out.of[done]].bytes);
     }
     const int64_t size = ir::SymTable::value(l.elements, evaluated) * l.itemsize;
-    bytes[i] = (size + static_cast<int64_t>(kAlignment) - 1) / static_cast<int64_t>(kAlignment) *
-               static_cast<int64_t>(kAlignment);
     ending.emplace(l.last, i);
     const auto heir = std::find_if(l.heirs_of.begin(), l.heirs_of.end(), [&](int r) { return !inherited[r]; });
     if (heir != l.heirs_of.end()) {
       inherited[*heir] = true;
-      out.offsets[i] = out.offsets[*heir];
+      out.of[i] = out.of[*heir];
+      out.blocks[out.of[i]].last = l.last;
       continue;
     }
-    if (bytes[i] == 0) continue;
+    const int64_t bytes = (size + static_cast<int64_t>(kAlignment) - 1) / static_cast<int64_t>(kAlignment) *
+                          static_cast<int64_t>(kAlignment);
+    out.of[i] = out.blocks.size();
+    Block& block = out.blocks.emplace_back(Block{bytes, 0, l.first, l.last});
+    if (bytes == 0) continue;
     auto best = free_blocks.end();
     for (auto b = free_blocks.begin(); b != free_blocks.end(); ++b) {
-      if (b->second >= bytes[i] && (best == free_blocks.end() || b->second < best->second)) best = b;
+      if (b->second >= bytes && (best == free_blocks.end() || b->second < best->second)) best = b;
     }
     if (best != free_blocks.end()) {
       const auto [offset, room] = *best;
       free_blocks.erase(best);
-      out.offsets[i] = offset;
-      if (room > bytes[i]) free_blocks.emplace(offset + bytes[i], room - bytes[i]);
+      block.offset = offset;
+      if (room > bytes) free_blocks.emplace(offset + bytes, room - bytes);
       continue;
     }
     // Grow, from the last block when that is free.
@@ -108,9 +125,59 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
         free_blocks.erase(last);
       }
     }
-    out.offsets[i] = start;
-    out.bytes = start + bytes[i];
+    block.offset = start;
+    out.bytes = start + bytes;
   }
+  return out;
+}
+
+/// The most bytes that blocks need at once.
+int64_t most_live(const std::vector<Block>& blocks) {
+  std::map<int, int64_t> change;
+  for (const Block& b : blocks) {
+    change[b.first] += b.bytes;
+    change[b.last + 1] -= b.bytes;
+  }
+  int64_t now = 0, most = 0;
+  for (const auto& [launch, bytes] : change) most = std::max(most, now += bytes);
+  return most;
+}
+
+/// Places the largest first, each as low as those before it leave room. Takes time by the square of their number.
+void place_by_size(Blocks& all) {
+  std::vector<Block*> order;
+  for (Block& b : all.blocks) order.push_back(&b);
+  std::ranges::stable_sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  std::vector<const Block*> placed;  // by offset
+  all.bytes = 0;
+  for (Block* b : order) {
+    int64_t end = 0;
+    for (const Block* other : placed) {
+      if (other->last < b->first || other->first > b->last) continue;
+      if (other->offset - end >= b->bytes) break;
+      end = std::max(end, other->offset + other->bytes);
+    }
+    b->offset = end;
+    all.bytes = std::max(all.bytes, end + b->bytes);
+    placed.insert(std::ranges::upper_bound(placed, end, {}, &Block::offset), b);
+  }
+}
+
+/// Blocks that are worth placing twice, and the part of the arena that must be empty for that.
+constexpr size_t kMostPlaced = 1024;
+constexpr int64_t kWaste = 256;
+
+}  // namespace
+
+Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
+  Blocks best = place_in_order(lifetimes, evaluated);
+  if (best.blocks.size() <= kMostPlaced && best.bytes - most_live(best.blocks) > best.bytes / kWaste) {
+    Blocks other = best;
+    place_by_size(other);
+    if (other.bytes < best.bytes) best = std::move(other);
+  }
+  Placement out{.offsets = {}, .bytes = best.bytes};
+  for (const size_t b : best.of) out.offsets.push_back(best.blocks[b].offset);
   return out;
 }
 

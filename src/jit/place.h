@@ -22,7 +22,8 @@ struct Lifetime {
 /// that sizes of one number under two names are one.
 std::vector<Lifetime> lifetimes_of(Program& program, std::span<const int> launch_of);
 
-/// Byte offset of each lifetime, and the bytes of the arena, for sizes known: best fit in order of first use.
+/// Byte offset of each lifetime, and the bytes of the arena, for sizes known: best fit in order of first use, or, where
+/// that leaves much empty when most is needed, the largest first.
 struct Placement {
   std::vector<int64_t> offsets;
   int64_t bytes = 0;

@@ -5,13 +5,14 @@ import pickle
 import re
 import threading
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from conftest import DEVICE, of_the_cpu
 from torch_peer import PYTHON, needs_torch, run_torch
 
 import smolder
-from smolder import _core, memory, nn
+from smolder import _core, _trace_file, memory, nn
 
 HERE = __file__
 KIND = DEVICE.partition(":")[0]
@@ -237,3 +238,18 @@ out["parameters"] = list(inspect.signature(torch.cuda.memory._record_memory_hist
     ours = list(inspect.signature(memory._record_memory_history).parameters)
     assert ours == out["parameters"] or set(ours) >= set(out["parameters"])
     assert len(kept) == 3 and PYTHON
+
+
+# Bytes of the arena at the sizes that were recorded. Less is welcome: then this is to say so.
+ARENAS = {
+    "block_forward": 25165824, "block_train": 84017152, "char_train": 20651072, "conv_train": 4064384,
+    "cross_entropy": 18496, "layer_norm": 524288, "mlp_forward": 49152, "mlp_train": 90112,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARENAS)
+def test_plans_of_recorded_steps_take_no_more_memory_than_they_did(name):
+    trace = _trace_file.read(Path(__file__).resolve().parents[2] / "benchmarks" / "traces" / f"{name}.trace")
+    (step,) = trace.steps
+    graph = _core._ReplayGraph([n.plain(n.source) for n in step.nodes], step.outputs)
+    assert graph.compile("cpu", True, True).arena_bytes <= ARENAS[name]

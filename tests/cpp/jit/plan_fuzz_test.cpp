@@ -23,12 +23,14 @@ using ir::Value;
 /// Grows a graph by random primitives over a few sizes.
 class RandomGraph {
  public:
-  RandomGraph(PlanTest& t, uint64_t seed) : t_(t), b_(t.b), random_(seed) {}
+  /// `layers`: more of it, with more products, so that values wait for long.
+  RandomGraph(PlanTest& t, uint64_t seed, bool layers) : t_(t), b_(t.b), random_(seed), layers_(layers) {}
 
   void build() {
     for (int i = 0; i < 3; ++i) sizes_.push_back(t_.size(pick({2, 3, 4, 5, 7, 33, 40, 130})));
     for (int i = 0, n = between(2, 4); i < n; ++i) pool_.push_back(t_.input(random_shape()));
-    for (int i = 0, n = between(5, 25); i < n; ++i) grow();
+    for (int i = 0, n = layers_ ? between(25, 60) : between(5, 25); i < n; ++i) grow();
+    if (layers_) read_again();
     for (int i = 0, n = between(1, 4); i < n; ++i) t_.output(recent());
     t_.output(pool_.back());
   }
@@ -61,12 +63,22 @@ class RandomGraph {
     for (const Dim& d : v.shape()) n *= d.value;
     return n <= 6000 && v.rank() <= 5;
   }
+  /// Late readers of what is from before, and of its neighbours.
+  void read_again() {
+    const int n = static_cast<int>(pool_.size());
+    for (int i = between(0, n / 2), end = std::min(n, i + 8); i < end; ++i) {
+      const Value x = pool_[i];
+      if (x.rank() == 2) t_.output(b_.dot(x, b_.transpose(x, 0, 1), DType::kFloat32));
+      if (x.rank() > 0) t_.output(b_.reduce(ReduceKind::kSum, unary(x), {0}, false));
+    }
+  }
   void add(Value v) {
     if (small(v)) pool_.push_back(v);
   }
 
   void grow() {
     const Value x = between(0, 2) ? recent() : any();
+    if (layers_ && between(0, 2) == 0) return product(x);
     switch (between(0, 15)) {
       case 0:
       case 1:
@@ -217,13 +229,14 @@ class RandomGraph {
   PlanTest& t_;
   ir::Builder& b_;
   std::mt19937_64 random_;
+  const bool layers_;
   std::vector<Dim> sizes_;
   std::vector<Value> pool_;
 };
 
-void run_case(uint64_t seed) {
+void run_case(uint64_t seed, bool layers = false) {
   PlanTest t;
-  RandomGraph random(t, seed);
+  RandomGraph random(t, seed, layers);
   random.build();
   try {
     t.check_bits({random.other_sizes(), random.other_sizes()});
@@ -246,6 +259,17 @@ TEST(PlanFuzz, RandomGraphsGiveTheSameBits) {
     KernelCache::global().memory().clear();
     if (HasFailure()) break;
   }
+  override_backend(nullptr);
+}
+
+TEST(PlanFuzz, WhatIsComputedTwiceGivesTheSameBits) {
+  override_backend(&interpret_backend());
+  Recomputing all({.scarce = 0, .share = 1e9, .saved = 0});
+  for (uint64_t seed = 200000; seed < 200000 + number_from("SMOLDER_FUZZ_CASES", 300) && !HasFailure(); ++seed) {
+    run_case(seed, true);
+    KernelCache::global().memory().clear();
+  }
+  EXPECT_GT(all.graphs, 10);
   override_backend(nullptr);
 }
 

@@ -12,9 +12,23 @@
 #include "smolder/core/half.h"
 #include "smolder/eager/execute.h"
 #include "smolder/ir/interpret.h"
+#include "smolder/ir/verify.h"
+#include "smolder/jit/compile.h"
+#include "smolder/jit/fuse.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
+
+Recomputing::Recomputing(RecomputeLimits limits) {
+  set_stage_hook([this, limits](std::string_view stage, Program& program) {
+    if (stage != "simplify") return;
+    fuse(program);
+    graphs += recompute(program, limits);
+    program.refusals.clear();
+    ir::verify(program.graph);
+  });
+}
+Recomputing::~Recomputing() { set_stage_hook({}); }
 
 using ir::Dim;
 using ir::SymDims;

@@ -11,8 +11,18 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/value_ops.h"
 #include "smolder/jit/plan.h"
+#include "smolder/jit/recompute.h"
 
 namespace smolder::jit {
+
+/// While it lives, values of what is compiled are recomputed within these limits.
+class Recomputing {
+ public:
+  explicit Recomputing(RecomputeLimits limits);
+  ~Recomputing();
+  Recomputing(const Recomputing&) = delete;
+  int graphs = 0;  ///< that were changed
+};
 
 /// A graph, with the numbers that make it run.
 class PlanTest {

@@ -1,0 +1,24 @@
+// Values that are computed twice so that no memory holds them in between.
+#pragma once
+
+#include <cstdint>
+
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+/// What memory is worth.
+struct RecomputeLimits {
+  int64_t scarce = int64_t{2} << 30;  ///< bytes of intermediates at once, in the sample: less is left alone
+  double share = 0.02;                ///< of a step's time, as estimated from what it moves and multiplies
+  double saved = 0.5;                 ///< bytes to be saved at the peak for each that is moved, at least
+};
+
+/// Where the groups' values take most memory, some wait that a kernel could make again from others that wait as well,
+/// or that a kernel which reads those anyway could write beside its own results: a gelu, which its gradient is not
+/// computed from but the next weight's is, from what its own gradient reads; a normalised row from the row. Gives such
+/// values nodes of their own for what reads them after the peak, best first. Says whether there are any: groups are to
+/// be made anew then.
+bool recompute(Program& program, const RecomputeLimits& limits = {});
+
+}  // namespace smolder::jit
