@@ -177,19 +177,19 @@ void KernelEmitter::team(const Stmt& s) {
   line("__syncthreads();");
   slots();
   for (const auto& column : shape_.columns) move_sums(column, true);
-  line("const i64 end = " + extent(s) + ";");
+  line("const int end = static_cast<int>(" + extent(s) + ");");
   for (const Stmt& x : s.body) {
     if (!is_number_ahead(x)) continue;
     const std::string ahead = "ahead" + std::to_string(x.result);
     line(cat({type_name(storage_lane(x.dtype)), " ", ahead, " = 0;"}));
-    vars_[s.vars[0]] = "static_cast<i64>(threadIdx.y)";
+    vars_[s.vars[0]] = "static_cast<int>(threadIdx.y)";
     line(cat({"if (threadIdx.y < end) ", ahead, " = ", buffer(x.address.buffer), "[", element(x.address), "];"}));
     vars_[s.vars[0]] = v;
   }
   line("__syncthreads();");
   line("#pragma unroll 1");
-  line("for (i64 round = 0; round < end; round += blockDim.y) {");
-  line("const i64 " + v + " = round + threadIdx.y, next = " + v + " + blockDim.y;");
+  line("for (int round = 0; round < end; round += blockDim.y) {");
+  line("const int " + v + " = round + threadIdx.y, next = " + v + " + blockDim.y;");
   line("const bool more = fits && next < end;");
   line("if (" + v + " < end) {");
   in_team_ = true;
@@ -198,7 +198,7 @@ void KernelEmitter::team(const Stmt& s) {
   line("}");
   line("if (blockDim.y == 1) continue;");
   line("__syncthreads();");
-  line("const int turns = static_cast<int>(smaller(end - round, blockDim.y));");
+  line("const int turns = end - round < blockDim.y ? end - round : blockDim.y;");
   for (size_t i = 0; i < shape_.columns.size(); ++i) add_in_order(i);
   line("__syncthreads();");
   line("}");
@@ -260,7 +260,7 @@ void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
   line("load_whole(" + out + ", sums" + b + " + i);");
   const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
   lanes(out + ".x[k] = " + stored(t, sum) + ";");
-  line("store_shared(sums" + b + " + i, " + out + ");");
+  line("store_whole(sums" + b + " + i, " + out + ");");
   line("}");
 }
 

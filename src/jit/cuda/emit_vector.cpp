@@ -81,8 +81,8 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   load_held(s);
   line("FOR_CHUNKS {");
   line("chunk(c, i, Lanes<V>());");
-  load_next(s);
   line("}");
+  load_next(s);
   line("}");
   line("} else {");
   line("for_single(n, " + integer(s.extents[0]) + " % V == 0 ? V : 1, chunk);");
@@ -101,38 +101,56 @@ void KernelEmitter::add_after_rows(std::string before) {
 
 /// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used.
 void KernelEmitter::load_held(const Stmt& s) {
-  std::string always, first_turn, short_row, long_row;
+  std::string always, short_row;
+  Loads first_turn, long_row;
   for (const auto& row : shape_.held) {
     const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
       return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
     });
     const bool is_used = access != s.body.end(), is_first = row.load && row.first == &s;
     if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
-    const std::string at = is_first ? row_at(row.load->address, row.var) : row_at(access->address, s.vars[0]);
-    const std::string load = cat({"load_whole(held", std::to_string(row.buffer), "[c], ", at, " + i); "});
+    const Address& address = is_first ? row.load->address : access->address;
+    const VarId v = is_first ? row.var : s.vars[0];
     if (is_first && !is_read_ahead(row)) {
-      (is_used ? always : short_row) += load;
+      (is_used ? always : short_row) +=
+          cat({"load_whole(held", std::to_string(row.buffer), "[c], ", row_at(address, v), " + i); "});
       continue;
     }
-    if (is_first) first_turn += load;
-    if (is_used) long_row += load;
+    if (is_first) add_load(first_turn, address, v);
+    if (is_used) add_load(long_row, address, v);
   }
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
-  if (!first_turn.empty()) line("if (fits && round == 0) FOR_CHUNKS { " + first_turn + "}");
+  load_chunks("if (fits && round == 0)", first_turn);
   if (!short_row.empty()) line("if (fits) FOR_CHUNKS { " + short_row + "}");
-  if (!long_row.empty()) line("if (!fits) FOR_CHUNKS { " + long_row + "}");
+  load_chunks("if (!fits)", long_row);
 }
 
-/// What the next turn of a team loads, where this one needs its registers no more.
+/// The row of an access, whose address takes registers only there.
+void KernelEmitter::add_load(Loads& loads, const Address& a, VarId v) {
+  const std::string b = std::to_string(a.buffer);
+  const bool scratch =
+      std::ranges::find(shape_.scratch, a.buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
+  const std::string at = cat({buffer(a.buffer), " + (", affine(a.map, v), ")"});
+  loads.places += cat({"const auto row", b, " = ", scratch ? at : "fixed_here(" + at + ")", "; "});
+  loads.chunks += cat({"load_whole(held", b, "[c], row", b, " + i); "});
+}
+
+void KernelEmitter::load_chunks(const std::string& condition, const Loads& loads) {
+  if (!loads.chunks.empty()) line(cat({condition, " { ", loads.places, "FOR_CHUNKS { ", loads.chunks, "} }"}));
+}
+
+/// What the next turn of a team loads, where this one needs its registers no more: all at once, as a chunk that is
+/// computed after such a load may wait for it, whatever it reads.
 void KernelEmitter::load_next(const Stmt& s) {
+  Loads loads;
   for (const auto& row : shape_.held) {
     if (!is_read_ahead(row) || row.last != &s) continue;
-    const VarId turn = shape_.team->vars[0];
-    const std::string name = std::exchange(vars_[turn], "next");
-    const std::string at = row_at(row.load->address, row.var);
-    vars_[turn] = name;
-    line(cat({"if (more) load_whole(held", std::to_string(row.buffer), "[c], ", at, " + i);"}));
+    std::string& turn = vars_[shape_.team->vars[0]];
+    const std::string name = std::exchange(turn, "next");
+    add_load(loads, row.load->address, row.var);
+    turn = name;
   }
+  load_chunks("if (more)", loads);
 }
 
 std::string KernelEmitter::row_at(const Address& a, VarId v) {

@@ -93,7 +93,13 @@ class KernelEmitter {
   void vector_chunks(const Stmt& s);
   void uniform_part(const Stmt& s);
   void add_after_rows(std::string before);
+  /// Loads of a chunk of some rows, and the places of these rows.
+  struct Loads {
+    std::string places, chunks;
+  };
   void load_held(const Stmt& s);
+  void add_load(Loads& loads, const Address& a, VarId v);
+  void load_chunks(const std::string& condition, const Loads& loads);
   void load_next(const Stmt& s);
   bool is_read_ahead(const KernelShape::HeldRow& row) const;
   bool is_uniform(const Stmt& s) const;

@@ -146,11 +146,23 @@ template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from)
     store_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
-// Where that is shared memory, which the compiler keeps apart from other memory.
+// The same to shared memory.
+template <class T> DEVICE void store_shared_piece(T* to, T piece) { *to = piece; }
+#ifdef __CUDA_ARCH__
+DEVICE u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+DEVICE void store_shared_piece(uint2* to, uint2 p) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared_address(to)), "r"(p.x), "r"(p.y) : "memory");
+}
+DEVICE void store_shared_piece(uint4* to, uint4 p) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)), "r"(p.x), "r"(p.y), "r"(p.z),
+               "r"(p.w)
+               : "memory");
+}
+#endif
 template <class T, int V> DEVICE void store_shared(T* to, const Pack<T, V>& from) {
 #pragma unroll
   for (int i = 0; i < from.kPieces; ++i) {
-    reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to)[i] = piece_of(from, i);
+    store_shared_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
 // Past the caches.
@@ -188,6 +200,14 @@ template <bool kTeam = false> DEVICE void group_sync() {
 template <class T> DEVICE T* fixed(T* at) {
 #ifdef __CUDA_ARCH__
   asm("" : "+l"(at));
+  __builtin_assume(__isGlobal(at));
+#endif
+  return at;
+}
+// The same, worked out each time: it takes no registers in between.
+template <class T> DEVICE T* fixed_here(T* at) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(at));
   __builtin_assume(__isGlobal(at));
 #endif
   return at;
@@ -282,7 +302,7 @@ DEVICE void add_turns(int column, int columns, T* sums, const T* slots, i64 slot
 #pragma unroll
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
     }
-    store_shared(sums + i, sum);
+    store_whole(sums + i, sum);
   };
   const i64 whole = aligned ? n / V * V : 0;
 #pragma unroll 1

@@ -53,15 +53,15 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
     sums1[j] = x0;
   }
-  const i64 end = smaller(128ll, a.n2 - v0 * 128ll);
+  const int end = static_cast<int>(smaller(128ll, a.n2 - v0 * 128ll));
   f32 ahead3 = 0;
-  if (threadIdx.y < end) ahead3 = b2[v0 * 128ll + static_cast<i64>(threadIdx.y)];
+  if (threadIdx.y < end) ahead3 = b2[v0 * 128ll + static_cast<int>(threadIdx.y)];
   f32 ahead4 = 0;
-  if (threadIdx.y < end) ahead4 = b3[v0 * 128ll + static_cast<i64>(threadIdx.y)];
+  if (threadIdx.y < end) ahead4 = b3[v0 * 128ll + static_cast<int>(threadIdx.y)];
   __syncthreads();
   #pragma unroll 1
-  for (i64 round = 0; round < end; round += blockDim.y) {
-    const i64 v3 = round + threadIdx.y, next = v3 + blockDim.y;
+  for (int round = 0; round < end; round += blockDim.y) {
+    const int v3 = round + threadIdx.y, next = v3 + blockDim.y;
     const bool more = fits && next < end;
     if (v3 < end) {
       f32 a0 = 0.0f;
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           } else {
             load_whole(out0, sums0 + i);
             FOR_LANES out0.x[k] = add_f32(out0.x[k], x12[k]);
-            store_shared(sums0 + i, out0);
+            store_whole(sums0 + i, out0);
           }
           Pack<f32, V> out1;
           if (blockDim.y > 1) {
@@ -116,14 +116,14 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           } else {
             load_whole(out1, sums1 + i);
             FOR_LANES out1.x[k] = add_f32(out1.x[k], x5[k]);
-            store_shared(sums1 + i, out1);
+            store_whole(sums1 + i, out1);
           }
         };
         if (whole) {
           #pragma unroll 1
           for (int first = t * V; first < n; first += C * step) {
-            if (fits && round == 0) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
-            if (!fits) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
+            if (fits && round == 0) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
+            if (!fits) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
             FOR_CHUNKS {
               chunk(c, i, Lanes<V>());
             }
@@ -141,8 +141,6 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         const auto at1 = fixed(b5 + (0ll));
         const auto at2 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
         const auto at3 = fixed(b7 + (v0 * a.n3 + v3 * a.n1));
-        const auto at4 = fixed(b4 + (v0 * a.n3 + next * a.n1));
-        const auto at5 = fixed(b6 + (v0 * a.n3 + next * a.n1));
         const auto chunk = [&](int c, int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x21[V];
@@ -178,12 +176,11 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         if (whole) {
           #pragma unroll 1
           for (int first = t * V; first < n; first += C * step) {
-            if (!fits) FOR_CHUNKS { load_whole(held4[c], at0 + i); load_whole(held6[c], at2 + i); }
+            if (!fits) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
             FOR_CHUNKS {
               chunk(c, i, Lanes<V>());
-              if (more) load_whole(held4[c], at4 + i);
-              if (more) load_whole(held6[c], at5 + i);
             }
+            if (more) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + next * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + next * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
           }
         } else {
           for_single(n, a.n1 % V == 0 ? V : 1, chunk);
@@ -192,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     }
     if (blockDim.y == 1) continue;
     __syncthreads();
-    const int turns = static_cast<int>(smaller(end - round, blockDim.y));
+    const int turns = end - round < blockDim.y ? end - round : blockDim.y;
     add_turns<V>(0, 2, sums0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     add_turns<V>(1, 2, sums1, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();
