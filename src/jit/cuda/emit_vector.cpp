@@ -101,8 +101,8 @@ void KernelEmitter::add_after_rows(std::string before) {
 
 /// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used.
 void KernelEmitter::load_held(const Stmt& s) {
-  std::string always, short_row;
-  Loads first_turn, long_row;
+  std::string always, short_row, long_row;
+  Loads first_turn, each_turn;
   for (const auto& row : shape_.held) {
     const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
       return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
@@ -111,27 +111,25 @@ void KernelEmitter::load_held(const Stmt& s) {
     if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
     const Address& address = is_first ? row.load->address : access->address;
     const VarId v = is_first ? row.var : s.vars[0];
-    if (is_first && !is_read_ahead(row)) {
-      (is_used ? always : short_row) +=
-          cat({"load_whole(held", std::to_string(row.buffer), "[c], ", row_at(address, v), " + i); "});
+    if (is_read_ahead(row)) {
+      if (is_first) add_load(first_turn, address, v);
+      if (is_used) add_load(each_turn, address, v);
       continue;
     }
-    if (is_first) add_load(first_turn, address, v);
-    if (is_used) add_load(long_row, address, v);
+    std::string& loads = !is_first ? long_row : is_used ? always : short_row;
+    loads += cat({"load_whole(held", std::to_string(row.buffer), "[c], ", row_at(address, v), " + i); "});
   }
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
   load_chunks("if (fits && round == 0)", first_turn);
+  load_chunks("if (!fits)", each_turn);
   if (!short_row.empty()) line("if (fits) FOR_CHUNKS { " + short_row + "}");
-  load_chunks("if (!fits)", long_row);
+  if (!long_row.empty()) line("if (!fits) FOR_CHUNKS { " + long_row + "}");
 }
 
 /// The row of an access, whose address takes registers only there.
 void KernelEmitter::add_load(Loads& loads, const Address& a, VarId v) {
   const std::string b = std::to_string(a.buffer);
-  const bool scratch =
-      std::ranges::find(shape_.scratch, a.buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
-  const std::string at = cat({buffer(a.buffer), " + (", affine(a.map, v), ")"});
-  loads.places += cat({"const auto row", b, " = ", scratch ? at : "fixed_here(" + at + ")", "; "});
+  loads.places += cat({"const auto row", b, " = fixed_here(", buffer(a.buffer), " + (", affine(a.map, v), ")); "});
   loads.chunks += cat({"load_whole(held", b, "[c], row", b, " + i); "});
 }
 

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     if (whole) {
       #pragma unroll 1
       for (int first = t * V; first < n; first += C * step) {
-        if (!fits) { const auto row0 = fixed_here(b0 + (v0 * a.n1)); FOR_CHUNKS { load_whole(held0[c], row0 + i); } }
+        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
         FOR_CHUNKS {
           chunk(c, i, Lanes<V>());
         }
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     if (whole) {
       #pragma unroll 1
       for (int first = t * V; first < n; first += C * step) {
-        if (!fits) { const auto row0 = fixed_here(b0 + (v0 * a.n1)); FOR_CHUNKS { load_whole(held0[c], row0 + i); } }
+        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
         FOR_CHUNKS {
           chunk(c, i, Lanes<V>());
         }
