@@ -113,7 +113,7 @@ void InstanceImpl::append_computed(const Launch& launch, size_t scalars) {
     for (size_t k = 0; k < scalars; ++k) scalars_.push_back(scalars_[segment.scalars + k]);
     scalars_.insert(scalars_.end(), launch.device->num_computed(), kComputed);
     segment.scalars = place;
-    computed_.push_back({launch.device, place});
+    computed_.push_back({launch.device, place, static_cast<uint32_t>(scalars)});
   }
 }
 

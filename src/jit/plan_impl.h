@@ -218,8 +218,9 @@ class InstanceImpl final : public Instance {
   /// Kernels that compute scalars, which lie behind theirs, of those from `scalars` on.
   struct Computed {
     const DeviceKernel* device;
-    uint32_t scalars;
+    uint32_t scalars, given;  ///< of these, those that it computes the others of
   };
+  void compute_scalars(std::vector<uint64_t>& scalars) const;
   std::vector<Computed> computed_;
   std::vector<const OpSite*> errors_;
   mutable std::shared_ptr<cuda::InstanceState> on_cuda_;  ///< made by the first run there, and only used by runs

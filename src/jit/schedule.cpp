@@ -24,7 +24,7 @@ void number_kernels(Program& p) {
 /// List scheduling: the next step is the first of the program that is ready, unless another one gives much memory
 /// back. Ready steps that run the same kernel join its launch. On a device, where a launch of many small steps takes as
 /// long as one of them, steps that nothing waits for but others like them, as those of an optimizer, are put off until
-/// all that run the same kernel are ready, or they hold much memory.
+/// all that run the same kernel are ready, or they are much work together or keep much memory alive.
 class Scheduler {
  public:
   explicit Scheduler(Program& p)
@@ -38,11 +38,13 @@ class Scheduler {
     for (int s = 0; s < n_; ++s) {
       if (waits_[s] == 0) make_ready(s);
     }
-    while (!ready_.empty() || !put_off_.empty()) {
-      if (ready_.empty() || held_ > kMostHeld) {
-        launch_late();
-      } else {
+    for (;;) {
+      if (Late* const late = due()) {
+        run_late(*late);
+      } else if (!ready_.empty()) {
         launch(pick());
+      } else {
+        break;
       }
     }
     SMOLDER_INVARIANT(static_cast<int>(order_.size()) == n_);
@@ -53,14 +55,22 @@ class Scheduler {
   }
 
  private:
+  /// Those of one kernel: which are ready and put off, what these keep alive and move, and how many are not ready yet.
+  struct Late {
+    std::vector<int> ready = {};
+    int64_t held = 0, moved = 0;
+    int to_come = 0;
+  };
+
   /// Memory that a step must give back to run before its turn, in bytes of the sample: less is not worth a launch
   /// of its own.
   static constexpr int64_t kWorthwhile = 256 << 10;
   /// What joining a launch before its turn may keep alive for longer.
   static constexpr int64_t kNegligible = 64 << 10;
-  /// On a device: what a small step moves at most; what those that are put off may keep alive, one and all; and what a
-  /// launch may take for those that join it.
-  static constexpr int64_t kSmall = 96 << 20, kHeldByOne = 10 << 20, kMostHeld = 32 << 20, kTakenEarly = 16 << 20;
+  /// On a device: what a small step moves at most; with how much moved by all a launch is long enough; what those that
+  /// are put off may keep alive, one and all; and what a launch may take for those that join it.
+  static constexpr int64_t kSmall = 96 << 20, kEnough = 48 << 20, kHeldByOne = 10 << 20, kMostHeld = 32 << 20,
+                           kTakenEarly = 16 << 20;
 
   /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was.
   void find_dependencies() {
@@ -90,13 +100,14 @@ class Scheduler {
     }
   }
 
-  bool is_small(int s) const {
-    int64_t moved = 0;
+  int64_t moved(int s) const {
+    int64_t sum = 0;
     for (const auto* list : {&p_.steps[s].reads, &p_.steps[s].writes}) {
-      for (const BufferId b : *list) moved += all_bytes(b);
+      for (const BufferId b : *list) sum += all_bytes(b);
     }
-    return moved <= kSmall;
+    return sum;
   }
+  bool is_small(int s) const { return moved(s) <= kSmall; }
 
   /// Bytes of the arena that a step may keep alive.
   int64_t holds(int s) const {
@@ -106,45 +117,47 @@ class Scheduler {
   }
 
   void find_late() {
-    late_.assign(n_, false);
+    is_late_.assign(n_, false);
     for (int s = n_; s-- > 0;) {
-      const bool last = std::ranges::all_of(followers_[s], [&](int f) { return late_[f]; });
-      late_[s] = last && p_.steps[s].kernel && is_small(s) && holds(s) <= kHeldByOne;
-      if (late_[s]) ++late_left_[p_.steps[s].kernel->code];
+      const bool last = std::ranges::all_of(followers_[s], [&](int f) { return is_late_[f]; });
+      is_late_[s] = last && p_.steps[s].kernel && is_small(s) && holds(s) <= kHeldByOne;
+      if (is_late_[s]) ++late_[p_.steps[s].kernel->code].to_come;
     }
   }
 
-  /// Runs steps that were put off: of the first kernel of which no more are to come, or, if there is none or they hold
-  /// too much, of the one whose steps hold most.
-  void launch_late() {
-    std::map<int, std::vector<int>> by_code;
-    for (const int s : put_off_) by_code[p_.steps[s].kernel->code].push_back(s);
-    std::vector<int>* best = nullptr;
-    int64_t most = -1;
-    for (auto& [code, steps] : by_code) {
-      int64_t sum = 0;
-      for (const int s : steps) sum += holds(s);
-      const bool complete = static_cast<int>(steps.size()) == late_left_[code];
-      if (complete && held_ <= kMostHeld) sum = INT64_MAX;
-      if (sum <= most) continue;
-      most = sum;
-      best = &steps;
+  void put_off(int s) {
+    Late& late = late_[p_.steps[s].kernel->code];
+    late.ready.push_back(s);
+    late.held += holds(s);
+    late.moved += moved(s);
+    --late.to_come;
+    held_ += holds(s);
+  }
+
+  /// Those put off of one kernel that are to run now; null: none. When nothing else is ready, those of which no more
+  /// are to come are before others.
+  Late* due() {
+    Late* best = nullptr;
+    for (auto& [code, late] : late_) {
+      if (late.ready.empty()) continue;
+      if (late.moved >= kEnough) return &late;
+      const auto rank = [](const Late& l) { return std::pair(l.to_come == 0, l.held); };
+      const bool better = !best || (held_ > kMostHeld ? late.held > best->held : rank(late) > rank(*best));
+      if (better) best = &late;
     }
-    std::ranges::sort(*best);
-    late_left_[p_.steps[best->front()].kernel->code] -= static_cast<int>(best->size());
-    for (const int s : *best) {
-      held_ -= holds(s);
-      std::erase(put_off_, s);
-    }
-    run_as_launch(*best);
+    return ready_.empty() || held_ > kMostHeld ? best : nullptr;
+  }
+
+  void run_late(Late& late) {
+    held_ -= late.held;
+    std::vector<int> steps = std::move(late.ready);
+    late = {.to_come = late.to_come};
+    std::ranges::sort(steps);
+    run_as_launch(steps);
   }
 
   void make_ready(int s) {
-    if (joins_small_ && late_[s]) {
-      put_off_.push_back(s);
-      held_ += holds(s);
-      return;
-    }
+    if (joins_small_ && is_late_[s]) return put_off(s);
     ready_.push_back(s);
     std::push_heap(ready_.begin(), ready_.end(), std::greater<>());
   }
@@ -238,10 +251,9 @@ class Scheduler {
   Program& p_;
   const int n_;
   const bool joins_small_;
-  std::vector<bool> late_;        ///< steps that may be put off
-  std::map<int, int> late_left_;  ///< by kernel: how many of them have not run
-  std::vector<int> put_off_;      ///< those that are ready
-  int64_t held_ = 0;              ///< what they keep alive, at most
+  std::vector<bool> is_late_;  ///< by step: may be put off
+  std::map<int, Late> late_;   ///< by kernel
+  int64_t held_ = 0;           ///< by all that are put off
   std::vector<int> reads_left_;
   std::vector<std::vector<int>> followers_;  ///< steps that wait for each
   std::vector<int> waits_;

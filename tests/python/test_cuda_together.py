@@ -95,6 +95,21 @@ def test_an_optimizer_is_one_launch():
     assert {k.key for k in together[0]} == {together[0][0].key}
 
 
+def test_groups_have_numbers_of_their_own():
+    def trained_on(device):
+        weights = [nn.Parameter(smolder.ones(n, device=device)) for n in (5, 70, 5, 300, 9)]
+        groups = [{"params": [w], "lr": lr} for w, lr in zip(weights, (0.1, 0.1, 0.2, 0.1, 0.3), strict=True)]
+        optimizer = smolder.optim.AdamW(groups)
+        for _ in range(4):
+            for w in weights:
+                w.grad = w.detach() * 0.5
+            optimizer.step()
+        return [w.detach().cpu() for w in weights]
+
+    for got, want in zip(trained_on("cuda"), trained_on("cpu"), strict=True):
+        smolder.testing.assert_close(got, want)
+
+
 def test_a_bad_index_is_told_with_its_own_line():
     table = smolder.randn(10, 8, device="cuda")
     good, bad = smolder.tensor([1, 2, 3], device="cuda"), smolder.tensor([1, 20, 3], device="cuda")

@@ -262,8 +262,8 @@ std::string leaf(int number, const std::string& shape, const std::string& stride
 }
 
 /// Parameters p and the gradients of a product each, which updates read: u = p - 0.5 * (x @ w).
-std::string updates(int count) {
-  std::string text = "symbols s0=64\n" + leaf(0, "s0, s0", "s0, 1"), results;
+std::string updates(int count, int extent) {
+  std::string text = "symbols s0=" + std::to_string(extent) + "\n" + leaf(0, "s0, s0", "s0, 1"), results;
   int next = count + 1;
   for (int i = 1; i <= count; ++i) text += leaf(i, "s0, s0", "s0, 1");
   std::string w = "%0";
@@ -280,12 +280,24 @@ std::string updates(int count) {
 }
 
 TEST(Together, UpdatesWaitForEachOther) {
-  const auto all = launches(updates(5));
+  const auto all = launches(updates(5, 64));
   ASSERT_EQ(all.size(), 6u);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(all[i], std::vector<std::string>{"dot"});
   EXPECT_EQ(all[5], std::vector<std::string>(5, "sub"));
   const Disabled none("together");
-  EXPECT_EQ(launches(updates(5)).size(), 10u);
+  EXPECT_EQ(launches(updates(5, 64)).size(), 10u);
+}
+
+// Each moves 12 MiB: four are enough to do.
+TEST(Together, UpdatesOfMuchDoNotWaitForAll) {
+  const std::vector<std::string> dot{"dot"}, four(4, "sub"), two(2, "sub");
+  const std::vector<std::vector<std::string>> want{dot, dot, dot, dot, four, dot, dot, two};
+  EXPECT_EQ(launches(updates(6, 1024)), want);
+}
+
+// What is large takes a device as long by itself.
+TEST(Together, LargeUpdatesRunByThemselves) {
+  for (const std::vector<std::string>& launch : launches(updates(3, 4096))) EXPECT_EQ(launch.size(), 1u);
 }
 
 // A product of the updated parameter waits for the update, so that is not put off.
