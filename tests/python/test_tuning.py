@@ -87,9 +87,10 @@ def test_the_fastest_that_all_layouts_take_is_chosen(program):
     tuned = tune(program)
     assert tuned["seen"] == [usual, tuned["eager"]] or tuned["seen"] == [usual]
     assert tuned["counters"]["tuning.products"] == tuned["counters"]["tuning.changed"] == 1
-    # One that fails, and one that takes rows only, would have been faster.
+    # One that fails, and one that takes rows only, would have been faster; what splits the depth in two is best.
     (told,) = tuned["events"]
-    assert told.startswith("16x16x1100 float32: 1") and "instead of 4" in told and "6 algorithms tried" in told
+    took, usual = (float(word) for word in told.split() if word.replace(".", "").isdigit() and "." in word)
+    assert told.startswith("16x16x1100 float32: ") and 200 <= took < 400 and 800 <= usual < 1200
 
 
 @emulated
@@ -155,7 +156,7 @@ def test_rows_are_shown_and_broken_ones_are_not_used(program, tmp_path):
     (row,) = json.loads(command("ls", "--kind", "product", "--json").stdout)
     assert row["name"] == "product 16x16x1100 float32" and row["leases"] == 0
     shown = command("show", row["key"]).stdout
-    assert "tried 6" in shown and "usual_us 4" in shown and "chosen_us 1" in shown
+    assert "tried 7" in shown and "usual 0" in shown
 
     path = tmp_path / "cache" / os.path.basename(_core._cache_options()["path"])
     for wrong in (b"algorithm zz", b""):

@@ -482,7 +482,7 @@ class ReplayPlan {
     const std::vector<BufferRef> outputs = allocate_outputs(in);
     const WithoutGil nogil;
     const jit::RunModeScope scope({.tunes = true, .at_once = true});
-    constexpr int kPhases = 3;  // all, then the best, and a run by what was chosen
+    constexpr int kPhases = 4;  // the last runs by what was chosen: see TunedProduct::Phase
     for (int i = 0; i < kPhases; ++i) {
       std::vector<jit::OpSite> bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
       wait(bad);

@@ -43,25 +43,31 @@ enum class LtPreferenceAttribute : int {
   kAlignmentD = 8,
 };
 
+inline constexpr uint32_t kReduceInComputeType = 2;  ///< CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+/// cublasLtMatmulAlgoConfigAttributes_t
+enum class LtAlgoAttribute : int { kSplits = 2, kReduction = 3, kSwizzle = 4 };
+
 /// FUNCTION(member, name in the library, parameters).
-#define SMOLDER_CUBLASLT(FUNCTION)                                                                                 \
-  FUNCTION(create, cublasLtCreate, (LtHandle*))                                                                    \
-  FUNCTION(desc_create, cublasLtMatmulDescCreate, (LtDesc*, LtCompute, LtType))                                    \
-  FUNCTION(desc_set, cublasLtMatmulDescSetAttribute, (LtDesc, LtDescAttribute, const void*, size_t))               \
-  FUNCTION(desc_destroy, cublasLtMatmulDescDestroy, (LtDesc))                                                      \
-  FUNCTION(layout_create, cublasLtMatrixLayoutCreate, (LtLayout*, LtType, uint64_t, uint64_t, int64_t))            \
-  FUNCTION(layout_set, cublasLtMatrixLayoutSetAttribute, (LtLayout, LtLayoutAttribute, const void*, size_t))       \
-  FUNCTION(layout_destroy, cublasLtMatrixLayoutDestroy, (LtLayout))                                                \
-  FUNCTION(preference_create, cublasLtMatmulPreferenceCreate, (LtPreference*))                                     \
-  FUNCTION(preference_set, cublasLtMatmulPreferenceSetAttribute,                                                   \
-           (LtPreference, LtPreferenceAttribute, const void*, size_t))                                             \
-  FUNCTION(preference_destroy, cublasLtMatmulPreferenceDestroy, (LtPreference))                                    \
-  FUNCTION(choose, cublasLtMatmulAlgoGetHeuristic,                                                                 \
-           (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int, LtChoice*, int*))         \
-  FUNCTION(supports, cublasLtMatmulAlgoCheck,                                                                      \
-           (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo*, LtChoice*))                   \
-  FUNCTION(multiply, cublasLtMatmul,                                                                               \
-           (LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*, const void*, \
+#define SMOLDER_CUBLASLT(FUNCTION)                                                                                   \
+  FUNCTION(create, cublasLtCreate, (LtHandle*))                                                                      \
+  FUNCTION(desc_create, cublasLtMatmulDescCreate, (LtDesc*, LtCompute, LtType))                                      \
+  FUNCTION(desc_set, cublasLtMatmulDescSetAttribute, (LtDesc, LtDescAttribute, const void*, size_t))                 \
+  FUNCTION(desc_destroy, cublasLtMatmulDescDestroy, (LtDesc))                                                        \
+  FUNCTION(layout_create, cublasLtMatrixLayoutCreate, (LtLayout*, LtType, uint64_t, uint64_t, int64_t))              \
+  FUNCTION(layout_set, cublasLtMatrixLayoutSetAttribute, (LtLayout, LtLayoutAttribute, const void*, size_t))         \
+  FUNCTION(layout_destroy, cublasLtMatrixLayoutDestroy, (LtLayout))                                                  \
+  FUNCTION(preference_create, cublasLtMatmulPreferenceCreate, (LtPreference*))                                       \
+  FUNCTION(preference_set, cublasLtMatmulPreferenceSetAttribute,                                                     \
+           (LtPreference, LtPreferenceAttribute, const void*, size_t))                                               \
+  FUNCTION(preference_destroy, cublasLtMatmulPreferenceDestroy, (LtPreference))                                      \
+  FUNCTION(choose, cublasLtMatmulAlgoGetHeuristic,                                                                   \
+           (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int, LtChoice*, int*))           \
+  FUNCTION(supports, cublasLtMatmulAlgoCheck,                                                                        \
+           (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo*, LtChoice*))                     \
+  FUNCTION(algo_get, cublasLtMatmulAlgoConfigGetAttribute, (const LtAlgo*, LtAlgoAttribute, void*, size_t, size_t*)) \
+  FUNCTION(algo_set, cublasLtMatmulAlgoConfigSetAttribute, (LtAlgo*, LtAlgoAttribute, const void*, size_t))          \
+  FUNCTION(multiply, cublasLtMatmul,                                                                                 \
+           (LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*, const void*,   \
             LtLayout, void*, LtLayout, const LtAlgo*, void*, size_t, DriverStream))
 
 struct CublasLt {

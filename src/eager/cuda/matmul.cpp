@@ -24,7 +24,6 @@ namespace {
 using smolder::cuda::Queue;
 
 constexpr size_t kWorkspaceBytes = 32 << 20;
-constexpr uint32_t kReduceInComputeType = 2;  ///< CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 
 LtType lt_type(DType t) {
   switch (t) {
@@ -319,17 +318,21 @@ class LtMatmul final : public DeviceMatmul {
     const auto start = std::chrono::steady_clock::now();
     const auto [at, fresh] = row.layouts.try_emplace(layout_of(desc_));
     TunedProduct::Layout& layout = at->second;
-    if (fresh && row.phase() == TunedProduct::Phase::kAll) add_candidates(row, choice);
+    const MatmulDesc plain = row_major(desc_);
+    const Problem of_rows(plain, Operands(plain), precision_);
+    if (fresh && row.phase() == TunedProduct::Phase::kKnown) add_candidates(row, choice, of_rows);
     layout.usual = row.find(*choice.usual);
     if (layout.usual == row.candidates.size()) {  // it came late, and others are settled on
       row.layouts.erase(at);
       return;
     }
     trials.note(row, layout);
-    layout.calls += row.phase() == TunedProduct::Phase::kAll;
+    layout.calls += row.phase() == TunedProduct::Phase::kKnown;
     const auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
     while (layout.once.size() < row.candidates.size() && trials.has_time(spent())) {
-      layout.once.push_back(time_once(trials, row.candidates[layout.once.size()], call));
+      const LtChoice& next = row.candidates[layout.once.size()];
+      const bool fits = of_rows.supports(shared_.handle, next) && problem_->supports(shared_.handle, next);
+      layout.once.push_back(fits ? time_once(trials, next, call) : TunedProduct::kNever);
     }
     if (layout.once.size() == row.candidates.size() && !row.is_complete(layout) && trials.has_time(spent())) {
       measure_finalists(trials, row, layout, call);
@@ -338,15 +341,13 @@ class LtMatmul final : public DeviceMatmul {
     trials.add_spent(spent());
   }
 
-  /// Those that the heuristic knows for operands in rows, and for these, which take both.
-  void add_candidates(TunedProduct& row, const Choice& choice) const {
+  /// Those that the heuristic knows for operands in rows, and for these.
+  void add_candidates(TunedProduct& row, const Choice& choice, const Problem& of_rows) const {
     constexpr int kMost = 32;
-    const MatmulDesc plain = row_major(desc_);
-    const Problem of_rows(plain, Operands(plain), precision_);
     row.add(*choice.usual);
     for (const Problem* const problem : {&of_rows, &*problem_}) {
       for (const LtChoice& c : problem->choices(shared_.handle, choice.alignment, kMost)) {
-        if (c.state == 0 && of_rows.supports(shared_.handle, c)) row.add(c);
+        if (c.state == 0) row.add(c);
       }
     }
   }
@@ -364,7 +365,6 @@ class LtMatmul final : public DeviceMatmul {
 
   double time_once(ProductTrials& trials, const LtChoice& choice, const Call& call) const {
     static Counter& tried = counter("tuning.trials");
-    if (!problem_->supports(shared_.handle, choice)) return TunedProduct::kNever;
     tried.add();
     if (multiply(choice, call) != 0) return TunedProduct::kNever;  // which also loads its kernel
     const double seconds = time_calls(trials, choice, call, 1);

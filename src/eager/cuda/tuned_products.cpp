@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <ranges>
 #include <sstream>
 #include <unordered_map>
 
@@ -12,7 +13,7 @@
 namespace smolder::eager::cuda {
 namespace {
 
-constexpr size_t kFinalists = 4;
+constexpr size_t kFinalists = 4, kVaried = 3;
 /// An algorithm that is faster by less is not worth other bits.
 constexpr double kWorthwhile = 0.99;
 
@@ -29,6 +30,31 @@ struct Table {
 Table& table() {
   static auto* const t = new Table;
   return *t;
+}
+
+/// The depth split otherwise, and blocks in another order.
+std::vector<LtAlgo> variants_of(const LtAlgo& from) {
+  constexpr uint32_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+  const CublasLt& lt = cublaslt();
+  const auto get = [&](LtAlgoAttribute which) -> std::optional<uint32_t> {
+    uint32_t value = 0;
+    size_t written = 0;
+    const bool found = lt.algo_get(&from, which, &value, sizeof value, &written) == 0;
+    return found ? std::optional(value) : std::nullopt;
+  };
+  const auto set = [&](LtAlgo& algo, LtAlgoAttribute which, uint32_t value) {
+    return lt.algo_set(&algo, which, &value, sizeof value) == 0;
+  };
+  std::vector<LtAlgo> out;
+  const auto splits = get(LtAlgoAttribute::kSplits), swizzle = get(LtAlgoAttribute::kSwizzle);
+  for (const uint32_t count : kSplits) {
+    LtAlgo algo = from;
+    if (!splits || count == std::max(*splits, 1u) || !set(algo, LtAlgoAttribute::kSplits, count)) continue;
+    if (set(algo, LtAlgoAttribute::kReduction, count == 1 ? 0 : kReduceInComputeType)) out.push_back(algo);
+  }
+  LtAlgo algo = from;
+  if (swizzle && set(algo, LtAlgoAttribute::kSwizzle, *swizzle == 0 ? 1 : 0)) out.push_back(algo);
+  return out;
 }
 
 std::string microseconds(double us) {
@@ -112,7 +138,7 @@ void TunedProduct::reject() {
     const std::lock_guard hold_choice(choice_lock_);
     if (!choice_) return;
     choice_.reset();
-    phase_ = Phase::kAll;
+    phase_ = Phase::kKnown;
   }
   const std::lock_guard hold(table().lock);
   if (table().store) table().store->reject(key_);
@@ -132,7 +158,8 @@ size_t TunedProduct::add(const LtChoice& choice) {
 bool TunedProduct::is_complete(const Layout& layout) const {
   if (phase_ == Phase::kSettled) return true;
   const auto measured = [&](size_t i) { return layout.again.contains(i); };
-  return layout.once.size() == candidates.size() && (phase_ == Phase::kAll || std::ranges::all_of(finalists, measured));
+  return layout.once.size() == candidates.size() &&
+         (phase_ != Phase::kFinal || std::ranges::all_of(finalists, measured));
 }
 
 /// Seconds of all calls by a candidate; by what the heuristic chose for each layout where it is how many there are.
@@ -151,25 +178,43 @@ double TunedProduct::total(size_t candidate, bool final) const {
   return sum;
 }
 
-void TunedProduct::choose_finalists() {
+/// Those that take least time, by their first calls.
+std::vector<size_t> TunedProduct::best(size_t count) const {
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < candidates.size(); ++i) order.emplace_back(total(i, false), i);
   std::ranges::sort(order);
+  std::vector<size_t> out;
   for (const auto& [seconds, which] : order) {
-    if (finalists.size() < kFinalists && seconds < kNever) finalists.push_back(which);
+    if (out.size() < count && seconds < kNever) out.push_back(which);
   }
+  return out;
+}
+
+void TunedProduct::choose_finalists() {
+  finalists = best(kFinalists);
   for (const auto& [how, layout] : layouts) {
     if (std::ranges::find(finalists, layout.usual) == finalists.end()) finalists.push_back(layout.usual);
   }
 }
 
-void TunedProduct::advance() {
-  if (phase_ == Phase::kAll) {
-    choose_finalists();
-    phase_ = Phase::kFinal;
-  } else if (phase_ == Phase::kFinal) {
-    settle();
-    phase_ = Phase::kSettled;
+void TunedProduct::advance(const Variants& variants_of) {
+  switch (phase_) {
+    case Phase::kKnown:
+      for (const size_t which : best(kVaried)) {
+        for (const LtAlgo& algo : variants_of(candidates[which].algo)) add({.algo = algo});
+      }
+      phase_ = Phase::kVariants;
+      return;
+    case Phase::kVariants:
+      choose_finalists();
+      phase_ = Phase::kFinal;
+      return;
+    case Phase::kFinal:
+      settle();
+      phase_ = Phase::kSettled;
+      return;
+    case Phase::kSettled:
+      return;
   }
 }
 
@@ -180,7 +225,8 @@ void TunedProduct::settle() {
   const double usual = total(candidates.size(), true), limit = usual * kWorthwhile;
   ProductChoice choice;
   choice.is_usual = true;
-  choice.tried = static_cast<int>(candidates.size());
+  const auto runs = [&](size_t i) { return total(i, false) < kNever; };
+  choice.tried = static_cast<int>(std::ranges::count_if(std::views::iota(size_t{0}, candidates.size()), runs));
   double least = limit;
   size_t best = layouts.empty() ? 0 : layouts.begin()->second.usual;
   for (const size_t i : finalists) {
@@ -235,7 +281,7 @@ bool ProductTrials::finish() {
   for (const auto& [product, met] : met_) {
     const std::lock_guard hold(product->lock);
     const auto complete = [&](const TunedProduct::Layout* layout) { return product->is_complete(*layout); };
-    if (std::ranges::all_of(met, complete)) product->advance();
+    if (std::ranges::all_of(met, complete)) product->advance(variants_of);
     settled &= product->phase() == TunedProduct::Phase::kSettled;
   }
   return settled;

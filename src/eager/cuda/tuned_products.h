@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -67,12 +68,13 @@ class TunedProduct {
   /// One way that operands lie in.
   struct Layout {
     size_t usual = 0;                ///< which candidate the heuristic chose
-    int64_t calls = 0;               ///< met in trials
+    int64_t calls = 0;               ///< met in the first phase
     std::vector<double> once;        ///< seconds of a call, by candidate; kNever where it does not take these operands
     std::map<size_t, double> again;  ///< of finalists, measured longer
   };
-  /// First all candidates are called, then the best of them are measured longer.
-  enum class Phase : uint8_t { kAll, kFinal, kSettled };
+  /// First all that the heuristic knows are called, then variants of the best, then the best of all are measured
+  /// longer.
+  enum class Phase : uint8_t { kKnown, kVariants, kFinal, kSettled };
 
   // Under `lock`.
   std::mutex lock;
@@ -87,16 +89,19 @@ class TunedProduct {
   size_t add(const LtChoice& choice);
   /// Whether a layout has nothing left to try in this phase.
   bool is_complete(const Layout& layout) const;
+  /// Algorithms that differ in a setting from one; whether there are such is asked when they are tried.
+  using Variants = std::function<std::vector<LtAlgo>(const LtAlgo&)>;
   /// Ends a phase.
-  void advance();
+  void advance(const Variants& variants_of);
 
  private:
   double total(size_t candidate, bool final) const;
+  std::vector<size_t> best(size_t count) const;
   void choose_finalists();
   void settle();
 
   const ProductKey key_;
-  Phase phase_ = Phase::kAll;
+  Phase phase_ = Phase::kKnown;
   mutable std::mutex choice_lock_;
   std::optional<ProductChoice> choice_;
 };

@@ -79,16 +79,17 @@ void store(void* memory, LtType type, int64_t i, double x) {
   }
 }
 
-/// The algorithms, by their number, which is what an algorithm holds.
+/// The algorithms, by their number, which is what an algorithm holds, and then in how many parts it splits the depth.
 struct Algorithm {
   bool backwards;      ///< adds from the end
   int microseconds;    ///< that a call takes besides
   bool takes_columns;  ///< also where an operand is transposed
   bool works;
 };
-constexpr Algorithm kAlgorithms[] = {{false, 400, true, true},  // the heuristic's first choice
-                                     {true, 300, true, true},  {true, 0, true, false},  {true, 10, false, true},
-                                     {true, 100, true, true},  {false, 397, true, true}};
+constexpr Algorithm kAlgorithms[] = {{false, 800, true, true},  // the heuristic's first choice
+                                     {true, 600, true, true},  {true, 0, true, false},  {true, 10, false, true},
+                                     {true, 400, true, true},  {false, 796, true, true}};
+constexpr uint64_t kMostSplits = 2;  ///< of the depth, which take as much less time
 bool has_several() {
   static const bool asked = std::getenv("SMOLDER_HOST_ALGORITHMS") != nullptr;
   return asked;
@@ -100,6 +101,7 @@ struct Product {
   const void *a_memory, *b_memory;
   void* d_memory;
   Algorithm algorithm;
+  int splits;
 
   /// One matrix as rows of `columns` numbers, whichever way it lies.
   template <class T>
@@ -139,7 +141,7 @@ struct Product {
   void run() const {
     const auto start = std::chrono::steady_clock::now();
     desc.compute == LtCompute::kFloat64 ? run_as<double>() : run_as<float>();
-    const std::chrono::microseconds least(has_several() ? algorithm.microseconds : 0);
+    const std::chrono::microseconds least(has_several() ? algorithm.microseconds / splits : 0);
     while (std::chrono::steady_clock::now() - start < least) {
     }
   }
@@ -207,7 +209,7 @@ API LtStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) {
 }
 API LtStatus cublasLtMatmulAlgoCheck(LtHandle, LtDesc desc, LtLayout, LtLayout, LtLayout, LtLayout, const LtAlgo* algo,
                                      LtChoice* choice) {
-  if (algo->data[0] >= std::size(kAlgorithms)) return kInvalidValue;
+  if (algo->data[0] >= std::size(kAlgorithms) || algo->data[1] > kMostSplits) return kInvalidValue;
   const bool transposed = desc->transposed[0] || desc->transposed[1];
   *choice = {.algo = *algo};
   return kAlgorithms[algo->data[0]].takes_columns || !transposed ? 0 : kInvalidValue;
@@ -216,7 +218,7 @@ API LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtDesc desc, LtLayo
                                             LtLayout d, LtPreference, int most, LtChoice* choices, int* count) {
   *count = 0;
   for (uint64_t i = 0; i < (has_several() ? std::size(kAlgorithms) : 1) && *count < most; ++i) {
-    const LtAlgo algo{{i}};
+    const LtAlgo algo{{i, 1}};
     if (cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, &algo, &choices[*count]) == 0) ++*count;
   }
   return 0;
@@ -230,8 +232,23 @@ API LtStatus cublasLtMatmul(LtHandle, LtDesc desc, const void* alpha, const void
   using Queue = void (*)(DriverStream, Work, const void*);
   static const auto queue = reinterpret_cast<Queue>(dlsym(RTLD_DEFAULT, "smolder_host_queue"));
   // A graph that is captured runs this again and again: it stays.
-  const auto* const product = new Product{*desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]]};
+  const auto* const product = new Product{
+      *desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]], static_cast<int>(algo->data[1])};
   queue(stream, [](const void* p) { static_cast<const Product*>(p)->run(); }, product);
+  return 0;
+}
+API LtStatus cublasLtMatmulAlgoConfigGetAttribute(const LtAlgo* algo, LtAlgoAttribute which, void* value, size_t size,
+                                                  size_t*) {
+  const auto number = static_cast<uint32_t>(which == LtAlgoAttribute::kSplits ? algo->data[1] : 0);
+  if (size != sizeof number || which == LtAlgoAttribute::kSwizzle) return kInvalidValue;
+  std::memcpy(value, &number, size);
+  return 0;
+}
+API LtStatus cublasLtMatmulAlgoConfigSetAttribute(LtAlgo* algo, LtAlgoAttribute which, const void* value, size_t size) {
+  uint32_t number = 0;
+  if (size != sizeof number) return kInvalidValue;
+  std::memcpy(&number, value, size);
+  if (which == LtAlgoAttribute::kSplits) algo->data[1] = number;
   return 0;
 }
 API size_t cublasLtGetVersion() { return 130000; }

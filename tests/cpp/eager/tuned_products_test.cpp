@@ -24,10 +24,12 @@ int64_t chosen(std::vector<TunedProduct::Layout> layouts) {
   TunedProduct product({"a product", "a device"});
   for (uint64_t i = 0; i < layouts[0].once.size(); ++i) EXPECT_EQ(product.add(algorithm(i)), i);
   for (size_t i = 0; i < layouts.size(); ++i) product.layouts[std::to_string(i)] = layouts[i];
-  product.advance();
+  const auto no_variants = [](const LtAlgo&) { return std::vector<LtAlgo>(); };
+  product.advance(no_variants);
+  product.advance(no_variants);
   EXPECT_EQ(product.phase(), TunedProduct::Phase::kFinal);
   for (const auto& [how, each] : product.layouts) EXPECT_TRUE(product.is_complete(each));
-  product.advance();
+  product.advance(no_variants);
   EXPECT_EQ(product.phase(), TunedProduct::Phase::kSettled);
   const std::optional<LtAlgo> algo = product.chosen();
   return algo ? static_cast<int64_t>(algo->data[0]) : -1;
@@ -52,6 +54,25 @@ TEST(TunedProducts, WhatIsHardlyFasterIsNotChosen) {
   // What is usual differs by layout: nothing is as fast in both as these two are.
   EXPECT_EQ(chosen({layout(0, 1, {1, 5, 3}), layout(1, 1, {5, 1, 3})}), -1);
   EXPECT_EQ(chosen({layout(0, 1, {2, 5, 1.5}), layout(1, 1, {5, 2, 1.5})}), 2);
+}
+
+TEST(TunedProducts, VariantsOfTheBestAreTried) {
+  TunedProduct product({"a product", "a device"});
+  for (uint64_t i = 0; i < 5; ++i) product.add(algorithm(i));
+  TunedProduct::Layout& only = product.layouts["only"] = layout(0, 1, {5, 1, 2, 3, kNever});
+  std::vector<uint64_t> varied;
+  const auto variants = [&](const LtAlgo& algo) {
+    varied.push_back(algo.data[0]);
+    return std::vector<LtAlgo>{{{algo.data[0] + 10}}, algo};
+  };
+  product.advance(variants);
+  EXPECT_EQ(varied, (std::vector<uint64_t>{1, 2, 3}));
+  ASSERT_EQ(product.candidates.size(), 8u);
+  EXPECT_FALSE(product.is_complete(only));
+  only.once.insert(only.once.end(), {4, 0.5, 4});
+  EXPECT_TRUE(product.is_complete(only));
+  product.advance(variants);
+  EXPECT_EQ(product.finalists, (std::vector<size_t>{6, 1, 2, 3, 0}));
 }
 
 TEST(TunedProducts, RowsOfTheCacheAreReadBackOrRefused) {
