@@ -1,8 +1,9 @@
 """Times Smolder on a device of CUDA beside PyTorch and JAX, where they are installed: medians of batches, host clock,
 synchronized.
 
-`python benchmarks/cuda_bench.py [ROW...]` prints a table. `--columns` chooses among smolder, torch, compile (which is
-torch.compile), reduce-overhead, max-autotune (its modes, which take minutes) and jax.
+`python benchmarks/cuda_bench.py [ROW...]` prints a table. `--columns` chooses among smolder, smolder.compile,
+smolder.tuned (mode="max-autotune"), torch, compile (which is torch.compile), reduce-overhead, max-autotune (its modes,
+which take minutes) and jax.
 """
 
 import argparse
@@ -260,15 +261,31 @@ ROWS = {
 }
 
 
-def time_smolder(make, compiled=False):
+def tune(step, pause=0.3):
+    """Runs a step until no more is tried; seconds."""
+    start = changed = time.perf_counter()
+    before = 0
+    while time.perf_counter() - changed < pause or time.perf_counter() - start < 2 * pause:
+        step()
+        now = smolder.metrics()["counters"].get("tuning.us", 0)
+        if now != before:
+            before, changed = now, time.perf_counter()
+    cuda.synchronize()
+    return changed - start
+
+
+def time_smolder(make, compiled=False, tuned=False):
+    """Once a row was tuned, others have its products too: tuned columns are for a process of their own."""
     step, moved = make(smolder)
-    step = smolder.compile(step) if compiled else step
+    step = smolder.compile(step, mode="max-autotune" if tuned else None) if compiled else step
     held = []
 
     def marked():
         held[:] = [step()]
         smolder.mark_step()
 
+    if tuned:
+        tune(marked)
     return seconds(marked, cuda.synchronize), moved
 
 
@@ -296,6 +313,7 @@ def time_jax(row):
 COLUMNS = {
     "smolder": lambda row: time_smolder(ROWS[row]),
     "smolder.compile": lambda row: time_smolder(ROWS[row], compiled=True),
+    "smolder.tuned": lambda row: time_smolder(ROWS[row], compiled=True, tuned=True),
     "torch": lambda row: time_torch(ROWS[row], None),
     "compile": lambda row: time_torch(ROWS[row], "default"),
     "reduce-overhead": lambda row: time_torch(ROWS[row], "reduce-overhead"),
@@ -313,7 +331,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"among {', '.join(ROWS)}")
     parser.add_argument("--columns", default="smolder,torch", help="separated by commas")
     options = parser.parse_args()
-    columns = [c for c in options.columns.split(",") if torch or c in ("smolder", "smolder.compile", "jax")]
+    columns = [c for c in options.columns.split(",") if torch or c.startswith(("smolder", "jax"))]
     print(f"{cuda.get_device_name()}\n{'row':30}" + "".join(f"{name:>17}" for name in columns))
     for row in options.rows or ROWS:
         cells = []
