@@ -261,17 +261,15 @@ ROWS = {
 }
 
 
-def tune(step, pause=0.3):
-    """Runs a step until no more is tried; seconds."""
-    start = changed = time.perf_counter()
-    before = 0
-    while time.perf_counter() - changed < pause or time.perf_counter() - start < 2 * pause:
+def tune(step):
+    """Runs a step until it has nothing left to try; seconds."""
+    start = time.perf_counter()
+    for _ in range(3):
         step()
-        now = smolder.metrics()["counters"].get("tuning.us", 0)
-        if now != before:
-            before, changed = now, time.perf_counter()
+    while smolder.metrics()["counters"].get("tuning.pending"):
+        step()
     cuda.synchronize()
-    return changed - start
+    return time.perf_counter() - start
 
 
 def time_smolder(make, compiled=False, tuned=False):

@@ -11,7 +11,8 @@ thread_local const RunMode* t_mode = nullptr;
 const RunMode& mode_of_process() {
   static const RunMode mode = [] {
     const char* const text = std::getenv("SMOLDER_AUTOTUNE");
-    return RunMode{.tunes = text && std::string_view(text) == "1"};
+    const std::string_view asked = text ? text : "0";
+    return RunMode{.tunes = asked == "1" || asked == "at_once", .at_once = asked == "at_once"};
   }();
   return mode;
 }

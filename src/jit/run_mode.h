@@ -14,7 +14,7 @@ struct RunMode {
   bool operator==(const RunMode&) const = default;
 };
 
-/// That of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE=1.
+/// That of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE is 1 or at_once.
 RunMode run_mode();
 
 class RunModeScope {

@@ -46,7 +46,7 @@ for _ in range(what["calls"]):
     if now not in out["seen"]:
         out["seen"].append(now)
     if what.get("until_tuned"):
-        if counters().get("tuning.products", 0):
+        if not counters().get("tuning.pending", 1):
             break
         time.sleep(0.02)
 before = counters()
@@ -130,6 +130,14 @@ def test_a_process_that_is_tuned_whole(program):
     tuned = program(None, calls=500, until_tuned=True, env={"SMOLDER_AUTOTUNE": "1"})
     assert tuned["counters"]["tuning.changed"] == 1
     assert set(tuned["last"]) == {tuned["eager"]} == {program("max-autotune")["eager"]}
+
+
+@emulated
+def test_all_at_once(program):
+    usual = program(None)["eager"]
+    tuned = program("max-autotune", calls=6, env={"SMOLDER_AUTOTUNE": "at_once"})
+    assert tuned["seen"] == [usual, tuned["eager"]] and tuned["counters"]["tuning.pending"] == 0
+    assert program("max-autotune", calls=3)["counters"]["tuning.pending"] == 0  # it is known
 
 
 @emulated

@@ -332,8 +332,8 @@ void bind_compile(nb::module_& m) {
       .def_prop_ro("places", [](const Step& s) { return s->places(); })
       .def_prop_ro("graph", [](const Step& s) { return s->graph(); })
       .def("set_runner", [](const Step& s, nb::handle callable) { s->set_runner(runner_of(callable)); })
-      .def("set_mode",
-           [](const Step& s, bool tunes, bool replays) { s->set_mode({.tunes = tunes, .replays = replays}); })
+      .def("set_mode", [](const Step& s, bool tunes, bool at_once,
+                          bool replays) { s->set_mode({.tunes = tunes, .at_once = at_once, .replays = replays}); })
       .def_prop_ro("ops", [](const Step& s) { return s->ops(); })
       .def_prop_ro("has_backward", [](const Step& s) { return s->has_backward(); });
   nb::class_<PyCapture>(m, "_StepCapture")

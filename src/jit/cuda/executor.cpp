@@ -292,8 +292,8 @@ void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& sta
                                    std::vector<OpSite>& reports) const {
   eager::cuda::ProductTrials trials(kDevice, cuda::seconds_for_trials(mode));
   for (const Launch& launch : launches_) queue_launch(launch, reports);
-  state.tuning.done = trials.finish();
-  cuda::note_trials(trials.spent());
+  const bool done = trials.finish();
+  cuda::note_trials(state.tuning, trials.spent(), done);
 }
 
 /// Queues a run as a graph: one captured before, or one captured now that its addresses come again.

@@ -1,10 +1,12 @@
 #include "smolder/jit/cuda/tune.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "smolder/core/counters.h"
 #include "smolder/eager/cuda/tuned_products.h"
 #include "smolder/jit/cache/kernel_cache.h"
 
@@ -61,6 +63,14 @@ Pause& pause() {
 
 }  // namespace
 
+void InstanceTuning::set_pending(bool now) {
+  static std::atomic<int64_t> count{0};
+  static Counter& level = counter("tuning.pending");
+  if (pending == now) return;
+  pending = now;
+  level.set(count += now ? 1 : -1);
+}
+
 void use_tuned_kernels() {
   if (!eager::cuda::uses_tuned_products()) eager::cuda::use_tuned_products(std::make_unique<StoredProducts>());
 }
@@ -68,18 +78,21 @@ void use_tuned_kernels() {
 bool wants_trials(InstanceTuning& tuning, const RunMode& mode) {
   if (!mode.tunes || tuning.done) return false;
   use_tuned_kernels();
-  if (mode.at_once) return true;
-  if (tuning.runs < kRunsBefore) {
+  if (!mode.at_once && tuning.runs < kRunsBefore) {  // most steps of a program run once
     ++tuning.runs;
     return false;
   }
+  tuning.set_pending(true);
+  if (mode.at_once) return true;
   const std::lock_guard hold(pause().lock);
   return Clock::now() >= pause().until;
 }
 
 double seconds_for_trials(const RunMode& mode) { return mode.at_once ? 1e9 : kSlice; }
 
-void note_trials(double seconds) {
+void note_trials(InstanceTuning& tuning, double seconds, bool done) {
+  tuning.done = done;
+  tuning.set_pending(!done);
   const std::lock_guard hold(pause().lock);
   pause().until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds * kRest));

@@ -10,8 +10,14 @@ namespace smolder::jit::cuda {
 /// What an instance knows of tuning.
 struct InstanceTuning {
   int runs = 0;             ///< before any was a trial
+  bool pending = false;     ///< counted among those that have something left to try
   bool done = false;        ///< nothing is left to try
   uint64_t generation = 0;  ///< of the products in its graphs
+
+  InstanceTuning() = default;
+  ~InstanceTuning() { set_pending(false); }
+  InstanceTuning(const InstanceTuning&) = delete;
+  void set_pending(bool now);
 };
 
 /// Lets products be made by what was tuned, here or before, and be kept in the kernel cache. Once; what fails is told.
@@ -20,7 +26,7 @@ void use_tuned_kernels();
 bool wants_trials(InstanceTuning& tuning, const RunMode& mode);
 /// Seconds that it may take for that.
 double seconds_for_trials(const RunMode& mode);
-/// It took so many: others have to wait until these are a small share of the time.
-void note_trials(double seconds);
+/// It took so many: others have to wait until these are a small share of the time. `done`: nothing is left to try.
+void note_trials(InstanceTuning& tuning, double seconds, bool done);
 
 }  // namespace smolder::jit::cuda

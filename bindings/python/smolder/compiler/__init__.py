@@ -60,13 +60,13 @@ def _check(dynamic, backend, mode, options):
 
 
 def _run_mode(mode):
-    """Whether steps are tuned, and whether they are replayed as graphs; None for what the process says."""
+    """Whether steps are tuned, and at once, and replayed as graphs; None for what the process says."""
     if mode is None or not mode.startswith("max-autotune"):
         return None
-    tunes = os.environ.get("SMOLDER_AUTOTUNE") != "0"
-    if tunes:
+    asked = os.environ.get("SMOLDER_AUTOTUNE")
+    if asked != "0":
         _core._use_tuning()
-    return tunes, mode == "max-autotune"
+    return asked != "0", asked == "at_once", mode == "max-autotune"
 
 
 def _compiled(function, fullgraph, backend, mode, disabled):

@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(self, function, name, fullgraph, backend=None, run_mode=None):
         self.function, self.name, self.fullgraph, self.backend = function, name, fullgraph, backend
-        self.run_mode = run_mode  # (tunes, replays graphs) of its steps; None for what the process says
+        self.run_mode = run_mode  # (tunes, at once, replays graphs) of its steps; None for what the process says
         self.compiled = None  # set by who makes it
         self.every = 0  # calls that hit from one comparison to the next; see checked()
         self._failures = self._pause = 0
