@@ -89,8 +89,7 @@ def test_the_fastest_that_all_layouts_take_is_chosen(program):
     assert tuned["counters"]["tuning.products"] == tuned["counters"]["tuning.changed"] == 1
     # One that fails, and one that takes rows only, would have been faster; what splits the depth in two is best.
     (told,) = tuned["events"]
-    took, usual = (float(word) for word in told.split() if word.replace(".", "").isdigit() and "." in word)
-    assert told.startswith("16x16x1100 float32: ") and 200 <= took < 400 and 800 <= usual < 1200
+    assert told == "16x16x1100 float32: 200.0 us instead of 800.0 us, 7 algorithms tried"
 
 
 @emulated

@@ -49,7 +49,7 @@ class StoredProducts final : public eager::cuda::ProductStore {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kSlice = 0.02;  ///< seconds that trials may add to a run
-constexpr double kRest = 5;      ///< times what trials took that others have to wait
+constexpr double kRest = 4;      ///< times what trials took that others have to wait
 constexpr int kRunsBefore = 2;
 
 struct Pause {
@@ -78,9 +78,9 @@ void use_tuned_kernels() {
 bool wants_trials(InstanceTuning& tuning, const RunMode& mode) {
   if (!mode.tunes || tuning.done) return false;
   use_tuned_kernels();
-  if (!mode.at_once && tuning.runs < kRunsBefore) {  // most steps of a program run once
+  if (tuning.runs < kRunsBefore) {  // most steps of a program run once
     ++tuning.runs;
-    return false;
+    return mode.at_once;
   }
   tuning.set_pending(true);
   if (mode.at_once) return true;
@@ -92,7 +92,7 @@ double seconds_for_trials(const RunMode& mode) { return mode.at_once ? 1e9 : kSl
 
 void note_trials(InstanceTuning& tuning, double seconds, bool done) {
   tuning.done = done;
-  tuning.set_pending(!done);
+  if (done) tuning.set_pending(false);
   const std::lock_guard hold(pause().lock);
   pause().until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds * kRest));
