@@ -77,19 +77,33 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   line("};");
   line("if (" + whole + ") {");
   line("#pragma unroll 1");
-  line("for (int first = t * V; first < n; first += C * step) {");
-  load_held(s);
-  line("FOR_CHUNKS {");
-  line("chunk(c, i, Lanes<V>());");
-  line("}");
-  load_next(s);
-  line("}");
+  if (takes_several_chunks(s)) {
+    line("for (int first = t * V; first < n; first += C * step) {");
+    load_held(s);
+    line("FOR_CHUNKS {");
+    line("chunk(c, i, Lanes<V>());");
+    line("}");
+    load_next(s);
+    line("}");
+  } else {
+    line("for (int i = t * V; i < n; i += step) chunk(0, i, Lanes<V>());");
+  }
   line("} else {");
   line("for_single(n, " + integer(s.extents[0]) + " % V == 0 ? V : 1, chunk);");
   line("}");
   add_after_rows(std::move(before));
   line("}");
   loop_ = nullptr;
+}
+
+/// Several chunks at once wait for memory together, or stay in registers; else they would only be more text.
+bool KernelEmitter::takes_several_chunks(const Stmt& s) const {
+  const auto needs_them = [&](const Stmt& inner) {
+    const bool loads = inner.kind == StmtKind::kLoad && !is_uniform(inner);
+    return loads || (inner.kind == StmtKind::kStore && held_row(inner.address.buffer));
+  };
+  const auto is_end = [&](const KernelShape::HeldRow& row) { return row.first == &s || row.last == &s; };
+  return std::ranges::any_of(s.body, needs_them) || std::ranges::any_of(shape_.held, is_end);
 }
 
 /// Addresses that what was written since uses go before it.

@@ -37,7 +37,8 @@ const char* arithmetic_name(DType t) {
 }  // namespace
 
 template <class Emit>
-std::string Functions::define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit) {
+std::string Functions::define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit,
+                              bool is_rare) {
   if (!defined_.emplace(name, true).second) return name;
   TextBuilder b;
   std::array<Text, 3> args;
@@ -47,7 +48,7 @@ std::string Functions::define(const std::string& name, DType result, int arity, 
     parameters += cat({i > 0 ? ", " : "", type_name(args[i].type), " ", b.name(args[i])});
   }
   const Text r = emit(b, std::span<const Text>(args.data(), arity));
-  text_ += b.statements > kLargest ? "static __device__ __noinline__ " : "DEVICE ";
+  text_ += b.statements > kLargest || is_rare ? "static __device__ __noinline__ " : "DEVICE ";
   text_ += std::string(type_name(scalar::register_lane(result))) + " " + name + "(" + parameters + ") {\n" + b.text +
            "  return " + b.name(r) + ";\n}\n";
   return name;
@@ -76,11 +77,12 @@ std::string Functions::cast(DType from, DType to) {
 
 std::string Functions::random_bits() {
   const DType operands[3] = {DType::kInt64, DType::kInt64, DType::kInt64};
-  return define("random_bits", DType::kInt64, 3, operands, [&](TextBuilder& b, std::span<const Text> args) {
+  const auto emit = [&](TextBuilder& b, std::span<const Text> args) {
     using I64 = scalar::I64<TextBuilder>;
     const auto word = [&](int i) { return I64{&b, args[i]}; };
     return b.zext<LaneType::kI64>(scalar::random_bits(word(0), word(1), word(2)).v);
-  });
+  };
+  return define("random_bits", DType::kInt64, 3, operands, emit, true);
 }
 
 std::string Functions::random_lanes() {

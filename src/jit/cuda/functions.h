@@ -33,8 +33,10 @@ class Functions {
  private:
   /// That of ir/scalar.
   std::string formula(ir::Op op, DType t);
+  /// `is_rare`: so seldom called that it is not worth the compiler's time to write it out at each call.
   template <class Emit>
-  std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit);
+  std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit,
+                     bool is_rare = false);
 
   std::map<std::string, bool> defined_;
   std::string text_;

@@ -91,6 +91,7 @@ class KernelEmitter {
   /// kRows: whether threads have the same elements in all loops, which they take several chunks at once.
   bool in_chunks() const { return !shape_.synchronizes && !shape_.extents.empty(); }
   void vector_chunks(const Stmt& s);
+  bool takes_several_chunks(const Stmt& s) const;
   void uniform_part(const Stmt& s);
   void add_after_rows(std::string before);
   /// Loads of a chunk of some rows, and the places of these rows.
