@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
-#include "smolder/core/cuda/nvrtc.h"
 
 namespace smolder::cuda {
 namespace {
@@ -36,14 +35,16 @@ void start_preload(int device) {
   std::call_once(once, [device] {
     finish_preload_before_exit();
     std::thread([device] {
-      const auto run = [device](auto&& work) {
-        try {
-          work(device);
-        } catch (const std::exception&) {  // whoever needs it is told
-        }
-      };
-      run([](int) { preload_nvrtc(); });
-      for (const auto work : added()) run(work);
+      std::vector<std::thread> threads;
+      for (const auto work : added()) {
+        threads.emplace_back([=] {
+          try {
+            work(device);
+          } catch (const std::exception&) {  // whoever needs it is told
+          }
+        });
+      }
+      for (std::thread& t : threads) t.join();
       Done::all().promise.set_value();
     }).detach();
   });
