@@ -1,6 +1,7 @@
 // The code generator for CUDA, without a device: its text, its launches, and that NVRTC takes what it writes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -473,6 +474,36 @@ TEST(CudaEmulated, RowsInPlace) {
       }
     }
   }
+  expect_same(samples, {});
+}
+
+// The backward pass of layer_norm writes its normalised rows anew: what teams of threads add to columns stays as it is.
+TEST(CudaEmulated, NormalisedRowsAreWrittenAgain) {
+  SKIP_UNDER_SANITIZER;
+  using ir::ReduceKind, ir::Value;
+  constexpr RecomputeLimits kAnything = {.scarce = 0, .share = 1, .saved = 0.5};
+  std::vector<KernelSample> samples;
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{40, 96}, {700, 768}, {300, 1027}, {140, 5000}}) {
+    PlanTest t;
+    const auto n = t.size(rows), m = t.size(columns), wide = t.size(8 * columns);
+    const auto product = [&](Value a, Value b) { return t.b.dot(a, b, DType::kFloat32); };
+    const auto turned = [&](Value a) { return t.b.permute(a, {0, 2, 1}); };
+    const auto mean = [&](Value v) { return t.b.reduce(ReduceKind::kSum, v, {2}, true) / t.b.number(m); };
+    const Value x = product(t.input({1, n, m}), t.input({1, m, m})), w = t.input({m}), b = t.input({m});
+    const Value up = t.input({1, m, m}), out = t.input({1, m, wide});
+    const Value centred = x - mean(x), rstd = rsqrt(mean(centred * centred) + 1e-5), scaled = centred * rstd;
+    const Value normal = scaled * w + b, dh = product(exp(product(product(normal, up), out)), turned(out));
+    t.output(product(turned(normal), dh));
+    const Value dy = product(dh, turned(up)), g = dy * w;
+    t.output((g - mean(g) - scaled * mean(g * scaled)) * rstd);
+    t.output(t.b.reduce(ReduceKind::kSum, dy * scaled, {0, 1}, false));
+    for (KernelSample& s : kernels_of(t.g, t.symbols, {}, DeviceType::kCUDA, &kAnything)) {
+      const auto whole = std::ranges::count(s.sizes, rows * columns);
+      if (whole >= 4)
+        samples.push_back(std::move(s));  // the row, its gradient, that of the row, and the row written anew
+    }
+  }
+  EXPECT_EQ(samples.size(), 4u);
   expect_same(samples, {});
 }
 

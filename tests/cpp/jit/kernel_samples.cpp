@@ -15,13 +15,15 @@
 namespace smolder::jit::test {
 
 std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                     std::span<const uint64_t> parameters, DeviceType device) {
+                                     std::span<const uint64_t> parameters, DeviceType device,
+                                     const RecomputeLimits* limits) {
   Program p;
   p.options.device = device;
   p.graph = graph;
   decompose(p);
   simplify(p);
   fuse(p);
+  if (limits && recompute(p, *limits)) fuse(p);
   lower(p);
   std::vector<int64_t> values;
   ir::SymTable::evaluate(p.graph.sym.exprs(), symbols, values);

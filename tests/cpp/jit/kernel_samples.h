@@ -8,6 +8,7 @@
 
 #include "smolder/ir/graph.h"
 #include "smolder/jit/loop_ir.h"
+#include "smolder/jit/recompute.h"
 
 namespace smolder::jit::test {
 
@@ -23,9 +24,11 @@ struct KernelSample {
   std::vector<std::pair<int, int>> in_place = {};
 };
 
-/// The kernels of a graph for these sizes and numbers. Steps that libraries run are left out.
+/// The kernels of a graph for these sizes and numbers, with values recomputed within limits, if any are given. Steps
+/// that libraries run are left out.
 std::vector<KernelSample> kernels_of(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                     std::span<const uint64_t> parameters, DeviceType device = DeviceType::kCPU);
+                                     std::span<const uint64_t> parameters, DeviceType device = DeviceType::kCPU,
+                                     const RecomputeLimits* limits = nullptr);
 
 /// Kernels of every call in tests/golden/op_values.json, no two of them equal.
 const std::vector<KernelSample>& op_kernels();
