@@ -7,6 +7,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/plan_impl.h"
+#include "smolder/jit/recompute.h"
 
 namespace smolder::jit {
 
@@ -72,11 +73,13 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
   for (const BufferInfo& b : p.buffers) {
     if (b.kind == BufferInfo::kLeaf) num_leaves_ = std::max(num_leaves_, b.number + 1);
   }
-  const Placement placement = place(plan_->lifetimes(), evaluated);
+  const Placement placement = plan_->place_at(evaluated);
   arena_bytes_ = placement.bytes;
-  arena_offset_.assign(p.buffers.size(), 0);
+  placed_.resize(p.buffers.size());
   for (size_t i = 0; i < placement.offsets.size(); ++i) {
-    arena_offset_[plan_->lifetimes()[i].buffer] = placement.offsets[i];
+    PointerSlot& slot = placed_[plan_->lifetimes()[i].buffer];
+    if (placement.hosts[i] >= 0) slot = pointer(placement.hosts[i]);
+    slot.offset = placement.offsets[i];
   }
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
@@ -142,6 +145,13 @@ void InstanceImpl::share_blocks(Launch& launch) {
   launch.num_runs = static_cast<uint32_t>(block_runs_.size()) - launch.first_run;
 }
 
+Placement PlanImpl::place_at(std::span<const int64_t> evaluated) const {
+  Placement alone = place(lifetimes_, evaluated);
+  // The gradients of a program that keeps them are memory that is not written for most of a step.
+  if (program_.options.device == DeviceType::kCPU || alone.bytes < scarce_bytes()) return alone;
+  return place(lifetimes_, evaluated, hosts_);
+}
+
 void PlanImpl::compile_missing() const {
   const std::lock_guard hold(compiling_);
   jit::compile_missing(program_, take_unready(program_.options.device));
@@ -163,7 +173,7 @@ PointerSlot InstanceImpl::pointer(BufferId b) const {
     case BufferInfo::kArena:
       break;
   }
-  return {PointerSlot::kArena, arena_offset_[b]};
+  return placed_[b];
 }
 
 /// Notes what a step on a device touches: the bytes from the first to the last element of each buffer.

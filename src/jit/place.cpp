@@ -55,6 +55,7 @@ namespace {
 struct Block {
   int64_t bytes = 0, offset = 0;
   int first = 0, last = 0;
+  BufferId host = -1;
 };
 
 /// The blocks, placed by best fit in order of first use, and the bytes of all.
@@ -131,35 +132,82 @@ Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64
   return out;
 }
 
-/// The most bytes that blocks need at once.
-int64_t most_live(const std::vector<Block>& blocks) {
+/// The most bytes that blocks need at once, and in which launch.
+struct Peak {
+  int64_t bytes = 0;
+  int launch = 0;
+};
+Peak most_live(const std::vector<Block>& blocks) {
   std::map<int, int64_t> change;
   for (const Block& b : blocks) {
     change[b.first] += b.bytes;
     change[b.last + 1] -= b.bytes;
   }
-  int64_t now = 0, most = 0;
-  for (const auto& [launch, bytes] : change) most = std::max(most, now += bytes);
+  int64_t now = 0;
+  Peak most;
+  for (const auto& [launch, bytes] : change) {
+    now += bytes;
+    if (now > most.bytes) most = {now, launch};
+  }
   return most;
+}
+
+/// The lowest offset at which nothing of `placed`, which is in order of offsets, is in the way of `b`.
+int64_t lowest_for(const Block& b, const std::vector<const Block*>& placed) {
+  int64_t end = 0;
+  for (const Block* other : placed) {
+    if (other->last < b.first || other->first > b.last) continue;
+    if (other->offset - end >= b.bytes) break;
+    end = std::max(end, other->offset + other->bytes);
+  }
+  return end;
+}
+
+void put(Block& b, int64_t offset, std::vector<const Block*>& placed) {
+  b.offset = offset;
+  placed.insert(std::ranges::upper_bound(placed, offset, {}, &Block::offset), &b);
+}
+
+std::vector<Block*> largest_first(std::vector<Block>& blocks) {
+  std::vector<Block*> order;
+  for (Block& b : blocks) {
+    if (b.host < 0) order.push_back(&b);
+  }
+  std::ranges::stable_sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  return order;
 }
 
 /// Places the largest first, each as low as those before it leave room. Takes time by the square of their number.
 void place_by_size(Blocks& all) {
-  std::vector<Block*> order;
-  for (Block& b : all.blocks) order.push_back(&b);
-  std::ranges::stable_sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
-  std::vector<const Block*> placed;  // by offset
+  std::vector<const Block*> placed;
   all.bytes = 0;
-  for (Block* b : order) {
-    int64_t end = 0;
-    for (const Block* other : placed) {
-      if (other->last < b->first || other->first > b->last) continue;
-      if (other->offset - end >= b->bytes) break;
-      end = std::max(end, other->offset + other->bytes);
+  for (Block* b : largest_first(all.blocks)) {
+    put(*b, lowest_for(*b, placed), placed);
+    all.bytes = std::max(all.bytes, b->offset + b->bytes);
+  }
+}
+
+/// Gives blocks that are needed when most is a place in the smallest host that has room until they end.
+void place_in_hosts(Blocks& all, std::span<const Host> hosts, std::span<const int64_t> evaluated) {
+  struct Room {
+    const Host* host;
+    int64_t bytes;
+    std::vector<const Block*> placed;
+  };
+  std::vector<Room> rooms;
+  for (const Host& h : hosts) rooms.push_back({&h, ir::SymTable::value(h.elements, evaluated) * h.itemsize, {}});
+  std::ranges::stable_sort(rooms, {}, &Room::bytes);
+  const int peak = most_live(all.blocks).launch;
+  for (Block* b : largest_first(all.blocks)) {
+    if (b->first > peak || b->last < peak || b->bytes == 0) continue;
+    for (Room& room : rooms) {
+      if (b->last >= room.host->until || b->bytes > room.bytes) continue;
+      const int64_t offset = lowest_for(*b, room.placed);
+      if (offset + b->bytes > room.bytes) continue;
+      put(*b, offset, room.placed);
+      b->host = room.host->buffer;
+      break;
     }
-    b->offset = end;
-    all.bytes = std::max(all.bytes, end + b->bytes);
-    placed.insert(std::ranges::upper_bound(placed, end, {}, &Block::offset), b);
   }
 }
 
@@ -169,15 +217,19 @@ constexpr int64_t kWaste = 256;
 
 }  // namespace
 
-Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated) {
+Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> evaluated, std::span<const Host> hosts) {
   Blocks best = place_in_order(lifetimes, evaluated);
-  if (best.blocks.size() <= kMostPlaced && best.bytes - most_live(best.blocks) > best.bytes / kWaste) {
+  if (best.blocks.size() <= kMostPlaced) {
     Blocks other = best;
-    place_by_size(other);
+    place_in_hosts(other, hosts, evaluated);
+    if (!hosts.empty() || best.bytes - most_live(best.blocks).bytes > best.bytes / kWaste) place_by_size(other);
     if (other.bytes < best.bytes) best = std::move(other);
   }
-  Placement out{.offsets = {}, .bytes = best.bytes};
-  for (const size_t b : best.of) out.offsets.push_back(best.blocks[b].offset);
+  Placement out{.offsets = {}, .hosts = {}, .bytes = best.bytes};
+  for (const size_t b : best.of) {
+    out.offsets.push_back(best.blocks[b].offset);
+    out.hosts.push_back(best.blocks[b].host);
+  }
   return out;
 }
 
@@ -185,6 +237,8 @@ namespace {
 
 /// Donors listed for an output: the first is alive where a program keeps gradients, say.
 constexpr size_t kMostDonors = 4;
+/// The distance of what an output is not near to.
+constexpr int kFar = 1000;
 
 /// What an output is nearest to, as an update is to what it updates: the values that `from` is computed from in at most
 /// four ops, and in how many.
@@ -267,15 +321,38 @@ void find_donors(Program& p, std::span<const int> launch_of) {
         continue;
       }
       far += found == near.end();
-      candidates.push_back({found == near.end() ? 1000 : found->second, static_cast<int>(b), static_cast<int>(o)});
+      candidates.push_back({found == near.end() ? kFar : found->second, static_cast<int>(b), static_cast<int>(o)});
     next_leaf:;
     }
   }
   std::sort(candidates.begin(), candidates.end());
   std::vector<size_t> donors(p.outputs.size());  // of each output
+  std::unordered_set<int> wanted;                // leaves that an output is near to, which has them
   for (const Candidate& c : candidates) {
+    if (c.distance < kFar) wanted.insert(c.leaf);
+  }
+  for (const Candidate& c : candidates) {
+    if (c.distance == kFar && wanted.contains(c.leaf)) continue;
     if (donors[c.output]++ < kMostDonors) p.donations.push_back({p.buffers[c.leaf].number, c.output});
   }
+}
+
+std::vector<Host> find_hosts(const Program& p, std::span<const int> launch_of) {
+  std::unordered_set<int> given;
+  for (const Donation& d : p.donations) given.insert(d.output);
+  std::vector<int> first(p.buffers.size(), -1);
+  for (size_t s = 0; s < p.steps.size(); ++s) {
+    for (const BufferId b : p.steps[s].writes)
+      first[b] = first[b] < 0 ? launch_of[s] : std::min(first[b], launch_of[s]);
+  }
+  std::vector<Host> hosts;
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    const BufferId b = p.output_buffers[o];
+    if (b < 0 || first[b] <= 0 || given.contains(static_cast<int>(o))) continue;
+    const BufferInfo& info = p.buffers[b];
+    hosts.push_back({b, info.elements, static_cast<int64_t>(itemsize(info.dtype)), first[b]});
+  }
+  return hosts;
 }
 
 }  // namespace smolder::jit

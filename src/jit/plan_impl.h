@@ -38,6 +38,8 @@ class PlanImpl final : public Plan {
   const Program& program() const { return program_; }
   /// Lifetimes of the arena's buffers; see place.h.
   const std::vector<Lifetime>& lifetimes() const { return lifetimes_; }
+  /// Where they are at these sizes.
+  Placement place_at(std::span<const int64_t> evaluated) const;
   /// Compiles the kernels that no cache had. Its first instance asks, when it has chosen what else is to be compiled:
   /// the hand-written kernels of its sizes.
   void compile_missing() const;
@@ -47,6 +49,7 @@ class PlanImpl final : public Plan {
   mutable Program program_;
   mutable std::mutex compiling_;
   std::vector<Lifetime> lifetimes_;
+  std::vector<Host> hosts_;
   std::vector<OpSite> fallbacks_;
 };
 
@@ -199,7 +202,7 @@ class InstanceImpl final : public Instance {
   mutable std::vector<Shapes> shapes_;
   std::vector<int64_t> output_bytes_;
   int64_t arena_bytes_ = 0;
-  std::vector<int64_t> arena_offset_;  ///< by buffer
+  std::vector<PointerSlot> placed_;  ///< by buffer: where in the arena or a host it is
   int num_leaves_ = 0;
 
   std::vector<Launch> launches_;

@@ -96,14 +96,13 @@ class Reporter {
  public:
   Reporter(const Program& p, std::span<const int64_t> evaluated) : p_(p), g_(p.graph), evaluated_(evaluated) {}
 
-  PlanReport run(const std::vector<Lifetime>& lifetimes) {
+  PlanReport run(const std::vector<Lifetime>& lifetimes, const Placement& placement) {
     out_.device = p_.options.device;
     for (const BufferInfo& b : p_.buffers) report(b);
-    const Placement placement = place(lifetimes, evaluated_);
     out_.arena_bytes = placement.bytes;
     for (size_t i = 0; i < lifetimes.size(); ++i) {
       ReportedBuffer& b = out_.buffers[lifetimes[i].buffer];
-      b.arena_offset = placement.offsets[i];
+      if (placement.hosts[i] < 0) b.arena_offset = placement.offsets[i];
       b.first_launch = lifetimes[i].first;
       b.last_launch = lifetimes[i].last;
     }
@@ -303,7 +302,7 @@ class Reporter {
 }  // namespace
 
 PlanReport InstanceImpl::report() const {
-  PlanReport out = Reporter(plan_->program(), evaluated_).run(plan_->lifetimes());
+  PlanReport out = Reporter(plan_->program(), evaluated_).run(plan_->lifetimes(), plan_->place_at(evaluated_));
   out.plan = plan_->id();
   return out;
 }

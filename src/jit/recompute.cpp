@@ -1,6 +1,7 @@
 #include "smolder/jit/recompute.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,6 +27,8 @@ constexpr size_t kMostNodes = 48;
 constexpr double kFlopsPerByte = 150, kHidden = 8;
 /// Bytes in the time that a launch takes.
 constexpr double kLaunchBytes = 5e6;
+
+std::atomic<int64_t> g_scarce{int64_t{2} << 30};
 
 class Recompute {
  public:
@@ -127,7 +130,7 @@ class Recompute {
 
   /// The nodes between a value and memory, and what they read there; empty where it can't be computed again.
   std::optional<Candidate> tree_of(ValueId v, std::vector<ValueId>& loads) const {
-    Candidate c{.value = v, .first_late = 0};
+    Candidate c{.value = v, .first_late = 0, .nodes = {}};
     std::vector<ValueId> todo{v};
     std::unordered_set<ValueId> seen{v};
     while (!todo.empty()) {
@@ -291,6 +294,9 @@ class Recompute {
 };
 
 }  // namespace
+
+int64_t scarce_bytes() { return g_scarce.load(std::memory_order_relaxed); }
+void set_scarce_bytes(int64_t bytes) { g_scarce.store(bytes, std::memory_order_relaxed); }
 
 bool recompute(Program& program, const RecomputeLimits& limits) { return Recompute(program, limits).run(); }
 

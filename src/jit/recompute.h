@@ -7,11 +7,16 @@
 
 namespace smolder::jit {
 
+/// Bytes of intermediates at once that no device lacks: where a plan for one takes more, it is made to take less. Tests
+/// set others; plans that there are keep to theirs.
+int64_t scarce_bytes();
+void set_scarce_bytes(int64_t bytes);
+
 /// What memory is worth.
 struct RecomputeLimits {
-  int64_t scarce = int64_t{2} << 30;  ///< bytes of intermediates at once, in the sample: less is left alone
-  double share = 0.02;                ///< of a step's time, as estimated from what it moves and multiplies
-  double saved = 0.5;                 ///< bytes to be saved at the peak for each that is moved, at least
+  int64_t scarce = scarce_bytes();  ///< in the sample
+  double share = 0.02;              ///< of a step's time, as estimated from what it moves and multiplies
+  double saved = 0.5;               ///< bytes to be saved at the peak for each that is moved, at least
 };
 
 /// Where the groups' values take most memory, some wait that a kernel could make again from others that wait as well,

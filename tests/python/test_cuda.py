@@ -12,7 +12,7 @@ from conftest import assert_same_bits
 from op_rows import DRAWN, ROWS, TENSORS, Refused, arguments, call, ids, made, own_cases, results
 
 import smolder
-from smolder import cuda, nn
+from smolder import _core, cuda, nn
 
 on_a_device = pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device")
 without_a_device = pytest.mark.skipif(cuda.is_available(), reason="there is a CUDA device")
@@ -373,6 +373,42 @@ def test_numbers_are_constants_of_compiled_functions():
         x = (smolder.arange(6.0).reshape(3, 2) + i).cuda()
         assert compiled(x).tolist() == f(x).tolist() == [[4.0 + i, 10.0 + 2 * i], [3.0 * i, 4.0 + 4 * i]]
     assert compiled._hits() == [3]
+
+
+@on_a_device
+def test_where_memory_is_scarce_steps_take_less_of_it_with_the_same_bits():
+    def train(scarce, beside):
+        _core._set_scarce_bytes(scarce)
+        smolder.manual_seed(5)
+        known = {p["plan"] for p in _core._known_plans()}
+        part = lambda: (nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(approximate="tanh"), nn.Linear(256, 64))  # noqa: E731
+        net = nn.Sequential(*part(), *part(), *part(), nn.Linear(64, 3000)).to("cuda")
+        optimizer = smolder.optim.AdamW(net.parameters(), lr=1e-2)
+        x, y = smolder.randn(96, 64, device="cuda"), smolder.randint(0, 3000, (96,), device="cuda")
+        for _ in range(4):
+            optimizer.zero_grad(set_to_none=True)
+            with smolder.autocast("cuda", dtype=smolder.bfloat16):
+                loss = nn.functional.cross_entropy(net(x), y)
+            kept = beside(x)  # noqa: F841 - so that plans are made anew
+            loss.backward()
+            optimizer.step()
+            smolder.mark_step()
+        plan = max((p for p in _core._known_plans() if p["plan"] not in known), key=lambda p: len(p["steps"]))
+        writes = [[b for b, _ in s["writes"]] for s in plan["steps"] if "gelu_backward" in s["name"]]
+        gradients = [sum(plan["buffers"][b]["shape"] == [96, 256] for b in w) for w in writes]
+        values = [loss.detach()] + [t for p in net.parameters() for t in (p.detach(), p.grad)]
+        return [t.cpu().numpy() for t in values], plan["arena_bytes"], gradients
+
+    before = _core._scarce_bytes()
+    try:
+        wanted, most, once = train(1 << 40, smolder.abs)
+        got, least, twice = train(0, smolder.neg)
+    finally:
+        _core._set_scarce_bytes(before)
+    for a, b in zip(got, wanted, strict=True):
+        assert_same_bits(a, b)
+    assert once == [1, 1, 1] and sum(twice) > 3  # of gelu's input, and its output once more
+    assert least < most - 64 * 3000 * 2  # halves of the last weight are where its gradient will be
 
 
 @on_a_device

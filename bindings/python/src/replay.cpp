@@ -17,6 +17,7 @@
 #include "smolder/jit/compare_steps.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
+#include "smolder/jit/recompute.h"
 #include "smolder/jit/rules.h"
 #include "smolder/jit/run_mode.h"
 #include "smolder/jit/time_plan.h"
@@ -731,6 +732,8 @@ void bind_replay(nb::module_& m) {
     return out;
   });
   m.def("_plant_miscompile", &plant_miscompile);
+  m.def("_set_scarce_bytes", &jit::set_scarce_bytes);
+  m.def("_scarce_bytes", &jit::scarce_bytes);
   m.def("_compiler_stages", [] { return as_strings(jit::stage_names()); });
   m.def("_compiler_switches", [] {
     std::vector<std::string> out = as_strings(jit::switch_names());
