@@ -353,6 +353,17 @@ def test_programs_that_are_likely_to_be_wanted_are_compiled_early(tmp_path):
 
 
 @on_a_device
+@pytest.mark.parametrize("n", [7, 128, 1000, 4096, 20000])
+def test_reductions_of_what_is_computed_from_positions(n):
+    places = smolder.arange(n, device="cuda")
+    assert (places * places % 97).sum().item() == sum(i * i % 97 for i in range(n))
+    rows = (smolder.arange(4 * n, device="cuda").reshape(4, n) * 5 % 1009).max(1).values.tolist()
+    assert rows == [max(i * 5 % 1009 for i in range(r * n, (r + 1) * n)) for r in range(4)]
+    ones = smolder.randint(0, 3, (n,), device="cuda")
+    assert ones.sum().item() == sum(ones.tolist())
+
+
+@on_a_device
 def test_numbers_change_between_replays():
     x, out = smolder.ones(1000, device="cuda"), []
     for i in range(20):
