@@ -373,8 +373,8 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
       columns_mode ? vector_columns(s) : in_chunks() ? vector_chunks(s) : vector_rows(s);
       if (first_group) line("}");
-    } else if (in_team_ && !columns_mode && is_number_ahead(s)) {
-      number_ahead(s);
+    } else if (in_team_ && !columns_mode && s.kind == StmtKind::kLoad && s.bounds.empty()) {
+      number_of_turn(s);
     } else if (std::ranges::find(loaded_first_, &s) == loaded_first_.end()) {
       statement(s);
     }

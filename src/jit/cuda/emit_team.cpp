@@ -154,21 +154,12 @@ bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
          std::ranges::any_of(shape_.team->body, [&](const Stmt& s) { return &s == row.first; });
 }
 
-/// What turns load for all lanes, whatever happens: on its way too.
-bool KernelEmitter::is_number_ahead(const Stmt& s) const {
-  return s.kind == StmtKind::kLoad && s.bounds.empty() && s.address.indirect.empty() &&
-         !k_.buffers[s.address.buffer].write;
-}
-
-/// A number of this turn, and the load of the next one's.
-void KernelEmitter::number_ahead(const Stmt& s) {
-  const std::string ahead = "ahead" + std::to_string(s.result);
+/// A number that all lanes load. It is used at once: as long as it may not have been, whatever its register is written
+/// with waits for all loads, those of the next turn too.
+void KernelEmitter::number_of_turn(const Stmt& s) {
   const Local& l = define(s, false);
-  line(cat({"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, ahead), ";"}));
-  std::string& turn = vars_[shape_.team->vars[0]];
-  const std::string name = std::exchange(turn, "next");
-  line(cat({"if (next < end) ", ahead, " = ", buffer(s.address.buffer), "[", element(s.address), "];"}));
-  turn = name;
+  const std::string raw = cat({"same(", buffer(s.address.buffer), "[", element(s.address), "])"});
+  line(cat({"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, raw), ";"}));
 }
 
 /// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
@@ -178,14 +169,6 @@ void KernelEmitter::team(const Stmt& s) {
   slots();
   for (const auto& column : shape_.columns) move_sums(column, true);
   line("const int end = static_cast<int>(" + extent(s) + ");");
-  for (const Stmt& x : s.body) {
-    if (!is_number_ahead(x)) continue;
-    const std::string ahead = "ahead" + std::to_string(x.result);
-    line(cat({type_name(storage_lane(x.dtype)), " ", ahead, " = 0;"}));
-    vars_[s.vars[0]] = "static_cast<int>(threadIdx.y)";
-    line(cat({"if (threadIdx.y < end) ", ahead, " = ", buffer(x.address.buffer), "[", element(x.address), "];"}));
-    vars_[s.vars[0]] = v;
-  }
   line("__syncthreads();");
   line("#pragma unroll 1");
   line("for (int round = 0; round < end; round += blockDim.y) {");
@@ -220,12 +203,14 @@ void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
   if (!sets) line("}");
 }
 
-/// Each column begins with other threads, so that they add side by side.
+/// Each column begins with other threads, so that they add side by side. Where there are several groups there is room
+/// for the sums, and a load that may be from anywhere would wait for those of the next turn.
 void KernelEmitter::add_in_order(size_t column) {
   const KernelShape::TeamColumn& c = shape_.columns[column];
-  const std::string b = std::to_string(c.buffer);
-  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", sums", b,
-            ", slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector), ", aligned, ", step_of(c), ");"}));
+  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
+  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", reinterpret_cast<",
+            type, "*>(shared + a.sums", b, "), slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector),
+            ", aligned, ", step_of(c), ");"}));
 }
 
 /// The column that a statement is part of, where groups take turns.

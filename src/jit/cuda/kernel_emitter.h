@@ -75,8 +75,7 @@ class KernelEmitter {
   void slots();
   void move_sums(const KernelShape::TeamColumn& column, bool load);
   void add_in_order(size_t column);
-  bool is_number_ahead(const Stmt& s) const;
-  void number_ahead(const Stmt& s);
+  void number_of_turn(const Stmt& s);
   const KernelShape::TeamColumn* team_column(const Stmt& s) const;
   void varying_add(const KernelShape::TeamColumn& c);
 

@@ -302,7 +302,7 @@ DEVICE void add_turns(int column, int columns, T* sums, const T* slots, i64 slot
 #pragma unroll
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
     }
-    store_whole(sums + i, sum);
+    store_shared(sums + i, sum);
   };
   const i64 whole = aligned ? n / V * V : 0;
 #pragma unroll 1
@@ -316,7 +316,10 @@ DEVICE u64 shuffle(u64 x, int from, int width) { return __shfl_sync(group_mask()
 DEVICE f32 shuffle(f32 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
 DEVICE f64 shuffle(f64 x, int from, int width) { return __shfl_sync(group_mask(), x, from, width); }
 DEVICE u8 shuffle(u8 x, int from, int width) { return static_cast<u8>(shuffle(static_cast<u32>(x), from, width)); }
+DEVICE u16 shuffle(u16 x, int from, int width) { return static_cast<u16>(shuffle(static_cast<u32>(x), from, width)); }
 DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
+// What all lanes of a group have.
+template <class T> DEVICE T same(T x) { return shuffle(x, 0, blockDim.x < 32 ? blockDim.x : 32); }
 // Of the first so many lanes of a warp, lane i with lane i + half until one is all; the result in all lanes.
 template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
 #pragma unroll 1

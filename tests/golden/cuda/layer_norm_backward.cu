@@ -54,10 +54,6 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     sums1[j] = x0;
   }
   const int end = static_cast<int>(smaller(128ll, a.n2 - v0 * 128ll));
-  f32 ahead3 = 0;
-  if (threadIdx.y < end) ahead3 = b2[v0 * 128ll + static_cast<int>(threadIdx.y)];
-  f32 ahead4 = 0;
-  if (threadIdx.y < end) ahead4 = b3[v0 * 128ll + static_cast<int>(threadIdx.y)];
   __syncthreads();
   #pragma unroll 1
   for (int round = 0; round < end; round += blockDim.y) {
@@ -65,10 +61,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     const bool more = fits && next < end;
     if (v3 < end) {
       f32 a0 = 0.0f;
-      const f32 x3 = ahead3;
-      if (next < end) ahead3 = b2[v0 * 128ll + next];
-      const f32 x4 = ahead4;
-      if (next < end) ahead4 = b3[v0 * 128ll + next];
+      const f32 x3 = same(b2[v0 * 128ll + v3]);
+      const f32 x4 = same(b3[v0 * 128ll + v3]);
       f32 a1 = 0.0f;
       if (const int n = static_cast<int>(a.n1); n > 0) {
         const auto at0 = fixed(b4 + (v0 * a.n3 + v3 * a.n1));
@@ -190,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     if (blockDim.y == 1) continue;
     __syncthreads();
     const int turns = end - round < blockDim.y ? end - round : blockDim.y;
-    add_turns<V>(0, 2, sums0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
-    add_turns<V>(1, 2, sums1, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_turns<V>(0, 2, reinterpret_cast<f32*>(shared + a.sums0), slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
+    add_turns<V>(1, 2, reinterpret_cast<f32*>(shared + a.sums1), slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();
   }
   __syncthreads();
