@@ -142,8 +142,9 @@ class CompiledNode final : public CustomFunction {
     if (b.step.tape) {
       const SourceToken source = capture_source();
       std::vector<uint64_t> parameters = lazy::parameters_of(b.step, numbers_);
-      const jit::RunModeScope scope(step_->mode_.value_or(jit::run_mode()));
       const std::lock_guard hold(b.step.tape->mutex());
+      b.step.tape->sync("compiled function", source);  // what is pending runs as ever
+      const jit::RunModeScope scope(step_->mode_.value_or(jit::run_mode()));
       b.step.tape->replay(
           b.step, std::move(leaves), std::move(parameters),
           [&](std::span<const ValueRef> wanted) { results.assign(wanted.begin(), wanted.end()); }, source);
@@ -260,8 +261,9 @@ std::vector<Tensor> CompiledStep::run(const std::vector<Tensor>& inputs, std::ve
     for (const ValueSource s : forward_.leaves) leaves.push_back(call.value(*this, s));
     std::vector<uint64_t> parameters = lazy::parameters_of(forward_, call.numbers);
     const SourceToken source = capture_source();
-    const jit::RunModeScope scope(mode_.value_or(jit::run_mode()));
     const std::lock_guard hold(forward_.tape->mutex());
+    forward_.tape->sync("compiled function", source);  // what is pending runs as ever
+    const jit::RunModeScope scope(mode_.value_or(jit::run_mode()));
     forward_.tape->replay(forward_, std::move(leaves), std::move(parameters), begin, source);
   }
   return make(call);

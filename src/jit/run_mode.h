@@ -1,4 +1,4 @@
-// How a thread's steps run on a device: what modes of compiled functions ask for.
+// How a thread's steps are compiled and run: what modes of compiled functions ask for.
 #pragma once
 
 namespace smolder::jit {
@@ -11,6 +11,8 @@ struct RunMode {
   bool at_once = false;
   /// Runs may be captured as graphs and launched as a whole.
   bool replays = true;
+  /// Plans are compiled for the sizes of their step, which are constants in their kernels, and serve no others.
+  bool constant_sizes = false;
   bool operator==(const RunMode&) const = default;
 };
 

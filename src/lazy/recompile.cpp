@@ -527,6 +527,14 @@ Recompile explain(const Uncovered& step) {
   const Trace* const known = nearest(t, step.known, step.last, has_plans);
   const bool alike = known && !Comparison(t, *known, false).first_difference();
   if (step.refused) return explain_guard(t, alike ? known : nullptr, *step.refused);
+  const auto of_these_sizes = [](const PlanEntry& e) { return e.constant_sizes; };
+  if (step.constant_sizes && !t.plans.empty() && std::ranges::none_of(t.plans, of_these_sizes)) {
+    Recompile out = new_step(t);
+    out.cause = Cause::kMode;
+    out.reason = "its sizes are to be constants (dynamic=False)";
+    out.before = out.where;
+    return out;
+  }
   if (!t.plans.empty()) return explain_liveness(t, step.produced, t);
   if (t.dropped) {
     Recompile out = new_step(t);
@@ -536,6 +544,8 @@ Recompile explain(const Uncovered& step) {
     return out;
   }
   if (!known) return new_step(t);
+  const Comparison exact(t, *known, true);
+  if (const auto size = exact.first_difference(); alike && step.constant_sizes && size) return exact.describe(*size);
   if (alike) return explain_liveness(t, step.produced, *known);
   const Comparison compared(t, *known, false);
   return compared.describe(*compared.first_difference());

@@ -60,6 +60,7 @@ struct Uncovered {
   std::span<const std::unique_ptr<Trace>> known;  ///< oldest first; may hold `trace`
   const Trace* last = nullptr;                    ///< that ran before; null for the first
   const jit::Plan* refused = nullptr;             ///< of the same structure, whose guards refuse these sizes
+  bool constant_sizes = false;                    ///< plans for its sizes alone are wanted
 };
 /// Cause, reason and lines. Looks at the latest 32 traces that have plans.
 Recompile explain(const Uncovered& step);

@@ -10,6 +10,7 @@
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/jit/run_mode.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
@@ -83,31 +84,39 @@ std::vector<uint32_t> Tape::numbers_alive() const {
 }
 
 PlanEntry& Tape::find_plan(Trace& t) {
+  const bool constant_sizes = jit::run_mode().constant_sizes;
+  const auto fits = [&](const PlanEntry& e) { return e.constant_sizes || !constant_sizes; };
   for (PlanEntry& e : t.plans) {
-    if (std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
+    if (fits(e) && std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
   }
   std::vector<uint32_t> alive = numbers_alive();
   // A plan that produces more than is alive will do: when handles die must not choose the plan.
   for (PlanEntry& e : t.plans) {
-    if (std::ranges::includes(e.produced, alive)) {
+    if (fits(e) && std::ranges::includes(e.produced, alive)) {
       e.accepted_digests.push_back(live_digest_);
       return e;
     }
   }
   PlanEntry entry;
+  entry.constant_sizes = constant_sizes;
   entry.produced = std::move(alive);
   entry.accepted_digests = {live_digest_};
-  entry.plan = plan_for(t, entry.produced, entry.instance);
+  entry.plan = plan_for(t, entry.produced, constant_sizes, entry.instance);
   t.plans.push_back(std::move(entry));
   t.dropped = nullptr;
   return t.plans.back();
 }
 
-std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const uint32_t> produced,
+std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes,
                                                 std::shared_ptr<const jit::Instance>& instance) {
   static Counter& instances = counter("plans.instances");
-  const std::vector<int64_t> symbols = symbol_values(t);
-  auto& candidates = known_->plans[plan_structure(t, produced, options_.compile)];
+  std::vector<int64_t> symbols = symbol_values(t);
+  std::string structure = plan_structure(t, produced, options_.compile);
+  if (constant_sizes) {
+    structure.append(reinterpret_cast<const char*>(symbols.data()), symbols.size() * sizeof symbols[0]);
+    symbols.clear();
+  }
+  auto& candidates = known_->plans[structure];
   for (const auto& plan : candidates) {
     SpanScope scope(SpanKind::kPlan, "bind plan", t.instrs[0].source);
     instance = plan->bind(symbols);
@@ -119,11 +128,12 @@ std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const 
   }
   SpanScope scope(SpanKind::kPlan, "build plan", t.instrs[0].source);
   const auto start = std::chrono::steady_clock::now();
-  auto plan = jit::Plan::compile(to_graph(t, produced), options_.compile);
+  auto plan = jit::Plan::compile(to_graph(t, produced, constant_sizes), options_.compile);
   instance = plan->bind(symbols);
   SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  Recompile why = explain({t, produced, known_->traces, last_, candidates.empty() ? nullptr : candidates.back().get()});
+  Recompile why = explain(
+      {t, produced, known_->traces, last_, candidates.empty() ? nullptr : candidates.back().get(), constant_sizes});
   why.milliseconds = took.count();
   why.kernels.assign(plan->built().begin(), plan->built().end());
   if (Span* const span = scope.span()) {

@@ -154,7 +154,7 @@ class Tape {
   Trace* current_trace();
   std::vector<uint32_t> numbers_alive() const;
   PlanEntry& find_plan(Trace& t);
-  std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced,
+  std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes,
                                             std::shared_ptr<const jit::Instance>& instance);
   std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);

@@ -78,8 +78,9 @@ std::vector<int64_t> symbol_values(const Trace& t) {
   return out;
 }
 
-ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced) {
+ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes) {
   ir::Graph g;
+  const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
   ir::Builder b(g);
   std::vector<ir::ValueId> map(t.metas.size(), ir::kNone);
   int num_leaves = 0, num_parameters = 0;
@@ -87,7 +88,7 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced) {
       t,
       [&](uint32_t leaf) {
         ir::SymDims shape;
-        for (int64_t e : t.metas[leaf]->shape) shape.push_back(g.sym.symbol(e));
+        for (int64_t e : t.metas[leaf]->shape) shape.push_back(size(e));
         map[leaf] = b.leaf(num_leaves++, t.metas[leaf]->dtype, shape).id;
       },
       [&](const Instr& e) {
@@ -104,7 +105,7 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced) {
         const auto words = t.attrs_of(e);
         std::vector<ir::Dim> attrs(words.begin(), words.end());
         ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
-          if (is_size) attrs[w] = g.sym.symbol(words[w]);
+          if (is_size) attrs[w] = size(words[w]);
         });
         std::vector<ir::ValueInfo> results;
         for (int i = 0; i < e.num_outputs; ++i) {

@@ -37,6 +37,7 @@ constexpr bool is_value(OperandWord w) { return !(w & kNumberBit); }
 
 /// A plan that ran a trace, and the sets of live values it was found to cover.
 struct PlanEntry {
+  bool constant_sizes = false;             ///< see jit::RunMode
   std::vector<uint32_t> produced;          ///< value numbers, in the plan's output order
   std::vector<uint64_t> accepted_digests;  ///< of live sets covered by `produced`
   std::shared_ptr<const jit::Plan> plan;
@@ -76,8 +77,8 @@ bool same_prefix(const Trace& a, const Trace& b, size_t n);
 
 /// Every integer that a plan treats as a symbol, in the order of `to_graph`'s symbols.
 std::vector<int64_t> symbol_values(const Trace& t);
-/// The op-level graph of a trace with `produced` as outputs.
-ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced);
+/// The op-level graph of a trace with `produced` as outputs; with `constant_sizes` one without symbols.
+ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes = false);
 /// Canonical bytes of a trace with every symbol value replaced by its class (itself up to 1, else "a
 /// size"): equal bytes mean that a plan of one may be tried for the other.
 std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options);

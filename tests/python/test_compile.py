@@ -507,6 +507,41 @@ def test_module_form():
     assert sum(model._compiled_call_impl._hits()) == 2
 
 
+def test_sizes_that_are_constants():
+    def f(x, w):
+        return smolder.nn.functional.gelu(x @ w).softmax(-1).sum(0)
+
+    def plans():
+        return smolder.metrics()["counters"].get("plans.compiled", 0)
+
+    w, sizes = randn(12, 9), (6, 6, 11, 11, 6, 21)
+    inputs = [randn(n, 12) for n in sizes]
+    wanted = [bits(f(x, w)) for x in inputs]
+    smolder.mark_step()
+    made = {}
+    for dynamic in (None, True, False):
+        compiled, before = smolder.compile(f, dynamic=dynamic), plans()
+        assert [bits(compiled(x, w)) for x in inputs] == wanted
+        made[dynamic] = plans() - before
+        assert sorted(compiled._hits()) == [0, 1, 2]
+    assert made[None] <= 1 and made[True] == 0 and made[False] == 3
+    reasons = [r.reason for r in smolder.recompiles()[-3:]]
+    assert "dynamic=False" in reasons[0]
+
+
+def test_gradients_where_sizes_are_constants():
+    model = smolder.nn.Sequential(smolder.nn.Linear(12, 9), smolder.nn.LayerNorm(9), smolder.nn.Linear(9, 4))
+    compiled = smolder.compile(lambda x: model(x).square().mean(), dynamic=False)
+    for n in (5, 8, 5, 8):
+        x = randn(n, 12)
+        gradients = []
+        for loss in (compiled, compiled._function):
+            model.zero_grad()
+            loss(x).backward()
+            gradients.append([bits(p.grad) for p in model.parameters()])
+        assert gradients[0] == gradients[1]
+
+
 def test_what_is_not_supported_is_named():
     with pytest.raises(RuntimeError, match="Unrecognized mode"):
         smolder.compile(lambda x: x, mode="fast")

@@ -135,8 +135,8 @@ def test_a_process_that_is_tuned_whole(program):
 def test_all_at_once(program):
     usual = program(None)["eager"]
     tuned = program("max-autotune", calls=6, env={"SMOLDER_AUTOTUNE": "at_once"})
-    assert tuned["seen"] == [usual, tuned["eager"]] and tuned["counters"]["tuning.pending"] == 0
-    assert program("max-autotune", calls=3)["counters"]["tuning.pending"] == 0  # it is known
+    assert tuned["seen"] == [usual, tuned["eager"]] and not tuned["counters"].get("tuning.pending")
+    assert program("max-autotune", calls=1)["seen"] == [tuned["eager"]]
 
 
 @emulated

@@ -35,11 +35,12 @@ struct RunTimeNumber {
 /// The recording of a function, from its making until close().
 class PyCapture {
  public:
-  PyCapture(const std::vector<Tensor>& known, bool whole) : outer_(t_current) {
+  PyCapture(const std::vector<Tensor>& known, bool whole, const std::optional<jit::RunMode>& mode) : outer_(t_current) {
     {
       const WithoutGil nogil;
       capture_ = std::make_unique<autograd::StepCapture>(known, whole);
     }
+    if (mode) scope_.emplace(*mode);
     t_current = this;
   }
   ~PyCapture() { close(); }
@@ -52,6 +53,7 @@ class PyCapture {
   void close() {
     if (!capture_) return;
     capture_.reset();
+    scope_.reset();
     t_current = outer_;
   }
   nb::object number(nb::handle dict, nb::handle key, bool counts) {
@@ -69,6 +71,7 @@ class PyCapture {
  private:
   PyCapture* outer_;
   std::unique_ptr<autograd::StepCapture> capture_;
+  std::optional<jit::RunModeScope> scope_;
 };
 thread_local PyCapture* PyCapture::t_current = nullptr;
 
@@ -332,12 +335,22 @@ void bind_compile(nb::module_& m) {
       .def_prop_ro("places", [](const Step& s) { return s->places(); })
       .def_prop_ro("graph", [](const Step& s) { return s->graph(); })
       .def("set_runner", [](const Step& s, nb::handle callable) { s->set_runner(runner_of(callable)); })
-      .def("set_mode", [](const Step& s, bool tunes, bool at_once,
-                          bool replays) { s->set_mode({.tunes = tunes, .at_once = at_once, .replays = replays}); })
+      .def("set_mode", [](const Step& s, const jit::RunMode& mode) { s->set_mode(mode); })
       .def_prop_ro("ops", [](const Step& s) { return s->ops(); })
       .def_prop_ro("has_backward", [](const Step& s) { return s->has_backward(); });
+  nb::class_<jit::RunMode>(m, "_RunMode")
+      .def_static("of_thread", &jit::run_mode)
+      .def_rw("tunes", &jit::RunMode::tunes)
+      .def_rw("at_once", &jit::RunMode::at_once)
+      .def_rw("replays", &jit::RunMode::replays)
+      .def_rw("constant_sizes", &jit::RunMode::constant_sizes);
   nb::class_<PyCapture>(m, "_StepCapture")
-      .def(nb::init<std::vector<Tensor>, bool>())
+      .def(
+          "__init__",
+          [](PyCapture* c, const std::vector<Tensor>& known, bool whole, const std::optional<jit::RunMode>& mode) {
+            new (c) PyCapture(known, whole, mode);
+          },
+          nb::arg("known"), nb::arg("whole"), nb::arg("mode").none() = nb::none())
       .def("finish",
            [](PyCapture& c, const std::vector<Tensor>& outputs,
               const std::vector<Generator*>& generators) -> nb::object {

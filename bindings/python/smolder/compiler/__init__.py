@@ -30,7 +30,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mod
 
     docs/compile.md says what makes a call one like it, and what cannot be recorded. fullgraph=True makes that an error.
     """
-    _check(dynamic, backend, mode, options)
+    _check(backend, mode, options)
     if model is None:
         return lambda model: compile(
             model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
@@ -40,41 +40,41 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mod
     if isinstance(model, Module):
         from smolder.compiler._module import OptimizedModule
 
-        return OptimizedModule(model, _compiled(model.__call__, fullgraph, backend, mode, disable))
+        return OptimizedModule(model, _compiled(model.__call__, fullgraph, dynamic, backend, mode, disable))
     if not callable(model):
         raise RuntimeError("smolder.compile: expected a callable")
-    return _compiled(model, fullgraph, backend, mode, disable)
+    return _compiled(model, fullgraph, dynamic, backend, mode, disable)
 
 
-def _check(dynamic, backend, mode, options):
+def _check(backend, mode, options):
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if options is not None:
         raise NotImplementedError("smolder.compile: options are not supported")
-    if dynamic is False:
-        raise NotImplementedError(
-            "smolder.compile: dynamic=False is not supported: kernels serve all sizes, and each is recorded once"
-        )
     if not callable(backend) and backend not in _backends:
         raise RuntimeError(f"Invalid backend: {backend!r}, should be one of: {', '.join(sorted(_backends))}")
 
 
-def _run_mode(mode):
-    """Whether steps are tuned, and at once, and replayed as graphs; None for what the process says."""
-    if mode is None or not mode.startswith("max-autotune"):
+def _run_mode(mode, dynamic):
+    """How steps are compiled and run; None for what the process says."""
+    tunes = mode is not None and mode.startswith("max-autotune")
+    if not tunes and dynamic is not False:
         return None
-    asked = os.environ.get("SMOLDER_AUTOTUNE")
-    if asked != "0":
+    out = _core._RunMode.of_thread()
+    out.constant_sizes = dynamic is False
+    out.replays = mode != "max-autotune-no-cudagraphs"
+    if tunes and os.environ.get("SMOLDER_AUTOTUNE") != "0":
+        out.tunes = True
         _core._use_tuning()
-    return asked != "0", asked == "at_once", mode == "max-autotune"
+    return out
 
 
-def _compiled(function, fullgraph, backend, mode, disabled):
+def _compiled(function, fullgraph, dynamic, backend, mode, disabled):
     if disabled or backend == "eager":
         return function
     name = getattr(function, "__qualname__", type(function).__qualname__)
     called = backend if callable(backend) else _backends[backend]
-    recorder = Recorder(function, name, fullgraph, called, _run_mode(mode))
+    recorder = Recorder(function, name, fullgraph, called, _run_mode(mode, dynamic))
     compiled = _core._Compiled(function, recorder)
     recorder.compiled = weakref.proxy(compiled)
     functools.update_wrapper(compiled, function, updated=())

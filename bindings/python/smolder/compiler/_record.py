@@ -33,7 +33,7 @@ class Recorder:
 
     def __init__(self, function, name, fullgraph, backend=None, run_mode=None):
         self.function, self.name, self.fullgraph, self.backend = function, name, fullgraph, backend
-        self.run_mode = run_mode  # (tunes, at once, replays graphs) of its steps; None for what the process says
+        self.run_mode = run_mode  # of its steps; None for what the process says
         self.compiled = None  # set by who makes it
         self.every = 0  # calls that hit from one comparison to the next; see checked()
         self._failures = self._pause = 0
@@ -86,7 +86,7 @@ class Recorder:
         ids = {id(t) for t in known}
         known += [t for t, _ in before.tensors if id(t) not in ids]
         _core.clear_autocast_cache()
-        capture = _core._StepCapture(known, self.fullgraph)
+        capture = _core._StepCapture(known, self.fullgraph, self.run_mode)
         try:
             with Watch(capture.note_break) as watch:
                 out = self.function(*args, **kwargs)
@@ -101,7 +101,7 @@ class Recorder:
                 self._broke(why or capture.reason, capture.where)
                 return out
             if self.run_mode is not None:
-                step.set_mode(*self.run_mode)
+                step.set_mode(self.run_mode)
             if self.backend is not None and step.ops:
                 step.set_runner(self.backend(step.graph, capture.example()))
             touched = capture.touched_gradients  # before results are made, which sets them
