@@ -138,7 +138,7 @@ INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 def exported(path):
     """The names in a module's __all__."""
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             return ast.literal_eval(node.value)
     return []
 
