@@ -89,8 +89,7 @@ State& state() {
   return *opened;
 }
 
-/// Perhaps without a context.
-Opened& found(int device) {
+Opened& opened(int device) {
   State& s = state();
   SMOLDER_CHECK(s.reason.empty(), RuntimeError, "CUDA is not available: ", s.reason);
   SMOLDER_CHECK(device >= 0 && device < static_cast<int>(s.devices.size()), RuntimeError,
@@ -98,11 +97,7 @@ Opened& found(int device) {
   SMOLDER_CHECK(!is_forked(), RuntimeError,
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
                 "'spawn' start method");
-  return *s.devices[device];
-}
-
-Opened& opened(int device) {
-  Opened& d = found(device);
+  Opened& d = *s.devices[device];
   std::call_once(d.retained, [&] {
     static std::once_flag watched;
     std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
@@ -164,17 +159,6 @@ int driver_version() {
 }
 
 const DeviceInfo& device_info(int device) { return opened(device).info; }
-
-std::string architecture(int device) {
-  const Opened& d = found(device);
-  std::string name = "sm_";
-  for (const auto which : {DeviceAttribute::kCapabilityMajor, DeviceAttribute::kCapabilityMinor}) {
-    int value = 0;
-    SMOLDER_CUDA(device_attribute, &value, which, d.handle);
-    name += std::to_string(value);
-  }
-  return name;
-}
 
 int device_attribute(int device, DeviceAttribute attribute) {
   int value = 0;

@@ -45,8 +45,6 @@ struct DeviceInfo {
 };
 /// Throws RuntimeError when there is no such device.
 const DeviceInfo& device_info(int device);
-/// "sm_90": what code is compiled for. Needs no context, which takes the driver 0.3 s to make.
-std::string architecture(int device);
 /// Throws RuntimeError when there is no such device, or when the driver does not know the attribute.
 int device_attribute(int device, DeviceAttribute attribute);
 /// Makes the device's primary context current on this thread.

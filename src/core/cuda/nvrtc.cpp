@@ -56,16 +56,6 @@ std::pair<int, int> version() {
   return {major, minor};
 }
 
-/// Opens it and compiles a first program, which takes less than the driver takes to make a context.
-[[maybe_unused]] const bool g_preloads = [] {
-  add_preload([](int) {
-    if (!has_nvrtc()) return;
-    finish_preload_before_exit();
-    nvrtc_compile("__global__ void first() {}", "sm_90", {});
-  });
-  return true;
-}();
-
 }  // namespace
 
 bool has_nvrtc() noexcept {
@@ -77,6 +67,12 @@ bool has_nvrtc() noexcept {
 }
 
 std::string nvrtc_missing() { return state().reason; }
+
+void preload_nvrtc() {
+  if (!has_nvrtc()) return;
+  finish_preload_before_exit();
+  nvrtc_compile("__global__ void first() {}", "sm_90", {});
+}
 
 std::string nvrtc_version() {
   const auto [major, minor] = version();

@@ -13,6 +13,8 @@ std::string nvrtc_missing();
 /// "13.0". Throws RuntimeError when there is none, as `nvrtc_compile` does.
 std::string nvrtc_version();
 bool nvrtc_is_at_least(int major, int minor);
+/// Opens NVRTC and lets it compile a first program, as work of preload.h.
+void preload_nvrtc();
 /// Makes code for the architecture ("sm_90") of a program that includes no headers. Throws InternalError with the
 /// compiler's log when it does not compile. Thread-safe, and parallel.
 std::string nvrtc_compile(const std::string& source, const std::string& arch, std::span<const char* const> flags);

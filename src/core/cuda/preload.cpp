@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/nvrtc.h"
 
 namespace smolder::cuda {
 namespace {
@@ -35,16 +36,14 @@ void start_preload(int device) {
   std::call_once(once, [device] {
     finish_preload_before_exit();
     std::thread([device] {
-      std::vector<std::thread> threads;
-      for (const auto work : added()) {
-        threads.emplace_back([=] {
-          try {
-            work(device);
-          } catch (const std::exception&) {  // whoever needs it is told
-          }
-        });
-      }
-      for (std::thread& t : threads) t.join();
+      const auto run = [device](auto&& work) {
+        try {
+          work(device);
+        } catch (const std::exception&) {  // whoever needs it is told
+        }
+      };
+      run([](int) { preload_nvrtc(); });
+      for (const auto work : added()) run(work);
       Done::all().promise.set_value();
     }).detach();
   });

@@ -1,4 +1,4 @@
-// What takes long and is soon wanted, on threads of its own from when a device is first used: libraries are opened
+// What takes long and is soon wanted, on a thread of its own from when a device is first used: libraries are opened
 // while the driver makes a context.
 #pragma once
 
@@ -6,7 +6,7 @@ namespace smolder::cuda {
 
 /// Adds such work; what it throws is dropped, since whoever needs the library is told. For static initialisers.
 void add_preload(void (*work)(int device));
-/// Starts it, each on a thread. Once a process.
+/// Starts it: NVRTC, then what was added, one after the other. Once a process.
 void start_preload(int device);
 /// Called by such work when it has opened a library: the process does not end before all work is done, and so before
 /// what the library does at exit.

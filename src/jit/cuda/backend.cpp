@@ -109,6 +109,9 @@ Backend& cuda_backend_for(const std::string& arch) {
   return *backend;
 }
 
-Backend& cuda_backend(int device) { return cuda_backend_for(smolder::cuda::architecture(device)); }
+Backend& cuda_backend(int device) {
+  const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
+  return cuda_backend_for("sm_" + std::to_string(info.major) + std::to_string(info.minor));
+}
 
 }  // namespace smolder::jit::cuda

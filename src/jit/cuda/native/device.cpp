@@ -91,35 +91,15 @@ class NativeProgram {
 
   const Module& module() {
     const std::lock_guard hold(making_);
-    if (!module_) module_ = early_.empty() ? make() : std::make_shared<const Module>(early_);
+    if (!module_) module_ = make();
     return *module_;
   }
-  /// To the disk, and to where `module` finds it: what makes modules may need a context.
-  void compile_early() {
-    const std::lock_guard hold(making_);
-    DiskCache& disk = KernelCache::global().disk();
-    const std::string target = target_of(arch_);
-    if (module_ || disk.find(key(target)).status == DiskFind::Status::kHit) return;
-    CacheRecord record = compiled(key(target));
-    early_ = record.payload;
-    disk.insert(std::move(record));
-  }
-  /// Whether it was compiled early.
-  bool is_early() {
-    const std::unique_lock hold(making_, std::try_to_lock);
-    return hold && !early_.empty();
-  }
-  bool asked = false;  ///< for a function
 
  private:
-  CacheKey key(const std::string& target) const {
-    return {"native", hash_bytes(text_.data(), text_.size()), text_, target};
-  }
-
   std::shared_ptr<const Module> make() const {
     KernelCache& cache = KernelCache::global();
     const std::string target = target_of(arch_);
-    const CacheKey key = this->key(target);
+    const CacheKey key{"native", hash_bytes(text_.data(), text_.size()), text_, target};
     CacheLookup found = cache.lookup(key);
     if (auto* hit = std::get_if<MemoryHit>(&found)) return std::static_pointer_cast<const Module>(hit->object);
     if (auto* hit = std::get_if<DiskHit>(&found)) {
@@ -133,18 +113,13 @@ class NativeProgram {
     return compile(key);
   }
 
-  CacheRecord compiled(const CacheKey& key) const {
+  std::shared_ptr<const Module> compile(const CacheKey& key) const {
     const auto start = std::chrono::steady_clock::now();
     CacheRecord record;
     record.name = entry_;
     record.payload = compile_text(text_, arch_);
     record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
-    return record;
-  }
-
-  std::shared_ptr<const Module> compile(const CacheKey& key) const {
-    CacheRecord record = compiled(key);
     static Counter& compiled = counter("kernels.compiled");
     static Counter& micros = counter("kernels.compile_us");
     compiled.add();
@@ -157,13 +132,12 @@ class NativeProgram {
   const std::string text_, entry_, arch_;
   std::mutex making_;
   std::shared_ptr<const Module> module_;
-  std::string early_;  ///< code that was compiled before it was asked for
 };
 
 class DeviceFunction final : public NativeFunction {
  public:
-  DeviceFunction(int device, std::shared_ptr<NativeProgram> program, std::string entry)
-      : queue_(Queue::of(device)), program_(std::move(program)), entry_(std::move(entry)) {}
+  DeviceFunction(Queue& queue, std::shared_ptr<NativeProgram> program, std::string entry)
+      : queue_(queue), program_(std::move(program)), entry_(std::move(entry)) {}
 
   void launch(int64_t blocks, int threads, const Words& arguments, const LaunchOptions& options) const override {
     if (blocks == 0) return;
@@ -203,53 +177,38 @@ struct Unready {
 
 class QueueDevice final : public NativeDevice {
  public:
-  explicit QueueDevice(int device) : device_(device), arch_(smolder::cuda::architecture(device)) {}
-  static QueueDevice& of(int device) {
-    constexpr int kMostDevices = 64;
-    static std::mutex making;
-    static std::array<QueueDevice*, kMostDevices> all{};
-    const std::lock_guard lock(making);
-    SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
-    if (!all[device]) all[device] = new QueueDevice(device);
-    return *all[device];
+  explicit QueueDevice(int device) : queue_(Queue::of(device)) {
+    const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(device);
+    arch_ = "sm_" + std::to_string(info.major) + std::to_string(info.minor);
   }
 
   NativeRef function(const std::string& program, const std::string& entry) override {
     const std::lock_guard lock(mutex_);
     NativeRef& known = functions_[{program, entry}];
-    if (!known) known = std::make_shared<const DeviceFunction>(device_, asked_for(program, entry), entry);
+    if (!known) known = std::make_shared<const DeviceFunction>(queue_, program_of(program, entry), entry);
     return known;
   }
-  std::shared_ptr<NativeProgram> early(const std::string& program, const std::string& entry) {
-    const std::lock_guard lock(mutex_);
-    return program_of(program, entry);
-  }
-  int64_t shared_bytes() const override { return smolder::cuda::device_info(device_).shared_bytes; }
+  int64_t shared_bytes() const override { return smolder::cuda::device_info(queue_.device()).shared_bytes; }
   BufferRef allocate(int64_t bytes) override {
-    return smolder::cuda::allocate_temporary(static_cast<size_t>(bytes), device_);
+    return smolder::cuda::allocate_temporary(static_cast<size_t>(bytes), queue_.device());
   }
   void copy(void* to, const void* from, int64_t bytes) override {
-    if (bytes > 0) smolder::cuda::copy_on_device(Queue::of(device_).stream(), to, from, static_cast<size_t>(bytes));
+    if (bytes > 0) smolder::cuda::copy_on_device(queue_.stream(), to, from, static_cast<size_t>(bytes));
   }
   void fill(void* to, unsigned char value, int64_t bytes) override {
-    if (bytes > 0) smolder::cuda::fill(Queue::of(device_).stream(), to, value, static_cast<size_t>(bytes));
+    if (bytes > 0) smolder::cuda::fill(queue_.stream(), to, value, static_cast<size_t>(bytes));
   }
 
  private:
   /// Programs are few and live as long as the process.
   std::shared_ptr<NativeProgram> program_of(const std::string& text, const std::string& entry) {
     std::shared_ptr<NativeProgram>& program = programs_[text];
-    if (!program) program = std::make_shared<NativeProgram>(text, entry, arch_);
-    return program;
-  }
-  std::shared_ptr<NativeProgram> asked_for(const std::string& text, const std::string& entry) {
-    std::shared_ptr<NativeProgram> program = program_of(text, entry);
-    if (!std::exchange(program->asked, true) && !program->is_early()) Unready::all().add(program);
+    if (!program) Unready::all().add(program = std::make_shared<NativeProgram>(text, entry, arch_));
     return program;
   }
 
-  const int device_;
-  const std::string arch_;
+  Queue& queue_;
+  std::string arch_;
   std::mutex mutex_;  // guards both below
   std::map<std::string, std::shared_ptr<NativeProgram>> programs_;
   std::map<std::pair<std::string, std::string>, NativeRef> functions_;
@@ -265,10 +224,14 @@ std::vector<std::function<void()>> NativeDevice::take_unready() {
   return all;
 }
 
-NativeDevice& NativeDevice::of(int device) { return QueueDevice::of(device); }
-
-void compile_early(int device, const std::string& program, const std::string& entry) {
-  QueueDevice::of(device).early(program, entry)->compile_early();
+NativeDevice& NativeDevice::of(int device) {
+  constexpr int kMostDevices = 64;
+  static std::mutex making;
+  static std::array<NativeDevice*, kMostDevices> all{};
+  const std::lock_guard lock(making);
+  SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
+  if (!all[device]) all[device] = new QueueDevice(device);
+  return *all[device];
 }
 
 }  // namespace smolder::jit::cuda

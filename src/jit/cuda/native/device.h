@@ -76,10 +76,6 @@ class NativeDevice {
   virtual void fill(void* to, unsigned char value, int64_t bytes) = 0;
 };
 
-/// Compiles a program before a function of it is asked for, unless it is on disk. Needs no context of the device, and
-/// is not counted among kernels compiled, since it may never be wanted.
-void compile_early(int device, const std::string& program, const std::string& entry);
-
 /// What hand-written programs begin with, after the prelude of generated ones.
 extern const char* const kNativePrelude;
 /// "typedef f32 NAME;\n": the type that a program calls an element of `dtype`.

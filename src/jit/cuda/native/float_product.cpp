@@ -1,19 +1,11 @@
 #include "smolder/jit/cuda/native/float_product.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
-#include <exception>
-#include <iterator>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "smolder/core/cuda/nvrtc.h"
-#include "smolder/core/cuda/preload.h"
 #include "smolder/core/precision.h"
-#include "smolder/core/thread_pool.h"
-#include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/cuda/native/device.h"
 
 namespace smolder::jit::cuda {
@@ -339,38 +331,12 @@ std::optional<OuterAxis> outer_axis(const std::vector<ProductSteps::Offsets>& al
 struct Part {
   bool across, whole;
 
-  Part(bool is_across, bool is_whole) : across(is_across), whole(is_whole) {}
   Part(int64_t lines, int64_t line, int64_t depth, int64_t deep, std::initializer_list<int64_t> batch_strides)
       : across(deep == 1 || line != 1) {
     whole = (across ? deep : line) == 1 && (across ? line : deep) % 4 == 0 && (across ? depth : lines) % 4 == 0;
     for (const int64_t stride : batch_strides) whole = whole && stride % 4 == 0;
   }
 };
-
-constexpr const char* kEntry = "multiply";
-
-/// What a program does about how operands lie is decided when it is compiled, in half the time.
-std::string program_text(const Choice& choice, DType dtype, DType result, const Part& a, const Part& b) {
-  std::string program =
-      typedef_of("Element", dtype) + typedef_of("Result", result) + typedef_of("Sum", sum_of(dtype)) + "constexpr int ";
-  const Tile& tile = choice.tile;
-  const std::pair<const char*, int> constants[] = {{"kM = ", tile.m},
-                                                   {", kN = ", tile.n},
-                                                   {", kDepth = ", tile.depth},
-                                                   {", kEachM = ", tile.each_m},
-                                                   {", kEachN = ", tile.each_n},
-                                                   {", kTeams = ", tile.teams},
-                                                   {", kUnroll = ", tile.unroll},
-                                                   {", kStages = ", tile.stages},
-                                                   {", kBlocks = ", tile.least_blocks},
-                                                   {", kOnce = ", choice.once},
-                                                   {";\nconstexpr bool kAcrossA = ", a.across},
-                                                   {", kWholeA = ", a.whole},
-                                                   {", kAcrossB = ", b.across},
-                                                   {", kWholeB = ", b.whole}};
-  for (const auto& [name, value] : constants) program += name + std::to_string(value);
-  return program + ";\n" + kText;
-}
 
 class FloatProduct final : public BoundLibrary {
  public:
@@ -431,11 +397,27 @@ class FloatProduct final : public BoundLibrary {
     }
   }
 
-  /// The program for operands as these lie.
+  /// The program for operands as these lie: what it does about it is decided when it is compiled, in half the time.
   NativeRef function(bool whole_a, bool whole_b) const {
-    const eager::MatmulDesc& d = steps_.desc;
-    const Part a(left_.across, whole_a), b(right_.across, whole_b);
-    return device_.function(program_text({tile_, once_}, d.dtype, d.out_dtype, a, b), kEntry);
+    const DType dtype = steps_.desc.dtype;
+    std::string program = typedef_of("Element", dtype) + typedef_of("Result", steps_.desc.out_dtype) +
+                          typedef_of("Sum", sum_of(dtype)) + "constexpr int ";
+    const std::pair<const char*, int> constants[] = {{"kM = ", tile_.m},
+                                                     {", kN = ", tile_.n},
+                                                     {", kDepth = ", tile_.depth},
+                                                     {", kEachM = ", tile_.each_m},
+                                                     {", kEachN = ", tile_.each_n},
+                                                     {", kTeams = ", tile_.teams},
+                                                     {", kUnroll = ", tile_.unroll},
+                                                     {", kStages = ", tile_.stages},
+                                                     {", kBlocks = ", tile_.least_blocks},
+                                                     {", kOnce = ", once_},
+                                                     {";\nconstexpr bool kAcrossA = ", left_.across},
+                                                     {", kWholeA = ", whole_a},
+                                                     {", kAcrossB = ", right_.across},
+                                                     {", kWholeB = ", whole_b}};
+    for (const auto& [name, value] : constants) program += name + std::to_string(value);
+    return device_.function(program + ";\n" + kText, "multiply");
   }
 
   /// As many as a device holds at once: the next kernel may then start.
@@ -460,45 +442,6 @@ bool fits(const eager::MatmulDesc& d, const Tile& tile) {
   };
   return reach(d.a_row, tile.m, d.a_col) && reach(d.b_col, tile.n, d.b_row) && std::max({d.m, d.n, d.k}) < kMost;
 }
-
-/// Programs that the first step of a small model is likely to ask for, the longest first: products as they lie in a
-/// layer, in the gradient of its weight and in that of its input. A third of the processors compile them while the
-/// driver makes a context; where these are few they have better to do.
-void compile_usual_programs(int device) {
-  static constexpr struct {
-    TileName tile;
-    bool across_a, across_b;
-  } kUsual[] = {{kFlat32, false, false},    {kDeep8, true, false},    {kDeep8, true, true},
-                {kShallow16, false, false}, {kShallow8, true, false}, {kShallow8, true, true}};
-  const int64_t threads = std::min<int64_t>(std::size(kUsual), num_threads() / 3);
-  if (threads < 2 || !KernelCache::global().disk().available()) return;
-  smolder::cuda::finish_preload_before_exit();  // before the cache is closed
-  if (!smolder::cuda::has_nvrtc()) return;
-  smolder::cuda::finish_preload_before_exit();  // and before what NVRTC does
-  std::vector<std::string> programs;
-  for (const auto& [name, across_a, across_b] : kUsual) {
-    const Use* const use =
-        std::ranges::find_if(kUses, [name = name](const Use& u) { return u.kind == Kind::kFloat && u.tile == name; });
-    const Tile& tile = kTiles[name];
-    const Part a(across_a, true), b(across_b, true);
-    programs.push_back(program_text({tile, use->most_k <= tile.depth}, DType::kFloat32, DType::kFloat32, a, b));
-  }
-  std::atomic<size_t> next = 0;
-  const auto compile = [&] {
-    try {
-      for (size_t i; (i = next++) < programs.size();) compile_early(device, programs[i], kEntry);
-    } catch (const std::exception&) {  // whoever asks for it is told
-    }
-  };
-  std::vector<std::thread> others;
-  for (int64_t t = 1; t < threads; ++t) others.emplace_back(compile);
-  compile();
-  for (std::thread& t : others) t.join();
-}
-[[maybe_unused]] const bool g_preloads = [] {
-  smolder::cuda::add_preload(compile_usual_programs);
-  return true;
-}();
 
 }  // namespace
 
