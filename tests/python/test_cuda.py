@@ -253,6 +253,17 @@ def test_an_index_out_of_range_raises_and_the_process_lives():
 
 
 @on_a_device
+def test_a_process_may_end_at_once():
+    """While libraries are being opened on another thread. Many side by side, so that some take long to open them."""
+    code = "import smolder; print(smolder.ones(3, device='cuda').sum().item())"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2 * os.cpu_count())
+    ]
+    assert {(*p.communicate(), p.returncode) for p in running} == {("3.0\n", "", 0)}
+
+
+@on_a_device
 def test_an_index_out_of_range_is_told_once():
     """Though threads of a kernel that runs yet go on writing that they found one."""
     x, bad = smolder.ones(1 << 10, device="cuda"), smolder.full((1 << 22,), 1 << 20, device="cuda")

@@ -4,6 +4,7 @@
 #include "smolder/core/cuda/library.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/cuda/preload.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/replay.h"
@@ -147,6 +148,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_is_available", &cuda::is_available);
   m.def("_cuda_unavailable_reason", &cuda::unavailable_reason);
   m.def("_cuda_nvrtc_missing", &cuda::nvrtc_missing);
+  m.def("_cuda_finish_preload", &cuda::finish_preload, nb::call_guard<nb::gil_scoped_release>());
   m.def("_cuda_device_count", &cuda::device_count);
   m.def("_cuda_properties", &properties_of);
   m.def("_cuda_memory", [](int index) { return memory_of(cuda::pool_statistics(index)); });

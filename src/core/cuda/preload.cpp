@@ -1,9 +1,11 @@
 #include "smolder/core/cuda/preload.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,6 +21,7 @@ std::vector<void (*)(int)>& added() {
 }
 
 struct Done {
+  std::atomic<bool> started = false;
   std::promise<void> promise;
   std::shared_future<void> future = promise.get_future().share();
   static Done& all() {
@@ -26,6 +29,18 @@ struct Done {
     return *done;
   }
 };
+
+void run_all(int device) {
+  const auto run = [](auto&& work, auto... arguments) {
+    try {
+      work(arguments...);
+    } catch (const std::exception&) {  // whoever needs it is told
+    }
+  };
+  run(preload_nvrtc);
+  for (const auto work : added()) run(work, device);
+  Done::all().promise.set_value();
+}
 
 }  // namespace
 
@@ -35,24 +50,18 @@ void start_preload(int device) {
   static std::once_flag once;
   std::call_once(once, [device] {
     finish_preload_before_exit();
-    std::thread([device] {
-      const auto run = [device](auto&& work) {
-        try {
-          work(device);
-        } catch (const std::exception&) {  // whoever needs it is told
-        }
-      };
-      run([](int) { preload_nvrtc(); });
-      for (const auto work : added()) run(work);
-      Done::all().promise.set_value();
-    }).detach();
+    try {
+      std::thread(run_all, device).detach();
+      Done::all().started = true;
+    } catch (const std::system_error&) {  // no more threads: each does its own when it is needed
+    }
   });
 }
 
-void finish_preload_before_exit() {
-  std::atexit([] {
-    if (!is_forked()) Done::all().future.wait();
-  });
+void finish_preload() {
+  if (Done::all().started && !is_forked()) Done::all().future.wait();
 }
+
+void finish_preload_before_exit() { std::atexit(finish_preload); }
 
 }  // namespace smolder::cuda

@@ -416,15 +416,11 @@ class LtMatmul final : public DeviceMatmul {
   mutable uint64_t generation_ = 0;
 };
 
-/// Opens cuBLASLt, which takes the loader 50 ms, and lets it choose a first algorithm.
-void preload(int device) {
+/// Opens cuBLASLt, which takes the loader 50 ms. It makes no handle: what CUDA's runtime, inside it, does at exit would
+/// come before this thread is waited for.
+void preload(int) {
   cublaslt();
   smolder::cuda::finish_preload_before_exit();
-  MatmulDesc d;
-  d.m = d.n = d.k = 256;
-  d = row_major(d);
-  smolder::cuda::make_current(device);
-  Problem(d, Operands(d), Precision()).choices(Shared::of(device).handle, 16);
 }
 [[maybe_unused]] const bool g_preloads = [] {
   smolder::cuda::add_preload(preload);

@@ -81,8 +81,8 @@ std::vector<TableLaunch> launch_together(const Kernel& kernel, const KernelShape
     const smolder::cuda::LaunchShape& own = launch.plan().shape;
     auto table = std::ranges::find_if(tables, [&](const Table& t) { return t.takes(own, most); });
     if (table == tables.end()) {
-      tables.push_back({own});
-      table = std::prev(tables.end());
+      table = tables.emplace(tables.end());
+      table->shape = own;
     }
     table->add(launch);
   }

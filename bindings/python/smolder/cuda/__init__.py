@@ -3,6 +3,7 @@
 Tensors live on the first device, "cuda:0". Its streams are names of one queue.
 """
 
+import atexit
 import sys
 import types
 
@@ -19,6 +20,7 @@ from smolder.cuda.memory import *  # noqa: F403
 from smolder.cuda.random import *  # noqa: F403
 from smolder.cuda.streams import *  # noqa: F403
 
+atexit.register(_core._cuda_finish_preload)  # before libraries that it opens are taken down
 OutOfMemoryError = _core.OutOfMemoryError
 has_half = True
 has_magma = False  # linear algebra goes through the host
