@@ -22,7 +22,7 @@ emulated = pytest.mark.skipif(
 
 # A product that cuBLASLt makes, by operands that lie in two ways, and the same in eager mode and op by op.
 PROGRAM = """
-import hashlib, json, sys, time
+import contextlib, hashlib, json, sys, time
 import smolder
 
 what = json.loads(sys.argv[1])
@@ -42,7 +42,8 @@ def counters():
 g = smolder.compile(f, mode=what["mode"]) if what["mode"] else f
 out = {"seen": []}
 for _ in range(what["calls"]):
-    now = bits(g(a, b, c))
+    with smolder.compiler.checked() if what.get("checked") else contextlib.nullcontext():
+        now = bits(g(a, b, c))
     if now not in out["seen"]:
         out["seen"].append(now)
     if what.get("until_tuned"):
@@ -137,6 +138,13 @@ def test_all_at_once(program):
     tuned = program("max-autotune", calls=6, env={"SMOLDER_AUTOTUNE": "at_once"})
     assert tuned["seen"] == [usual, tuned["eager"]] and not tuned["counters"].get("tuning.pending")
     assert program("max-autotune", calls=1)["seen"] == [tuned["eager"]]
+
+
+@emulated
+def test_nothing_is_tuned_while_runs_are_compared(program):
+    found = program("max-autotune", calls=30, checked=True, env={"SMOLDER_AUTOTUNE": "at_once"})
+    assert len(found["seen"]) == 1 and found["seen"][0] != found["last"][-1]  # it was tuned afterwards
+    assert found["counters"]["tuning.products"] == 1
 
 
 @emulated

@@ -390,6 +390,8 @@ void bind_compile(nb::module_& m) {
       .def("leaks", [](PyCapture& c) { return c.get().leaks(); })
       .def("close", &PyCapture::close);
   m.def("_use_tuning", &jit::cuda::use_tuned_kernels);
+  m.def("_pause_tuning", &jit::cuda::pause_trials);
+  m.def("_resume_tuning", &jit::cuda::resume_trials);
   m.def("_is_capturing", [] { return lazy::Capture::current() != nullptr; });
   m.def(
       "_run_time_number",

@@ -1,4 +1,4 @@
-// What the kernel cache stores: one record a kernel, plan or tuning result, and the key it is found by.
+// What the kernel cache stores: one record a kernel or tuning result, and the key it is found by.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace smolder::jit {
 
 /// What a lookup asks for. The views must outlive the call.
 struct CacheKey {
-  std::string_view kind;       ///< "kernel", "plan" or "tuning"; any short name is accepted
+  std::string_view kind;       ///< "kernel", "native" or "product"; any short name is accepted
   Hash128 key;                 ///< digest of `structure`; two structures may share one (a collision)
   std::string_view structure;  ///< canonical bytes, compared in full before anything is called a hit
   std::string_view target;     ///< CPU features or GPU, compiler and its version, flags

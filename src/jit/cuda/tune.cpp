@@ -52,6 +52,8 @@ constexpr double kSlice = 0.02;  ///< seconds that trials may add to a run
 constexpr double kRest = 4;      ///< times what trials took that others have to wait
 constexpr int kRunsBefore = 2;
 
+std::atomic<int> g_paused{0};
+
 struct Pause {
   std::mutex lock;
   Clock::time_point until{};
@@ -75,9 +77,13 @@ void use_tuned_kernels() {
   if (!eager::cuda::uses_tuned_products()) eager::cuda::use_tuned_products(std::make_unique<StoredProducts>());
 }
 
+void pause_trials() { ++g_paused; }
+void resume_trials() { --g_paused; }
+
 bool wants_trials(InstanceTuning& tuning, const RunMode& mode) {
   if (!mode.tunes || tuning.done) return false;
   use_tuned_kernels();
+  if (g_paused > 0) return false;
   if (tuning.runs < kRunsBefore) {  // most steps of a program run once
     ++tuning.runs;
     return mode.at_once;

@@ -22,6 +22,9 @@ struct InstanceTuning {
 
 /// Lets products be made by what was tuned, here or before, and be kept in the kernel cache. Once; what fails is told.
 void use_tuned_kernels();
+/// While it was paused more often than resumed nothing is tried, so bits stay: for comparing runs.
+void pause_trials();
+void resume_trials();
 /// Whether the run that begins now should try algorithms.
 bool wants_trials(InstanceTuning& tuning, const RunMode& mode);
 /// Seconds that it may take for that.

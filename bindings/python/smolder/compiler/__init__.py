@@ -99,11 +99,13 @@ class checked:
 
     def __enter__(self):
         self._before.append(checked._every)
+        _core._pause_tuning()  # which changes bits
         self._set(self.every)
         return self
 
     def __exit__(self, *exception):
         self._set(self._before.pop())
+        _core._resume_tuning()
 
     @staticmethod
     def _set(every):

@@ -12,7 +12,7 @@ def _value(t):
 
 
 def _bytes(t):
-    return (t.float() if t.dtype is _core.bfloat16 else t).numpy().tobytes()
+    return (t.float() if t.dtype is _core.bfloat16 else t).cpu().numpy().tobytes()
 
 
 class _State:
