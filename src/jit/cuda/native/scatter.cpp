@@ -95,11 +95,14 @@ DEVICE i64 end_of(const Key* keys, i64 e, i64 count) {
   }
   return end;
 }
+template <int V> DEVICE void combine_packs(Pack<Element, V>& x, const Pack<Element, V>& y) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) x.x[k] = Combine::of(x.x[k], y.x[k]);
+}
 template <int V> DEVICE void combine_row(Pack<Element, V>& x, const Element* from) {
   Pack<Element, V> y;
   load_whole(y, from);
-#pragma unroll
-  for (int k = 0; k < V; ++k) x.x[k] = Combine::of(x.x[k], y.x[k]);
+  combine_packs(x, y);
 }
 template <int V> DEVICE void write_sorted(const RowsArguments& a) {
   u64 rest = static_cast<u64>(thread_number());
@@ -126,6 +129,44 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
 }
 KERNEL(write_rows, RowsArguments) { write_sorted<1>(a); }
 KERNEL(write_rows_whole, RowsArguments) { write_sorted<16 / sizeof(Element)>(a); }
+
+// Of places with many rows each, so that a thread has a place, and many of its rows on their way.
+template <int V> DEVICE void write_crowded(const RowsArguments& a) {
+  constexpr int kAtOnce = 16;
+  u64 rest = static_cast<u64>(thread_number());
+  const i64 packs = a.inner / V, pack = take_digit(rest, static_cast<u64>(packs));
+  const i64 place = take_digit(rest, static_cast<u64>(a.n)), outer = static_cast<i64>(rest);
+  if (outer >= a.outer) return;
+  i64 e = 0;
+  for (i64 length = a.count; length > 0;) {
+    const i64 half = length / 2;
+    const bool before = static_cast<i64>(a.keys[e + half]) < place;
+    e = before ? e + half + 1 : e;
+    length = before ? length - half - 1 : half;
+  }
+  if (e == a.count || static_cast<i64>(a.keys[e]) != place) return;
+  const i64 end = end_of(a.keys, e, a.count);
+  Element* to = a.result + (outer * a.n + place) * a.inner + pack * V;
+  const Element* __restrict__ from = a.source + outer * a.count * a.inner + pack * V;
+  const u32* __restrict__ positions = a.positions;
+  Pack<Element, V> x;
+  load_whole(x, to);
+#pragma unroll 1
+  for (i64 k = e; k < end; k += kAtOnce) {
+    Pack<Element, V> y[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (k + i < end) load_whole(y[i], from + positions[k + i] * a.inner);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (k + i < end) combine_packs(x, y[i]);
+    }
+  }
+  store_whole(to, x);
+}
+KERNEL(write_crowded_rows, RowsArguments) { write_crowded<1>(a); }
+KERNEL(write_crowded_rows_whole, RowsArguments) { write_crowded<16 / sizeof(Element)>(a); }
 
 // An index so short that each block reads all of it: a block has one row, and leaves it to the first block of its place.
 struct FewRowsArguments {
@@ -299,7 +340,9 @@ KERNEL(add_in_any_order, ElementArguments) {
 }
 )cuda";
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kCrowdedThreads = 64;
+/// Rows a place from which on its threads are enough.
+constexpr int64_t kCrowd = 16;
 constexpr int64_t kFewRows = 512, kFewElements = 1024, kFewBlocks = int64_t{1} << 15;
 /// A column this short is walked by one thread, where there are so many.
 constexpr int64_t kShortColumn = 32, kManyColumns = 4096;
@@ -382,7 +425,8 @@ class ScatterRows final : public Scatter {
     if (count_ == 0 || n_ == 0 || outer_ * width_ == 0) return;
     few_ = count_ <= kFewRows && outer_ * count_ * ceil_div(width_, kThreads) <= kFewBlocks;
     const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine) + kRowsText;
-    const std::string entry = few_ ? "write_few_rows" : "write_rows";
+    crowded_ = !few_ && op != ir::Op::kIndexSet && count_ >= kCrowd * n_;
+    const std::string entry = few_ ? "write_few_rows" : crowded_ ? "write_crowded_rows" : "write_rows";
     write_ = device.function(program, entry);
     write_whole_ = device.function(program, entry + "_whole");
     if (few_) return;
@@ -408,7 +452,9 @@ class ScatterRows final : public Scatter {
                          index_.strides[0]));
     } else {
       const RadixSort::Sorted sorted = sort(*radix_, make_keys_, addresses[1], index_, error);
-      write.launch(ceil_div(outer_ * count_ * packs, kThreads), kThreads,
+      const int64_t threads = crowded_ ? outer_ * n_ * packs : outer_ * count_ * packs;
+      const int block = crowded_ ? kCrowdedThreads : kThreads;
+      write.launch(ceil_div(threads, block), block,
                    words(sorted.keys->data(), sorted.positions->data(), source, result, outer_, count_, n_, width_));
     }
     result_.finish(addresses[3], result_holder);
@@ -421,7 +467,7 @@ class ScatterRows final : public Scatter {
   const DenseResult result_;
   const int64_t item_;
   int64_t outer_ = 1, width_ = 1;
-  bool few_ = false;
+  bool few_ = false, crowded_ = false;
   NativeRef write_, write_whole_, make_keys_;
   std::optional<RadixSort> radix_;
 };
