@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "smolder/core/device.h"
 #include "smolder/eager/execute.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/arena.h"
@@ -14,7 +15,17 @@ namespace {
 
 using ir::ValueId;
 
-eager::Array copy_of(const eager::Array& a) {
+/// Row-major, on the host.
+eager::Array copy_of(const eager::Array& given, DeviceType device) {
+  eager::Array a = given;
+  if (device != DeviceType::kCPU && a.bytes()) {
+    int64_t last = 0;
+    for (int i = 0; i < a.shape.size(); ++i) last += (a.shape[i] - 1) * a.strides[i];
+    const size_t bytes = static_cast<size_t>(last + 1) * itemsize(a.dtype);
+    a.buffer = allocate(bytes);
+    device_memory(device).to_host(a.buffer->data(), a.data, bytes);
+    a.data = static_cast<std::byte*>(a.buffer->data());
+  }
   eager::Array whole = eager::contiguous(a);
   if (whole.data != a.data) return whole;
   eager::Array out = eager::Array::empty(a.shape, a.dtype);
@@ -103,41 +114,60 @@ eager::Array InstanceImpl::memory_of(BufferId b) const {
   return out;
 }
 
+/// What the primitives of a step make of what is in memory now; nothing where they are not to be had, or have no kernel
+/// on the host.
+std::optional<std::vector<eager::Array>> InstanceImpl::reference_of(const Step& step, std::span<const int64_t> symbols,
+                                                                    const RunArguments& args) const {
+  const Program& p = plan_->program();
+  StepGraph reference(p, step);
+  if (!reference.build()) return {};
+  std::vector<eager::Array> leaves;
+  for (const BufferId b : reference.leaves) leaves.push_back(copy_of(memory_of(b), p.options.device));
+  try {
+    std::vector<eager::BadIndex> bad;
+    std::vector<eager::Array> out = eager::execute_graph(reference.graph, leaves, args.parameters, symbols, &bad);
+    for (eager::Array& a : out) a = copy_of(a, DeviceType::kCPU);
+    return out;
+  } catch (const NotImplementedError&) {
+    return {};
+  }
+}
+
 ComparedRun InstanceImpl::run_compared(std::span<const int64_t> symbols, const RunArguments& args) const {
   const Program& p = plan_->program();
-  SMOLDER_CHECK(p.options.device == DeviceType::kCPU, NotImplementedError,
-                "steps of plans are compared on the CPU only");
-  const Arena::Lease arena = Arena::of(DeviceType::kCPU).reserve(arena_bytes_);
-  fill_bases(args, arena.base);
-  fill_tables(args);
   ComparedRun out;
-  std::vector<OpSite> reports;
-  for (const Launch& launch : launches_) {
-    std::vector<std::optional<std::vector<eager::Array>>> wanted;
-    for (uint32_t i = 0; i < launch.num_steps; ++i) {  // before it runs, which may write over what it reads
-      const Step& step = p.steps[launch.first_step + i];
-      StepGraph reference(p, step);
-      if (!reference.build()) {
-        wanted.emplace_back();
-        out.skipped.push_back(launch.first_step + i);
-        continue;
-      }
-      std::vector<eager::Array> leaves;
-      for (const BufferId b : reference.leaves) leaves.push_back(copy_of(memory_of(b)));
-      std::vector<eager::BadIndex> bad;
-      wanted.emplace_back(eager::execute_graph(reference.graph, leaves, args.parameters, symbols, &bad));
-      for (eager::Array& a : *wanted.back()) a = copy_of(a);
+  std::vector<std::optional<std::vector<eager::Array>>> wanted;
+  const auto before = [&](const Launch& launch) {  // which may write over what it reads
+    wanted.clear();
+    for (size_t s = launch.first_step; s < launch.first_step + launch.num_steps; ++s) {
+      wanted.push_back(reference_of(p.steps[s], symbols, args));
+      if (!wanted.back()) out.skipped.push_back(s);
     }
-    run_launch(launch, reports);
-    for (uint32_t i = 0; i < launch.num_steps; ++i) {
+  };
+  const auto after = [&](const Launch& launch) {
+    for (size_t i = 0; i < launch.num_steps; ++i) {
       if (!wanted[i]) continue;
       const Step& step = p.steps[launch.first_step + i];
       for (size_t k = 0; k < step.writes.size(); ++k) {
-        eager::Array got = copy_of(memory_of(step.writes[k])), &want = (*wanted[i])[k];
+        eager::Array got = copy_of(memory_of(step.writes[k]), p.options.device), &want = (*wanted[i])[k];
         if (got.bytes() == want.bytes() && (!got.bytes() || !std::memcmp(got.data, want.data, got.bytes()))) continue;
         out.differences.push_back({launch.first_step + i, std::move(got), std::move(want)});
       }
     }
+  };
+  if (p.options.device == DeviceType::kCUDA) {
+    const LaunchWatch watch{before, after};
+    (void)run_on_cuda(args, &watch);
+    return out;
+  }
+  const Arena::Lease arena = Arena::of(DeviceType::kCPU).reserve(arena_bytes_);
+  fill_bases(args, arena.base);
+  fill_tables(args);
+  std::vector<OpSite> reports;
+  for (const Launch& launch : launches_) {
+    before(launch);
+    run_launch(launch, reports);
+    after(launch);
   }
   return out;
 }

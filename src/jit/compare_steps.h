@@ -21,7 +21,7 @@ struct ComparedRun {
   std::vector<size_t> skipped;              ///< steps that there is nothing to compare with
 };
 
-/// Runs `instance`, which was bound to `symbols`, once. On the CPU only: throws NotImplementedError for others.
+/// Runs `instance`, which was bound to `symbols`, once. Primitives run on the host, whose bits a device need not have.
 ComparedRun run_compared(const Instance& instance, std::span<const int64_t> symbols, const RunArguments& args);
 
 }  // namespace smolder::jit

@@ -1,8 +1,10 @@
 // A compiled plan and its instances, as the executor sees them: flat tables, nothing to decide.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -144,6 +146,11 @@ struct LibraryStep {
 
 struct SegmentTimes;
 
+/// Who looks at memory around each launch of a run, which is waited for.
+struct LaunchWatch {
+  std::function<void(const Launch&)> before, after;
+};
+
 class InstanceImpl final : public Instance {
  public:
   InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int64_t> evaluated);
@@ -162,7 +169,9 @@ class InstanceImpl final : public Instance {
   std::vector<bool> written_by(size_t launches) const;
   void fill_bases(const RunArguments& args, char* arena) const;
   void fill_tables(const RunArguments& args) const;
-  std::vector<OpSite> run_on_cuda(const RunArguments& args) const;
+  std::vector<OpSite> run_on_cuda(const RunArguments& args, const LaunchWatch* watch = nullptr) const;
+  std::optional<std::vector<eager::Array>> reference_of(const Step& step, std::span<const int64_t> symbols,
+                                                        const RunArguments& args) const;
   cuda::InstanceState& state_on_cuda() const;
   std::vector<cuda::TouchedBytes> touched_bytes() const;
   std::span<void* const> graph_key(const RunArguments& args) const;

@@ -39,5 +39,11 @@ def test_a_wrong_compiler_is_found_there(path, capsys):
     _core._plant_miscompile("sub", "simplify")
     try:
         assert cli.main(["replay", str(path), "--device", "cuda", "--check"]) == 1
+        assert cli.main(["replay", str(path), "--device", "cuda", "--bisect"]) == 1
+        assert "every kernel computes what its primitives say" in capsys.readouterr().out
+        _core._plant_miscompile("sub", "lower")
+        assert cli.main(["replay", str(path), "--device", "cuda", "--bisect"]) == 1
+        said = capsys.readouterr().out
+        assert "the first kernel that computes something else than its primitives: sub_cross_entropy" in said, said
     finally:
         _core._plant_miscompile("", "")

@@ -215,6 +215,11 @@ class Replay:
             self._wanted = self.run_eager()[0]
         return self._wanted
 
+    def compare_with_host(self):
+        """Takes results of the host for those of eager mode, whose ops are plans on a device: a fault of the compiler
+        would be in both."""
+        self._wanted = Replay(self.trace, self.step, [t.cpu() for t in self.inputs]).eager()
+
     def run_eager(self):
         """Results op by op, computed now, and which indices were out of range."""
         if self._op_by_op is None:

@@ -307,6 +307,8 @@ def _guilty_steps(replay, plan):
 
 def _bisect(number, replay, saved, args):
     plan = failure = None
+    if replay.device != "cpu":
+        replay.compare_with_host()
     try:
         plan = replay.compile(args.disable)
     except (RuntimeError, ValueError, NotImplementedError) as e:
@@ -315,7 +317,7 @@ def _bisect(number, replay, saved, args):
     found = {"failure": failure and failure[0], "cures": [], "kernels": [], "not_compared": []}
     if failure:
         found["cures"] = _switches(replay)
-        if plan and failure[0] == "differs" and replay.device == "cpu":
+        if plan and failure[0] == "differs":
             found["kernels"], found["not_compared"] = _guilty_steps(replay, plan)
     if args.json:
         print(json.dumps(_facts(number, replay, saved, args) | found, indent=1))
@@ -346,7 +348,7 @@ def _bisect(number, replay, saved, args):
             by_line.setdefault(op["where"], []).append(op["name"])
         for where, names in list(by_line.items())[:8]:
             print(cut(f"    {', '.join(dict.fromkeys(names))}  {where}", width()))
-    elif plan and failure[0] == "differs" and replay.device == "cpu":
+    elif plan and failure[0] == "differs":
         print("every kernel computes what its primitives say: the graph of primitives is wrong")
     if found["not_compared"]:
         print(f"not compared: {_count(len(found['not_compared']), 'step')} of the plan")

@@ -243,14 +243,14 @@ void InstanceImpl::compute_scalars(std::vector<uint64_t>& scalars) const {
   }
 }
 
-std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
+std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const LaunchWatch* watch) const {
   smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
   cuda::InstanceState& state = state_on_cuda();
   RunTables& t = RunTables::of_thread();
   const RunMemory arena(DeviceType::kCUDA, arena_bytes_, t.depth > 0);
   fill_bases(args, arena.base());
   const bool waits = is_blocking() || debug_level() >= 2;
-  const bool is_watched = waits || profiles_devices();
+  const bool is_watched = waits || watch || profiles_devices();
   const RunMode mode = run_mode();
   const bool tries = !is_watched && cuda::wants_trials(state.tuning, mode);
   if (state.tuning.generation != eager::cuda::product_generation()) {
@@ -280,7 +280,11 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args) const {
     run_with_trials(mode, state, reports);
   } else {
     rehearse(args, state);
-    for (const Launch& launch : launches_) waits ? run_and_wait(launch, reports) : queue_launch(launch, reports);
+    for (const Launch& launch : launches_) {
+      if (watch) watch->before(launch);
+      waits || watch ? run_and_wait(launch, reports) : queue_launch(launch, reports);
+      if (watch) watch->after(launch);
+    }
   }
   if (t.depth > 0) return reports;                                            // the run that this is a part of asks
   std::ranges::copy(cuda::take_reports(waits), std::back_inserter(reports));  // last: a step that fails tells its own
