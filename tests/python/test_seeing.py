@@ -78,6 +78,7 @@ def test_copies_in_and_out_are_counted_with_their_lines():
         ("tensor from data", True),
     ]
     assert counters["memory.peak_bytes"] >= counters["memory.live_bytes"] >= 16
+    assert counters["never.touched"] == 0 and "never.touched" not in counters
 
 
 def test_an_index_out_of_range_names_the_op_that_was_written():

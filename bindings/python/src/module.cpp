@@ -18,7 +18,8 @@ void bind_metrics(nb::module_& m) {
       "metrics",
       [] {
         const MetricsSnapshot snapshot = metrics();
-        nb::dict counters, out;
+        nb::dict out;
+        nb::object counters = nb::module_::import_("collections").attr("Counter")();  // 0 for what was not touched
         for (const auto& [name, value] : snapshot.counters) counters[name.c_str()] = value;
         nb::list events;
         for (const EventSummary& s : snapshot.events) {
