@@ -15,12 +15,6 @@
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/jit/cuda/attention_text.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
-#else
-#define SKIP_UNDER_SANITIZER
-#endif
-
 namespace smolder::jit::test {
 namespace {
 

@@ -13,6 +13,13 @@
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/loop_ir.h"
 
+// Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
+#else
+#define SKIP_UNDER_SANITIZER
+#endif
+
 namespace smolder::jit::test {
 
 using cuda_host::HostProgram;

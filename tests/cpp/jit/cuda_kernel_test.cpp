@@ -28,13 +28,6 @@
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/loop_interpret.h"
 
-// Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
-#if defined(__SANITIZE_ADDRESS__)
-#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
-#else
-#define SKIP_UNDER_SANITIZER
-#endif
-
 namespace smolder::jit::test {
 namespace {
 

@@ -24,13 +24,6 @@
 #include "smolder/jit/cuda/native/product_finish.h"
 #include "smolder/jit/cuda/prelude.h"
 
-// Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
-#if defined(__SANITIZE_ADDRESS__)
-#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
-#else
-#define SKIP_UNDER_SANITIZER
-#endif
-
 namespace smolder::jit::test {
 namespace {
 

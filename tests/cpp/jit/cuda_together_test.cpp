@@ -23,13 +23,6 @@
 #include "smolder/jit/kernel_bytes.h"
 #include "smolder/jit/loop_interpret.h"
 
-// Fibers confuse AddressSanitizer.
-#if defined(__SANITIZE_ADDRESS__)
-#define SKIP_UNDER_SANITIZER GTEST_SKIP() << "not under AddressSanitizer"
-#else
-#define SKIP_UNDER_SANITIZER
-#endif
-
 namespace smolder::jit::test {
 namespace {
 
