@@ -323,11 +323,12 @@ def _bisect(number, replay, saved, args):
         print(json.dumps(_facts(number, replay, saved, args) | found, indent=1))
         return DIFFERENT if failure else 0
     print(cut(_head(number, replay, saved, args), width()))
+    other = "eager" if replay.device == "cpu" else "the host"
     if not failure:
-        print("jit and eager agree: there is nothing to look for")
+        print(f"jit and {other} agree: there is nothing to look for")
         return 0
     if failure[0] == "differs":
-        print(f"jit and eager differ in {_count(len(failure[1]), 'output')}")
+        print(f"jit and {other} differ in {_count(len(failure[1]), 'output')}")
         i, d = failure[1][0]
         node = replay.output_node(i)
         _print_difference(f"output {i} of {node.op}", d | {"where": replay.trace.where(node.source)})
