@@ -1,23 +1,35 @@
 #include "smolder/jit/run_mode.h"
 
 #include <cstdlib>
-#include <string_view>
+#include <string>
+
+#include "smolder/core/counters.h"
 
 namespace smolder::jit {
 namespace {
 
 thread_local const RunMode* t_mode = nullptr;
 
-const RunMode& mode_of_process() {
-  static const RunMode mode = [] {
+/// SMOLDER_AUTOTUNE; empty where it says nothing.
+const std::string& asked() {
+  static const std::string word = [] {
     const char* const text = std::getenv("SMOLDER_AUTOTUNE");
-    const std::string_view asked = text ? text : "0";
-    return RunMode{.tunes = asked == "1" || asked == "at_once", .at_once = asked == "at_once"};
+    std::string found = text ? text : "";
+    if (found.empty() || found == "0" || found == "1" || found == "at_once") return found;
+    debug(0, "tuning", "SMOLDER_AUTOTUNE is 0, 1 or at_once, found '" + found + "': it says nothing");
+    return std::string();
   }();
+  return word;
+}
+
+const RunMode& mode_of_process() {
+  static const RunMode mode{.tunes = asked() == "1" || asked() == "at_once", .at_once = asked() == "at_once"};
   return mode;
 }
 
 }  // namespace
+
+bool may_tune() { return asked() != "0"; }
 
 RunMode run_mode() { return t_mode ? *t_mode : mode_of_process(); }
 

@@ -16,6 +16,8 @@ struct RunMode {
   bool operator==(const RunMode&) const = default;
 };
 
+/// Whether modes of compiled functions may tune: SMOLDER_AUTOTUNE is not 0.
+bool may_tune();
 /// That of this thread: within a scope the scope's, else one that tunes where SMOLDER_AUTOTUNE is 1 or at_once.
 RunMode run_mode();
 

@@ -229,3 +229,11 @@ def test_the_tuned_tier(tmp_path, capsys):
     assert cli.main(["replay", str(tmp_path / "a.trace"), "--tier", "tuned", "--iters", "3"]) == 0
     text = capsys.readouterr().out
     assert "tuned in " in text and "\njit: " in text and "\ntuned: " in text
+
+
+def test_what_is_asked_for_must_be_known():
+    code = "import smolder; f = smolder.compile(lambda x: x + 1, mode='max-autotune'); print(f(smolder.ones(1)).item())"
+    env = os.environ | {"SMOLDER_AUTOTUNE": "at-once"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "2.0\n"
+    assert "SMOLDER_AUTOTUNE is 0, 1 or at_once, found 'at-once': it says nothing" in done.stderr

@@ -389,6 +389,7 @@ void bind_compile(nb::module_& m) {
       .def("first_results", [](PyCapture& c) { return c.get().first_results(); })
       .def("leaks", [](PyCapture& c) { return c.get().leaks(); })
       .def("close", &PyCapture::close);
+  m.def("_may_tune", &jit::may_tune);
   m.def("_use_tuning", &jit::cuda::use_tuned_kernels);
   m.def("_pause_tuning", &jit::cuda::pause_trials);
   m.def("_resume_tuning", &jit::cuda::resume_trials);

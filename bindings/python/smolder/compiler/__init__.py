@@ -1,7 +1,6 @@
 """Functions that are recorded once and then run without Python: smolder.compile, and what belongs to it."""
 
 import functools
-import os
 import weakref
 
 from smolder import _core
@@ -63,7 +62,7 @@ def _run_mode(mode, dynamic):
     out = _core._RunMode.of_thread()
     out.constant_sizes = dynamic is False
     out.replays = mode != "max-autotune-no-cudagraphs"
-    if tunes and os.environ.get("SMOLDER_AUTOTUNE") != "0":
+    if tunes and _core._may_tune():
         out.tunes = True
         _core._use_tuning()
     return out
