@@ -1,4 +1,6 @@
-"""Attention on CUDA, which keeps no scores: against the composition in float32, and what it takes of memory."""
+"""Attention on CUDA, which keeps no scores: against the composition in a wider type, and what it takes of memory."""
+
+import contextlib
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from smolder.nn import functional as F
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device")
 
-UNITS = {"float16": 3e-3, "bfloat16": 2e-2}
+HALVES = {"float16": 3e-3, "bfloat16": 2e-2}
+UNITS = HALVES | {"float32": 1e-5, "tf32": 4e-3}
 LENGTHS = [(1, 1), (7, 7), (64, 64), (65, 65), (100, 100), (1024, 1024), (1, 300), (130, 257), (257, 130)]
 
 
@@ -27,6 +30,23 @@ def composed(q, k, v, is_causal, scale):
     return scores.softmax(-1) @ v
 
 
+def dtypes_of(kind):
+    """What operands are, and what they are compared in."""
+    if kind in HALVES:
+        return getattr(smolder, kind), smolder.float32
+    return smolder.float32, smolder.float64
+
+
+@contextlib.contextmanager
+def precision_of(kind):
+    before = smolder.get_float32_matmul_precision()
+    smolder.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        smolder.set_float32_matmul_precision(before)
+
+
 def values(attend, operands, grad, dtype):
     """The result and the gradients of the operands, in float32."""
     leaves = [x.to(dtype).detach().requires_grad_() for x in operands]
@@ -35,28 +55,33 @@ def values(attend, operands, grad, dtype):
     return [x.detach().float()._to_numpy() for x in (out, *(leaf.grad for leaf in leaves))]
 
 
-@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("kind", UNITS)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("width", [8, 33, 40, 64, 80, 128])
-def test_attention_is_its_composition(dtype, is_causal, width):
+def test_attention_is_its_composition(kind, is_causal, width):
     rng = np.random.default_rng(0)
-    half = getattr(smolder, dtype)
+    dtype, wide = dtypes_of(kind)
     for queries, keys in LENGTHS:
         operands = [heads(rng, n, width) for n in (queries, keys, keys)]
         grad = heads(rng, queries, width)
-        rounded = [x.to(half).float() for x in operands]
+        rounded = [x.to(dtype).to(wide) for x in operands]
         wanted = values(
-            lambda q, k, v: composed(q, k, v, is_causal, width**-0.5), rounded, grad.to(half).float(), smolder.float32
+            lambda q, k, v: composed(q, k, v, is_causal, width**-0.5), rounded, grad.to(dtype).to(wide), wide
         )
-        got = values(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal), operands, grad, half)
+        with precision_of(kind):
+            got = values(
+                lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal), operands, grad, dtype
+            )
         for name, a, b in zip(("result", "query", "key", "value"), got, wanted, strict=True):
             off = np.abs(a - b).max() / max(1.0, np.abs(b).max())
-            assert off < UNITS[dtype], (name, queries, keys, off)
+            assert off < UNITS[kind], (name, queries, keys, off)
 
 
 @pytest.mark.parametrize("shape", [(5, 16), (2, 5, 16), (2, 3, 2, 5, 16)])
-def test_any_rank_and_scales_below_zero(shape):
+@pytest.mark.parametrize("dtype", [smolder.float16, smolder.float32])
+def test_any_rank_and_scales_below_zero(shape, dtype):
     rng = np.random.default_rng(1)
+    shape = (*shape[:-2], 16 + shape[-2], shape[-1])
     q, k, v, grad = (
         smolder.tensor(rng.standard_normal(shape), dtype=smolder.float16, device="cuda").float() for _ in range(4)
     )
@@ -66,7 +91,7 @@ def test_any_rank_and_scales_below_zero(shape):
             lambda q, k, v, s=scale: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=s),
             (q, k, v),
             grad,
-            smolder.float16,
+            dtype,
         )
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=3e-3 * max(1.0, np.abs(b).max()))
@@ -87,44 +112,53 @@ def masked_reference(q, k, v, mask, is_causal, scale):
 def a_mask(rng, shape, dtype):
     seen = rng.random(shape) > 0.3
     seen[..., 0, :] = seen.shape[-2] == 1 and seen[..., 0, :]  # a row that sees nothing
-    if dtype == "bool":
+    if dtype == smolder.bool:
         return smolder.tensor(seen, device="cuda")
     numbers = np.round(rng.standard_normal(shape) * 8) / 8
-    return smolder.tensor(np.where(seen, numbers, -np.inf), dtype=getattr(smolder, dtype), device="cuda")
+    return smolder.tensor(np.where(seen, numbers, -np.inf), dtype=dtype, device="cuda")
 
 
-@pytest.mark.parametrize("dtype", UNITS)
-@pytest.mark.parametrize("kind", ["bool", "added"])
+@pytest.mark.parametrize("kind", UNITS)
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("shape", ["LS", "B11S", "1H1S", "BHLS", "B1L1", "11LS"])
-def test_masks_are_taken_as_they_are(dtype, kind, shape):
-    rng, half, scale = np.random.default_rng(5), getattr(smolder, dtype), 0.2
-    for queries, keys, width in [(100, 100, 64), (64, 300, 40), (257, 130, 128), (5, 7, 33)]:
+def test_masks_are_taken_as_they_are(kind, added, shape):
+    rng, scale, (dtype, wide) = np.random.default_rng(5), 0.2, dtypes_of(kind)
+    for queries, keys, width in [
+        (100, 100, 64),
+        (64, 304, 40),
+        (256, 128, 64),
+        (257, 130, 128),
+        (5, 7, 33),
+        (17, 7, 33),
+    ]:
         sizes = {"B": 2, "H": 3, "L": queries, "S": keys, "1": 1}
-        mask = a_mask(rng, tuple(sizes[c] for c in shape), "bool" if kind == "bool" else dtype)
+        mask = a_mask(rng, tuple(sizes[c] for c in shape), dtype if added else smolder.bool)
         operands = [heads(rng, n, width) for n in (queries, keys, keys)]
         grad = heads(rng, queries, width)
-        wide = mask if kind == "bool" else mask.float()
         wanted = values(
-            lambda q, k, v, m=wide: masked_reference(q, k, v, m, False, scale),
-            [x.to(half).float() for x in operands],
-            grad.to(half).float(),
-            smolder.float32,
+            lambda q, k, v, m=mask.to(wide) if added else mask: masked_reference(q, k, v, m, False, scale),
+            [x.to(dtype).to(wide) for x in operands],
+            grad.to(dtype).to(wide),
+            wide,
         )
-        got = values(
-            lambda q, k, v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m, scale=scale),
-            operands,
-            grad,
-            half,
-        )
+        with precision_of(kind):
+            got = values(
+                lambda q, k, v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m, scale=scale),
+                operands,
+                grad,
+                dtype,
+            )
         for name, a, b in zip(("result", "query", "key", "value"), got, wanted, strict=True):
             off = np.abs(a - b).max() / max(1.0, np.abs(b).max())
-            assert off < UNITS[dtype], (name, shape, queries, keys, off)
+            assert off < UNITS[kind], (name, shape, queries, keys, off)
 
 
-def test_the_lowest_numbers_of_a_mask_are_not_nothing():
+@pytest.mark.parametrize("dtype", [smolder.bfloat16, smolder.float32])
+@pytest.mark.parametrize("length", [70, 64])
+def test_the_lowest_numbers_of_a_mask_are_not_nothing(dtype, length):
     rng = np.random.default_rng(6)
-    q, k, v = (heads(rng, 70, 64).to(smolder.bfloat16) for _ in range(3))
-    lowest = smolder.full((70, 70), smolder.finfo(smolder.bfloat16).min, dtype=smolder.bfloat16, device="cuda")
+    q, k, v = (heads(rng, length, 64).to(dtype) for _ in range(3))
+    lowest = smolder.full((length, length), smolder.finfo(dtype).min, dtype=dtype, device="cuda")
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=lowest)
     mean = v.float().mean(-2, keepdim=True).expand_as(v)
     np.testing.assert_allclose(out.float()._to_numpy(), mean._to_numpy(), rtol=0, atol=2e-2)
@@ -210,13 +244,15 @@ def joined():
 
 
 @pytest.mark.parametrize("splits", [True, False])
-def test_a_block_of_a_transformer_has_the_gradients_of_the_host(splits):
+@pytest.mark.parametrize(("kind", "unit"), [("bfloat16", 4e-2), ("float32", 1e-5), ("tf32", 4e-3)])
+def test_a_block_of_a_transformer_has_the_gradients_of_the_host(splits, kind, unit):
     before = joined()
-    got = block_values("cuda", smolder.bfloat16, seed=4 + splits, splits=splits)
+    with precision_of(kind):
+        got = block_values("cuda", dtypes_of(kind)[0], seed=4 + splits, splits=splits)
     assert joined() > before, "the gradient of the projection is put together by a kernel"
-    wanted = block_values("cpu", smolder.float32, seed=4 + splits, splits=splits)
+    wanted = block_values("cpu", dtypes_of(kind)[1], seed=4 + splits, splits=splits)
     for a, b in zip(got, wanted, strict=True):
-        assert np.abs(a - b).max() < 4e-2 * np.abs(b).max()
+        assert np.abs(a - b).max() < unit * np.abs(b).max()
 
 
 @pytest.mark.skipif(not backends.cudnn.is_available(), reason="there is no cuDNN")
@@ -230,15 +266,31 @@ def test_cudnn_writes_the_gradient_of_a_projection():
         assert np.abs(a - b).max() < 4e-2 * np.abs(b).max()
 
 
-def test_each_run_has_the_same_bits():
-    first = block_values("cuda", smolder.bfloat16, length=300)
-    for _ in range(3):
-        for a, b in zip(block_values("cuda", smolder.bfloat16, length=300), first, strict=True):
+@pytest.mark.parametrize("kind", ["bfloat16", "float32", "tf32"])
+def test_each_run_has_the_same_bits(kind):
+    with precision_of(kind):
+        first, *others = (block_values("cuda", dtypes_of(kind)[0], length=300) for _ in range(4))
+    for other in others:
+        for a, b in zip(other, first, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
+def test_what_is_not_a_number_spreads_over_its_row():
+    rng = np.random.default_rng(9)
+    for kind in UNITS:
+        dtype, _ = dtypes_of(kind)
+        q, k, v = (heads(rng, 64, 64).to(dtype).contiguous() for _ in range(3))
+        q[0, 1, 5, 3] = float("nan")
+        with precision_of(kind):
+            out = F.scaled_dot_product_attention(q, k, v).float()._to_numpy()
+        bad = np.zeros(out.shape, dtype=bool)
+        bad[0, 1, 5] = True
+        np.testing.assert_array_equal(np.isnan(out), bad)
+
+
 @pytest.mark.parametrize("mask", [None, "bool"])
-def test_eager_gives_what_a_step_gives(mask):
+@pytest.mark.parametrize("kind", ["bfloat16", "float32", "tf32"])
+def test_eager_gives_what_a_step_gives(mask, kind):
     rng = np.random.default_rng(0)
     operands, grad = [heads(rng, 70, 64) for _ in range(3)], heads(rng, 70, 64)
     mask = mask and smolder.ones(70, 70, dtype=smolder.bool, device="cuda").tril()
@@ -246,9 +298,10 @@ def test_eager_gives_what_a_step_gives(mask):
     def attend(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, mask)
 
-    recorded = values(attend, operands, grad, smolder.bfloat16)
-    with smolder.eager():
-        eager = values(attend, operands, grad, smolder.bfloat16)
+    with precision_of(kind):
+        recorded = values(attend, operands, grad, dtypes_of(kind)[0])
+        with smolder.eager():
+            eager = values(attend, operands, grad, dtypes_of(kind)[0])
     for a, b in zip(recorded, eager, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -269,7 +322,7 @@ def test_masks_and_second_derivatives_are_the_composition():
 
 
 @pytest.mark.skipif(not backends.cudnn.is_available(), reason="there is no cuDNN")
-@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(("queries", "keys", "width"), [(1024, 1024, 64), (1024, 1216, 40), (1088, 1088, 128)])
 def test_cudnn_gives_what_our_kernels_give(dtype, is_causal, queries, keys, width):
@@ -289,7 +342,7 @@ def test_cudnn_gives_what_our_kernels_give(dtype, is_causal, queries, keys, widt
         assert made_plans() - before == plans, "the gradient is cuDNN's only where bits may differ"
         for name, a, b in zip(("result", "query", "key", "value"), got, wanted, strict=True):
             off = np.abs(a - b).max() / max(1.0, np.abs(b).max())
-            assert off < UNITS[dtype], (name, flags, off)
+            assert off < HALVES[dtype], (name, flags, off)
 
 
 def made_plans():

@@ -15,6 +15,7 @@
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 #include "smolder/core/hash.h"
+#include "smolder/core/precision.h"
 #include "smolder/core/scalar.h"
 #include "smolder/eager/cuda/cudnn_attention.h"
 #include "smolder/jit/cache/kernel_cache.h"
@@ -32,7 +33,8 @@ constexpr int64_t kMostRows = int64_t{1} << 30;  ///< of a matrix: kernels count
 constexpr int64_t kCudnnRows = 64;               ///< cuDNN has matrices whose rows are a multiple of it,
 constexpr int64_t kCudnnLeast = 256;             ///< and as many of queries; our kernels are as fast below
 constexpr int64_t kCudnnLeastBackward = 1024;
-constexpr int kSharedWanted = 106 << 10;  ///< of a block; where there is less, tiles are smaller
+constexpr int64_t kLeastFloats = 16;      ///< queries in float32, and the part of keys that they are
+constexpr int kSharedWanted = 113 << 10;  ///< of a block; where there is less, tiles are smaller
 
 // -- programs
 
@@ -137,7 +139,8 @@ class AttentionCall final : public BoundLibrary {
     width_ = query.shape[rank_ - 1];
     text_.dtype = query.dtype;
     const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
-    text_.warpgroups = device.major == 9 && device.minor == 0;
+    text_.warpgroups = is_half(query.dtype) && device.major == 9 && device.minor == 0;
+    text_.tf32 = query.dtype == DType::kFloat32 && precision().allow_tf32();
     text_.head = text_.padded(std::max(width_, value.shape[rank_ - 1]));
     text_.small = device.shared_bytes < kSharedWanted;
     const int outputs = static_cast<int>(in.size());
@@ -217,8 +220,9 @@ class AttentionCall final : public BoundLibrary {
     std::ostringstream out;
     out << (text_.backward ? "attention_backward " : "attention ")
         << static_cast<int64_t>(calls_.size()) * outer_ * inner_ << " x " << queries_ << 'x' << keys_ << 'x' << width_
-        << (text_.is_causal ? ", causal" : "") << (text_.mask == AttentionText::Mask::kNone ? "" : ", masked")
-        << (aligned_ ? "" : ", rows not aligned") << (plan_ ? " by cuDNN" : "");
+        << (text_.tf32 ? " by TF32" : "") << (text_.is_causal ? ", causal" : "")
+        << (text_.mask == AttentionText::Mask::kNone ? "" : ", masked") << (aligned_ ? "" : ", rows not aligned")
+        << (plan_ ? " by cuDNN" : "");
     return out.str();
   }
 
@@ -271,9 +275,10 @@ class AttentionCall final : public BoundLibrary {
 
   static bool has_aligned_rows(const LibraryView& v) {
     const int rank = v.shape.size();
-    if (v.strides[rank - 1] != 1 || v.shape[rank - 1] % 8 != 0) return false;
+    const auto piece = static_cast<int64_t>(16 / itemsize(v.dtype));
+    if (v.strides[rank - 1] != 1 || v.shape[rank - 1] % piece != 0) return false;
     for (int i = 0; i + 1 < rank; ++i) {
-      if (v.shape[i] > 1 && v.strides[i] % 8 != 0) return false;
+      if (v.shape[i] > 1 && v.strides[i] % piece != 0) return false;
     }
     return true;
   }
@@ -338,7 +343,7 @@ class AttentionCall final : public BoundLibrary {
   /// Leaves it to cuDNN where that is there, takes it and is faster. Its kernels are compiled for their sizes (0.1 to
   /// 0.5 s), so lengths that a program goes through one by one stay with ours.
   void bind_cudnn() {
-    if (text_.mask != AttentionText::Mask::kNone) return;
+    if (text_.mask != AttentionText::Mask::kNone || !is_half(text_.dtype)) return;
     if (!aligned_ || offsets_.size() != 1 || queries_ % kCudnnRows != 0 || keys_ % kCudnnRows != 0) return;
     if (queries_ < (text_.backward ? kCudnnLeastBackward : kCudnnLeast)) return;
     std::vector<eager::cuda::DnnMatrix> matrices;
@@ -410,7 +415,8 @@ bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
   // The gradient of no mask, or of bools, is zero: an eager op has it among its results, and is kept whole as a step's
   // is.
   const bool added = mask != ir::kNone && is_floating(g.dtype(mask));
-  if (!is_half(g.dtype(query)) || (added && mask_has_gradient)) return false;
+  const bool single = g.dtype(query) == DType::kFloat32;
+  if (!(single || is_half(g.dtype(query))) || (added && mask_has_gradient)) return false;
   // A library call takes no number that is computed in the step.
   const Op number = g.op(scale);
   if (!g.info(scale).weak || (number != Op::kParameter && number != Op::kConstant)) return false;
@@ -421,6 +427,13 @@ bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
     }
     if (!g.sym.less_equal(shape[shape.size() - 1], AttentionText::kWidest)) return false;
     if (!g.sym.less_equal(shape[shape.size() - 2], kMostRows)) return false;
+  }
+  // Where few queries go through many keys, products of all keys at once are sooner done than a block by itself.
+  const int axis = g.shape(query).size() - 2;
+  const ir::Dim queries = g.shape(query)[axis], keys = g.shape(value)[axis];
+  if (single &&
+      !(g.sym.less_equal(kLeastFloats, queries) && g.sym.less_equal(keys, g.sym.mul(queries, kLeastFloats)))) {
+    return false;
   }
   return smolder::cuda::is_available() && smolder::cuda::device_info(kDevice).major >= 8;
 }

@@ -6,98 +6,9 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr const char* kTypes = R"cuda(typedef unsigned short u16;
-typedef unsigned int u32;
-typedef long long i64;
-typedef float f32;
-typedef double f64;
-#define DEVICE static __device__ __forceinline__
-#define METHOD __device__ __forceinline__
-#define UNROLL _Pragma("unroll")
-extern __shared__ __align__(1024) unsigned char shared[];
-)cuda";
-
-constexpr const char* kInstructions = R"cuda(
-DEVICE u32 shared_address(const void* p) {
-  u32 address;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(p));
-  return address;
-}
-// 16 bytes; zeros unless `inside`.
-DEVICE void copy_async(u32 to, const void* from, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
-}
-// Four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the rows of matrix i are.
-DEVICE void load_matrices(u32 (&x)[4], u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
-}
-DEVICE void load_transposed(u32 (&x)[4], u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
-}
-DEVICE u32 round_pair(f32 low, f32 high) {
-  u32 pair;
-  asm("cvt.rn." HALF "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-DEVICE f32 widen(u16 h) {
-#if IS_BFLOAT16
-  return __uint_as_float(static_cast<u32>(h) << 16);
-#else
-  f32 f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-  return f;
-#endif
-}
-DEVICE f32 exp2_fast(f32 x) {
-  f32 y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-DEVICE f32 log2_fast(f32 x) {
-  f32 y;
-  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-DEVICE f32 shuffle_xor(f32 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
-)cuda";
-
-constexpr const char* kWarpInstructions = R"cuda(
-DEVICE int warp_number() { return threadIdx.x / 32; }
-DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-DEVICE void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-               "{%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-)cuda";
-
-constexpr const char* kGroupInstructions = R"cuda(
-// Shuffled, so that the compiler sees that it is the same in all lanes.
-DEVICE int warp_number() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0); }
-// Warpgroups read shared memory another way than threads write it.
-DEVICE void finish_copies() { asm volatile("cp.async.wait_all; fence.proxy.async.shared::cta;" ::: "memory"); }
-// Sums are in registers that products write when they please: nothing may touch them from `begin_products` on until
-// they are waited for.
-template <int N> DEVICE void hold(f32 (&c)[N][4]) {
-  UNROLL for (int n = 0; n < N; ++n) {
-    UNROLL for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
-  }
-}
-template <int N> DEVICE void begin_products(f32 (&c)[N][4]) {
-  hold(c);
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int Pending> DEVICE void wait_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-)cuda";
-
 constexpr const char* kCommon = R"cuda(
 constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
+constexpr int kPiece = 16 / sizeof(Element), kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
@@ -106,7 +17,7 @@ template <class T> struct RowsOf {
   T* data;
   i64 outer, inner, row, column, width;
 };
-using Rows = RowsOf<u16>;
+using Rows = RowsOf<Element>;
 struct Numbers {  // one a row
   f32* data;
   i64 outer, inner, row;
@@ -121,9 +32,9 @@ struct Batch {
 // each row is 16 bytes longer; or, as warpgroups read them, columns of 128 bytes are one after the other, and pieces of
 // 16 bytes are permuted by the row.
 template <int R> struct Tile {
-  static constexpr int kRow = kWarpgroups ? kHead : kHead + 8, kElements = R * kRow;
-  u16* data;
-  METHOD u16* at(int row, int column) const {
+  static constexpr int kRow = kWarpgroups ? kHead : kHead + kPiece, kElements = R * kRow;
+  Element* data;
+  METHOD Element* at(int row, int column) const {
     if (!kWarpgroups) return data + row * kRow + column;
     return data + column / 64 * (R * 64) + row * 64 + ((column / 8 % 8) ^ (row % 8)) * 8 + column % 8;
   }
@@ -131,18 +42,18 @@ template <int R> struct Tile {
 };
 
 // Rows of a matrix of `count` rows, from `first` on; zeros beyond its ends.
-template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const u16* data, int first, int count) {
-  static_assert(R * kChunks % T == 0, "each thread copies as much");
-  UNROLL for (int i = 0; i < R * kChunks / T; ++i) {
-    const int at = i * T + threadIdx.x, row = at / kChunks, column = at % kChunks * 8;
-    u16* const to = tile.at(row, column);
+template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const Element* data, int first, int count) {
+  static_assert(R * kPieces % T == 0, "each thread copies as much");
+  UNROLL for (int i = 0; i < R * kPieces / T; ++i) {
+    const int at = i * T + threadIdx.x, row = at / kPieces, column = at % kPieces * kPiece;
+    Element* const to = tile.at(row, column);
     const bool inside = first + row < count && column < x.width;
-    const u16* const from = data + (inside ? (first + row) * x.row + column * x.column : 0);
+    const Element* const from = data + (inside ? (first + row) * x.row + column * x.column : 0);
     if (kAligned) {
       copy_async(shared_address(to), from, inside);
     } else {
-      _Pragma("unroll 1") for (int k = 0; k < 8; ++k) {
-        to[k] = inside && column + k < x.width ? from[k * x.column] : u16(0);
+      _Pragma("unroll 1") for (int k = 0; k < kPiece; ++k) {
+        to[k] = inside && column + k < x.width ? from[k * x.column] : Element(0);
       }
     }
   }
@@ -181,150 +92,33 @@ template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
 }
 )cuda";
 
-// Products of a warp: it has 16 M rows, and reads both operands into registers.
-constexpr const char* kWarpProducts = R"cuda(
-// Rows of 16 of a warp: the operand on the left of a product of steps of 16.
-struct Left {
-  u32 address;
-  template <int R> METHOD void take(Tile<R> tile, int row) {
-    const int lane = threadIdx.x % 32;
-    address = shared_address(tile.at(row + lane % 16, lane / 16 * 8));
-  }
-};
-// A tile on the right, whose rows are the columns of the product, 16 of them a load; or whose columns are.
-template <int R> DEVICE u32 right_address(Tile<R> tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile.at(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
-}
-template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile.at(lane % 16, lane / 16 * 8));
-}
-template <int R> DEVICE u32 moved(u32 address, int stage, int row) {
-  return address + (stage * R + row) * Tile<R>::kRow * 2;
-}
-DEVICE u32 step(u32 address, int row, int column) { return address + (row * Tile<1>::kRow + column) * 2; }
-
-// c = a b', over all columns: b is of 8 N rows.
-template <int R, int M, int N> DEVICE void start_rows(f32 (&c)[M][N][4], const Left& a, u32 b) {
-  clear(c);
-  UNROLL for (int k = 0; k < kHead; k += 16) {
-    u32 left[M][4];
-    UNROLL for (int m = 0; m < M; ++m) load_matrices(left[m], step(a.address, m * 16, k));
-    UNROLL for (int n = 0; n < N; n += 2) {
-      u32 right[4];
-      load_matrices(right, step(b, n * 8, k));
-      UNROLL for (int m = 0; m < M; ++m) {
-        multiply_add(c[m][n], left[m], right[0], right[1]);
-        multiply_add(c[m][n + 1], left[m], right[2], right[3]);
-      }
-    }
-  }
-}
-// c += round(p) b: p is of 8 N columns, b of 8 N rows.
-template <int R, int M, int N>
-DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
-  UNROLL for (int n = 0; n < N; n += 2) {
-    u32 left[M][4];
-    UNROLL for (int m = 0; m < M; ++m) {
-      UNROLL for (int i = 0; i < 4; ++i) {
-        left[m][i] = round_pair(p[m][n + i / 2][i % 2 * 2], p[m][n + i / 2][i % 2 * 2 + 1]);
-      }
-    }
-    UNROLL for (int d = 0; d < kChunks; d += 2) {
-      u32 right[4];
-      load_transposed(right, step(b, n * 8, d * 8));
-      UNROLL for (int m = 0; m < M; ++m) {
-        multiply_add(c[m][d], left[m], right[0], right[1]);
-        multiply_add(c[m][d + 1], left[m], right[2], right[3]);
-      }
-    }
-  }
-}
-// All but the last `Pending` products are done.
-template <int Pending, int M, int N> DEVICE void finish_products(f32 (&)[M][N][4]) {}
-)cuda";
-
-// Products of a warpgroup of four warps, 16 rows each, which run by themselves; operands are in shared memory, but for
-// weights, which are in registers.
-constexpr const char* kGroupProducts = R"cuda(
-// The operand on the left of a product. It stays in shared memory: ptxas 13.0 loses registers that are to hold it in a loop.
-struct Left {
-  u32 address;
-  int rows;
-  template <int R> METHOD void take(Tile<R> tile, int row) {
-    address = shared_address(tile.at(row / 64 * 64, 0));
-    rows = R;
-  }
-};
-template <int R> DEVICE u32 right_address(Tile<R> tile) { return shared_address(tile.data); }
-template <int R> DEVICE u32 weighed_address(Tile<R> tile) { return shared_address(tile.data); }
-template <int R> DEVICE u32 moved(u32 address, int stage, int row) {
-  return address + stage * Tile<R>::kElements * 2 + row * 128;
-}
-// Where a matrix is: rows of 128 bytes whose pieces are permuted, eight of them a kilobyte, and where the next 64
-// columns begin.
-DEVICE u64 descriptor(u32 address, u32 next) {
-  return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(next >> 4) << 16 |
-         static_cast<u64>(1024 >> 4) << 32 | 1ull << 62;
-}
-DEVICE u64 step_of(u32 address, int rows, int k) { return descriptor(address + k / 4 * (rows * 128) + k % 4 * 32, 16); }
-
-// c = a b', over all columns: b is of 8 N rows.
-template <int R, int N> DEVICE void start_rows(f32 (&c)[1][N][4], const Left& a, u32 b) {
-  begin_products(c[0]);
-  UNROLL for (int k = 0; k < kSteps; ++k) group_multiply<0>(c[0], step_of(a.address, a.rows, k), step_of(b, R, k), k > 0);
-  commit_products();
-}
-template <int R, int N> DEVICE void start_weights(f32 (&c)[1][kChunks][4], const f32 (&p)[1][N][4], u32 b) {
-  u32 left[N / 2][4];
-  UNROLL for (int n = 0; n < N; n += 2) {
-    UNROLL for (int i = 0; i < 4; ++i) {
-      left[n / 2][i] = round_pair(p[0][n + i / 2][i % 2 * 2], p[0][n + i / 2][i % 2 * 2 + 1]);
-    }
-  }
-  begin_products(c[0]);
-  UNROLL for (int n = 0; n < N / 2; ++n) group_multiply<1>(c[0], left[n], descriptor(b + n * 16 * 128, R * 128), true);
-  commit_products();
-}
-// All but the last `Pending` products are done, and with them that which is summed in c.
-template <int Pending, int N> DEVICE void finish_products(f32 (&c)[1][N][4]) {
-  wait_products<Pending>();
-  hold(c[0]);
-}
-)cuda";
-
 constexpr const char* kRest = R"cuda(
-// Of element i of a thread's four: its row and column in the 16 x 8 that a warp holds.
-DEVICE int row_in_tile(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
+// A thread's four elements of the 16 x 8 that a warp holds are in kHeld rows, which kSharers threads have parts of.
+constexpr int kHeld = 4 / kBeside, kSharers = 8 / kBeside;
 // A group goes through the same tiles: a warp of 16 M rows, or a warpgroup.
 DEVICE int first_of_group(int row) { return kWarpgroups ? row / 64 * 64 : row; }
 DEVICE int last_of_group(int row, int m) { return kWarpgroups ? row / 64 * 64 + 63 : row + 16 * m - 1; }
-DEVICE int column_in_tile(int i) { return threadIdx.x % 4 * 2 + i % 2; }
 
 // Writes a warp's 16 M rows, rounded. The rows of `tile` from `row` on are room for them that no other warp reads.
 template <int R, int M>
-DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], const Rows& x, u16* data, int first,
+DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], const Rows& x, Element* data, int first,
                        int count) {
   __syncwarp();
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int d = 0; d < kChunks; ++d) {
-      UNROLL for (int i = 0; i < 4; i += 2) {
-        u16* const to = tile.at(row + m * 16 + row_in_tile(i), d * 8 + column_in_tile(i));
-        *reinterpret_cast<u32*>(to) = round_pair(c[m][d][i], c[m][d][i + 1]);
-      }
+      UNROLL for (int i = 0; i < 4; i += kBeside) put(tile.at(row + m * 16 + row_in_tile(i), result_column(d, i)), c[m][d], i);
     }
   }
   __syncwarp();
-  for (int at = threadIdx.x % 32; at < M * 16 * kChunks; at += 32) {
-    const int r = at / kChunks, column = at % kChunks * 8;
+  for (int at = threadIdx.x % 32; at < M * 16 * kPieces; at += 32) {
+    const int r = at / kPieces, column = at % kPieces * kPiece;
     if (first + r >= count || column >= x.width) continue;
-    const u16* const from = tile.at(row + r, column);
-    u16* const to = data + (first + r) * x.row + column * x.column;
+    const Element* const from = tile.at(row + r, column);
+    Element* const to = data + (first + r) * x.row + column * x.column;
     if (kAligned) {
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
     } else {
-      for (int k = 0; k < 8 && column + k < x.width; ++k) to[k * x.column] = from[k];
+      for (int k = 0; k < kPiece && column + k < x.width; ++k) to[k * x.column] = from[k];
     }
   }
 }
@@ -349,10 +143,10 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;  // the longest first
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  const Tile<kRows> query_tile{reinterpret_cast<u16*>(shared)};
+  const Tile<kRows> query_tile{reinterpret_cast<Element*>(shared + kForwardStaging)};
   const Tile<kColumns> key_tiles{query_tile.data + query_tile.kElements};
   const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
-  const u16 *const key = batch(a.key), *const value = batch(a.value);
+  const Element *const key = batch(a.key), *const value = batch(a.value);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
@@ -363,20 +157,23 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
 #endif
   finish_copies();
+  prepare_tile<T>(query_tile);
   __syncthreads();
 
   Left left;
   left.take(query_tile, my_row);
   const u32 right = right_address(key_tiles), weighed = weighed_address(value_tiles);
   const f32 scale = static_cast<f32>(a.scale) * kLog2e, factor = kPositive ? scale : 1.0f;
-  f32 result[M][kChunks][4], most[M][2], total[M][2];
+  f32 result[M][kChunks][4], most[M][kHeld], total[M][kHeld];
   clear(result);
   UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int h = 0; h < 2; ++h) most[m][h] = nothing(), total[m][h] = 0;
+    UNROLL for (int h = 0; h < kHeld; ++h) most[m][h] = nothing(), total[m][h] = 0;
   }
 
   for (int column = 0, stage = 0; column < reach; column += kColumns, stage ^= 1) {
     finish_copies();
+    prepare_tile<T>(key_tiles.stage(stage));
+    prepare_tile<T>(value_tiles.stage(stage));
     __syncthreads();
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
@@ -410,24 +207,25 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       }
     }
     UNROLL for (int m = 0; m < M; ++m) {
-      UNROLL for (int h = 0; h < 2; ++h) {
+      UNROLL for (int h = 0; h < kHeld; ++h) {
         f32 now = most[m][h];
-        UNROLL for (int n = 0; n < N; ++n) now = fmaxf(now, fmaxf(p[m][n][2 * h], p[m][n][2 * h + 1]));
-        now = fmaxf(now, shuffle_xor(now, 1));
-        now = fmaxf(now, shuffle_xor(now, 2));
+        UNROLL for (int n = 0; n < N; ++n) {
+          UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) now = fmaxf(now, p[m][n][i]);
+        }
+        UNROLL for (int mask = 1; mask < kSharers; mask *= 2) now = fmaxf(now, shuffle_xor(now, mask));
         const f32 from = MASK && now == nothing() ? 0.0f : now;  // else a row that saw nothing yet would be nan
         const f32 shrink = exp2_fast((most[m][h] - from) * factor), offset = from * factor;
         most[m][h] = now;
         f32 sum = 0;
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 2 * h; i < 2 * h + 2; ++i) {
+          UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) {
             p[m][n][i] = exp2_fast(p[m][n][i] * factor - offset);
             sum += p[m][n][i];
           }
         }
         total[m][h] = total[m][h] * shrink + sum;
         UNROLL for (int d = 0; d < kChunks; ++d) {
-          UNROLL for (int i = 2 * h; i < 2 * h + 2; ++i) result[m][d][i] *= shrink;
+          UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) result[m][d][i] *= shrink;
         }
       }
     }
@@ -437,15 +235,14 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
 
   f32* const lse = batch(a.lse);
   UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int h = 0; h < 2; ++h) {
+    UNROLL for (int h = 0; h < kHeld; ++h) {
       f32 sum = total[m][h];
-      sum += shuffle_xor(sum, 1);
-      sum += shuffle_xor(sum, 2);
-      const int row = my_first + m * 16 + row_in_tile(2 * h);
-      if (threadIdx.x % 4 == 0 && row < queries) lse[row * a.lse.row] = (most[m][h] * factor + log2_fast(sum)) * kLn2;
+      UNROLL for (int mask = 1; mask < kSharers; mask *= 2) sum += shuffle_xor(sum, mask);
+      const int row = my_first + m * 16 + row_in_tile(h * kBeside);
+      if (threadIdx.x % kSharers == 0 && row < queries) lse[row * a.lse.row] = (most[m][h] * factor + log2_fast(sum)) * kLn2;
       const f32 inverse = MASK && sum == 0 ? 0.0f : 1.0f / sum;
       UNROLL for (int d = 0; d < kChunks; ++d) {
-        UNROLL for (int i = 2 * h; i < 2 * h + 2; ++i) result[m][d][i] *= inverse;
+        UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) result[m][d][i] *= inverse;
       }
     }
   }
@@ -465,20 +262,20 @@ struct BackwardArguments {
 };
 
 // Of a thread's eighth of a row: the sum of x y.
-DEVICE f32 dot_row(const Rows& x, const u16* x_row, const Rows& y, const u16* y_row) {
+DEVICE f32 dot_row(const Rows& x, const Element* x_row, const Rows& y, const Element* y_row) {
   f32 sum = 0;
-  for (int column = threadIdx.x % 8 * 8; column < x.width; column += 64) {
-    u16 xs[8] = {}, ys[8] = {};
+  for (int column = threadIdx.x % 8 * kPiece; column < x.width; column += 8 * kPiece) {
+    Element xs[kPiece] = {}, ys[kPiece] = {};
     if (kAligned) {
       *reinterpret_cast<uint4*>(xs) = *reinterpret_cast<const uint4*>(x_row + column);
       *reinterpret_cast<uint4*>(ys) = *reinterpret_cast<const uint4*>(y_row + column);
     } else {
-      for (int k = 0; k < 8 && column + k < x.width; ++k) {
+      for (int k = 0; k < kPiece && column + k < x.width; ++k) {
         xs[k] = x_row[(column + k) * x.column];
         ys[k] = y_row[(column + k) * y.column];
       }
     }
-    UNROLL for (int k = 0; k < 8; ++k) sum += widen(xs[k]) * widen(ys[k]);
+    UNROLL for (int k = 0; k < kPiece; ++k) sum += widen(xs[k]) * widen(ys[k]);
   }
   return sum;
 }
@@ -492,10 +289,10 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  const Tile<kRows> query_tile{reinterpret_cast<u16*>(shared)}, grad_tile = query_tile.stage(1);
+  const Tile<kRows> query_tile{reinterpret_cast<Element*>(shared + kGradQueryStaging)}, grad_tile = query_tile.stage(1);
   const Tile<kColumns> key_tiles{grad_tile.data + grad_tile.kElements};
   const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
-  const u16 *const key = batch(a.key), *const value = batch(a.value), *const grad = batch(a.grad);
+  const Element *const key = batch(a.key), *const value = batch(a.value), *const grad = batch(a.grad);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
@@ -504,7 +301,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   load_tile<T>(key_tiles, a.key, key, 0, keys);
   load_tile<T>(value_tiles, a.value, value, 0, keys);
 
-  const u16* const result = batch(a.result);
+  const Element* const result = batch(a.result);
   f32* const delta = batch(a.delta);
   for (int row = my_first + threadIdx.x % 32 / 8; row < my_first + 16 * M; row += 4) {
     const i64 safe = row < queries ? row : 0;
@@ -518,10 +315,10 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
 #endif
   const f32* const lse = batch(a.lse);
-  f32 offset[M][2], sums[M][2];
+  f32 offset[M][kHeld], sums[M][kHeld];
   UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int h = 0; h < 2; ++h) {
-      const int row = my_first + m * 16 + row_in_tile(2 * h);
+    UNROLL for (int h = 0; h < kHeld; ++h) {
+      const int row = my_first + m * 16 + row_in_tile(h * kBeside);
       const bool inside = row < queries;
       offset[m][h] = inside ? offset_of(lse[row * a.lse.row]) : 0.0f;
       sums[m][h] = inside ? delta[row * a.delta.row] : 0.0f;
@@ -529,6 +326,8 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   }
 
   finish_copies();
+  prepare_tile<T>(query_tile);
+  prepare_tile<T>(grad_tile);
   __syncthreads();
   Left left, left_grad;
   left.take(query_tile, my_row);
@@ -539,6 +338,8 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   clear(out);
   for (int column = 0, stage = 0; column < reach; column += kColumns, stage ^= 1) {
     finish_copies();
+    prepare_tile<T>(key_tiles.stage(stage));
+    prepare_tile<T>(value_tiles.stage(stage));
     __syncthreads();
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
@@ -559,7 +360,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
 #if MASK
             score += mask(my_first + m * 16 + row_in_tile(i), begin + n * 8 + column_in_tile(i));
 #endif
-            p[m][n][i] = exp2_fast(score - offset[m][i / 2]);
+            p[m][n][i] = exp2_fast(score - offset[m][i / kBeside]);
             if (masked) {
               const int k = begin + n * 8 + column_in_tile(i);
               if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
@@ -570,7 +371,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
       finish_products<0>(ds);
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - sums[m][i / 2]);
+          UNROLL for (int i = 0; i < 4; ++i) ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - sums[m][i / kBeside]);
         }
       }
       start_weights<kColumns>(out, ds, moved<kColumns>(weighed, stage, part));
@@ -594,12 +395,12 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
   const int first = static_cast<int>(blockIdx.x / a.batches) * kRows;
   const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
-  const Tile<kRows> key_tile{reinterpret_cast<u16*>(shared)}, value_tile = key_tile.stage(1);
+  const Tile<kRows> key_tile{reinterpret_cast<Element*>(shared + kGradKeyStaging)}, value_tile = key_tile.stage(1);
   const Tile<kColumns> query_tiles{value_tile.data + value_tile.kElements};
   const Tile<kColumns> grad_tiles{query_tiles.data + 2 * query_tiles.kElements};
   f32* const offsets = reinterpret_cast<f32*>(grad_tiles.data + 2 * grad_tiles.kElements);
   f32* const sums = offsets + 2 * kColumns;
-  const u16 *const query = batch(a.query), *const grad = batch(a.grad);
+  const Element *const query = batch(a.query), *const grad = batch(a.grad);
   const f32 *const lse = batch(a.lse), *const delta = batch(a.delta);
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
   const auto load = [&](int stage, int from) {
@@ -618,6 +419,8 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   load_tile<T>(value_tile, a.value, batch(a.value), first, keys);
   if (begin < queries) load(0, begin);
   finish_copies();
+  prepare_tile<T>(key_tile);
+  prepare_tile<T>(value_tile);
   __syncthreads();
 
   Left left, left_value;
@@ -634,6 +437,8 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   clear(grad_value);
   for (int column = begin, stage = 0; column < queries; column += kColumns, stage ^= 1) {
     finish_copies();
+    prepare_tile<T>(query_tiles.stage(stage));
+    prepare_tile<T>(grad_tiles.stage(stage));
     __syncthreads();
     if (column + kColumns < queries) load(stage ^ 1, column + kColumns);
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
@@ -645,11 +450,11 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
       const bool masked = kCausal && from < group_last;
       finish_products<1>(p);
       UNROLL for (int n = 0; n < N; ++n) {
-        UNROLL for (int j = 0; j < 2; ++j) {
+        UNROLL for (int j = 0; j < kBeside; ++j) {
           const f32 offset = offsets[row + n * 8 + column_in_tile(j)];
           const int q = from + n * 8 + column_in_tile(j);
           UNROLL for (int m = 0; m < M; ++m) {
-            UNROLL for (int i = j; i < 4; i += 2) {
+            UNROLL for (int i = j; i < 4; i += kBeside) {
               f32 score = p[m][n][i] * scale;
 #if MASK
               score += mask(q, my_first + m * 16 + row_in_tile(i));
@@ -663,10 +468,10 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
       start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
       finish_products<1>(ds);
       UNROLL for (int n = 0; n < N; ++n) {
-        UNROLL for (int j = 0; j < 2; ++j) {
+        UNROLL for (int j = 0; j < kBeside; ++j) {
           const f32 sum = sums[row + n * 8 + column_in_tile(j)];
           UNROLL for (int m = 0; m < M; ++m) {
-            UNROLL for (int i = j; i < 4; i += 2) ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - sum);
+            UNROLL for (int i = j; i < 4; i += kBeside) ds[m][n][i] = p[m][n][i] * (ds[m][n][i] - sum);
           }
         }
       }
@@ -686,64 +491,43 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
 }
 )cuda";
 
-/// `group_multiply` for 8 n columns: c[n][4] = left right (+ c if `sum`), the left operand in registers or in shared
-/// memory.
-std::string group_multiply(int n, bool in_registers) {
-  const auto place = [](int i) { return "%" + std::to_string(i); };
-  const int sums = n * 4, operands = in_registers ? 4 : 1;
-  std::ostringstream out;
-  out << "template <int kTransposed> DEVICE void group_multiply(f32 (&c)[" << n << "][4], "
-      << (in_registers ? "const u32 (&a)[4]" : "u64 a") << ", u64 b, bool sum) {\n"
-      << "  asm volatile(\"{ .reg .pred p; setp.ne.b32 p, " << place(sums + operands + 1)
-      << ", 0; wgmma.mma_async.sync.aligned.m64n" << n * 8 << "k16.f32.\" HALF \".\" HALF \" {";
-  for (int i = 0; i < sums; ++i) out << (i > 0 ? ", " : "") << place(i);
-  out << "}, " << (in_registers ? "{" : "");
-  for (int i = 0; i < operands; ++i) out << (i > 0 ? ", " : "") << place(sums + i);
-  out << (in_registers ? "}" : "") << ", " << place(sums + operands) << ", p, 1, 1, " << (in_registers ? "" : "0, ")
-      << place(sums + operands + 2) << "; }\"\n               : ";
-  for (int i = 0; i < sums; ++i) out << (i > 0 ? ", " : "") << "\"+f\"(c[" << i / 4 << "][" << i % 4 << "])";
-  out << "\n               : ";
-  for (int i = 0; in_registers && i < 4; ++i) out << "\"r\"(a[" << i << "]), ";
-  out << (in_registers ? "" : "\"l\"(a), ") << "\"l\"(b), \"r\"(static_cast<int>(sum)), \"n\"(kTransposed));\n}\n";
-  return out.str();
-}
-
 }  // namespace
 
 AttentionText::Shape AttentionText::forward() const {
   if (warpgroups) return {256, 1, 64, 64, head > 64 ? 1 : 2};
   const int columns = tight() ? 32 : 64;
+  if (!is_half(dtype)) return in_floats(head > 64 || (small && !tf32) ? 32 : 64, 32);
   return {128, 2, columns, columns, 1};
 }
 AttentionText::Shape AttentionText::grad_query() const {
+  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
   if (warpgroups) return {head > 64 ? 128 : 256, 1, 64, 64, 2};
   return {128, tight() ? 1 : 2, head > 64 ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::grad_key() const {
+  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
   if (warpgroups) return head > 64 ? Shape{256, 1, 64, 32, 1} : Shape{128, 1, 64, 32, 3};
   return {128, head > 64 ? 1 : 2, tight() ? 32 : 64, 32, 1};
 }
-
-std::string AttentionText::instructions() const {
-  const bool bfloat16 = dtype == DType::kBFloat16;
-  std::string text = std::string(kTypes) + "typedef unsigned long long u64;\n#define HALF \"" +
-                     (bfloat16 ? "bf16" : "f16") + "\"\n#define IS_BFLOAT16 " + (bfloat16 ? "1" : "0") + kInstructions;
-  if (!warpgroups) return text + kWarpInstructions;
-  text += kGroupInstructions;
-  for (const int n : {4, 8}) text += group_multiply(n, /*in_registers=*/false);
-  return text + group_multiply(head / 8, /*in_registers=*/true);
+AttentionText::Shape AttentionText::in_floats(int columns, int columns_of_wide) const {
+  if (head > 64) columns = columns_of_wide;
+  return {tight() ? 64 : 128, 1, columns, columns, small ? 1 : 2};
 }
+int AttentionText::staging(const Shape& s) const { return is_half(dtype) || tf32 ? 0 : s.rows() * (s.part + 8) * 4; }
 
 std::string AttentionText::kernels() const {
   std::ostringstream out;
-  if (mask != Mask::kNone) out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "u16") << " MaskElement;\n";
+  const char* const element = is_half(dtype) ? "u16" : "f32";
+  out << "typedef " << element << " Element;\n";
+  if (mask != Mask::kNone)
+    out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "Element") << " MaskElement;\n";
   out << "#define MASK " << static_cast<int>(mask) << "\n"
       << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
   const auto constants = [&](const char* name, const Shape& s) {
     out << "constexpr int k" << name << "Threads = " << s.threads << ", k" << name << "Tiles = " << s.tiles << ", k"
         << name << "Columns = " << s.columns << ", k" << name << "Part = " << s.part << ", k" << name
-        << "Blocks = " << s.blocks << ";\n";
+        << "Blocks = " << s.blocks << ", k" << name << "Staging = " << staging(s) << ";\n";
   };
   if (backward) {
     constants("GradQuery", grad_query());
@@ -751,7 +535,7 @@ std::string AttentionText::kernels() const {
   } else {
     constants("Forward", forward());
   }
-  out << kCommon << (warpgroups ? kGroupProducts : kWarpProducts) << kRest << (backward ? kBackward : kForward);
+  out << kCommon << products() << kRest << (backward ? kBackward : kForward);
   return out.str();
 }
 

@@ -13,14 +13,15 @@ struct AttentionText {
   DType dtype = DType::kBFloat16;
   int head = 64;           ///< what rows are padded to in shared memory: `padded`
   bool is_causal = false;  ///< a query sees keys up to its own position
-  bool aligned = true;     ///< rows are contiguous, start at multiples of 16 bytes and are multiples of 8 elements
+  bool aligned = true;     ///< rows are contiguous, and start at and are multiples of 16 bytes
   bool positive = true;    ///< the scale is above zero
   bool backward = false;
-  bool small = false;       ///< for blocks that have less than 106 KiB of shared memory
+  bool small = false;       ///< for blocks that have less than 113 KiB of shared memory
   bool warpgroups = false;  ///< with the instructions of sm_90a, else those of sm_80
   /// None, of bools, or of numbers like the operands that are added to scores. A masked forward has no `positive`.
   enum class Mask : uint8_t { kNone, kBool, kAdded };
   Mask mask = Mask::kNone;
+  bool tf32 = false;  ///< float32 is multiplied as TensorFloat32 by tensor cores, else as it is without them
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
 
@@ -45,18 +46,24 @@ struct AttentionText {
   Shape grad_query() const;
   Shape grad_key() const;
   /// Bytes of shared memory of a block.
-  int forward_shared() const { return tile_bytes(forward().rows() + 4 * forward().columns); }
-  int grad_query_shared() const { return tile_bytes(2 * grad_query().rows() + 4 * grad_query().columns); }
-  int grad_key_shared() const {
-    return tile_bytes(2 * grad_key().rows() + 4 * grad_key().columns) + 4 * grad_key().columns * 4;
-  }
+  int forward_shared() const { return bytes_of(forward(), 1); }
+  int grad_query_shared() const { return bytes_of(grad_query(), 2); }
+  int grad_key_shared() const { return bytes_of(grad_key(), 2) + 4 * grad_key().columns * 4; }
 
   /// The instructions that are PTX, and what is made of them. A test puts functions of the host in place of the first.
   std::string instructions() const;
   std::string kernels() const;
 
  private:
-  int tile_bytes(int rows) const { return rows * (warpgroups ? head : head + 8) * 2; }
+  /// Of tiles of a block's own rows, four of the other operand's, and of `staging`.
+  int bytes_of(const Shape& s, int tiles) const {
+    const int item = static_cast<int>(itemsize(dtype));
+    return (tiles * s.rows() + 4 * s.columns) * (warpgroups ? head * item : head * item + 16) + staging(s);
+  }
+  /// Bytes before the tiles, where weights are put that threads need of each other.
+  int staging(const Shape& s) const;
+  Shape in_floats(int columns, int columns_of_wide) const;
+  std::string products() const;
   bool tight() const { return small && head > 64; }
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -20,36 +21,55 @@ namespace {
 
 using cuda::AttentionText;
 
-uint16_t to_half(double x, DType dtype) {
+uint32_t to_bits(double x, DType dtype) {
+  if (dtype == DType::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(x));
   if (dtype == DType::kFloat16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
   return static_cast<uint16_t>((bits + ((bits >> 16 & 1) + 0x7fff)) >> 16);
 }
-double from_half(uint16_t h, DType dtype) {
-  if (dtype == DType::kFloat16) return static_cast<double>(std::bit_cast<_Float16>(h));
-  return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+double from_bits(uint32_t x, DType dtype) {
+  if (dtype == DType::kFloat32) return std::bit_cast<float>(x);
+  if (dtype == DType::kFloat16) return static_cast<double>(std::bit_cast<_Float16>(static_cast<uint16_t>(x)));
+  return std::bit_cast<float>(x << 16);
 }
+
+/// Elements of a dtype, as their bits.
+struct Elements {
+  DType dtype = DType::kBFloat16;
+  std::vector<uint8_t> bytes;
+
+  uint32_t bits(size_t i) const {
+    uint32_t x = 0;
+    std::memcpy(&x, bytes.data() + i * itemsize(dtype), itemsize(dtype));
+    return x;
+  }
+  void set(size_t i, uint32_t x) { std::memcpy(bytes.data() + i * itemsize(dtype), &x, itemsize(dtype)); }
+  void resize(size_t n) { bytes.resize(n * itemsize(dtype)); }
+};
 
 /// Matrices of two heads that lie side by side, as in a fused projection: [rows, heads, pitch], cut to `width`.
 struct Matrices {
   static constexpr int64_t kHeads = 2;
-  static constexpr uint16_t kUntouched = 0x7fff;
+  static constexpr uint32_t kUntouched = 0x7fff;
   int64_t rows, width, pitch;
   DType dtype;
-  std::vector<uint16_t> data;
+  Elements data;
 
-  Matrices(int64_t n, int64_t w, int64_t gap, DType t)
-      : rows(n), width(w), pitch(w + gap), dtype(t), data(static_cast<size_t>(n * kHeads * (w + gap)), kUntouched) {}
+  Matrices(int64_t n, int64_t w, int64_t gap, DType t) : rows(n), width(w), pitch(w + gap), dtype(t), data{t, {}} {
+    data.resize(size());
+    for (size_t i = 0; i < size(); ++i) data.set(i, kUntouched);
+  }
+  size_t size() const { return static_cast<size_t>(rows * kHeads * pitch); }
   void fill(std::mt19937& random) {
     std::normal_distribution<double> normal;
-    for (uint16_t& x : data) x = to_half(normal(random), dtype);
+    for (size_t i = 0; i < size(); ++i) data.set(i, to_bits(normal(random), dtype));
   }
   size_t index(int64_t head, int64_t i, int64_t j) const {
     return static_cast<size_t>((i * kHeads + head) * pitch + j);
   }
-  double at(int64_t head, int64_t i, int64_t j) const { return from_half(data[index(head, i, j)], dtype); }
+  double at(int64_t head, int64_t i, int64_t j) const { return from_bits(data.bits(index(head, i, j)), dtype); }
   void append_to(std::vector<int64_t>& words) {
-    words.insert(words.end(), {reinterpret_cast<int64_t>(data.data()), 0, pitch, pitch * kHeads, 1, width});
+    words.insert(words.end(), {reinterpret_cast<int64_t>(data.bytes.data()), 0, pitch, pitch * kHeads, 1, width});
   }
 };
 
@@ -96,6 +116,43 @@ static void load_transposed(u32 (&x)[4], u32 address) {
   }
   __syncwarp();
 }
+static int warp_number() { return static_cast<int>(running / 32); }
+static f32 exp2_fast(f32 x) { return std::exp2(x); }
+static f32 log2_fast(f32 x) { return std::log2(x); }
+static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
+#if IS_FLOAT32
+static f32 widen(f32 x) { return x; }
+static u32 round_single(f32 x) {
+  const u32 bits = __float_as_uint(x);
+  return x - x == 0 ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+static u32 load_word(u32 address) { return *reinterpret_cast<const u32*>(shared + address); }
+static void load_four(f32 (&x)[4], u32 address) {
+  if (address % 16 != 0) __builtin_trap();
+  std::memcpy(x, shared + address, 16);
+}
+static void store_four(u32 address, const f32 (&x)[4]) { std::memcpy(shared + address, x, 16); }
+static void store_single(u32 address, f32 x) { std::memcpy(shared + address, &x, 4); }
+static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  const size_t lane = running % 32;
+  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
+  shown[running][4] = b0;
+  shown[running][5] = b1;
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) {
+    const size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    f32 sum = 0;
+    for (int k = 0; k < 8; ++k) {
+      const u32 left = shown[my_warp() + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2];
+      const u32 right = shown[my_warp() + column * 4 + k % 4][4 + k / 4];
+      if ((left | right) & 0x1fff) __builtin_trap();
+      sum += __uint_as_float(left) * __uint_as_float(right);
+    }
+    c[i] += sum;
+  }
+  __syncwarp();
+}
+#else
 static f32 widen(u16 h) { return IS_BFLOAT16 ? __uint_as_float(static_cast<u32>(h) << 16) : host_f16_to_f32(h); }
 static u16 narrow(f32 f) { return IS_BFLOAT16 ? host_f32_to_bf16(f) : host_f32_to_f16(f); }
 static u32 round_pair(f32 low, f32 high) { return narrow(low) | static_cast<u32>(narrow(high)) << 16; }
@@ -159,17 +216,15 @@ template <int N> static void hold(f32 (&)[N][4]) {}
 template <int N> static void begin_products(f32 (&)[N][4]) {}
 static void commit_products() {}
 template <int Pending> static void wait_products() {}
-static int warp_number() { return static_cast<int>(running / 32); }
-static f32 exp2_fast(f32 x) { return std::exp2(x); }
-static f32 log2_fast(f32 x) { return std::log2(x); }
-static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
+#endif
 )host";
 
 /// The text that the host compiles; `entries` are kernels and the structs of their arguments.
 std::string emulated_attention(const AttentionText& text,
                                const std::vector<std::pair<std::string, std::string>>& entries) {
   std::string all = std::string("#define IS_BFLOAT16 ") + (text.dtype == DType::kBFloat16 ? "true" : "false") +
-                    kHostInstructions + text.kernels();
+                    "\n#define IS_FLOAT32 " + (text.dtype == DType::kFloat32 ? "1" : "0") + kHostInstructions +
+                    text.kernels();
   for (const auto& [kernel, arguments] : entries) {
     all += "extern \"C\" void run_" + kernel + "(const void* a) { " + kernel + "(*static_cast<const " + arguments +
            "*>(a)); }\n";
@@ -184,6 +239,7 @@ struct Problem {
   double scale = 0.125;
   bool aligned = true, small = false, warpgroups = false;
   AttentionText::Mask mask = AttentionText::Mask::kNone;
+  bool tf32 = false;
 };
 
 /// One problem: its operands, what float64 makes of them, and what the kernels do.
@@ -225,6 +281,7 @@ class Trial {
     t.positive = backward || (p_.scale > 0 && p_.mask == AttentionText::Mask::kNone);
     t.backward = backward;
     t.small = p_.small;
+    t.tf32 = p_.tf32;
     return t;
   }
   bool is_masked() const { return p_.mask != AttentionText::Mask::kNone; }
@@ -236,19 +293,22 @@ class Trial {
     added_.assign(cells, 0.0);
     if (!is_masked()) return;
     bools_.resize(cells);
-    halves_.resize(cells);
+    numbers_ = {p_.dtype, {}};
+    numbers_.resize(cells);
     std::normal_distribution<double> normal;
     for (size_t i = 0; i < cells; ++i) {
       const bool seen = random() % 3 != 0 && static_cast<int64_t>(i) / p_.keys != 1;
       bools_[i] = seen;
-      halves_[i] = to_half(seen ? normal(random) : -std::numeric_limits<double>::infinity(), p_.dtype);
-      added_[i] = !seen ? -std::numeric_limits<double>::infinity() : has_bools() ? 0 : from_half(halves_[i], p_.dtype);
+      numbers_.set(i, to_bits(seen ? normal(random) : -std::numeric_limits<double>::infinity(), p_.dtype));
+      added_[i] = !seen         ? -std::numeric_limits<double>::infinity()
+                  : has_bools() ? 0
+                                : from_bits(numbers_.bits(i), p_.dtype);
     }
   }
   void append_mask(std::vector<int64_t>& words) {
     if (!is_masked()) return;
     const auto data =
-        has_bools() ? reinterpret_cast<int64_t>(bools_.data()) : reinterpret_cast<int64_t>(halves_.data());
+        has_bools() ? reinterpret_cast<int64_t>(bools_.data()) : reinterpret_cast<int64_t>(numbers_.bytes.data());
     words.insert(words.end(), {data, 0, 0, p_.keys, 1, p_.keys});
   }
 
@@ -314,7 +374,7 @@ class Trial {
       for (int64_t j = 0; j < seen; ++j) total += std::exp(score(j));
       const float lse = lse_[static_cast<size_t>(head * p_.queries + i)];
       if (total > 0) {
-        EXPECT_NEAR(lse, std::log(total), 1e-4);
+        EXPECT_NEAR(lse, std::log(total), p_.tf32 ? 1e-2 : 1e-4);
       } else {
         EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
       }
@@ -348,7 +408,7 @@ class Trial {
   }
 
   void expect_near(const Matrices& got, int64_t head, const Doubles& wanted, const char* what) const {
-    const double unit = p_.dtype == DType::kFloat16 ? 3e-3 : 2e-2;
+    const double unit = p_.dtype == DType::kBFloat16 ? 2e-2 : p_.dtype == DType::kFloat16 || p_.tf32 ? 3e-3 : 1e-5;
     double most = 1, worst = 0;
     for (const double x : wanted) most = std::max(most, std::abs(x));
     for (int64_t i = 0; i < got.rows; ++i) {
@@ -357,7 +417,7 @@ class Trial {
         worst = std::max(worst, std::isnan(off) ? std::numeric_limits<double>::infinity() : off);
       }
       for (int64_t d = got.width; d < got.pitch; ++d) {
-        EXPECT_EQ(got.data[got.index(head, i, d)], Matrices::kUntouched) << what << " wrote beyond a row";
+        EXPECT_EQ(got.data.bits(got.index(head, i, d)), Matrices::kUntouched) << what << " wrote beyond a row";
       }
     }
     EXPECT_LT(worst, unit * most) << what << " of head " << head;
@@ -368,7 +428,7 @@ class Trial {
   std::vector<float> lse_, delta_;
   std::vector<double> added_;  ///< to each score
   std::vector<uint8_t> bools_;
-  std::vector<uint16_t> halves_;
+  Elements numbers_;
 };
 
 TEST(CudaAttention, EmulatedKernelsAreAttention) {
@@ -406,6 +466,37 @@ TEST(CudaAttention, EmulatedKernelsAreAttention) {
             .warpgroups = true,
             .mask = AttentionText::Mask::kAdded},
            {.dtype = kFloat16, .queries = 70, .keys = 65, .warpgroups = true, .mask = AttentionText::Mask::kBool},
+           {.dtype = kFloat32, .queries = 130, .keys = 100, .is_causal = true, .tf32 = true},
+           {.dtype = kFloat32, .queries = 130, .keys = 100, .is_causal = true},
+           {.dtype = kFloat32, .queries = 40, .keys = 70, .width = 128, .value_width = 96, .tf32 = true},
+           {.dtype = kFloat32, .queries = 40, .keys = 70, .width = 128, .value_width = 96},
+           {.dtype = kFloat32, .queries = 40, .keys = 50, .width = 100, .value_width = 20, .small = true},
+           {.dtype = kFloat32,
+            .queries = 40,
+            .keys = 50,
+            .width = 33,
+            .value_width = 7,
+            .aligned = false,
+            .tf32 = true},
+           {.dtype = kFloat32,
+            .queries = 40,
+            .keys = 50,
+            .width = 33,
+            .value_width = 7,
+            .is_causal = true,
+            .aligned = false},
+           {.dtype = kFloat32,
+            .queries = 70,
+            .keys = 65,
+            .small = true,
+            .mask = AttentionText::Mask::kBool,
+            .tf32 = true},
+           {.dtype = kFloat32,
+            .queries = 70,
+            .keys = 65,
+            .scale = -0.2,
+            .small = true,
+            .mask = AttentionText::Mask::kAdded},
        }) {
     SCOPED_TRACE(testing::Message() << p.queries << " x " << p.keys << " x " << p.width << " x " << p.value_width);
     Trial(p).check();
@@ -420,17 +511,21 @@ TEST(CudaAttention, KernelsCompile) {
   constexpr const char* kFlags[] = {"--std=c++17"};
   const int every = std::getenv("SMOLDER_CUDA_ALL") ? 1 : 25;
   std::vector<AttentionText> texts;
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
     for (const int head : {32, 64, 96, 128}) {
       for (int choice = 0; choice < 64; ++choice) {
         const auto bit = [&](int i) { return (choice >> i & 1) != 0; };
         AttentionText text{dtype, head, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)};
-        const bool is_asked_for =
-            (text.positive || !text.backward) && (!text.warpgroups || (!text.small && text.padded(head) == head));
+        const bool is_asked_for = (is_half(dtype) || !text.warpgroups) && (text.positive || !text.backward) &&
+                                  (!text.warpgroups || (!text.small && text.padded(head) == head));
         if (!is_asked_for) continue;
         for (const auto mask : {AttentionText::Mask::kNone, AttentionText::Mask::kBool, AttentionText::Mask::kAdded}) {
           text.mask = mask;
-          if (mask == AttentionText::Mask::kNone || text.positive == text.backward) texts.push_back(text);
+          if (mask != AttentionText::Mask::kNone && text.positive != text.backward) continue;
+          for (const bool tf32 : {false, true}) {
+            text.tf32 = tf32;
+            if (!tf32 || dtype == DType::kFloat32) texts.push_back(text);
+          }
         }
       }
     }
@@ -444,11 +539,13 @@ TEST(CudaAttention, KernelsCompile) {
 
 TEST(CudaAttention, TilesFitTheSharedMemoryOfABlock) {
   for (const int head : {32, 64, 96, 128}) {
-    for (const bool small : {false, true}) {
+    for (int choice = 0; choice < 8; ++choice) {
       AttentionText text;
       text.head = head;
-      text.small = small;
-      const int room = (small ? 99 : 106) << 10;
+      text.small = choice % 2 != 0;
+      text.dtype = choice / 2 % 2 != 0 ? DType::kFloat32 : DType::kBFloat16;
+      text.tf32 = choice / 4 != 0;
+      const int room = (text.small ? 99 : 113) << 10;
       EXPECT_LE(text.forward_shared(), room);
       EXPECT_LE(text.grad_query_shared(), room);
       EXPECT_LE(text.grad_key_shared(), room);
