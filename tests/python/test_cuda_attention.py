@@ -135,8 +135,9 @@ def test_masks_are_taken_as_they_are(kind, added, shape):
         mask = a_mask(rng, tuple(sizes[c] for c in shape), dtype if added else smolder.bool)
         operands = [heads(rng, n, width) for n in (queries, keys, keys)]
         grad = heads(rng, queries, width)
+        wide_mask = mask.to(wide) if added else mask
         wanted = values(
-            lambda q, k, v, m=mask.to(wide) if added else mask: masked_reference(q, k, v, m, False, scale),
+            lambda q, k, v, m=wide_mask: masked_reference(q, k, v, m, False, scale),
             [x.to(dtype).to(wide) for x in operands],
             grad.to(dtype).to(wide),
             wide,
