@@ -34,7 +34,7 @@ constexpr int64_t kCudnnRows = 64;               ///< cuDNN has matrices whose r
 constexpr int64_t kCudnnLeast = 256;             ///< and as many of queries; our kernels are as fast below
 constexpr int64_t kCudnnLeastBackward = 1024;
 constexpr int64_t kLeastFloats = 16;      ///< queries in float32, and the part of keys that they are
-constexpr int kSharedWanted = 113 << 10;  ///< of a block; where there is less, tiles are smaller
+constexpr int kSharedWanted = 160 << 10;  ///< of a block; where there is less, tiles are smaller
 
 // -- programs
 
@@ -166,6 +166,7 @@ class AttentionCall final : public BoundLibrary {
       const auto numbers = std::ranges::find_if(operands_, [](const Operand& o) { return !o.is_matrix; });
       operands_.insert(numbers, {spread(in[mask], query.shape), static_cast<int>(mask)});
     }
+    if (is_masked) text_.mask_aligned = has_aligned_rows(mask_operand().view);
     collapse(query.shape);
     aligned_ =
         std::ranges::all_of(operands_, [&](const Operand& o) { return !is_tiled(o) || has_aligned_rows(o.view); });
@@ -180,9 +181,10 @@ class AttentionCall final : public BoundLibrary {
     smolder::cuda::Stream& stream = smolder::cuda::Queue::of(kDevice).stream();
     const double scale = number_of(scale_dtype_, addresses[scale_]);
     AttentionText text = text_;
-    text.positive = text.backward || (scale > 0 && text.mask == AttentionText::Mask::kNone);
+    text.positive = text.backward || (scale > 0 && text.mask != AttentionText::Mask::kAdded);
     for (const Operand& o : operands_) {
-      if (is_tiled(o) && reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 != 0) text.aligned = false;
+      if (!o.is_matrix || o.address < 0 || reinterpret_cast<uintptr_t>(addresses[o.address]) % 16 == 0) continue;
+      (is_tiled(o) ? text.aligned : text.mask_aligned) = false;
     }
     if (plan_ && text.aligned) {
       std::vector<void*> data;
@@ -256,11 +258,11 @@ class AttentionCall final : public BoundLibrary {
     return v;
   }
 
-  /// A mask is read element by element: it has matrices' strides, but no tiles.
+  /// A mask is among matrices, but in other tiles.
   bool is_tiled(const Operand& o) const {
-    return o.is_matrix &&
-           (text_.mask == AttentionText::Mask::kNone || &o != &operands_[operands_.size() - numbers() - 1]);
+    return o.is_matrix && (text_.mask == AttentionText::Mask::kNone || &o != &mask_operand());
   }
+  const Operand& mask_operand() const { return operands_[operands_.size() - numbers() - 1]; }
   size_t numbers() const { return text_.backward ? 2 : 1; }
 
   /// A mask of scores whose axes of one element are those of all.

@@ -10,6 +10,12 @@ constexpr const char* kCommon = R"cuda(
 constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
 constexpr int kPiece = 16 / sizeof(Element), kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+#if MASK
+#define MEET(stage) any_thread(mask.has_any(stage))
+template <class T> DEVICE MaskElement* mask_room(T* x) { return reinterpret_cast<MaskElement*>(x); }
+#else
+#define MEET(stage) (__syncthreads(), true)
+#endif
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
 // A matrix a batch; strides in elements.
@@ -59,29 +65,12 @@ template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const
   }
 }
 
-#if MASK
-// What is added to a score, in units of log2 as that is; nothing where a mask of bools says no. Numbers that are as low
-// as they can be are no less than nothing, so that rows of them alone are means, as sums in units of e are.
-struct Masked {
-  const MaskElement* data;
-  i64 row, column;
-  int queries, keys;
-  METHOD f32 operator()(int q, int k) const {
-    if (q >= queries || k >= keys) return 0;
-    const MaskElement x = data[q * row + k * column];
-#if MASK == 1
-    return x ? 0 : nothing();
-#else
-    const f32 wide = widen(x), y = wide * kLog2e;
-    return y == nothing() && wide != nothing() ? -3.4e38f : y;
-#endif
-  }
-};
+// Scores are in units of log2; where numbers are added to them, of e, so that the lowest that a number can be is no less
+// than nothing and rows of such numbers alone are means.
+constexpr f32 kUnit = MASK == 2 ? 1.0f : kLog2e;
+DEVICE f32 weight_of(f32 score, f32 offset) { return exp2_fast(MASK == 2 ? (score - offset) * kLog2e : score - offset); }
 // Rows that see nothing, or only the lowest numbers there are, have no gradient.
-DEVICE f32 offset_of(f32 lse) { return lse < -1e30f ? -nothing() : lse * kLog2e; }
-#else
-DEVICE f32 offset_of(f32 lse) { return lse * kLog2e; }
-#endif
+DEVICE f32 offset_of(f32 lse) { return MASK && lse < -1e30f ? -nothing() : lse * kUnit; }
 
 template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
   UNROLL for (int m = 0; m < M; ++m) {
@@ -124,6 +113,52 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
 }
 )cuda";
 
+constexpr const char* kMask = R"cuda(
+// A block's part of the mask in shared memory, twice: R queries and C keys. Rows are 16 bytes longer, as those of `Tile`.
+template <int T, int R, int C> struct MaskTile {
+  static constexpr int kPiece = 16 / sizeof(MaskElement), kPieces = C / kPiece, kRow = C + kPiece;
+  struct alignas(kBeside * sizeof(MaskElement)) Beside {
+    MaskElement x[kBeside];
+  };
+  const RowsOf<MaskElement>& x;
+  const MaskElement* from;
+  int queries, keys;
+  MaskElement* data;
+
+  METHOD MaskElement* at(int stage, int row, int column) const { return data + (stage * R + row) * kRow + column; }
+  METHOD Beside beside(int stage, int row, int column) const {
+    return *reinterpret_cast<const Beside*>(at(stage, row, column));
+  }
+  METHOD void load(int stage, int query, int key) const {
+    UNROLL for (int i = 0; i < R * kPieces; i += T) {
+      const int row = (i + threadIdx.x) / kPieces, column = (i + threadIdx.x) % kPieces * kPiece;
+      if (row >= R) break;
+      const bool inside = query + row < queries && key + column < keys;
+      const MaskElement* const source = from + (inside ? (query + row) * x.row + (key + column) * x.column : 0);
+      MaskElement* const to = at(stage, row, column);
+      if (kMaskAligned) {
+        copy_async(shared_address(to), source, inside);
+      } else {
+        _Pragma("unroll 1") for (int k = 0; k < kPiece; ++k) {
+          to[k] = inside && key + column + k < keys ? source[k * x.column] : MaskElement(0);
+        }
+      }
+    }
+  }
+  // Whether there is more than nothing in what the thread has loaded.
+  METHOD bool has_any(int stage) const {
+    bool any = false;
+    UNROLL for (int i = 0; i < R * kPieces; i += T) {
+      const int row = (i + threadIdx.x) / kPieces, column = (i + threadIdx.x) % kPieces * kPiece;
+      if (row >= R) break;
+      const uint4 bits = *reinterpret_cast<const uint4*>(at(stage, row, column));
+      any |= bits.x != kNothingBits || bits.y != kNothingBits || bits.z != kNothingBits || bits.w != kNothingBits;
+    }
+    return any;
+  }
+};
+)cuda";
+
 constexpr const char* kForward = R"cuda(
 struct ForwardArguments {
   Rows query, key, value, result;
@@ -154,7 +189,8 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   load_tile<T>(key_tiles, a.key, key, 0, keys);
   load_tile<T>(value_tiles, a.value, value, 0, keys);
 #if MASK
-  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
+  const MaskTile<T, kRows, kColumns> mask{a.mask, batch(a.mask), queries, keys, mask_room(value_tiles.stage(2).data)};
+  mask.load(0, first, 0);
 #endif
   finish_copies();
   prepare_tile<T>(query_tile);
@@ -163,7 +199,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   Left left;
   left.take(query_tile, my_row);
   const u32 right = right_address(key_tiles), weighed = weighed_address(value_tiles);
-  const f32 scale = static_cast<f32>(a.scale) * kLog2e, factor = kPositive ? scale : 1.0f;
+  const f32 scale = static_cast<f32>(a.scale) * kUnit, factor = kPositive ? scale : kLog2e / kUnit;
   f32 result[M][kChunks][4], most[M][kHeld], total[M][kHeld];
   clear(result);
   UNROLL for (int m = 0; m < M; ++m) {
@@ -174,12 +210,15 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    __syncthreads();
+    const bool any = MEET(stage);
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
+#if MASK
+      mask.load(stage ^ 1, first, column + kColumns);
+#endif
     }
-    if (kCausal && column > group_last) continue;
+    if (!any || (kCausal && column > group_last)) continue;
 
     f32 p[M][N][4];
     start_rows<kColumns>(p, left, moved<kColumns>(right, stage, 0));
@@ -187,15 +226,27 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     if (!kPositive) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) {
-            p[m][n][i] *= scale;
+          UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale;
+        }
+      }
+    }
 #if MASK
-            p[m][n][i] += mask(my_first + m * 16 + row_in_tile(i), column + n * 8 + column_in_tile(i));
+    UNROLL for (int m = 0; m < M; ++m) {
+      UNROLL for (int n = 0; n < N; ++n) {
+        UNROLL for (int h = 0; h < kHeld; ++h) {
+          const int i = h * kBeside;
+          const auto beside = mask.beside(stage, my_row + m * 16 + row_in_tile(i), n * 8 + column_in_tile(i));
+          UNROLL for (int j = 0; j < kBeside; ++j) {
+#if MASK == 1
+            if (!beside.x[j]) p[m][n][i + j] = nothing();
+#else
+            p[m][n][i + j] += widen(beside.x[j]);
 #endif
           }
         }
       }
     }
+#endif
     if (column + kColumns > keys || (kCausal && column + kColumns - 1 > my_first)) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
@@ -219,7 +270,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
         f32 sum = 0;
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) {
-            p[m][n][i] = exp2_fast(p[m][n][i] * factor - offset);
+            p[m][n][i] = exp2_fast(MASK == 2 ? (p[m][n][i] - from) * factor : p[m][n][i] * factor - offset);
             sum += p[m][n][i];
           }
         }
@@ -310,9 +361,10 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     if (threadIdx.x % 8 == 0 && row < queries) delta[row * a.delta.row] = sum;
   }
   __syncwarp();
-  const f32 scale = static_cast<f32>(a.scale) * kLog2e;
+  const f32 scale = static_cast<f32>(a.scale) * kUnit;
 #if MASK
-  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
+  const MaskTile<T, kRows, kColumns> mask{a.mask, batch(a.mask), queries, keys, mask_room(value_tiles.stage(2).data)};
+  mask.load(0, first, 0);
 #endif
   const f32* const lse = batch(a.lse);
   f32 offset[M][kHeld], sums[M][kHeld];
@@ -340,14 +392,17 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    __syncthreads();
+    const bool any = MEET(stage);
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
+#if MASK
+      mask.load(stage ^ 1, first, column + kColumns);
+#endif
     }
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int begin = column + part;
-      if (begin >= keys || (kCausal && begin > group_last)) continue;
+      if (!any || begin >= keys || (kCausal && begin > group_last)) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_grad, moved<kColumns>(right_value, stage, part));
@@ -355,15 +410,25 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
       finish_products<1>(p);
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) {
-            f32 score = p[m][n][i] * scale;
+          UNROLL for (int h = 0; h < kHeld; ++h) {
 #if MASK
-            score += mask(my_first + m * 16 + row_in_tile(i), begin + n * 8 + column_in_tile(i));
+            const int row = my_row + m * 16 + row_in_tile(h * kBeside);
+            const auto beside = mask.beside(stage, row, part + n * 8 + column_in_tile(0));
 #endif
-            p[m][n][i] = exp2_fast(score - offset[m][i / kBeside]);
-            if (masked) {
-              const int k = begin + n * 8 + column_in_tile(i);
-              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
+            UNROLL for (int j = 0; j < kBeside; ++j) {
+              const int i = h * kBeside + j;
+              f32 score = p[m][n][i] * scale;
+#if MASK == 2
+              score += widen(beside.x[j]);
+#endif
+              p[m][n][i] = weight_of(score, offset[m][h]);
+#if MASK == 1
+              if (!beside.x[j]) p[m][n][i] = 0;
+#endif
+              if (masked) {
+                const int k = begin + n * 8 + column_in_tile(i);
+                if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
+              }
             }
           }
         }
@@ -403,7 +468,13 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   const Element *const query = batch(a.query), *const grad = batch(a.grad);
   const f32 *const lse = batch(a.lse), *const delta = batch(a.delta);
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
+#if MASK
+  const MaskTile<T, kColumns, kRows> mask{a.mask, batch(a.mask), queries, keys, mask_room(sums + 2 * kColumns)};
+#endif
   const auto load = [&](int stage, int from) {
+#if MASK
+    mask.load(stage, from, first);
+#endif
     load_tile<T>(query_tiles.stage(stage), a.query, query, from, queries);
     load_tile<T>(grad_tiles.stage(stage), a.grad, grad, from, queries);
     if (threadIdx.x < kColumns) {
@@ -428,10 +499,7 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   left_value.take(value_tile, my_row);
   const u32 right = right_address(query_tiles), right_grad = right_address(grad_tiles);
   const u32 weighed = weighed_address(query_tiles), weighed_grad = weighed_address(grad_tiles);
-  const f32 scale = static_cast<f32>(a.scale) * kLog2e;
-#if MASK
-  const Masked mask{batch(a.mask), a.mask.row, a.mask.column, queries, keys};
-#endif
+  const f32 scale = static_cast<f32>(a.scale) * kUnit;
   f32 grad_key[M][kChunks][4], grad_value[M][kChunks][4];
   clear(grad_key);
   clear(grad_value);
@@ -439,11 +507,11 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(query_tiles.stage(stage));
     prepare_tile<T>(grad_tiles.stage(stage));
-    __syncthreads();
+    const bool any = MEET(stage);
     if (column + kColumns < queries) load(stage ^ 1, column + kColumns);
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int from = column + part, row = stage * kColumns + part;
-      if (from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
+      if (!any || from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_value, moved<kColumns>(right_grad, stage, part));
@@ -457,9 +525,15 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
             UNROLL for (int i = j; i < 4; i += kBeside) {
               f32 score = p[m][n][i] * scale;
 #if MASK
-              score += mask(q, my_first + m * 16 + row_in_tile(i));
+              const MaskElement x = *mask.at(stage, part + n * 8 + column_in_tile(j), my_row + m * 16 + row_in_tile(i));
 #endif
-              p[m][n][i] = exp2_fast(score - offset);
+#if MASK == 2
+              score += widen(x);
+#endif
+              p[m][n][i] = weight_of(score, offset);
+#if MASK == 1
+              if (!x) p[m][n][i] = 0;
+#endif
               if (masked && my_first + m * 16 + row_in_tile(i) > q) p[m][n][i] = 0;
             }
           }
@@ -494,23 +568,23 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
 }  // namespace
 
 AttentionText::Shape AttentionText::forward() const {
+  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 32);
   if (warpgroups) return {256, 1, 64, 64, head > 64 ? 1 : 2};
   const int columns = tight() ? 32 : 64;
-  if (!is_half(dtype)) return in_floats(head > 64 || (small && !tf32) ? 32 : 64, 32);
   return {128, 2, columns, columns, 1};
 }
 AttentionText::Shape AttentionText::grad_query() const {
   if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
   if (warpgroups) return {head > 64 ? 128 : 256, 1, 64, 64, 2};
-  return {128, tight() ? 1 : 2, head > 64 ? 32 : 64, 32, 1};
+  return {128, tight() ? 1 : 2, head > 64 || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::grad_key() const {
   if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
   if (warpgroups) return head > 64 ? Shape{256, 1, 64, 32, 1} : Shape{128, 1, 64, 32, 3};
-  return {128, head > 64 ? 1 : 2, tight() ? 32 : 64, 32, 1};
+  return {128, head > 64 ? 1 : 2, tight() || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::in_floats(int columns, int columns_of_wide) const {
-  if (head > 64) columns = columns_of_wide;
+  columns = head > 64 ? columns_of_wide : mask == Mask::kNone ? columns : 32;
   return {tight() ? 64 : 128, 1, columns, columns, small ? 1 : 2};
 }
 int AttentionText::staging(const Shape& s) const { return is_half(dtype) || tf32 ? 0 : s.rows() * (s.part + 8) * 4; }
@@ -519,8 +593,14 @@ std::string AttentionText::kernels() const {
   std::ostringstream out;
   const char* const element = is_half(dtype) ? "u16" : "f32";
   out << "typedef " << element << " Element;\n";
-  if (mask != Mask::kNone)
-    out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "Element") << " MaskElement;\n";
+  if (mask != Mask::kNone) {
+    const char* const lowest = !is_half(dtype)            ? "0xff800000u"
+                               : dtype == DType::kFloat16 ? "0xfc00fc00u"
+                                                          : "0xff80ff80u";
+    out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "Element")
+        << " MaskElement;\nconstexpr u32 kNothingBits = " << (mask == Mask::kBool ? "0" : lowest)
+        << ";\nconstexpr bool kMaskAligned = " << (mask_aligned ? "true" : "false") << ";\n";
+  }
   out << "#define MASK " << static_cast<int>(mask) << "\n"
       << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
@@ -535,7 +615,7 @@ std::string AttentionText::kernels() const {
   } else {
     constants("Forward", forward());
   }
-  out << kCommon << products() << kRest << (backward ? kBackward : kForward);
+  out << kCommon << products() << kRest << (mask == Mask::kNone ? "" : kMask) << (backward ? kBackward : kForward);
   return out.str();
 }
 

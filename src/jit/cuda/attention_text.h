@@ -16,12 +16,14 @@ struct AttentionText {
   bool aligned = true;     ///< rows are contiguous, and start at and are multiples of 16 bytes
   bool positive = true;    ///< the scale is above zero
   bool backward = false;
-  bool small = false;       ///< for blocks that have less than 113 KiB of shared memory
+  bool small = false;       ///< for blocks that have less than 160 KiB of shared memory
   bool warpgroups = false;  ///< with the instructions of sm_90a, else those of sm_80
-  /// None, of bools, or of numbers like the operands that are added to scores. A masked forward has no `positive`.
+  /// None, of bools, or of numbers like the operands that are added to scores. A forward with numbers has no
+  /// `positive`.
   enum class Mask : uint8_t { kNone, kBool, kAdded };
   Mask mask = Mask::kNone;
-  bool tf32 = false;  ///< float32 is multiplied as TensorFloat32 by tensor cores, else as it is without them
+  bool mask_aligned = true;  ///< its rows are as `aligned` says of operands'
+  bool tf32 = false;         ///< float32 is multiplied as TensorFloat32 by tensor cores, else as it is without them
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
 
@@ -46,9 +48,14 @@ struct AttentionText {
   Shape grad_query() const;
   Shape grad_key() const;
   /// Bytes of shared memory of a block.
-  int forward_shared() const { return bytes_of(forward(), 1); }
-  int grad_query_shared() const { return bytes_of(grad_query(), 2); }
-  int grad_key_shared() const { return bytes_of(grad_key(), 2) + 4 * grad_key().columns * 4; }
+  int forward_shared() const { return bytes_of(forward(), 1) + mask_bytes(forward().rows(), forward().columns); }
+  int grad_query_shared() const {
+    return bytes_of(grad_query(), 2) + mask_bytes(grad_query().rows(), grad_query().columns);
+  }
+  int grad_key_shared() const {
+    const Shape s = grad_key();
+    return bytes_of(s, 2) + 4 * s.columns * 4 + mask_bytes(s.columns, s.rows());
+  }
 
   /// The instructions that are PTX, and what is made of them. A test puts functions of the host in place of the first.
   std::string instructions() const;
@@ -62,9 +69,14 @@ struct AttentionText {
   }
   /// Bytes before the tiles, where weights are put that threads need of each other.
   int staging(const Shape& s) const;
+  int mask_bytes(int queries, int keys) const {
+    const auto item = static_cast<int>(mask == Mask::kBool ? 1 : itemsize(dtype));
+    return mask == Mask::kNone ? 0 : 2 * queries * (keys * item + 16);
+  }
   Shape in_floats(int columns, int columns_of_wide) const;
   std::string products() const;
   bool tight() const { return small && head > 64; }
+  bool is_tight_for_mask() const { return small && mask != Mask::kNone; }
 };
 
 }  // namespace smolder::jit::cuda
