@@ -15,6 +15,7 @@ StridedView identity_view(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v) 
 bool is_contiguous(ir::SymTable& sym, const StridedView& v) {
   Dim expected = 1;
   for (int i = v.shape.size() - 1; i >= 0; --i) {
+    if (v.shape[i] == Dim(0)) return true;  // no element is anywhere
     if (v.shape[i] == Dim(1)) continue;
     if (v.strides[i] != expected) return false;
     expected = sym.mul(expected, v.shape[i]);

@@ -63,6 +63,14 @@ def test_what_has_no_factors_raises():
         linalg.det(singular.requires_grad_()).backward()
 
 
+def test_matrices_without_elements_go_to_and_fro():
+    a = smolder.zeros(2, 0, 2)
+    smolder.mark_step()
+    b = a.transpose(-2, -1).expand(2, 2, 0).transpose(-2, -1)
+    smolder.mark_step()  # as a plan, which says that it is the same memory
+    assert b.tolist() == [[], []]
+
+
 def test_orthogonal_rows_or_columns():
     for shape in ((5, 3), (3, 5), (4, 2, 2)):
         w = smolder.nn.init.orthogonal_(smolder.empty(*shape), gain=2.0).reshape(shape[0], -1)

@@ -73,6 +73,7 @@ _REMEDIES = {
     "NVRTC": "pip install nvidia-cuda-nvrtc",
     "cuBLASLt": "pip install nvidia-cublas",
     "cuDNN": "pip install nvidia-cudnn-cu13",
+    "cuSOLVER": "pip install nvidia-cusolver",
     "disassembler": "apt-get install binutils",
     "SASS disassembler": "pip install nvidia-cuda-nvdisasm, and put it on the PATH",
 }
@@ -88,9 +89,10 @@ def _libraries():
     generator["version"] = " ".join(generator["version"].split()[:3])  # the rest is every feature of the processor
     out = [generator | {"needed": True}]
     gpu = _has_gpu()
-    uses = ["tensors on a GPU", "kernels of a GPU", "products on a GPU", "convolutions and attention on a GPU"]
+    uses = ["tensors on a GPU", "kernels of a GPU", "products on a GPU"]
+    uses += ["convolutions and attention on a GPU", "linear algebra on a GPU"]
     for entry, why in zip(_core._find_cuda(), uses, strict=True):
-        out.append(_library(entry, why) | {"needed": gpu and entry["name"] != "cuDNN"})
+        out.append(_library(entry, why) | {"needed": gpu and entry["name"] not in ("cuDNN", "cuSOLVER")})
     for name, tools in (
         ("disassembler", ["objdump", "llvm-objdump"]),
         ("SASS disassembler", ["nvdisasm", "cuobjdump"]),

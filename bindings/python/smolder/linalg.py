@@ -1,18 +1,17 @@
-"""Linear algebra: norms, made of ops, and factors and solutions, which LAPACK finds through NumPy.
+"""Linear algebra: norms, made of ops, and factors and solutions, which LAPACK or cuSOLVER find.
 
-What LAPACK does reads its matrices, which ends the step. Gradients are made of these functions and of ops, so that
+What these do reads its matrices, which ends the step. Gradients are made of these functions and of ops, so that
 gradients of gradients follow.
 """
 
 import math
 from collections import namedtuple
 
-import numpy
-
-from smolder import _core
+from smolder import _core, _factors
 from smolder._autocast import listed
 from smolder._core import cross
-from smolder._creation import from_numpy
+from smolder._creation import eye, zeros
+from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
 from smolder.autograd.function import Function
 
@@ -47,10 +46,6 @@ _Eigh = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
 _Slogdet = namedtuple("linalg_slogdet", ("sign", "logabsdet"))
 
 
-class LinAlgError(RuntimeError):
-    """A matrix that has no such factors."""
-
-
 def _check(name, a, square=True):
     if a.dim() < 2:
         raise RuntimeError(
@@ -66,15 +61,8 @@ def _check(name, a, square=True):
         raise NotImplementedError(f"{name}: Low precision dtypes not supported. Got {a.dtype}")
 
 
-def _arrays(function, *operands):
-    """Tensors with what a function of NumPy makes of arrays; LinAlgError as its LinAlgError is."""
-    out = function(*(a.detach().cpu().numpy() for a in operands))
-    where = operands[0].device
-    return [from_numpy(numpy.array(x)).to(where) for x in (out if isinstance(out, tuple) else (out,))]
-
-
 def _eye_like(a, n):
-    return _core.eye(n, dtype=a.dtype)
+    return eye(n, dtype=a.dtype, device=a.device)
 
 
 def _t(a):
@@ -84,17 +72,10 @@ def _t(a):
 # -- solutions
 
 
-def _singular(name, what):
-    return LinAlgError(f"{name}: The {what} could not be completed because the input matrix is singular.")
-
-
 class _Inverse(Function):
     @staticmethod
     def forward(ctx, a):
-        try:
-            (out,) = _arrays(numpy.linalg.inv, a)
-        except numpy.linalg.LinAlgError:
-            raise _singular("linalg.inv", "inversion") from None
+        out = _factors.inverse(a)
         ctx.save_for_backward(out)
         return out
 
@@ -114,10 +95,7 @@ def inv(A):
 class _Solve(Function):
     @staticmethod
     def forward(ctx, a, b):
-        try:
-            (x,) = _arrays(numpy.linalg.solve, a, b)
-        except numpy.linalg.LinAlgError:
-            raise _singular("linalg.solve", "solver") from None
+        x = _factors.solution(a, b)
         ctx.save_for_backward(a, x)
         return x
 
@@ -156,12 +134,45 @@ def solve(A, B, *, left=True):
     return _Solve.apply(*_batched(A, B))
 
 
+class _SolveTriangular(Function):
+    @staticmethod
+    def forward(ctx, a, b, upper, left, ones):
+        x = _factors.triangular_solution(a, b, upper, left, ones)
+        ctx.save_for_backward(a, x)
+        ctx.how = upper, left, ones
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, x = ctx.saved_tensors
+        upper, left, ones = ctx.how
+        of_b = _SolveTriangular.apply(_t(a), grad, not upper, left, ones)
+        of_a = -(of_b @ _t(x)) if left else -(_t(x) @ of_b)
+        return _core.triu(of_a, int(ones)) if upper else _core.tril(of_a, -int(ones)), of_b, None, None, None
+
+
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
-    """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal."""
-    _check("linalg.solve_triangular", A)
-    triangle = _core.triu(A, 1) if upper else _core.tril(A, -1)
-    diagonal_of = _eye_like(A, A.size(-1)) if unitriangular else A * _eye_like(A, A.size(-1))
-    return solve(triangle + diagonal_of, B, left=left)
+    """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal.
+
+    On the CPU a zero in the diagonal raises LinAlgError; on CUDA, as in torch, it gives infinities.
+    """
+    name = "linalg.solve_triangular"
+    _check(name, A)
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found {A.dtype} and {B.dtype} instead"
+        )
+    if B.dim() < 2:
+        raise RuntimeError(
+            f"{name}: The input tensor B must have at least 2 dimensions, but has {B.dim()} dimensions instead"
+        )
+    if A.size(-1) != B.size(-2 if left else -1):
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {equation} ({A.size(-2)}x{A.size(-1)} and "
+            f"{B.size(-2)}x{B.size(-1)})"
+        )
+    return _SolveTriangular.apply(*_batched(A, B), bool(upper), bool(left), bool(unitriangular))
 
 
 def matrix_power(A, n):
@@ -183,7 +194,7 @@ def matrix_power(A, n):
 class _Det(Function):
     @staticmethod
     def forward(ctx, a):
-        (out,) = _arrays(numpy.linalg.det, a)
+        out = _factors.determinant(a)
         ctx.save_for_backward(a, out)
         return out
 
@@ -204,7 +215,7 @@ def det(A):
 class _LogDet(Function):
     @staticmethod
     def forward(ctx, a):
-        sign, log = _arrays(lambda m: tuple(numpy.linalg.slogdet(m)), a)
+        sign, log = _factors.log_determinant(a)
         ctx.save_for_backward(a)
         ctx.mark_non_differentiable(sign)
         return sign, log
@@ -227,12 +238,7 @@ def slogdet(A):
 class _Cholesky(Function):
     @staticmethod
     def forward(ctx, a):
-        try:
-            (out,) = _arrays(numpy.linalg.cholesky, a)
-        except numpy.linalg.LinAlgError:
-            raise LinAlgError(
-                "linalg.cholesky: The factorization could not be completed because the input is not positive-definite."
-            ) from None
+        out = _factors.cholesky(a)
         ctx.save_for_backward(out)
         return out
 
@@ -241,8 +247,7 @@ class _Cholesky(Function):
         (low,) = ctx.saved_tensors
         inner = _core.tril(_t(low) @ _core.tril(grad))
         inner = inner - inner * _eye_like(low, low.size(-1)) * 0.5
-        back = inv(low)
-        out = _t(back) @ inner @ back
+        out = solve_triangular(_t(low), solve_triangular(low, inner, upper=False, left=False), upper=True)
         return (out + _t(out)) * 0.5
 
 
@@ -257,7 +262,7 @@ def cholesky(A, *, upper=False):
 class _Qr(Function):
     @staticmethod
     def forward(ctx, a, mode):
-        q, r = _arrays(lambda m: tuple(numpy.linalg.qr(m, mode)), a)
+        q, r = _factors.qr(a, mode)
         ctx.save_for_backward(q, r)
         ctx.mode, ctx.wide = mode, a.size(-2) < a.size(-1)
         return q, r
@@ -274,7 +279,7 @@ class _Qr(Function):
         m = r @ _t(of_r) - _t(of_q) @ q
         lower = _core.tril(m, -1)
         symmetric = lower + _t(lower) + m * _eye_like(m, m.size(-1))
-        return _t(solve(r, _t(of_q + q @ symmetric))), None
+        return _t(solve_triangular(r, _t(of_q + q @ symmetric), upper=True)), None
 
 
 @listed("linalg_qr")
@@ -286,10 +291,10 @@ def qr(A, mode="reduced"):
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
     if mode == "r":
-        (r,) = _arrays(lambda m: numpy.linalg.qr(m, "r"), A)
+        (r,) = _factors.qr(A.detach(), "r")
         if A.requires_grad and _core.is_grad_enabled():
             raise NotImplementedError("linalg.qr: the gradient for mode 'r' is not supported; use 'reduced'")
-        return _QR(_core.zeros((0,), dtype=A.dtype), r)
+        return _QR(zeros((0,), dtype=A.dtype, device=A.device), r)
     return _QR(*_Qr.apply(A, mode))
 
 
@@ -301,8 +306,8 @@ def _differences_inverted(x):
 
 class _Svd(Function):
     @staticmethod
-    def forward(ctx, a, full):
-        u, s, vh = _arrays(lambda m: tuple(numpy.linalg.svd(m, full)), a)
+    def forward(ctx, a, full, driver):
+        u, s, vh = _factors.svd(a, full, driver)
         ctx.save_for_backward(u, s, vh)
         ctx.full = full and a.size(-2) != a.size(-1)
         return u, s, vh
@@ -328,18 +333,24 @@ class _Svd(Function):
             inner = inner + s.unsqueeze(-1) * (apart * (m - _t(m)))
             if v.size(-2) > k:
                 rest = rest + (u / s.unsqueeze(-2)) @ _t(of_v - v @ m)
-        return u @ inner @ _t(v) + rest, None
+        return u @ inner @ _t(v) + rest, None, None
 
 
 @listed("linalg_svd")
 def svd(A, full_matrices=True, *, driver=None):
-    """U, S and Vh with A = U diag(S) Vh, S in descending order. LAPACK chooses the driver: only None is taken."""
+    """U, S and Vh with A = U diag(S) Vh, S in descending order.
+
+    On CUDA driver may be gesvdj, Jacobi's method, or gesvd, QR iterations; None is the former, and the latter where that
+    does not converge.
+    """
     _check("linalg.svd", A, square=False)
-    if driver is not None:
+    if driver is not None and not A.is_cuda:
         raise RuntimeError(
             "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
-    return _SVD(*_Svd.apply(A, bool(full_matrices)))
+    if driver not in (None, "gesvd", "gesvdj"):
+        raise NotImplementedError(f"linalg.svd: driver '{driver}' is not supported; use None, gesvd or gesvdj")
+    return _SVD(*_Svd.apply(A, bool(full_matrices), driver))
 
 
 @listed("linalg_svdvals")
@@ -351,7 +362,7 @@ def svdvals(A, *, driver=None):
 class _EighFunction(Function):
     @staticmethod
     def forward(ctx, a, uplo):
-        w, v = _arrays(lambda m: tuple(numpy.linalg.eigh(m, uplo)), a)
+        w, v = _factors.eigh(a, uplo == "L")
         ctx.save_for_backward(w, v)
         return w, v
 
@@ -380,10 +391,24 @@ def eigvalsh(A, UPLO="L"):
     return eigh(A, UPLO).eigenvalues
 
 
+def _pinv(a, rtol, hermitian):
+    if a.numel() == 0:
+        return zeros((*a.shape[:-2], a.size(-1), a.size(-2)), dtype=a.dtype, device=a.device)
+    if hermitian:
+        s, v = _factors.eigh(a, True)
+        uh = _t(v)
+    else:
+        u, s, vh = _factors.svd(a, False)
+        uh, v = _t(u), _t(vh)
+    size = s.abs()
+    inverted = _core.where(size > rtol * size.amax(-1, keepdim=True), 1 / s, 0.0)
+    return (v * inverted.unsqueeze(-2)) @ uh
+
+
 class _Pinv(Function):
     @staticmethod
     def forward(ctx, a, rtol, hermitian):
-        (out,) = _arrays(lambda m: numpy.linalg.pinv(m, rcond=rtol, hermitian=hermitian), a)
+        out = _pinv(a, rtol, hermitian)
         ctx.save_for_backward(a, out)
         return out
 
@@ -415,6 +440,8 @@ def pinv(A, *, atol=None, rtol=None, hermitian=False):
 def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
     """How many singular values of matrices are above rtol times the largest."""
     _check("linalg.matrix_rank", A, square=hermitian)
+    if A.numel() == 0:
+        return zeros(A.shape[:-2], dtype=_core.int64, device=A.device)
     s = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
     return (s > s.amax(-1, keepdim=True) * _cut(A, rtol, atol, "linalg.matrix_rank")).sum(-1)
 

@@ -143,6 +143,7 @@ NB_MODULE(_core, m) {
   bind_generator(m);
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
+  bind_linalg(m);
   bind_precision(m);
   bind_module_call(m);
   install_warning_handler();

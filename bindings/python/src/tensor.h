@@ -21,6 +21,7 @@ void release_orphans();
 /// Where tensors are, and devices.
 void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Autocast, and how exact libraries have to be.
+void bind_linalg(nb::module_& m);
 void bind_precision(nb::module_& m);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);

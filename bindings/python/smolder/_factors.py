@@ -1,0 +1,175 @@
+"""What linear algebra is made of: factors and solutions, by cuSOLVER and cuBLAS where matrices are on CUDA, else by LAPACK,
+which NumPy brings. Reading the matrices ends the step; whether a device found factors is waited for."""
+
+import numpy
+
+from smolder import _core
+from smolder._creation import arange, eye, from_numpy, zeros
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that has no such factors."""
+
+
+LinAlgError.__module__ = "smolder.linalg"
+
+
+def _by_solver(a):
+    """Whether cuSOLVER takes the matrices. Those without elements it does not know."""
+    if not a.is_cuda or a.numel() == 0:
+        return False
+    missing = _core._cusolver_missing()
+    if missing:
+        _core.tell_fallback("smolder.linalg on CUDA", f"it goes through the host, as there is no cuSOLVER: {missing}")
+    return not missing
+
+
+def _arrays(function, *operands):
+    """Tensors with what a function of NumPy makes of arrays."""
+    out = function(*(a.detach().cpu().numpy() for a in operands))
+    where = operands[0].device
+    return [from_numpy(numpy.array(x)).to(where) for x in (out if isinstance(out, tuple) else (out,))]
+
+
+def _t(a):
+    return a.transpose(-2, -1)
+
+
+def _check(info, a, name, text):
+    """Raises where `info` of a matrix is not 0: `text` of it, after the name and the matrix's number."""
+    codes = info.cpu().numpy()
+    if not codes.any():
+        return
+    first = int(numpy.flatnonzero(codes)[0])
+    which = f"(Batch element {first}): " if a.dim() > 2 else ""
+    raise LinAlgError(f"{name}: {which}{text(int(codes[first]))}")
+
+
+def _host(name, text, function, *operands):
+    try:
+        return _arrays(function, *operands)
+    except numpy.linalg.LinAlgError:
+        raise LinAlgError(f"{name}: {text}") from None
+
+
+def inverse(a):
+    """Inverses of matrices."""
+    if not _by_solver(a):
+        text = "The inversion could not be completed because the input matrix is singular."
+        return _host("linalg.inv", text, numpy.linalg.inv, a)[0]
+    # Rows of the identity are solved for with the transposed matrices: rows of the inverse.
+    rows = eye(a.size(-1), dtype=a.dtype, device=a.device).expand(a.shape)
+    out, info = _core._cuda_solve(a, rows, True)
+    text = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
+    _check(info, a, "linalg.inv", text.format)
+    return out
+
+
+def solution(a, b):
+    """X with A X = B, of the same leading dimensions."""
+    text = "The solver failed because the input matrix is singular."
+    if not _by_solver(a) or b.numel() == 0:
+        return _host("linalg.solve", text, numpy.linalg.solve, a, b)[0]
+    rows, info = _core._cuda_solve(a, _t(b), False)
+    _check(info, a, "linalg.solve", lambda _: text)
+    return _t(rows)
+
+
+def triangular_solution(a, b, upper, left, ones):
+    """X with A X = B, or X A = B without left, where A is a triangle of the matrices; `ones`: its diagonal."""
+    if _by_solver(a) and b.numel():
+        return _core._cuda_solve_triangular(a, b, upper, left, ones)
+    triangle = _core.triu(a, int(ones)) if upper else _core.tril(a, -int(ones))
+    if ones:
+        triangle = triangle + eye(a.size(-1), dtype=a.dtype, device=a.device)
+    return solution(triangle, b) if left else _t(solution(_t(triangle), _t(b)))
+
+
+def log_determinant(a):
+    """Signs, and logarithms of magnitudes, of determinants."""
+    if not _by_solver(a):
+        return _arrays(lambda m: tuple(numpy.linalg.slogdet(m)), a)
+    diagonal, sign = _lu_diagonal(a)
+    return sign * diagonal.sign().prod(-1), diagonal.abs().log().sum(-1)
+
+
+def _lu_diagonal(a):
+    """The diagonal of U, and the sign of the permutation."""
+    factors, pivots = _core._cuda_lu(a)
+    exchanged = pivots != arange(1, a.size(-1) + 1, dtype=pivots.dtype, device=a.device)
+    return _core.diagonal(factors, 0, -2, -1), 1 - 2 * (exchanged.sum(-1) % 2).to(a.dtype)
+
+
+def determinant(a):
+    """Determinants of matrices."""
+    if not _by_solver(a):
+        return _arrays(numpy.linalg.det, a)[0]
+    diagonal, sign = _lu_diagonal(a)
+    return sign * diagonal.prod(-1)
+
+
+def cholesky(a):
+    """Lower triangles L with A = L L^T."""
+    if not _by_solver(a):
+        text = "The factorization could not be completed because the input is not positive-definite."
+        return _host("linalg.cholesky", text, numpy.linalg.cholesky, a)[0]
+    factors, info = _core._cuda_cholesky(a)
+    text = (
+        "The factorization could not be completed because the input is not positive-definite "
+        "(the leading minor of order {} is not positive-definite)."
+    )
+    _check(info, a, "linalg.cholesky", text.format)
+    return _core.tril(factors)
+
+
+def qr(a, mode):
+    """Q and R; R alone where the mode is r."""
+    if not _by_solver(a):
+        return _arrays(lambda m: numpy.linalg.qr(m, mode) if mode == "r" else tuple(numpy.linalg.qr(m, mode)), a)
+    rows, columns = a.shape[-2:]
+    factors, tau = _core._cuda_qr(_t(a))
+    count = rows if mode == "complete" else min(rows, columns)
+    r = _core.triu(_t(factors).narrow(-2, 0, min(rows, columns)))
+    if count > columns:
+        r = _core.cat([r, zeros((*a.shape[:-2], count - columns, columns), dtype=a.dtype, device=a.device)], -2)
+    return (r,) if mode == "r" else (_t(_core._cuda_orthogonal_rows(factors, tau, count)), r)
+
+
+def _not_converged(what):
+    return (
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
+        f"{what}values (error code: {{}})."
+    ).format
+
+
+def eigh(a, lower):
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
+    if not _by_solver(a):
+        return _arrays(lambda m: tuple(numpy.linalg.eigh(m, "L" if lower else "U")), a)
+    values, rows, info = _core._cuda_eigh(a, lower, True)
+    _check(info, a, "linalg.eigh", _not_converged("eigen"))
+    return values, _t(rows)
+
+
+def svd(a, full, driver=None):
+    """U, S and V^T. `driver`: gesvd or gesvdj; None: the latter, and the former where that does not converge."""
+    if not _by_solver(a):
+        return _arrays(lambda m: tuple(numpy.linalg.svd(m, full)), a)
+    u, s, vh, info = _svd_by_jacobi(a, full) if driver != "gesvd" else _svd_by_qr(a, full)
+    if driver is None and info.any().item():
+        u, s, vh, info = _svd_by_qr(a, full)
+    _check(info, a, "linalg.svd", _not_converged("singular "))
+    if not full:
+        u, vh = u.narrow(-1, 0, s.size(-1)), vh.narrow(-2, 0, s.size(-1))
+    return u, s, vh
+
+
+def _svd_by_jacobi(a, full):
+    left, s, right, info = _core._cuda_svd(a, full, True, True)
+    return _t(left), s, right, info
+
+
+def _svd_by_qr(a, full):
+    wide = a.size(-2) <= a.size(-1)
+    left, s, right, info = _core._cuda_svd(a if wide else _t(a), full, True, False)
+    return (left, s, right, info) if wide else (_t(right), s, _t(left), info)

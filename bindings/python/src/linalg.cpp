@@ -1,0 +1,79 @@
+// Factors and solutions on CUDA, for smolder/_factors.py.
+#include "smolder/eager/cuda/linalg.h"
+
+#include "smolder/core/memory_history.h"
+#include "smolder/eager/cuda/cusolver.h"
+#include "smolder/lazy/storage.h"
+#include "smolder/lazy/tape.h"
+#include "src/tensor.h"
+#include "src/without_gil.h"
+
+namespace smolder::python {
+namespace {
+
+using eager::Array;
+
+Tensor tensor_of(const Array& a) { return Tensor::from_buffer(a.buffer, a.shape, a.dtype); }
+
+/// What `work` queues with the elements of the operands, which end the step that they are computed in.
+template <class Work>
+auto queue(const char* name, std::initializer_list<Tensor> operands, Work&& work) {
+  const WithoutGil nogil;
+  const SourceToken source = capture_source();
+  std::vector<Array> arrays;
+  for (const Tensor& t : operands) {
+    arrays.push_back(Array::wrap(lazy::elements(t, name, source), t.shape(), t.dtype()));
+  }
+  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  const MemoryFor use(name, source);
+  const std::lock_guard hold(tape.mutex());
+  return work(arrays);
+}
+
+}  // namespace
+
+void bind_linalg(nb::module_& m) {
+  using namespace eager::cuda;
+  using Arrays = std::vector<Array>;
+  m.def("_cusolver_missing", [] {
+    const WithoutGil nogil;
+    return cusolver_missing();
+  });
+  m.def("_cuda_cholesky", [](const Tensor& a) {
+    const Cholesky out = queue("linalg.cholesky", {a}, [](const Arrays& x) { return cholesky(x[0]); });
+    return std::make_tuple(tensor_of(out.factors), tensor_of(out.info));
+  });
+  m.def("_cuda_lu", [](const Tensor& a) {
+    const Lu out = queue("linalg.lu", {a}, [](const Arrays& x) { return lu(x[0]); });
+    return std::make_tuple(tensor_of(out.factors), tensor_of(out.pivots));
+  });
+  m.def("_cuda_solve", [](const Tensor& a, const Tensor& rows, bool transposed) {
+    const Solution out =
+        queue("linalg.solve", {a, rows}, [&](const Arrays& x) { return solve(x[0], x[1], transposed); });
+    return std::make_tuple(tensor_of(out.rows), tensor_of(out.info));
+  });
+  m.def("_cuda_solve_triangular", [](const Tensor& a, const Tensor& b, bool upper, bool left, bool ones) {
+    const auto work = [&](const Arrays& x) { return solve_triangular(x[0], x[1], {upper, ones, left}); };
+    return tensor_of(queue("linalg.solve_triangular", {a, b}, work));
+  });
+  m.def("_cuda_qr", [](const Tensor& columns) {
+    const Qr out = queue("linalg.qr", {columns}, [](const Arrays& x) { return qr(x[0]); });
+    return std::make_tuple(tensor_of(out.factors), tensor_of(out.tau));
+  });
+  m.def("_cuda_orthogonal_rows", [](const Tensor& factors, const Tensor& tau, int64_t count) {
+    return tensor_of(
+        queue("linalg.qr", {factors, tau}, [&](const Arrays& x) { return orthogonal_rows({x[0], x[1]}, count); }));
+  });
+  m.def("_cuda_eigh", [](const Tensor& a, bool lower, bool vectors) {
+    const Eigh out = queue("linalg.eigh", {a}, [&](const Arrays& x) { return eigh(x[0], lower, vectors); });
+    return std::make_tuple(tensor_of(out.values), tensor_of(out.vectors), tensor_of(out.info));
+  });
+  m.def("_cuda_svd", [](const Tensor& a, bool full, bool vectors, bool jacobi) {
+    const Svd out = queue("linalg.svd", {a}, [&](const Arrays& x) {
+      return jacobi ? svd_by_jacobi(x[0], full, vectors) : svd_of_wide(x[0], full, vectors);
+    });
+    return std::make_tuple(tensor_of(out.left), tensor_of(out.values), tensor_of(out.right), tensor_of(out.info));
+  });
+}
+
+}  // namespace smolder::python
