@@ -9,12 +9,6 @@
 
 namespace smolder::jit {
 
-namespace {
-
-constexpr size_t kLarge = 16 << 20;
-
-}  // namespace
-
 Arena& Arena::of(DeviceType device) {
   // Never destroyed: a plan may run while the process exits.
   static auto* const cpu = new Arena(DeviceType::kCPU);
@@ -26,16 +20,20 @@ Arena& Arena::of(DeviceType device) {
 Arena::Lease Arena::reserve(int64_t bytes) {
   Lease lease{std::unique_lock(mutex_)};
   const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 0));
-  if (wanted > 0 && (!block_ || block_->bytes() < wanted)) {
-    // Nothing in the old block outlives a run, and both together might not fit. No tensor is likely to want as much on
-    // CUDA, where the pool would keep it.
-    const bool is_large = block_ && block_->bytes() >= kLarge;
-    block_.reset();
-    if (is_large && device_ == DeviceType::kCUDA) cuda::empty_cache(cuda::kDevice);
+  if (wanted > bytes_) {
     const MemoryFor use("arena of plans", 0);
-    block_ = allocate(wanted, {device_, 0});
+    base_ = nullptr;
+    bytes_ = 0;
+    if (device_ == DeviceType::kCUDA) {
+      base_ = static_cast<char*>(cuda::memory_of_plans(wanted, cuda::kDevice));
+    } else {
+      block_.reset();  // nothing in it outlives a run, and both together might not fit
+      block_ = allocate(wanted, {device_, 0});
+      base_ = static_cast<char*>(block_->data());
+    }
+    bytes_ = wanted;
   }
-  lease.base = block_ ? static_cast<char*>(block_->data()) : nullptr;
+  lease.base = base_;
   return lease;
 }
 
@@ -51,12 +49,15 @@ RunMemory::RunMemory(DeviceType device, int64_t bytes, bool nested) {
 
 int64_t Arena::bytes() const {
   const std::lock_guard lock(mutex_);
-  return block_ ? static_cast<int64_t>(block_->bytes()) : 0;
+  return static_cast<int64_t>(bytes_);
 }
 
 void Arena::release() {
   const std::lock_guard lock(mutex_);
+  if (device_ == DeviceType::kCUDA) cuda::clear_memory_of_plans(cuda::kDevice);
   block_.reset();
+  base_ = nullptr;
+  bytes_ = 0;
 }
 
 }  // namespace smolder::jit

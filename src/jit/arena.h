@@ -1,5 +1,5 @@
-// The memory that plans keep their intermediates in: one block a device for all plans, as large as the largest run so
-// far. Plans hold offsets, so memory is the largest plan and not the sum.
+// The memory that plans keep their intermediates in: one stretch a device for all plans, as large as the largest run so
+// far. Plans hold offsets, so memory is the largest plan and not the sum. On CUDA it grows where it is.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Arena {
   static Arena& of(DeviceType device);
 
   /// At least `bytes` of memory, for as long as the returned lock is held; contents are undefined.
-  /// Throws OutOfMemoryError, and then holds what it held before.
+  /// Throws OutOfMemoryError.
   struct Lease {
     std::unique_lock<std::mutex> lock;
     char* base = nullptr;
@@ -22,14 +22,16 @@ class Arena {
   Lease reserve(int64_t bytes);
   /// Bytes held now.
   int64_t bytes() const;
-  /// Gives the block back; the next run takes a new one.
+  /// Gives it back; the next run takes memory again.
   void release();
 
  private:
   explicit Arena(DeviceType device) : device_(device) {}
   const DeviceType device_;
   mutable std::mutex mutex_;
-  BufferRef block_;
+  BufferRef block_;  ///< null on CUDA
+  char* base_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 /// Where a run keeps its intermediates: the arena, or, for one that is a part of another, memory of its own, since that

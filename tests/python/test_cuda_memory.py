@@ -3,6 +3,9 @@
 import collections
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -119,16 +122,18 @@ def test_a_part_of_the_memory_may_be_had():
 
 @on_a_device
 def test_memory_of_plans_grows_in_its_place():
-    def reserved(*sizes):
+    def held(*sizes):
         used_up()
+        cuda.reset_peak_memory_stats()
         for n in sizes:
             x = smolder.ones(n, device="cuda")
             x.cumsum(0).flip(0).cumsum(0).sum().item()
             del x
-        return cuda.memory_reserved()
+        return cuda.memory_allocated(), cuda.max_memory_allocated()
 
-    alone = reserved(6 * MIB)
-    assert reserved(5 * MIB, 6 * MIB) < alone + 4 * 5 * MIB, "the 5 are no longer kept"
+    alone = held(6 * MIB)
+    for sizes in ((5 * MIB, 6 * MIB), (6 * MIB, 5 * MIB)):
+        assert all(now < before + MIB for now, before in zip(held(*sizes), alone, strict=True))
 
 
 @on_a_device
@@ -310,3 +315,43 @@ def test_what_backward_needs_may_wait_on_the_host(pin):
 
     kept = gradient(contextlib.nullcontext())
     assert_same_bits(gradient(smolder.autograd.graph.save_on_cpu(pin_memory=pin)), kept)
+
+
+GROWING = """
+import smolder
+from smolder import cuda
+
+def work(x):
+    for _ in range(3):
+        x = smolder.softmax((x @ x).relu() + x.sum(0), 1)
+    return x.sum()
+
+def graphs():
+    counters = smolder.metrics()["counters"]
+    return counters["graphs.captured"], counters["graphs.replayed"]
+
+small, large = (smolder.ones(n, n, device="cuda") for n in (64, 1024))
+held = []
+for _ in range(5):
+    value = work(small).item()
+captured, replayed = graphs()
+before = cuda.memory_allocated()
+work(large).item()
+assert cuda.memory_allocated() >= before + (4 << 20), "the plan kept nothing from one kernel to another"
+assert work(small).item() == value
+print(captured, graphs()[0] - captured, graphs()[1] - replayed)
+cuda.empty_cache()
+assert cuda.memory_allocated() < before + (4 << 20) and work(small).item() == value
+"""
+
+
+@on_a_device
+@pytest.mark.parametrize("maps", [True, False], ids=["", "where memory cannot be mapped"])
+def test_graphs_stay_right_while_memory_of_plans_grows(maps):
+    environment = {**os.environ, "SMOLDER_CUDA_HOST_MAPS": str(int(maps))}
+    ran = subprocess.run([sys.executable, "-c", GROWING], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    captured, more, replayed = map(int, ran.stdout.split())
+    assert captured == 1
+    if maps:
+        assert (more, replayed) == (0, 1)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "smolder/core/cuda/mapped_range.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
@@ -23,6 +24,7 @@ constexpr int kMostDevices = 64;
 std::array<std::atomic<Pool*>, kMostDevices> g_pools{};  ///< never destroyed: buffers may outlive any static
 
 PoolSource source_of(int device) {
+  const auto plans = std::make_shared<MappedRange>(device);
   return {[device](size_t bytes) {
             make_current(device);
             Address address = 0;
@@ -30,7 +32,12 @@ PoolSource source_of(int device) {
             if (status != kOutOfMemory) check(status, "allocate");
             return status == 0 ? address : 0;
           },
-          [](Address address) { driver().release(address); }, [device] { synchronize(device); }};
+          [](Address address) { driver().release(address); }, [device] { synchronize(device); },
+          [plans](size_t bytes) {
+            plans->grow(bytes);
+            return Stretch{plans->address(), plans->bytes()};
+          },
+          [plans] { plans->clear(); }};
 }
 
 Pool* existing_pool(int device) {
@@ -133,7 +140,9 @@ class PinnedPool {
               return status == 0 ? reinterpret_cast<Address>(data) : 0;
             },
             [](Address address) { driver().release_host(reinterpret_cast<void*>(address)); },
-            [] {}};  // what is in the pool has been read
+            [] {},  // what is in the pool has been read
+            {},
+            {}};
   }
 
   static void release_pinned(void*, void* context) noexcept {
@@ -196,6 +205,33 @@ BufferRef allocate_temporary(size_t bytes, int device) {
   BufferRef memory = allocate((bytes + step - 1) / step * step, device, Purpose::kGraph);
   temporaries->add(queue.lane(), memory);
   return memory;
+}
+
+void* memory_of_plans(size_t bytes, int device) {
+  const Device where{DeviceType::kCUDA, static_cast<int8_t>(device)};
+  fail_if_asked(bytes, where);
+  Pool& pool = pool_of(device);
+  const Stretch before = pool.grow_plans(0);
+  const Stretch now = pool.grow_plans(bytes);
+  if (memory_is_watched() && now.bytes != before.bytes) [[unlikely]] {
+    const int64_t live = pool.statistics().all.allocated.current;
+    const auto data = [](Stretch s) { return reinterpret_cast<void*>(s.address); };
+    if (before.bytes > 0) note_given_back(data(before), before.bytes, where, live - static_cast<int64_t>(now.bytes));
+    if (now.bytes > 0) note_taken(data(now), now.bytes, now.bytes, where, live);
+  }
+  if (now.bytes < bytes) fail(bytes, device);
+  return reinterpret_cast<void*>(now.address);
+}
+
+void clear_memory_of_plans(int device) {
+  Pool* const pool = existing_pool(device);
+  if (!pool) return;
+  const Stretch before = pool->grow_plans(0);
+  pool->clear_plans();
+  if (memory_is_watched() && before.bytes > 0) [[unlikely]] {
+    note_given_back(reinterpret_cast<void*>(before.address), before.bytes,
+                    {DeviceType::kCUDA, static_cast<int8_t>(device)}, pool->statistics().all.allocated.current);
+  }
 }
 
 std::vector<Pool::Segment> pool_segments(int device) {

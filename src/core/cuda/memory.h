@@ -17,6 +17,13 @@ BufferRef allocate(size_t bytes, int device, Purpose purpose = Purpose::kTensor)
 /// captured the graph keeps it, and gives it to what follows on the lane.
 BufferRef allocate_temporary(size_t bytes, int device);
 
+/// At least `bytes` of the one stretch of memory that plans keep intermediates in, whose contents stay undefined. Its
+/// address stays while it grows (but on a device that cannot map memory), until the process ends. Throws
+/// OutOfMemoryError, and then it is as it was.
+void* memory_of_plans(size_t bytes, int device);
+/// Gives it back to the driver once nothing uses it; the address stays.
+void clear_memory_of_plans(int device);
+
 /// Memory of the host that the device reads while the host goes on. What a buffer's memory is copied from serves the
 /// next once that is done. Throws OutOfMemoryError.
 BufferRef allocate_pinned(size_t bytes);

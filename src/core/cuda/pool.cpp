@@ -98,6 +98,41 @@ void Pool::give_back(Block* block) {
   insert_free(block);
 }
 
+void Pool::note_plans(Stretch now) {
+  const int64_t more = static_cast<int64_t>(now.bytes) - static_cast<int64_t>(plans_.bytes);
+  const int64_t one_more = static_cast<int64_t>(now.bytes > 0) - static_cast<int64_t>(plans_.bytes > 0);
+  for (const auto what : {&PoolPart::allocated, &PoolPart::requested, &PoolPart::reserved}) add(what, false, more);
+  for (const auto what : {&PoolPart::blocks, &PoolPart::segments}) add(what, false, one_more);
+  statistics_.takes += more > 0;
+  statistics_.returns += more < 0;
+  plans_ = now;
+}
+
+void Pool::try_to_grow_plans(size_t bytes) {
+  const size_t others = static_cast<size_t>(statistics_.all.reserved.current) - plans_.bytes;
+  const size_t wanted = round_up(std::min(bytes, kLargestRequest), kSegmentGranule);
+  if (wanted <= limit_ && others <= limit_ - wanted) note_plans(source_.grow_plans(wanted));
+}
+
+Stretch Pool::grow_plans(size_t bytes) {
+  const std::lock_guard hold(lock_);
+  if (plans_.bytes < bytes) try_to_grow_plans(bytes);
+  if (plans_.bytes < bytes) {
+    ++statistics_.retries;
+    release_free_segments();
+    try_to_grow_plans(bytes);
+  }
+  statistics_.failures += plans_.bytes < bytes;
+  return plans_;
+}
+
+void Pool::clear_plans() {
+  const std::lock_guard hold(lock_);
+  if (plans_.bytes == 0) return;
+  source_.clear_plans();
+  note_plans({});
+}
+
 PoolStatistics Pool::statistics() {
   const std::lock_guard hold(lock_);
   return statistics_;
@@ -111,6 +146,9 @@ std::vector<Pool::Segment> Pool::segments() {
     for (const Block* b = first; b; b = b->after) {
       segment.pieces.push_back({b->address, b->size, b->free ? 0 : b->requested, b->free});
     }
+  }
+  if (plans_.bytes > 0) {
+    out.push_back(Segment{false, Purpose::kPlans, {Piece{plans_.address, plans_.bytes, plans_.bytes, false}}});
   }
   return out;
 }

@@ -37,16 +37,24 @@ struct PoolStatistics {
   int64_t returns = 0;
 };
 
+struct Stretch {
+  Address address = 0;
+  size_t bytes = 0;
+};
+
 /// Where a pool's memory comes from.
 struct PoolSource {
   std::function<Address(size_t bytes)> take;  ///< 0 when there is none left
   std::function<void(Address)> give_back;
   std::function<void()> wait;  ///< until nothing uses what was given back to the pool
+  /// Lets the stretch that plans share have at least `bytes`, and says what it is now: smaller when there is no memory.
+  std::function<Stretch(size_t bytes)> grow_plans;
+  std::function<void()> clear_plans;  ///< waits
 };
 
 /// What memory is for. Each has segments of its own, so that a number that is kept, or memory of a graph, does not move
-/// the tensors of the next step.
-enum class Purpose : uint8_t { kTensor, kNumber, kGraph };
+/// the tensors of the next step; plans share one that grows.
+enum class Purpose : uint8_t { kTensor, kNumber, kGraph, kPlans };
 
 /// Thread-safe.
 class Pool {
@@ -82,6 +90,10 @@ class Pool {
   /// Tensors of one number are numbers.
   Block* take(size_t bytes, Purpose purpose = Purpose::kTensor);
   void give_back(Block* block);
+  /// Lets the stretch of memory that plans share have at least `bytes`, and says what it is now: smaller when there is
+  /// no memory left, though cached memory was given back. No other memory is taken or given back for it.
+  Stretch grow_plans(size_t bytes);
+  void clear_plans();
   PoolStatistics statistics();
   /// All memory that was taken from the source.
   std::vector<Segment> segments();
@@ -118,11 +130,14 @@ class Pool {
   void split(Block* block, size_t size);
   void absorb(Block* block, Block* next);
   void release_free_segments();
+  void try_to_grow_plans(size_t bytes);
+  void note_plans(Stretch now);
 
   const PoolSource source_;
   std::mutex lock_;
   Free free_[3][2];            ///< by purpose, large and small
   std::set<Block*> segments_;  ///< the first block of each, which stays as long as the segment does
+  Stretch plans_;
   size_t limit_ = std::numeric_limits<size_t>::max();
   PoolStatistics statistics_;
 };

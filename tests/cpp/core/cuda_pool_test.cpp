@@ -18,6 +18,7 @@ struct Source {
   Address next = 4096;
   std::map<Address, size_t> taken;
   int waits = 0;
+  Stretch plans;
 
   PoolSource functions() {
     return {[this](size_t bytes) -> Address {
@@ -30,7 +31,15 @@ struct Source {
               left += taken.at(address);
               taken.erase(address);
             },
-            [this] { ++waits; }};
+            [this] { ++waits; },
+            [this](size_t bytes) {
+              if (bytes - plans.bytes <= left) {
+                left -= bytes - plans.bytes;
+                plans = {4096, bytes};
+              }
+              return plans;
+            },
+            [this] { left += std::exchange(plans, {}).bytes; }};
   }
 };
 
@@ -132,6 +141,29 @@ TEST(CudaPool, GivesCachedMemoryBackBeforeItFails) {
   pool.give_back(whole);
   pool.give_back(kept);
   EXPECT_TRUE(pool.take(200 * kMiB));
+}
+
+TEST(CudaPool, PlansShareOneStretchThatGrows) {
+  Source source;
+  Pool pool(source.functions());
+  pool.give_back(pool.take(800 * kMiB));
+  EXPECT_EQ(pool.grow_plans(1).bytes, 2 * kMiB);
+  EXPECT_EQ(pool.grow_plans(100 * kMiB).bytes, 100 * kMiB);
+  EXPECT_EQ(pool.grow_plans(50 * kMiB).bytes, 100 * kMiB);
+  EXPECT_EQ(pool.statistics().all.allocated.current, 100 * kMiB);
+  EXPECT_EQ(pool.statistics().all.reserved.current, 900 * kMiB);
+  EXPECT_EQ(pool.statistics().all.blocks.current, 1);
+  EXPECT_EQ(pool.segments().back().pieces.front().size, 100 * kMiB);
+  EXPECT_EQ(pool.grow_plans(300 * kMiB).bytes, 300 * kMiB) << "cached memory was not given back for it";
+  EXPECT_EQ(pool.statistics().retries, 1);
+  EXPECT_EQ(pool.grow_plans(SIZE_MAX).bytes, 300 * kMiB);
+  pool.set_limit(400 * kMiB);
+  EXPECT_EQ(pool.grow_plans(500 * kMiB).bytes, 300 * kMiB);
+  EXPECT_EQ(pool.statistics().failures, 2);
+  pool.clear_plans();
+  EXPECT_EQ(pool.statistics().all.reserved.current, 0);
+  EXPECT_EQ(pool.statistics().all.segments.current, 0);
+  EXPECT_TRUE(pool.segments().empty());
 }
 
 TEST(CudaPool, BlocksNeverOverlapAndAreCounted) {

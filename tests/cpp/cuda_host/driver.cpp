@@ -2,6 +2,7 @@
 // graph is a list of what to do, and a cubin is the text that nvrtc.cpp was given. Of api.h's functions all are here.
 //
 //   SMOLDER_CUDA_HOST_MB      memory of the device (default 1024)
+//   SMOLDER_CUDA_HOST_MAPS    0: the device cannot map memory
 //   SMOLDER_CUDA_HOST_CACHE   where compiled programs are kept
 #include "smolder/core/cuda/api.h"
 
@@ -150,6 +151,11 @@ API Status cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DriverDev
     case DeviceAttribute::kIsMultiGpuBoard:
       *value = 0;
       return 0;
+    case DeviceAttribute::kMapsMemory: {
+      const char* const asked = std::getenv("SMOLDER_CUDA_HOST_MAPS");
+      *value = !asked || std::strcmp(asked, "0") != 0;
+      return 0;
+    }
     case DeviceAttribute::kSharedPerMultiprocessor:
       *value = 228 << 10;
       return 0;
@@ -294,6 +300,47 @@ API Status cuMemFree_v2(Address address) {
   host.used -= block->second;
   host.blocks.erase(block);
   return 0;
+}
+API Status cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
+  *granularity = 2 << 20;
+  return 0;
+}
+API Status cuMemAddressReserve(Address* address, size_t bytes, size_t, Address, unsigned long long) {
+  void* const range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return kOutOfMemory;
+  *address = reinterpret_cast<Address>(range);
+  return 0;
+}
+API Status cuMemCreate(MemoryHandle* handle, size_t bytes, const MemoryProperties*, unsigned long long) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  if (host.used + bytes > host.total) return kOutOfMemory;
+  host.used += bytes;
+  *handle = bytes;  // nothing else is asked of it
+  return 0;
+}
+API Status cuMemRelease(MemoryHandle) { return 0; }  // what is mapped lives on
+API Status cuMemMap(Address address, size_t bytes, size_t, MemoryHandle handle, unsigned long long) {
+  if (handle != bytes) return kInvalidValue;
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  host.blocks[address] = bytes;
+  return 0;
+}
+API Status cuMemSetAccess(Address address, size_t bytes, const MemoryAccess* access, size_t) {
+  if (access->allowed != MemoryAccess::kReadWrite) return kInvalidValue;
+  return mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : kInvalidValue;
+}
+API Status cuMemUnmap(Address address, size_t bytes) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  const auto block = host.blocks.find(address);
+  if (block == host.blocks.end() || block->second != bytes) return kInvalidValue;
+  host.blocks.erase(block);
+  host.used -= bytes;
+  void* const memory = reinterpret_cast<void*>(address);
+  madvise(memory, bytes, MADV_DONTNEED);
+  return mprotect(memory, bytes, PROT_NONE) == 0 ? 0 : kInvalidValue;
 }
 API Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
