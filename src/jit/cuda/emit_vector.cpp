@@ -227,6 +227,10 @@ void KernelEmitter::varying(const Stmt& s) {
       return varying_store(s);
     case StmtKind::kUpdate: {
       const Accumulator& acc = accs_[s.acc];
+      if (const Stmt* load = loaded_halves(s)) {
+        return line(cat({acc.name, " = ", functions_.extremum_of_pack(acc.step, load->dtype), "(", acc.name, ", raw",
+                         std::to_string(load->result), ");"}));
+      }
       return lanes(acc.name + " = " + functions_.primitive(acc.step, acc.dtype) + "(" + acc.name + ", " +
                    value(s.args[0]) + ");");
     }
@@ -238,7 +242,7 @@ void KernelEmitter::varying(const Stmt& s) {
       break;
   }
   if (random_lanes(s)) return;
-  if (!exp_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
+  if (!exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
     const std::string x = unrounded(s), name = declare_lanes(s);
     lanes(name + " = " + x + ";");
   }
@@ -247,10 +251,34 @@ void KernelEmitter::varying(const Stmt& s) {
   }
 }
 
+/// Of the update of a float32 maximum or minimum with halves as they lie in a chunk, the load of these.
+const Stmt* KernelEmitter::loaded_halves(const Stmt& update) const {
+  const Accumulator& acc = accs_[update.acc];
+  if (acc.dtype != DType::kFloat32 || (acc.step != ir::Op::kMaximum && acc.step != ir::Op::kMinimum)) return nullptr;
+  const auto definition = [&](LocalId x) {
+    const auto it = std::ranges::find(loop_->body, x, &Stmt::result);
+    return it == loop_->body.end() ? nullptr : &*it;
+  };
+  const Stmt* s = definition(update.args[0]);
+  if (s && s->kind == StmtKind::kPrimitive && s->op == ir::Op::kCast) s = definition(s->args[0]);
+  if (!s || s->kind != StmtKind::kLoad || !is_half(s->dtype) || kept_of(s->address.buffer)) return nullptr;
+  return is_contiguous(s->address) && s->bounds.empty() ? s : nullptr;
+}
+
 bool KernelEmitter::exp_lanes(const Stmt& s) {
   const bool is_exp = s.kind == StmtKind::kPrimitive && s.op == ir::Op::kExp;
   if (!is_exp || compute_type(s.dtype) != DType::kFloat32 || !locals_[s.args[0]].varies) return false;
   const std::string function = functions_.exp_lanes();
+  declare_lanes(s);
+  line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
+  return true;
+}
+
+bool KernelEmitter::rare_lanes(const Stmt& s) {
+  if (s.kind != StmtKind::kPrimitive || s.op == ir::Op::kCast || s.args.size() != 1 || !locals_[s.args[0]].varies)
+    return false;
+  const std::string function = functions_.rare_lanes(s.op, s.dtype);
+  if (function.empty()) return false;
   declare_lanes(s);
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
   return true;

@@ -57,6 +57,7 @@ std::string Functions::define(const std::string& name, DType result, int arity, 
 std::string Functions::primitive(ir::Op op, DType t) {
   if (compute_type(t) == DType::kFloat32 && op == ir::Op::kExp) return exp();
   if (compute_type(t) == DType::kFloat32 && op == ir::Op::kTanh) return tanh();
+  if (compute_type(t) == DType::kFloat32 && (op == ir::Op::kMaximum || op == ir::Op::kMinimum)) return extremum(op);
   return formula(op, t);
 }
 
@@ -178,6 +179,31 @@ std::string Functions::tanh() {
   return name;
 }
 
+/// One instruction, which of two zeros takes the positive as the larger.
+std::string Functions::extremum(ir::Op op) {
+  const bool is_max = op == ir::Op::kMaximum;
+  const std::string name = is_max ? "maximum_f32" : "minimum_f32";
+  if (defined_.contains(name)) return name;
+  text_ += kHostMath;
+  formula(op, DType::kFloat32);
+  text_ += cat({"#else\nDEVICE f32 ", name, "(f32 x, f32 y) {\n  f32 r;\n  asm(\"", is_max ? "max" : "min",
+                ".NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(x), \"f\"(y));\n  return r;\n}\n#endif\n"});
+  return name;
+}
+
+std::string Functions::extremum_of_pack(ir::Op op, DType half) {
+  const std::string one = extremum(op), type = half == DType::kFloat16 ? "f16" : "bf16", name = one + "_of_" + type;
+  if (!defined_.emplace(name, true).second) return name;
+  const std::string lane = type == "f16" ? "f16_to_f32(p.x[k])" : "bf16_lane(p, k)";
+  const std::string step = cat({"  for (int k = 0; k < kLanes; ++k) x = ", one, "(x, ", lane, ");\n"});
+  text_ += cat({"template <int V> DEVICE f32 ", name, "(f32 x, Pack<u16, V> p) {\n", kHostMath,
+                "  constexpr int kLanes = V;\n#else\n  constexpr int kLanes = V < 2 ? V : 2;\n#pragma unroll\n",
+                "  for (int i = 1; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
+                "x2 %0, %0, %1;\" : \"+r\"(p.words[0]) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n", step,
+                "  return x;\n}\n"});
+  return name;
+}
+
 /// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish.
 std::string Functions::exp_lanes() {
   const std::string name = "exp_lanes";
@@ -197,6 +223,36 @@ std::string Functions::exp_lanes() {
   }
 }
 )"});
+  return name;
+}
+
+/// A branch for each lane keeps the compiler from interleaving them, and the rare case written out at each keeps it
+/// busy.
+std::string Functions::rare_lanes(ir::Op op, DType t) {
+  const auto p = static_cast<scalar::Primitive>(op);
+  const auto& info = scalar::info(p);
+  if (info.arity != 1) return "";
+  const DType c = compute_type(t);
+  TextBuilder b;
+  b.leaves_rare = true;
+  const Text x = b.named(scalar::register_lane(c), "x");
+  const Text r = scalar::emit_primitive(b, p, c, std::span<const Text>(&x, 1));
+  if (!b.has_rare) return "";
+  const std::string any = formula(op, t), name = any + "_lanes";
+  if (!defined_.emplace(name, true).second) return name;
+  const std::string type = type_name(x.type), result = type_name(r.type);
+  text_ += cat(
+      {"DEVICE ", result, " ", any, "_common(", type, " x, bool& rare) {\n", b.text, "  return ", b.name(r), ";\n}\n"});
+  text_ += cat({"static __device__ __noinline__ ", result, " ", any, "_any(", type, " x) { return ", any, "(x); }\n"});
+  text_ += cat({"template <int V> DEVICE void ", name, "(", result, " (&y)[V], const ", type, " (&x)[V]) {\n",
+                R"(  bool rare = false;
+#pragma unroll
+  for (int k = 0; k < V; ++k) y[k] = )",
+                any, R"(_common(x[k], rare);
+  if (!rare) return;
+#pragma unroll
+  for (int k = 0; k < V; ++k) y[k] = )",
+                any, "_any(x[k]);\n}\n"});
   return name;
 }
 

@@ -24,8 +24,13 @@ class Functions {
   std::string exp();
   std::string exp_lanes();
   std::string tanh();
+  std::string extremum(ir::Op op);
+  /// Of a float32 and all elements of a pack of halves, which are compared two by two.
+  std::string extremum_of_pack(ir::Op op, DType half);
   std::string div_lanes();
   std::string random_lanes();
+  /// Of a primitive of one operand with a rare case, which several lanes branch around together; "" of others.
+  std::string rare_lanes(ir::Op op, DType t);
 
   /// All that were asked for.
   const std::string& text() const { return text_; }

@@ -109,7 +109,9 @@ class KernelEmitter {
   void load_lanes(const Stmt& s, const std::string& name);
   void load_regular(const Stmt& s, const std::string& name);
   bool random_lanes(const Stmt& s);
+  const Stmt* loaded_halves(const Stmt& update) const;
   bool exp_lanes(const Stmt& s);
+  bool rare_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
   bool div_lanes(const Stmt& s);
   bool divide_chunk(const Stmt& s);

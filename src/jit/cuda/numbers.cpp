@@ -10,9 +10,10 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-/// Whether the host and a device give the same bits: of exp and tanh a device has its own (functions.h).
+/// Whether the host and a device give the same bits: of some functions a device has its own (functions.h).
 bool is_same(const Stmt& s) {
-  const bool own = s.op == ir::Op::kExp || s.op == ir::Op::kTanh;
+  using ir::Op;
+  const bool own = s.op == Op::kExp || s.op == Op::kTanh || s.op == Op::kMaximum || s.op == Op::kMinimum;
   return s.op != ir::Op::kRandomBits && !(own && compute_type(s.dtype) == DType::kFloat32);
 }
 

@@ -36,6 +36,8 @@ class TextBuilder {
   /// Statements so far, and how many.
   std::string text;
   int statements = 0;
+  bool has_rare = false;     ///< whether there was a `select_rare`
+  bool leaves_rare = false;  ///< of which only the common case is written
 
   /// A value from outside, as a parameter.
   V named(LaneType t, std::string name);
@@ -90,9 +92,14 @@ class TextBuilder {
   V select(V c, V x, V y) {
     return define(L, name(c) + " ? " + name(x) + " : " + name(y));
   }
-  /// Branches around `rare`.
+  /// Branches around `rare`, or leaves it out and says so in a variable of that name.
   template <LaneType L, class Rare>
   std::array<V, 2> select_rare(V c, const std::array<V, 2>& common, Rare&& rare) {
+    has_rare = true;
+    if (leaves_rare) {
+      line("rare = rare || " + name(c) + ";");
+      return common;
+    }
     const std::array<V, 2> chosen{variable(L, common[0]), variable(L, common[1])};
     line("if (" + name(c) + ") {");
     const std::array<V, 2> r = rare();

@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       FOR_LANES x0[k] = bf16_lane(raw0, k);
       f32 x1[V];
       FOR_LANES x1[k] = x0[k];
-      FOR_LANES a0 = maximum_f32(a0, x1[k]);
+      a0 = maximum_f32_of_bf16(a0, raw0);
     };
     if (whole) {
       #pragma unroll 1

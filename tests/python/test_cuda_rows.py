@@ -1,0 +1,65 @@
+"""CUDA: kernels of rows, and what the lanes of a thread do together, where it could go wrong."""
+
+import numpy as np
+import pytest
+from conftest import assert_same_bits
+
+import smolder
+from smolder import cuda
+
+pytestmark = pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device")
+
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 131072.0, -3e5, 1e30, 1.0]
+
+
+@pytest.mark.parametrize("f", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("n", [4, 64, 67])
+def test_a_rare_lane_changes_none_beside_it(f, n):
+    x = np.linspace(-40, 40, n).astype(np.float32)
+    for at, special in enumerate(SPECIAL):
+        x[at * 3 % n] = special
+        got, want = (getattr(smolder, f)(smolder.tensor(x, device=d)).cpu().numpy() for d in ("cuda", "cpu"))
+        np.testing.assert_array_equal(got, want)  # the signs of zeros, too
+        zeros = want == 0
+        assert_same_bits(got[zeros], want[zeros])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("n", [8, 12, 33, 1024])
+def test_the_largest_of_a_row_is_found_wherever_it_is(dtype, n):
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((n + 1, n)).astype(np.float32)
+    x[np.arange(n), np.arange(n)] = 9
+    x[n, n // 2] = np.nan
+    for f in ("amax", "amin"):
+        for sign in (1, -1):
+            got, want = (
+                getattr(smolder.tensor(sign * x, device=d).to(getattr(smolder, dtype)), f)(1).cpu().float().numpy()
+                for d in ("cuda", "cpu")
+            )
+            np.testing.assert_array_equal(got, want)
+
+
+def softmax(x):
+    with np.errstate(invalid="ignore"):  # a row of -inf is nan
+        e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [("float32", 5e-6), ("bfloat16", 4e-3)])
+@pytest.mark.parametrize("n", [5, 48, 1024, 1028, 4096, 16384, 17000, 20001])
+def test_softmax_of_any_row(dtype, tolerance, n):
+    """Rows that registers hold, in whole chunks and not, and longer ones; with -inf, large numbers and nan."""
+    rng = np.random.default_rng(n)
+    t = smolder.tensor(rng.standard_normal((6, n)).astype(np.float32) * 3).to(getattr(smolder, dtype))
+    x = t.float().numpy().astype(np.float64)
+    x[1, ::2] = -np.inf
+    x[2, n // 2] = np.nan
+    x[3] = -np.inf
+    x[4, 1::3] = -200
+    x[4, n - 1] = 3e30
+    x[5] = np.where(np.arange(n) == 3, 1, -85)
+    on_device = smolder.tensor(x.astype(np.float32), device="cuda").to(getattr(smolder, dtype))
+    x = on_device.cpu().float().numpy().astype(np.float64)
+    got = smolder.softmax(on_device, 1).cpu().float().numpy()
+    np.testing.assert_allclose(got, softmax(x), rtol=tolerance, atol=1e-37)
