@@ -78,3 +78,14 @@ def test_orthogonal_rows_or_columns():
         np.testing.assert_allclose(product.numpy(), 4 * np.eye(min(w.shape)), atol=1e-5)
     with pytest.raises(ValueError, match="2 or more dimensions"):
         smolder.nn.init.orthogonal_(smolder.empty(3))
+
+
+@pytest.mark.skipif(not smolder.cuda.is_available(), reason="there is no CUDA device")
+def test_a_device_without_cusolver_goes_through_the_host_and_says_so(monkeypatch):
+    monkeypatch.setattr(smolder._core, "_cusolver_missing", lambda: "it is not here; pip install nvidia-cusolver")
+    a = matrix(3).detach().cuda()
+    before = smolder.metrics()["counters"]["fallbacks"]
+    with pytest.warns(UserWarning, match="smolder.linalg on CUDA.*pip install nvidia-cusolver"):
+        out = linalg.inv(a)
+    assert out.is_cuda and smolder.metrics()["counters"]["fallbacks"] == before + 1
+    np.testing.assert_allclose((out @ a).cpu().numpy(), np.eye(3), atol=1e-12)

@@ -132,7 +132,25 @@ def qr(a, mode):
     r = _core.triu(_t(factors).narrow(-2, 0, min(rows, columns)))
     if count > columns:
         r = _core.cat([r, zeros((*a.shape[:-2], count - columns, columns), dtype=a.dtype, device=a.device)], -2)
-    return (r,) if mode == "r" else (_t(_core._cuda_orthogonal_rows(factors, tau, count)), r)
+    if mode == "r":
+        return (r,)
+    if a.dim() == 2:
+        return _t(_core._cuda_orthogonal_rows(factors, tau, count)), r
+    return _product_of_reflectors(factors, tau, count), r  # the library would make one Q after the other
+
+
+def _product_of_reflectors(factors, tau, count):
+    """The first columns of Q = I - V T V^T, where V has the reflectors, and T is the inverse of the upper triangle of
+    V^T V with 1 / tau, half of what is there, in the diagonal. A reflector whose tau is 0 is none."""
+    k, rows = tau.size(-1), factors.size(-1)
+    like = {"dtype": tau.dtype, "device": tau.device}
+    is_one = (tau != 0).unsqueeze(-1)
+    reflectors = (_core.triu(factors.narrow(-2, 0, k), 1) + eye(k, rows, **like)) * is_one
+    inner = _core._cuda_product(reflectors, False, reflectors, True)
+    diagonal = _core.where(is_one, 1 / _core.where(is_one, tau.unsqueeze(-1), 1.0), 1.0)
+    inner = _core.where(eye(k, **like) == 1, diagonal, inner)
+    right = _core._cuda_solve_triangular(inner, reflectors.narrow(-1, 0, count), True, True, False)
+    return eye(rows, count, **like) - _core._cuda_product(reflectors, True, right, False)
 
 
 def _not_converged(what):
@@ -142,34 +160,41 @@ def _not_converged(what):
     ).format
 
 
-def eigh(a, lower):
+def eigh(a, lower, vectors=True):
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
     if not _by_solver(a):
-        return _arrays(lambda m: tuple(numpy.linalg.eigh(m, "L" if lower else "U")), a)
-    values, rows, info = _core._cuda_eigh(a, lower, True)
+        triangle = "L" if lower else "U"
+        if not vectors:
+            return *_arrays(lambda m: numpy.linalg.eigvalsh(m, triangle), a), None
+        return _arrays(lambda m: tuple(numpy.linalg.eigh(m, triangle)), a)
+    values, rows, info = _core._cuda_eigh(a, lower, vectors)
     _check(info, a, "linalg.eigh", _not_converged("eigen"))
-    return values, _t(rows)
+    return values, _t(rows) if vectors else None
 
 
-def svd(a, full, driver=None):
+def svd(a, full, driver=None, vectors=True):
     """U, S and V^T. `driver`: gesvd or gesvdj; None: the latter, and the former where that does not converge."""
     if not _by_solver(a):
+        if not vectors:
+            return None, *_arrays(lambda m: numpy.linalg.svd(m, compute_uv=False), a), None
         return _arrays(lambda m: tuple(numpy.linalg.svd(m, full)), a)
-    u, s, vh, info = _svd_by_jacobi(a, full) if driver != "gesvd" else _svd_by_qr(a, full)
+    u, s, vh, info = (_svd_by_qr if driver == "gesvd" else _svd_by_jacobi)(a, full, vectors)
     if driver is None and info.any().item():
-        u, s, vh, info = _svd_by_qr(a, full)
+        u, s, vh, info = _svd_by_qr(a, full, vectors)
     _check(info, a, "linalg.svd", _not_converged("singular "))
+    if not vectors:
+        return None, s, None
     if not full:
         u, vh = u.narrow(-1, 0, s.size(-1)), vh.narrow(-2, 0, s.size(-1))
     return u, s, vh
 
 
-def _svd_by_jacobi(a, full):
-    left, s, right, info = _core._cuda_svd(a, full, True, True)
+def _svd_by_jacobi(a, full, vectors):
+    left, s, right, info = _core._cuda_svd(a, full, vectors, True)
     return _t(left), s, right, info
 
 
-def _svd_by_qr(a, full):
+def _svd_by_qr(a, full, vectors):
     wide = a.size(-2) <= a.size(-1)
-    left, s, right, info = _core._cuda_svd(a if wide else _t(a), full, True, False)
+    left, s, right, info = _core._cuda_svd(a if wide else _t(a), full, vectors, False)
     return (left, s, right, info) if wide else (_t(right), s, _t(left), info)

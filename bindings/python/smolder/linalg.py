@@ -69,6 +69,11 @@ def _t(a):
     return a.transpose(-2, -1)
 
 
+def _needs_gradient(a):
+    """Whether values alone do not do: gradients are made of the vectors."""
+    return a.requires_grad and _core.is_grad_enabled()
+
+
 # -- solutions
 
 
@@ -292,7 +297,7 @@ def qr(A, mode="reduced"):
         )
     if mode == "r":
         (r,) = _factors.qr(A.detach(), "r")
-        if A.requires_grad and _core.is_grad_enabled():
+        if _needs_gradient(A):
             raise NotImplementedError("linalg.qr: the gradient for mode 'r' is not supported; use 'reduced'")
         return _QR(zeros((0,), dtype=A.dtype, device=A.device), r)
     return _QR(*_Qr.apply(A, mode))
@@ -336,13 +341,7 @@ class _Svd(Function):
         return u @ inner @ _t(v) + rest, None, None
 
 
-@listed("linalg_svd")
-def svd(A, full_matrices=True, *, driver=None):
-    """U, S and Vh with A = U diag(S) Vh, S in descending order.
-
-    On CUDA driver may be gesvdj, Jacobi's method, or gesvd, QR iterations; None is the former, and the latter where that
-    does not converge.
-    """
+def _check_svd(A, driver):
     _check("linalg.svd", A, square=False)
     if driver is not None and not A.is_cuda:
         raise RuntimeError(
@@ -350,13 +349,26 @@ def svd(A, full_matrices=True, *, driver=None):
         )
     if driver not in (None, "gesvd", "gesvdj"):
         raise NotImplementedError(f"linalg.svd: driver '{driver}' is not supported; use None, gesvd or gesvdj")
+
+
+@listed("linalg_svd")
+def svd(A, full_matrices=True, *, driver=None):
+    """U, S and Vh with A = U diag(S) Vh, S in descending order.
+
+    On CUDA driver may be gesvdj, Jacobi's method, or gesvd, QR iterations; None is the former, and the latter where that
+    does not converge.
+    """
+    _check_svd(A, driver)
     return _SVD(*_Svd.apply(A, bool(full_matrices), driver))
 
 
 @listed("linalg_svdvals")
 def svdvals(A, *, driver=None):
     """The singular values of matrices, in descending order."""
-    return svd(A, False, driver=driver).S
+    if _needs_gradient(A):
+        return svd(A, False, driver=driver).S
+    _check_svd(A, driver)
+    return _factors.svd(A, False, driver, vectors=False)[1]
 
 
 class _EighFunction(Function):
@@ -376,19 +388,26 @@ class _EighFunction(Function):
         return (out + _t(out)) * 0.5, None
 
 
-@listed("linalg_eigh")
-def eigh(A, UPLO="L"):
-    """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
+def _check_eigh(A, UPLO):
     _check("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+
+
+@listed("linalg_eigh")
+def eigh(A, UPLO="L"):
+    """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
+    _check_eigh(A, UPLO)
     return _Eigh(*_EighFunction.apply(A, UPLO.upper()))
 
 
 @listed("linalg_eigvalsh")
 def eigvalsh(A, UPLO="L"):
     """Eigenvalues of symmetric matrices, in ascending order."""
-    return eigh(A, UPLO).eigenvalues
+    if _needs_gradient(A):
+        return eigh(A, UPLO).eigenvalues
+    _check_eigh(A, UPLO)
+    return _factors.eigh(A, UPLO.upper() == "L", vectors=False)[0]
 
 
 def _pinv(a, rtol, hermitian):

@@ -64,6 +64,10 @@ void bind_linalg(nb::module_& m) {
     return tensor_of(
         queue("linalg.qr", {factors, tau}, [&](const Arrays& x) { return orthogonal_rows({x[0], x[1]}, count); }));
   });
+  m.def("_cuda_product", [](const Tensor& a, bool a_transposed, const Tensor& b, bool b_transposed) {
+    const auto work = [&](const Arrays& x) { return product(x[0], a_transposed, x[1], b_transposed); };
+    return tensor_of(queue("linalg.qr", {a, b}, work));
+  });
   m.def("_cuda_eigh", [](const Tensor& a, bool lower, bool vectors) {
     const Eigh out = queue("linalg.eigh", {a}, [&](const Arrays& x) { return eigh(x[0], lower, vectors); });
     return std::make_tuple(tensor_of(out.values), tensor_of(out.vectors), tensor_of(out.info));

@@ -104,6 +104,9 @@ using Jobs = signed char;                                    ///< 'A', 'S' or 'N
   FUNCTION(getrs_batched, getrsBatched,                                                                               \
            (BlasHandle, BlasTransposed, int, int, const void* const*, int, const int*, void* const*, int, int*, int)) \
   FUNCTION(geqrf_batched, geqrfBatched, (BlasHandle, int, int, void* const*, int, void* const*, int*, int))           \
+  FUNCTION(gemm_batched, gemmStridedBatched,                                                                          \
+           (BlasHandle, BlasTransposed, BlasTransposed, int, int, int, const void*, const void*, int, long long,      \
+            const void*, int, long long, const void*, void*, int, long long, int))                                    \
   FUNCTION(trsm, trsm_v2,                                                                                             \
            (BlasHandle, BlasSide, BlasFill, BlasTransposed, BlasDiagonal, int, int, const void*, const void*, int,    \
             void*, int))                                                                                              \

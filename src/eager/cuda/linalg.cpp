@@ -135,6 +135,17 @@ struct Workspace {
   }
 };
 
+/// What a call of cuBLAS is given for alpha or beta, on the host.
+struct Number {
+  float narrow;
+  double wide;
+
+  explicit Number(int n) : narrow(static_cast<float>(n)), wide(n) {}
+  const void* of(SolverType type) const {
+    return type == SolverType::kFloat64 ? static_cast<const void*>(&wide) : &narrow;
+  }
+};
+
 int narrow(int64_t n) { return static_cast<int>(n); }
 void* const* pointers(const BufferRef& addresses) { return static_cast<void* const*>(addresses->data()); }
 int* info_of(const Array& info, int64_t i) { return static_cast<int*>(info.data) + i; }
@@ -235,9 +246,8 @@ Array solve_triangular(const Array& a, const Array& b, Triangular how) {
   const Calls calls(a);
   const Matrices m(a), right(b);
   Array out = calls.copied(b);
-  const float one = 1;
-  const double wide_one = 1;
-  const void* const alpha = calls.type == SolverType::kFloat64 ? static_cast<const void*>(&wide_one) : &one;
+  const Number one(1);
+  const void* const alpha = one.of(calls.type);
   // A X = B in rows is X' A' = B' in columns.
   const BlasSide side = how.left ? BlasSide::kRight : BlasSide::kLeft;
   const BlasFill fill = how.upper ? BlasFill::kLower : BlasFill::kUpper;
@@ -292,25 +302,36 @@ Qr qr(const Array& columns) {
 Array orthogonal_rows(const Qr& factors, int64_t count) {
   const Calls calls(factors.factors);
   const Matrices m(factors.factors);
-  const int64_t rows = m.columns, k = m.values();
-  Array out = calls.empty(batch_of(factors.factors, {count, rows}));
+  const int rows = narrow(m.columns), columns = narrow(count), k = narrow(m.values());
+  Array out = calls.empty(Dims{count, m.columns});
   if (count > m.rows) calls.fill_zeros(out);
-  const int64_t taken = std::min(count, m.rows) * rows;
-  for (int64_t i = 0; i < m.batch; ++i) {
-    calls.copy(calls.at(out, i * count * rows), calls.at(factors.factors, i * m.size()), taken);
-  }
+  calls.copy(out.data, factors.factors.data, std::min(count, m.rows) * m.columns);
   int size = 0;
-  check_solver(calls.typed_solver().orgqr_size(calls.solver(), narrow(rows), narrow(count), narrow(k), out.data,
-                                               narrow(rows), factors.tau.data, &size),
-               "orgqr_size");
+  check_solver(
+      calls.typed_solver().orgqr_size(calls.solver(), rows, columns, k, out.data, rows, factors.tau.data, &size),
+      "orgqr_size");
   const BufferRef work = calls.elements(size);
-  const Array unused = calls.info(m.batch);
-  for (int64_t i = 0; i < m.batch; ++i) {
-    check_solver(calls.typed_solver().orgqr(calls.solver(), narrow(rows), narrow(count), narrow(k),
-                                            calls.at(out, i * count * rows), narrow(rows), calls.at(factors.tau, i * k),
-                                            work->data(), size, info_of(unused, i)),
-                 "orgqr");
-  }
+  const Array unused = calls.info(1);
+  check_solver(calls.typed_solver().orgqr(calls.solver(), rows, columns, k, out.data, rows, factors.tau.data,
+                                          work->data(), size, info_of(unused, 0)),
+               "orgqr");
+  return out;
+}
+
+Array product(const Array& a, bool a_transposed, const Array& b, bool b_transposed) {
+  const Calls calls(a);
+  const Matrices left(a), right(b);
+  const int64_t rows = a_transposed ? left.columns : left.rows, inner = a_transposed ? left.rows : left.columns;
+  const int64_t columns = b_transposed ? right.rows : right.columns;
+  Array out = calls.empty(batch_of(a, {rows, columns}));
+  const auto way = [](bool transposed) { return transposed ? BlasTransposed::kYes : BlasTransposed::kNo; };
+  const Number one(1), zero(0);
+  // C = A B in rows is C' = B' A' in columns.
+  check_solver(calls.typed_blas().gemm_batched(
+                   calls.blas(), way(b_transposed), way(a_transposed), narrow(columns), narrow(rows), narrow(inner),
+                   one.of(calls.type), b.data, narrow(right.columns), right.size(), a.data, narrow(left.columns),
+                   left.size(), zero.of(calls.type), out.data, narrow(columns), rows * columns, narrow(left.batch)),
+               "gemm_batched");
   return out;
 }
 

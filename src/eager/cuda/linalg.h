@@ -45,8 +45,12 @@ struct Qr {
 };
 /// Of the matrices whose columns are the rows of `columns`.
 Qr qr(const Array& columns);
-/// The first `count` columns of Q, as rows: as many as its reflectors have elements, at most.
+/// Of one matrix, the first `count` columns of Q, as rows: as many as its reflectors have elements, at most.
 Array orthogonal_rows(const Qr& factors, int64_t count);
+
+/// Products, one of each a or its transpose with one of b or its transpose, in the full precision of the type whatever is
+/// allowed of other products.
+Array product(const Array& a, bool a_transposed, const Array& b, bool b_transposed);
 
 struct Eigh {
   Array values;   ///< ascending

@@ -11,6 +11,7 @@ struct OpaqueBlas {
   DriverStream stream = nullptr;
 };
 
+using host::at;
 using host::Matrix;
 
 API SolverStatus cublasCreate_v2(BlasHandle* handle) {
@@ -92,6 +93,25 @@ BOTH(geqrfBatched,
            host::geqrf(a, tau.data);
            a.store(all[b], type, lda);
            tau.store(taus[b], type, tau.rows);
+         }
+       });
+       return 0;
+     })
+
+BOTH(gemmStridedBatched,
+     (BlasHandle handle, BlasTransposed a_way, BlasTransposed b_way, int m, int n, int k, const void* alpha,
+      const void* a, int lda, long long a_step, const void* b, int ldb, long long b_step, const void* beta, void* c,
+      int ldc, long long c_step, int batch),
+     {
+       if (!is_one(alpha, type) || *static_cast<const float*>(beta) != 0) return kInvalidValue;
+       host::queue(handle->stream, [=] {
+         const bool turns_a = a_way == BlasTransposed::kYes, turns_b = b_way == BlasTransposed::kYes;
+         for (int i = 0; i < batch; ++i) {
+           Matrix x = Matrix::load(at(a, type, i * a_step), type, turns_a ? k : m, turns_a ? m : k, lda);
+           Matrix y = Matrix::load(at(b, type, i * b_step), type, turns_b ? n : k, turns_b ? k : n, ldb);
+           if (turns_a) x = x.transposed();
+           if (turns_b) y = y.transposed();
+           host::product(x, y).store(at(c, type, i * c_step), type, ldc);
          }
        });
        return 0;

@@ -15,6 +15,7 @@ struct OpaqueSolver {
 struct OpaqueSolverParams {};
 struct OpaqueJacobi {};
 
+using host::at;
 using host::Matrix;
 
 namespace {
@@ -33,11 +34,6 @@ bool spoil(void* on_device, size_t device_bytes, void* on_host, size_t host_byte
 SolverStatus ask(size_t* on_device, size_t* on_host) {
   *on_device = *on_host = kWorkspace;
   return 0;
-}
-
-/// An element `i` of memory.
-void* at(void* memory, SolverType type, int64_t i) {
-  return static_cast<char*>(memory) + i * (type == SolverType::kFloat64 ? 8 : 4);
 }
 
 void store_values(const std::vector<double>& values, void* memory, SolverType type) {

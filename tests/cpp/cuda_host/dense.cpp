@@ -12,6 +12,16 @@ void queue(DriverStream stream, std::function<void()> work) {
   add(stream, [](const void* p) { (*static_cast<const std::function<void()>*>(p))(); }, kept);
 }
 
+Matrix product(const Matrix& a, const Matrix& b) {
+  Matrix out(a.rows, b.columns);
+  for (int64_t j = 0; j < b.columns; ++j) {
+    for (int64_t k = 0; k < a.columns; ++k) {
+      for (int64_t i = 0; i < a.rows; ++i) out(i, j) += a(i, k) * b(k, j);
+    }
+  }
+  return out;
+}
+
 int potrf(Matrix& a, BlasFill fill) {
   const bool upper = fill == BlasFill::kUpper;
   const auto at = [&](int64_t i, int64_t j) -> double& { return upper ? a(j, i) : a(i, j); };  // of the lower factor

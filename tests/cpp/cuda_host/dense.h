@@ -17,6 +17,11 @@ namespace smolder::eager::cuda::host {
 /// Queues work as the driver on the host does: a graph that is captured may run it again.
 void queue(DriverStream stream, std::function<void()> work);
 
+/// Element `i` of memory.
+inline void* at(const void* memory, SolverType type, int64_t i) {
+  return static_cast<char*>(const_cast<void*>(memory)) + i * (type == SolverType::kFloat64 ? 8 : 4);
+}
+
 /// A matrix by columns.
 struct Matrix {
   int64_t rows, columns;
@@ -63,6 +68,7 @@ struct Matrix {
   }
 };
 
+Matrix product(const Matrix& a, const Matrix& b);
 /// The upper factor takes the place of the upper triangle, or the lower one that of the lower. Returns `info`.
 int potrf(Matrix& a, BlasFill fill);
 /// Pivots count from 1. Returns `info`.
