@@ -1,6 +1,6 @@
 """Trains a small transformer on the characters of a text file, and has it write some.
 
-    python examples/char_transformer.py FILE [--steps N] [--checkpoint FILE] [--losses FILE]
+    python examples/char_transformer.py FILE [--steps N] [--checkpoint FILE] [--losses FILE] [--device cuda]
 
 A loop as in PyTorch, with mark_step() at the end of each step. With --checkpoint the training is saved every --every
 steps, model, optimizer, schedule and random numbers; started again it goes on from there, and its losses are those
@@ -110,22 +110,8 @@ def write(model, alphabet, start, length, temperature=0.8):
     return "".join(alphabet[i] for i in text)
 
 
-def main(argv=None):
+def run(args, content):
     """Trains, and prints what the model writes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", help="a text of some thousand characters, as a licence")
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint", help="where the training is saved, and found when it is started again")
-    parser.add_argument("--every", type=int, default=50, help="steps from one checkpoint to the next")
-    parser.add_argument("--losses", default=os.devnull, help="a file for the loss of each step")
-    parser.add_argument("--sample", type=int, default=200, help="characters to write at the end")
-    args = parser.parse_args(argv)
-
-    with open(args.file, encoding="utf-8") as file:
-        content = file.read()
-    if len(content) <= CONTEXT:
-        parser.error(f"{args.file} has {len(content)} characters; {CONTEXT + 1} are the least")
     alphabet = sorted(set(content))
     text = smolder.tensor([alphabet.index(c) for c in content])
 
@@ -138,6 +124,26 @@ def main(argv=None):
     with open(args.losses, "a", encoding="utf-8") as losses:
         train(training, text, args.steps, args.checkpoint, args.every, losses)
     print(write(training.model, alphabet, content[:CONTEXT], args.sample))
+
+
+def main(argv=None):
+    """Reads the command line and the text, and runs on the device that it names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", help="a text of some thousand characters, as a licence")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoint", help="where the training is saved, and found when it is started again")
+    parser.add_argument("--every", type=int, default=50, help="steps from one checkpoint to the next")
+    parser.add_argument("--losses", default=os.devnull, help="a file for the loss of each step")
+    parser.add_argument("--sample", type=int, default=200, help="characters to write at the end")
+    parser.add_argument("--device", default="cpu", help="where it trains: cpu or cuda")
+    args = parser.parse_args(argv)
+    with open(args.file, encoding="utf-8") as file:
+        content = file.read()
+    if len(content) <= CONTEXT:
+        parser.error(f"{args.file} has {len(content)} characters; {CONTEXT + 1} are the least")
+    with smolder.device(args.device):
+        run(args, content)
 
 
 if __name__ == "__main__":

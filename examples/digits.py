@@ -1,6 +1,6 @@
 """Trains a classifier of handwritten digits: scikit-learn's 1,797 images of 8x8 pixels.
 
-    python examples/digits.py [--epochs N] [--seed N]
+    python examples/digits.py [--epochs N] [--seed N] [--device cuda]
 
 A loop as in PyTorch, with mark_step() at the end of each step. The report at the end says how many
 kernels were compiled; a second run finds them all in the cache and compiles none.
@@ -71,13 +71,8 @@ def accuracy(model, images, labels):
         return (model(images).argmax(1) == labels).float().mean().item()
 
 
-def main(argv=None):
+def run(args):
     """Trains, tests, reports; returns the test accuracy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
-
     smolder.manual_seed(args.seed)
     train_images, test_images, train_labels, test_labels = load()
     model = make_model()
@@ -91,6 +86,17 @@ def main(argv=None):
     print(f"trained in {took:.2f} s; kernels compiled: {compiled}")
     print(f"test accuracy: {100 * score:.2f}%")
     return score
+
+
+def main(argv=None):
+    """Reads the command line, and runs on the device that it names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="where it trains: cpu or cuda")
+    args = parser.parse_args(argv)
+    with smolder.device(args.device):
+        return run(args)
 
 
 if __name__ == "__main__":

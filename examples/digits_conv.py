@@ -1,6 +1,6 @@
 """Trains a convolutional net on handwritten digits: scikit-learn's 1,797 images of 8x8 pixels.
 
-    python examples/digits_conv.py [--epochs N] [--seed N] [--checkpoint FILE]
+    python examples/digits_conv.py [--epochs N] [--seed N] [--checkpoint FILE] [--device cuda]
 
 With --checkpoint the state is saved after each epoch. A run that finds the file goes on where it stood, and its losses
 are those of a run that never stopped.
@@ -105,14 +105,8 @@ def accuracy(model, images, labels):
         return (model(images).argmax(1) == labels).float().mean().item()
 
 
-def main(argv=None):
+def run(args):
     """Trains, tests, reports; returns the test accuracy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint", metavar="FILE", help="saved after each epoch, and gone on from if it is there")
-    args = parser.parse_args(argv)
-
     train_images, test_images, train_labels, test_labels = load()
     training = Training(args.seed, args.epochs)
     if args.checkpoint and os.path.exists(args.checkpoint):
@@ -127,6 +121,18 @@ def main(argv=None):
     print(f"kernels compiled: {smolder.metrics()['counters'].get('kernels.compiled', 0)}")
     print(f"test accuracy: {100 * score:.2f}%")
     return score
+
+
+def main(argv=None):
+    """Reads the command line, and runs on the device that it names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoint", metavar="FILE", help="saved after each epoch, and gone on from if it is there")
+    parser.add_argument("--device", default="cpu", help="where it trains: cpu or cuda")
+    args = parser.parse_args(argv)
+    with smolder.device(args.device):
+        return run(args)
 
 
 if __name__ == "__main__":
