@@ -210,6 +210,9 @@ def test_matrices_without_factors():
             linalg.solve(a, smolder.ones(3, 2, device="cuda"))
         assert (host(linalg.det(a)) == ([0.0] if a is bad else [1.0, 0.0])).all()
     assert host(linalg.slogdet(bad).logabsdet) == -np.inf
+    for solve in (linalg.solve, lambda a, b: linalg.solve_triangular(a, b, upper=True)):
+        with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device, .* cuda:0 and cpu!"):
+            solve(good, good.cpu())
     with pytest.raises(NotImplementedError, match="driver 'gesvda' is not supported"):
         linalg.svd(good, driver="gesvda")
 

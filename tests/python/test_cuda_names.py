@@ -98,7 +98,9 @@ def test_ways_of_attention():
     settings.enable_flash_sdp(False)
     assert enabled() == (True, False, True, True)
     settings.enable_flash_sdp(True)
-    assert settings.preferred_linalg_library() == "host" and settings.preferred_blas_library("cublaslt") == "cublaslt"
+    assert (
+        settings.preferred_linalg_library() == "cusolver" and settings.preferred_blas_library("cublaslt") == "cublaslt"
+    )
     with pytest.raises(NotImplementedError, match=r"preferred_linalg_library\('magma'\) is not supported"):
         settings.preferred_linalg_library("magma")
     with pytest.raises(RuntimeError, match="Unknown input value"):

@@ -111,8 +111,13 @@ class _Solve(Function):
         return -(of_b @ _t(x)), of_b
 
 
-def _batched(a, b):
+def _batched(name, a, b):
     """Both with the leading dimensions that they broadcast to."""
+    if a.device != b.device:
+        raise RuntimeError(
+            f"{name}: Expected all tensors to be on the same device, but found at least two devices, {a.device} and "
+            f"{b.device}!"
+        )
     lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return a.expand((*lead, *a.shape[-2:])), b.expand((*lead, *b.shape[-2:]))
 
@@ -136,7 +141,7 @@ def solve(A, B, *, left=True):
             f"linalg.solve: Incompatible shapes of A and B for the equation AX = B ({A.size(-2)}x{A.size(-1)} and "
             f"{B.size(-2)}x{B.size(-1)})"
         )
-    return _Solve.apply(*_batched(A, B))
+    return _Solve.apply(*_batched("linalg.solve", A, B))
 
 
 class _SolveTriangular(Function):
@@ -168,16 +173,14 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
             f"{name}: Expected A and B to have the same dtype, but found {A.dtype} and {B.dtype} instead"
         )
     if B.dim() < 2:
-        raise RuntimeError(
-            f"{name}: The input tensor B must have at least 2 dimensions, but has {B.dim()} dimensions instead"
-        )
+        raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
     if A.size(-1) != B.size(-2 if left else -1):
         equation = "AX = B" if left else "XA = B"
         raise RuntimeError(
             f"{name}: Incompatible shapes of A and B for the equation {equation} ({A.size(-2)}x{A.size(-1)} and "
             f"{B.size(-2)}x{B.size(-1)})"
         )
-    return _SolveTriangular.apply(*_batched(A, B), bool(upper), bool(left), bool(unitriangular))
+    return _SolveTriangular.apply(*_batched(name, A, B), bool(upper), bool(left), bool(unitriangular))
 
 
 def matrix_power(A, n):

@@ -96,3 +96,14 @@ for name, f in (("inv", L.inv), ("solve", lambda a: L.solve(a, T.ones(2, 1))), (
         case(f"{name} singular", lambda: isinstance(error, RuntimeError))
 case("solve dtypes", lambda: L.solve(square(2, 2), T.ones(2)))
 case("solve shapes", lambda: L.solve(square(2, 2), arr(3, 2, dtype="float64")))
+case("triangular vector", lambda: L.solve_triangular(square(3, 3), arr(3, dtype="float64"), upper=True))
+case("triangular tall", lambda: L.solve_triangular(arr(3, 2), arr(2, 2), upper=True))
+for left in (False, True):
+    f = lambda a, b: L.solve_triangular(a, b, upper=True, left=left)
+    case(f"triangular shapes {left}", lambda: f(square(3, 3), arr(2, 2, dtype="float64")))
+    for s in ((2, 3, 3), (2, 1, 3, 3), (0, 3, 3), (2, 0, 0)):
+        b = (*s[:-1], 2) if left else (2, s[-1])
+        case(f"triangular {left} {s}", lambda: with_grads(f, square(*s), arr(*b, dtype="float64")))
+for s in ((2, 0, 3), (2, 0, 0)):
+    case(f"rank {s}", lambda: L.matrix_rank(T.ones(*s)))
+    case(f"pinv {s}", lambda: L.pinv(T.ones(*s)))

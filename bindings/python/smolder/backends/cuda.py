@@ -151,4 +151,4 @@ def _preferred(what, names, taken):
 
 
 preferred_blas_library = _preferred("blas", ("default", "cublas", "cublaslt", "hipblaslt", "ck"), "cublaslt")
-preferred_linalg_library = _preferred("linalg", ("default", "cusolver", "magma", "host"), "host")
+preferred_linalg_library = _preferred("linalg", ("default", "cusolver", "magma", "host"), "cusolver")
