@@ -32,8 +32,8 @@ struct Recorded {
   std::vector<Tensor> results;
 };
 
-DeviceType device_of(const std::vector<Tensor>& tensors) {
-  return tensors.empty() ? lazy::creation_device() : tensors[0].device().type;
+Device device_of(const std::vector<Tensor>& tensors) {
+  return tensors.empty() ? lazy::creation_device() : tensors[0].device();
 }
 
 /// Ops of generators that several functions record: each begins where the first did.
@@ -133,7 +133,7 @@ std::vector<Tensor> gradients_inside(const std::vector<Tensor>& outputs, const s
   return autograd::grad(from, inputs, given, true, lazy::grad_enabled(), true);
 }
 
-Tensor zeros_of(const ir::Meta& m, DeviceType device) {
+Tensor zeros_of(const ir::Meta& m, Device device) {
   const lazy::DeviceMode mode(device);
   return zeros(m.shape, m.dtype);
 }
@@ -172,8 +172,7 @@ class CondCall final : public CustomFunction {
       const BranchTape::Scope scope(*back[b].tape);
       for (const size_t k : operands) {
         const Tensor& g = found[b][k];
-        back[b].results.push_back(
-            back[b].tape->inside(g.defined() ? g : zeros_of(saved[k].meta(), saved[k].device().type)));
+        back[b].results.push_back(back[b].tape->inside(g.defined() ? g : zeros_of(saved[k].meta(), saved[k].device())));
       }
     }
     std::vector<Tensor> out(saved.size());
@@ -247,10 +246,10 @@ std::vector<Tensor> record_cond(const Tensor& predicate, Branches branches) {
 }
 
 /// The predicate as one bool on a device.
-Tensor flag_on(const Tensor& predicate, DeviceType device) {
+Tensor flag_on(const Tensor& predicate, Device device) {
   const Tensor plain = predicate.detach();
   const Tensor flag = plain.dtype() == DType::kBool ? plain : plain.ne(Scalar(int64_t{0}));
-  return flag.to(Device{device, 0});
+  return flag.to(device);
 }
 
 void check_same(size_t i, const ir::Meta& yes, const ir::Meta& no) {
@@ -342,13 +341,13 @@ class ScanCall final : public CustomFunction {
     for (size_t i = 0; i < carried; ++i) {
       const Tensor stand_in = tape.outside()[turn_.carried[i]].stand_in;
       if (!stand_in.requires_grad()) continue;
-      carry(grads[i].defined() ? grads[i] : zeros_of(stand_in.meta(), saved[0].device().type), turn_.carried[i], i);
+      carry(grads[i].defined() ? grads[i] : zeros_of(stand_in.meta(), saved[0].device()), turn_.carried[i], i);
       given[i] = tape.outside()[back.carried.back()].stand_in;
     }
     const size_t gradients = places.size();
     for (size_t i = 0; i < others_.size(); ++i) {
       const size_t input = carried + scanned + i;
-      if (needs(input)) carry(zeros_of(saved[scanned + i].meta(), saved[0].device().type), others_[i], input);
+      if (needs(input)) carry(zeros_of(saved[scanned + i].meta(), saved[0].device()), others_[i], input);
     }
     back.scanned = turn_.scanned;
     back.scanned.insert(back.scanned.end(), turn_.carried.begin(), turn_.carried.end());
@@ -371,7 +370,7 @@ class ScanCall final : public CustomFunction {
         const Tensor before = sums ? tape.outside()[back.carried[i]].stand_in : Tensor();
         if (!found[i].defined()) {
           const Tensor like = tape.outside()[places[i]].stand_in;
-          found[i] = sums ? before : zeros_of(like.meta(), like.device().type);
+          found[i] = sums ? before : zeros_of(like.meta(), like.device());
         } else if (sums) {
           found[i] = before + found[i];
         }
@@ -505,7 +504,7 @@ class WhileCall final : public CustomFunction {
     const std::vector<Tensor> saved = context.saved_tensors();
     BranchTape& tape = *loop_.turn.body.tape;
     const size_t carried = loop_.turn.carried.size();
-    const DeviceType device = saved[0].device().type;
+    const Device device = saved[0].device();
     Loop::Graphs graphs = loop_.graphs();
     Call call{saved, graphs.numbers};
     std::vector<Tensor> given(carried), results;
@@ -608,7 +607,7 @@ std::vector<Tensor> cond(const Tensor& predicate, const BranchFunction& true_fn,
   SMOLDER_CHECK(predicate.numel() == 1, RuntimeError,
                 "Expected pred to be bool or single-element tensor, but got one of shape ", predicate.shape(), ".");
   SMOLDER_CHECK(true_fn && false_fn, RuntimeError, "Expect both branches to be callable.");
-  const DeviceType device = operands.empty() ? predicate.device().type : device_of(operands);
+  const Device device = operands.empty() ? predicate.device() : device_of(operands);
   Branches branches;
   Draws draws;
   for (size_t b = 0; b < 2; ++b) {
@@ -634,7 +633,7 @@ std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tens
                                const BranchFunction& body, const std::vector<Tensor>& carried) {
   SMOLDER_CHECK(condition && body, RuntimeError, "Expect cond_fn and body_fn to be callable.");
   if (carried.empty()) return {};
-  const DeviceType device = device_of(carried);
+  const Device device = device_of(carried);
   Loop loop;
   Draws draws;
   loop.condition.tape = std::make_shared<BranchTape>("while_loop", device);
@@ -777,7 +776,7 @@ std::vector<Tensor> call_control_flow(ir::Op op, std::span<const Operand> operan
     node->context.finish("WhileLoopGradOp", node, out);
     return out;
   }
-  const DeviceType device = device_of(tensors);
+  const Device device = device_of(tensors);
   const auto record_graph = [&](Recorded& r, int64_t graph, const std::vector<size_t>& places) {
     r.results = run_inside(*r.tape, stand_ins(*r.tape, places),
                            [&](const std::vector<Tensor>& leaves) { return play(graph, leaves, numbers); });

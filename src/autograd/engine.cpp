@@ -306,7 +306,7 @@ void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<T
     if (!g.defined()) {
       SMOLDER_CHECK(t.numel() == 1, RuntimeError,
                     "grad can be implicitly created only for scalar outputs; the output has shape ", t.shape());
-      const lazy::DeviceMode on(t.device().type);
+      const lazy::DeviceMode on(t.device());
       g = full(t.shape(), Scalar(1.0), t.dtype());
     }
     SMOLDER_CHECK(g.shape() == t.shape(), RuntimeError, "Mismatch in shape: grad_output[", i, "] has a shape of ",

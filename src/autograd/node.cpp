@@ -293,7 +293,7 @@ void refuse_released(const Node& node) {
 std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads,
                                 std::span<const bool> needed) {
   const auto given = std::ranges::find_if(grads, [](const Tensor& g) { return g.defined(); });
-  const lazy::DeviceMode on(given == grads.end() ? lazy::creation_device() : given->device().type);
+  const lazy::DeviceMode on(given == grads.end() ? lazy::creation_mode() : given->device());
   if (custom()) return custom()->backward({grads.begin(), grads.end()});
   refuse_released(*this);
   std::vector<Tensor> saved_in, saved_out;

@@ -4,8 +4,8 @@
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/node.h"
+#include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
-#include "smolder/core/cuda/queue.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
@@ -27,8 +27,22 @@ eager::Array on_host(const Tensor& t) {
   return eager::Array::wrap(t.materialize("to"), t.shape(), t.dtype());
 }
 
+/// The same from device to device, which both queue: the host goes on.
+Tensor moved_to_peer(const Tensor& t, Device where) {
+  const SourceToken source = capture_source();
+  const lazy::Capture* const c = lazy::Capture::current();
+  const bool is_constant = c && c->is_constant(t.impl()->value.get());
+  const BufferRef from = is_constant ? t.impl()->value->buffer : lazy::elements(t, "to", source);
+  const size_t bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
+  const MemoryFor use("to", source);
+  BufferRef there = allocate(bytes, where);
+  if (bytes > 0) cuda::copy_to_peer(there->data(), where.index, from->data(), t.device().index, bytes);
+  return Tensor::from_buffer(std::move(there), t.shape(), t.dtype());
+}
+
 /// A copy of `t` in the memory of another device. `goes_on`: before pinned memory was read.
 Tensor moved(const Tensor& t, Device where, bool goes_on) {
+  if (where == DeviceType::kCUDA && t.device() == DeviceType::kCUDA) return moved_to_peer(t, where);
   if (where.type == DeviceType::kCPU) return Tensor::from_buffer(t.materialize("to"), t.shape(), t.dtype());
   const eager::Array host = on_host(t);
   const MemoryFor use("to", capture_source());
@@ -36,7 +50,7 @@ Tensor moved(const Tensor& t, Device where, bool goes_on) {
   if (host.bytes() > 0 && where.type == DeviceType::kCUDA) {
     cuda::copy_from_host(there->data(), host.data, host.bytes(), where.index, goes_on);
   } else if (host.bytes() > 0) {
-    device_memory(where.type).from_host(there->data(), host.data, host.bytes());
+    copy_from_host(there->data(), host.data, host.bytes(), where);
   }
   return Tensor::from_buffer(std::move(there), t.shape(), t.dtype());
 }
@@ -83,9 +97,8 @@ Tensor Tensor::pin_memory() const {
 }
 
 Tensor Tensor::to(Device where, bool non_blocking) const {
-  SMOLDER_CHECK(where.type != DeviceType::kCUDA || where.index == cuda::kDevice, NotImplementedError, "device '",
-                to_string(where), "' is not supported: tensors are on 'cpu' or 'cuda:", cuda::kDevice, "'");
-  return device().type == where.type ? *this : autograd::Move::apply(*this, where, non_blocking);
+  if (where == DeviceType::kCUDA) cuda::check_ordinal(where.index);
+  return device() == where ? *this : autograd::Move::apply(*this, where, non_blocking);
 }
 
 Tensor& Tensor::requires_grad_(bool on) {

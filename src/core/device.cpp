@@ -3,10 +3,11 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <cstring>
 #include <mutex>
 
+#include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
-#include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 
 namespace smolder {
@@ -56,17 +57,29 @@ DeviceType register_device_type(std::string name, DeviceMemory memory) {
 }
 
 const DeviceMemory& device_memory(DeviceType type) {
-  if (type == DeviceType::kCUDA) {
-    static const DeviceMemory* const memory = new DeviceMemory{
-        {},
-        {},  // buffer.h's `allocate` does that
-        [](void* to, const void* from, size_t bytes) { cuda::copy_to_host(to, from, bytes, cuda::kDevice); },
-        [](void* to, const void* from, size_t bytes) { cuda::copy_from_host(to, from, bytes, cuda::kDevice); }};
-    return *memory;
-  }
   const UserType* const user = user_type(static_cast<int>(type));
   SMOLDER_CHECK(user, ValueError, "no user registered device type ", static_cast<int>(type));
   return user->memory;
+}
+
+void copy_to_host(void* to, const void* from, size_t bytes, Device device) {
+  if (device == DeviceType::kCPU) {
+    std::memcpy(to, from, bytes);
+  } else if (device == DeviceType::kCUDA) {
+    cuda::copy_to_host(to, from, bytes, device.index);
+  } else {
+    device_memory(device.type).to_host(to, from, bytes);
+  }
+}
+
+void copy_from_host(void* to, const void* from, size_t bytes, Device device) {
+  if (device == DeviceType::kCPU) {
+    std::memcpy(to, from, bytes);
+  } else if (device == DeviceType::kCUDA) {
+    cuda::copy_from_host(to, from, bytes, device.index);
+  } else {
+    device_memory(device.type).from_host(to, from, bytes);
+  }
 }
 
 std::string to_string(Device d) {
@@ -82,7 +95,7 @@ Device parse_device(std::string_view text) {
   const int found = find_type(type, known);
   SMOLDER_CHECK(found >= 0, RuntimeError, "Expected one of ", known, " device type at start of device string: ", type);
   Device d{static_cast<DeviceType>(found), 0};
-  if (colon == std::string_view::npos) return d;
+  if (colon == std::string_view::npos) return d == DeviceType::kCUDA ? Device(d.type, cuda::current_device()) : d;
 
   const std::string_view digits = text.substr(colon + 1);
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), d.index);

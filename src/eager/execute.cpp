@@ -243,7 +243,7 @@ class Program::Runner {
     const Device where = device_of(key_);
     if (where.type == DeviceType::kCPU) return a;
     Array copy = Array::empty(a.shape, a.dtype, where);
-    device_memory(where.type).from_host(copy.data, a.data, a.bytes());
+    copy_from_host(copy.data, a.data, a.bytes(), where);
     return copy;
   }
 

@@ -22,9 +22,8 @@ std::string key_of(const std::vector<Tensor>& known) {
   for (size_t i = 0; i < known.size(); ++i) {
     const lazy::TensorImpl* const impl = known[i].impl();
     put(std::bit_cast<uint64_t>(impl->value->meta));  // one address for all equal ones
-    put(static_cast<uint64_t>(impl->value->device) | uint64_t{impl->requires_grad} << 8 |
-        uint64_t{impl->inference} << 9 | uint64_t{impl->base != nullptr} << 10 |
-        uint64_t{seen.try_emplace(impl->value.get(), i).first->second} << 16);
+    put(number_of(impl->value->device) | uint64_t{impl->requires_grad} << 8 | uint64_t{impl->inference} << 9 |
+        uint64_t{impl->base != nullptr} << 10 | uint64_t{seen.try_emplace(impl->value.get(), i).first->second} << 16);
   }
   return out;
 }

@@ -467,7 +467,7 @@ std::vector<Tensor> record_ops(const State& s, const Instance& at, const std::ve
                                const std::vector<Tensor>& weights) {
   const lazy::NoAutocast plain;  // what was cast when it was captured is cast by ops of the graph
   const Tensor* const first = !inputs.empty() ? &inputs[0] : !weights.empty() ? &weights[0] : nullptr;
-  const lazy::DeviceMode where(first ? first->device().type : lazy::creation_device());
+  const lazy::DeviceMode where(first ? first->device() : lazy::creation_mode());
   std::vector<Tensor> tensors(s.ir.values.size());
   std::vector<std::optional<Scalar>> numbers(s.ir.values.size());
   std::vector<std::pair<Scalar, Scalar>> drawn;

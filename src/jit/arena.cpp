@@ -1,20 +1,25 @@
 #include "smolder/jit/arena.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 #include "smolder/core/cuda/memory.h"
-#include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
 #include "smolder/core/memory_history.h"
 
 namespace smolder::jit {
 
-Arena& Arena::of(DeviceType device) {
-  // Never destroyed: a plan may run while the process exits.
-  static auto* const cpu = new Arena(DeviceType::kCPU);
-  static auto* const cuda = new Arena(DeviceType::kCUDA);
+Arena& Arena::of(Device device) {
   SMOLDER_INVARIANT(device == DeviceType::kCPU || device == DeviceType::kCUDA);
-  return device == DeviceType::kCPU ? *cpu : *cuda;
+  static std::array<std::atomic<Arena*>, kMaxDevices> all{};
+  std::atomic<Arena*>& place = all[number_of(device)];
+  if (Arena* const known = place.load(std::memory_order_acquire)) return *known;
+  auto* const made = new Arena(device);  // never destroyed: a plan may run while the process exits
+  Arena* other = nullptr;
+  if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *other;
 }
 
 Arena::Lease Arena::reserve(int64_t bytes) {
@@ -25,10 +30,10 @@ Arena::Lease Arena::reserve(int64_t bytes) {
     base_ = nullptr;
     bytes_ = 0;
     if (device_ == DeviceType::kCUDA) {
-      base_ = static_cast<char*>(cuda::memory_of_plans(wanted, cuda::kDevice));
+      base_ = static_cast<char*>(cuda::memory_of_plans(wanted, device_.index));
     } else {
       block_.reset();  // nothing in it outlives a run, and both together might not fit
-      block_ = allocate(wanted, {device_, 0});
+      block_ = allocate(wanted, device_);
       base_ = static_cast<char*>(block_->data());
     }
     bytes_ = wanted;
@@ -37,12 +42,12 @@ Arena::Lease Arena::reserve(int64_t bytes) {
   return lease;
 }
 
-RunMemory::RunMemory(DeviceType device, int64_t bytes, bool nested) {
+RunMemory::RunMemory(Device device, int64_t bytes, bool nested) {
   if (!nested) {
     lease_ = Arena::of(device).reserve(bytes);
     base_ = lease_.base;
   } else if (bytes > 0) {
-    own_ = allocate(static_cast<size_t>(bytes), {device, 0});
+    own_ = allocate(static_cast<size_t>(bytes), device);
     base_ = static_cast<char*>(own_->data());
   }
 }
@@ -54,7 +59,7 @@ int64_t Arena::bytes() const {
 
 void Arena::release() {
   const std::lock_guard lock(mutex_);
-  if (device_ == DeviceType::kCUDA) cuda::clear_memory_of_plans(cuda::kDevice);
+  if (device_ == DeviceType::kCUDA) cuda::clear_memory_of_plans(device_.index);
   block_.reset();
   base_ = nullptr;
   bytes_ = 0;

@@ -11,7 +11,7 @@ namespace smolder::jit {
 
 class Arena {
  public:
-  static Arena& of(DeviceType device);
+  static Arena& of(Device device);
 
   /// At least `bytes` of memory, for as long as the returned lock is held; contents are undefined.
   /// Throws OutOfMemoryError.
@@ -26,8 +26,8 @@ class Arena {
   void release();
 
  private:
-  explicit Arena(DeviceType device) : device_(device) {}
-  const DeviceType device_;
+  explicit Arena(Device device) : device_(device) {}
+  const Device device_;
   mutable std::mutex mutex_;
   BufferRef block_;  ///< null on CUDA
   char* base_ = nullptr;
@@ -38,7 +38,7 @@ class Arena {
 /// has the arena.
 class RunMemory {
  public:
-  RunMemory(DeviceType device, int64_t bytes, bool nested);
+  RunMemory(Device device, int64_t bytes, bool nested);
   char* base() const { return base_; }
 
  private:

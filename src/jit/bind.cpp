@@ -154,7 +154,7 @@ Placement PlanImpl::place_at(std::span<const int64_t> evaluated) const {
 
 void PlanImpl::compile_missing() const {
   const std::lock_guard hold(compiling_);
-  jit::compile_missing(program_, take_unready(program_.options.device));
+  jit::compile_missing(program_, take_unready(program_.options.device.type));
 }
 
 int64_t InstanceImpl::bytes_of(const Step& step) const {

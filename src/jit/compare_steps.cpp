@@ -16,14 +16,14 @@ namespace {
 using ir::ValueId;
 
 /// Row-major, on the host.
-eager::Array copy_of(const eager::Array& given, DeviceType device) {
+eager::Array copy_of(const eager::Array& given, Device device) {
   eager::Array a = given;
   if (device != DeviceType::kCPU && a.bytes()) {
     int64_t last = 0;
     for (int i = 0; i < a.shape.size(); ++i) last += (a.shape[i] - 1) * a.strides[i];
     const size_t bytes = static_cast<size_t>(last + 1) * itemsize(a.dtype);
     a.buffer = allocate(bytes);
-    device_memory(device).to_host(a.buffer->data(), a.data, bytes);
+    copy_to_host(a.buffer->data(), a.data, bytes, device);
     a.data = static_cast<std::byte*>(a.buffer->data());
   }
   eager::Array whole = eager::contiguous(a);

@@ -34,7 +34,7 @@ class SubgraphPlans {
     return *plans;
   }
 
-  std::shared_ptr<const Instance> instance(DeviceType device, int64_t number) {
+  std::shared_ptr<const Instance> instance(Device device, int64_t number) {
     CompileOptions options;
     options.device = device;
     if (device != DeviceType::kCPU) options.precision = precision();
@@ -58,7 +58,7 @@ class SubgraphPlans {
  private:
   /// Plans for graphs that differ in sizes alone.
   struct Family {
-    DeviceType device;
+    Device device;
     Precision precision;
     std::vector<std::shared_ptr<const Plan>> plans;
   };
@@ -109,7 +109,7 @@ class EagerMachine final : public Machine {
 /// As plans.
 class PlanMachine final : public Machine {
  public:
-  explicit PlanMachine(DeviceType device) : device_(device) {}
+  explicit PlanMachine(Device device) : device_(device) {}
 
   void run(int64_t graph, std::span<void* const> leaves, std::span<const uint64_t> parameters,
            std::span<void* const> outputs) override {
@@ -125,11 +125,11 @@ class PlanMachine final : public Machine {
       if (from) copy(outputs[i], from, bytes_of(s.results[i]));
     }
   }
-  BufferRef allocate(int64_t bytes) override { return smolder::allocate(static_cast<size_t>(bytes), {device_, 0}); }
+  BufferRef allocate(int64_t bytes) override { return smolder::allocate(static_cast<size_t>(bytes), device_); }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes == 0) return;
     if (device_ == DeviceType::kCUDA) {
-      cuda::NativeDevice::of(smolder::cuda::kDevice).copy(to, from, bytes);
+      cuda::NativeDevice::of(device_.index).copy(to, from, bytes);
     } else {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
@@ -137,7 +137,7 @@ class PlanMachine final : public Machine {
   void read(void* to, const void* from, int64_t bytes) override {
     if (bytes == 0) return;
     if (device_ == DeviceType::kCUDA) {
-      smolder::cuda::copy_to_host(to, from, static_cast<size_t>(bytes), smolder::cuda::kDevice);
+      smolder::cuda::copy_to_host(to, from, static_cast<size_t>(bytes), device_.index);
     } else {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
@@ -153,7 +153,7 @@ class PlanMachine final : public Machine {
     return static_cast<const InstanceImpl&>(*bound(graph)).plan().outputs();
   }
 
-  DeviceType device_;
+  Device device_;
   std::map<int64_t, std::shared_ptr<const Instance>> instances_;
 };
 
@@ -303,7 +303,7 @@ bool is_dense(const LibraryView& v) {
 
 class ControlFlow final : public BoundLibrary {
  public:
-  ControlFlow(DeviceType device, ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
+  ControlFlow(Device device, ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
               std::vector<int64_t> attrs)
       : device_(device),
         op_(op),
@@ -337,14 +337,14 @@ class ControlFlow final : public BoundLibrary {
   void* dense(const LibraryView& v, void* address, BufferRef& holder) const {
     if (numel(v.shape) == 0 || is_dense(v)) return address;
     if (device_ == DeviceType::kCUDA) {
-      const cuda::DenseOperand operand(cuda::NativeDevice::of(smolder::cuda::kDevice), v);
+      const cuda::DenseOperand operand(cuda::NativeDevice::of(device_.index), v);
       return const_cast<void*>(operand.at(address, holder));
     }
     holder = eager::contiguous({nullptr, address, v.dtype, v.shape, v.strides}).buffer;
     return holder->data();
   }
 
-  DeviceType device_;
+  Device device_;
   ir::Op op_;
   std::vector<LibraryView> inputs_, outputs_;
   std::vector<int64_t> attrs_;
@@ -382,7 +382,7 @@ void run_eagerly(const eager::KernelCall& call) {
 
 }  // namespace
 
-std::unique_ptr<BoundLibrary> bind_control_flow(DeviceType device, ir::Op op, std::vector<LibraryView> inputs,
+std::unique_ptr<BoundLibrary> bind_control_flow(Device device, ir::Op op, std::vector<LibraryView> inputs,
                                                 std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
   return std::make_unique<ControlFlow>(device, op, std::move(inputs), std::move(outputs), std::move(attrs));
 }

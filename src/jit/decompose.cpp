@@ -83,7 +83,7 @@ void decompose(Program& program) {
   to.nodes.reserve(from.nodes.size() * 4);
   to.values.reserve(from.values.size() * 4);
   ir::Builder builder(to);
-  builder.set_device(program.options.device);
+  builder.set_device(program.options.device.type);
   std::vector<ir::ValueId> now(from.values.size(), ir::kNone);
   for (const ir::Node& n : from.nodes) {
     ir::Node node = n;
@@ -99,7 +99,7 @@ void decompose(Program& program) {
                                            eager::find_kernel(eager::DispatchKey::kCPU, n.op));
     if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
     if (!whole && program.options.device == DeviceType::kCUDA &&
-        cuda::takes_attention(to, node, reads_mask_gradient(from, n))) {
+        cuda::takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n))) {
       builder.set_origin(origin);
       node.origin = origin;
       // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step

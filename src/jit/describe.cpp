@@ -26,7 +26,7 @@ PlanImpl::PlanImpl(Program program) : id_(next_id()), program_(std::move(program
   find_donors(program_, program_.launch_of);
   hosts_ = find_hosts(program_, program_.launch_of);
   for (const Step& s : program_.steps) {
-    if (s.library && is_fallback(program_.options.device, s.library->op)) fallbacks_.push_back(s.library->site);
+    if (s.library && is_fallback(program_.options.device.type, s.library->op)) fallbacks_.push_back(s.library->site);
   }
 }
 

@@ -21,9 +21,9 @@ std::atomic<Backend*> overriding = nullptr;
 
 void override_backend(Backend* other) { overriding = other; }
 
-Backend& backend(DeviceType device) {
+Backend& backend(Device device) {
   if (Backend* other = overriding) return *other;
-  if (device == DeviceType::kCUDA) return cuda::cuda_backend(0);
+  if (device == DeviceType::kCUDA) return cuda::cuda_backend(device.index);
   static Backend& chosen = [&]() -> Backend& {
     const char* name = std::getenv("SMOLDER_BACKEND");
     const std::string_view wanted = name ? name : "llvm";

@@ -12,7 +12,7 @@
 namespace smolder::jit {
 
 /// The code generator of a device: on the CPU LLVM, or the interpreter of loop IR where SMOLDER_BACKEND=interpret.
-Backend& backend(DeviceType device = DeviceType::kCPU);
+Backend& backend(Device device = {});
 /// Test hook: makes another one the code generator of plans compiled from now on; null takes it back.
 void override_backend(Backend* other);
 

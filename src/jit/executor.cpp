@@ -120,7 +120,7 @@ std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
   SpanScope scope(SpanKind::kLaunch, "run plan");
   if (Span* const span = scope.span()) [[unlikely]] {
     span->plan = plan_->id();
-    span->device = {plan_->program().options.device, 0};
+    span->device = plan_->program().options.device;
     span->count = static_cast<int64_t>(launches_.size());
   }
   try {
@@ -249,7 +249,7 @@ Span InstanceImpl::span_of(uint32_t number) const {
       span.kind = step.kernel ? SpanKind::kKernel : SpanKind::kLibrary;
       span.name = std::move(site.op);
       span.source = site.source;
-      span.device = {program.options.device, 0};
+      span.device = program.options.device;
       span.bytes = bytes_of(step);
       span.plan = plan_->id();
       span.step = static_cast<int32_t>(spans_.size()) - 1;

@@ -120,20 +120,20 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
   // The cluster itself, and what it reads, goes away when this is all it is for.
   double launch = 0;
   if (crossing_[home] == 1) {
-    launch = launch_cost(p_.options.device);
+    launch = launch_cost(p_.options.device.type);
     for (const ValueId x : tree.loads) saved += static_cast<double>(bytes_of(g, x));
     compute = std::max(0.0, compute - tree.cost);
   }
   // A product does its relu itself where nothing else is left to be done (join_bias.h). The gradients of the product
   // before and of this relu, which read it both, are next to each other.
   if (const ValueId relu = relu_beside(v); relu != ir::kNone) {
-    launch = launch_cost(p_.options.device);
+    launch = launch_cost(p_.options.device.type);
     saved += 2 * static_cast<double>(bytes_of(g, relu));
     held = 0;
   }
   if (!may_hold(held, bytes)) return false;
   const double gain = (saved - added) * kByteCost + launch;
-  if (gain <= 0 || compute > worth_on(p_.options.device) * gain) return false;
+  if (gain <= 0 || compute > worth_on(p_.options.device.type) * gain) return false;
   for (const ValueId x : tree.small) stored_[x] = true;
   return true;
 }

@@ -131,13 +131,13 @@ std::vector<std::function<void()>> take_unready(DeviceType device) {
   return device == DeviceType::kCUDA ? cuda::NativeDevice::take_unready() : std::vector<std::function<void()>>{};
 }
 
-std::unique_ptr<BoundLibrary> bind_library(DeviceType device, Op op, std::vector<LibraryView> inputs,
+std::unique_ptr<BoundLibrary> bind_library(Device device, Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
   if (ir::is_control_flow(op)) {
     return bind_control_flow(device, op, std::move(inputs), std::move(outputs), std::move(attrs));
   }
   if (device == DeviceType::kCUDA) {
-    return cuda::bind_library(op, std::move(inputs), std::move(outputs), std::move(attrs));
+    return cuda::bind_library(device.index, op, std::move(inputs), std::move(outputs), std::move(attrs));
   }
   if (op == Op::kDot) {
     const DType in = inputs[0].dtype, out = outputs[0].dtype;

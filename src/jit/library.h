@@ -45,7 +45,7 @@ class BoundLibrary {
 
 /// Chooses how to run a call at these sizes on a device, where the addresses then are; but those of numbers, which are
 /// the host's.
-std::unique_ptr<BoundLibrary> bind_library(DeviceType device, ir::Op op, std::vector<LibraryView> inputs,
+std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
 
 /// Compiles, each, a program that calls bound so far will launch and that is in no cache. On any thread; one that is

@@ -19,7 +19,7 @@ namespace smolder::jit {
 /// Where a plan runs and how exactly, and switches that tests and tools flip, which change no bit of any result; part
 /// of the plan key.
 struct CompileOptions {
-  DeviceType device = DeviceType::kCPU;
+  Device device = {};
   Precision precision = {};  ///< of libraries, where some compute for the device; not so on the CPU
   bool fuse = true;          ///< off: one kernel a primitive
   bool simplify = true;      ///< off: no rewrite rules, CSE
@@ -110,6 +110,6 @@ class Instance {
 
 /// Indices that steps on a device found out of range since this was asked last. Its kernels report after the host went
 /// on; `idle` says that they all have. Steps on the CPU report when they run.
-std::vector<OpSite> take_reports(DeviceType device, bool idle);
+std::vector<OpSite> take_reports(Device device, bool idle);
 
 }  // namespace smolder::jit

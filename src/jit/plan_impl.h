@@ -16,6 +16,10 @@
 #include "smolder/jit/plan.h"
 #include "smolder/jit/program.h"
 
+namespace smolder::cuda {
+class Queue;
+}
+
 namespace smolder::jit {
 
 struct RunMode;
@@ -172,6 +176,7 @@ class InstanceImpl final : public Instance {
   std::vector<OpSite> run_on_cuda(const RunArguments& args, const LaunchWatch* watch = nullptr) const;
   std::optional<std::vector<eager::Array>> reference_of(const Step& step, std::span<const int64_t> symbols,
                                                         const RunArguments& args) const;
+  smolder::cuda::Queue& queue() const;
   cuda::InstanceState& state_on_cuda() const;
   std::vector<cuda::TouchedBytes> touched_bytes() const;
   std::span<void* const> graph_key(const RunArguments& args) const;

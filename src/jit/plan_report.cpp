@@ -144,7 +144,7 @@ class Reporter {
       const auto built = std::ranges::find(p_.built, r.key, &BuiltKernel::key);
       if (built != p_.built.end()) r.built_ms = built->milliseconds;
     } else {
-      const bool fallback = is_fallback(p_.options.device, step.library->op);
+      const bool fallback = is_fallback(p_.options.device.type, step.library->op);
       r.kind = fallback ? ReportedStep::kFallback : ReportedStep::kLibrary;
       out_.runs_user_code |= is_users(step.library->op);
     }

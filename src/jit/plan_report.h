@@ -70,7 +70,7 @@ struct ReportedRefusal {
 
 struct PlanReport {
   uint64_t plan = 0;  ///< Plan::id()
-  DeviceType device = DeviceType::kCPU;
+  Device device = {};
   std::vector<ReportedBuffer> buffers;
   std::vector<ReportedStep> steps;  ///< in the order in which they run
   int launches = 0;

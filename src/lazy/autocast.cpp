@@ -112,7 +112,7 @@ SMOLDER_THREAD_LOCAL uint8_t AutocastCall::applied_ = 0;
 
 bool AutocastCall::applies() {
   if (seen_.empty()) return false;
-  const DeviceType type = seen_[0]->value->device;
+  const DeviceType type = seen_[0]->value->device.type;
   if (!smolder::is_autocast_enabled(type)) return false;
   const CastRule rule = type == DeviceType::kCPU ? rules_.cpu : rules_.cuda;
   if (rule == CastRule::kNone) return false;
@@ -135,7 +135,7 @@ AutocastCall::~AutocastCall() {
 
 bool AutocastCall::eligible(const TensorImpl* impl) const {
   const DType dtype = impl->value->meta->dtype;
-  return impl->value->device == device_ && category(dtype) == Category::kFloat && dtype != DType::kFloat64;
+  return impl->value->device == *device_ && category(dtype) == Category::kFloat && dtype != DType::kFloat64;
 }
 
 DType AutocastCall::widest() const {

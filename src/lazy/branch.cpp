@@ -19,7 +19,7 @@ namespace smolder::lazy {
 
 SMOLDER_THREAD_LOCAL BranchTape* BranchTape::current_ = nullptr;
 
-BranchTape::BranchTape(std::string what, DeviceType device)
+BranchTape::BranchTape(std::string what, Device device)
     : what_(std::move(what)), tape_(new Tape(device)), tracks_(grad_enabled()) {
   tape_->is_own_ = true;
   tape_->never_runs_ = true;
@@ -73,7 +73,7 @@ class BranchTape::Without {
 bool BranchTape::is_native(TensorImpl* impl) const { return owner_of(impl)->value->epoch == tape_->epoch_; }
 
 size_t BranchTape::append(const Tensor& outer, const ir::Meta& meta) {
-  if (outer.device().type != tape_->device_) refuse_device(outer.device().type);
+  if (outer.device() != tape_->device_) refuse_device(outer.device());
   Tensor stand_in(new TensorImpl(tape_->placeholder(intern(meta))));
   stand_in.impl()->requires_grad = tracks_ && outer.impl()->requires_grad;
   outside_.push_back({outer, std::move(stand_in)});
@@ -134,9 +134,9 @@ void BranchTape::refuse_read(std::string_view reason) const {
                       "): Python's if, while and item() see no values here. Use cond, while_loop or where");
 }
 
-void BranchTape::refuse_device(DeviceType type) const {
-  raise<RuntimeError>(what_, ": the function uses a tensor on ", to_string(Device{type, 0}), ", its operands are on ",
-                      to_string(Device{tape_->device_, 0}));
+void BranchTape::refuse_device(Device device) const {
+  raise<RuntimeError>(what_, ": the function uses a tensor on ", to_string(device), ", its operands are on ",
+                      to_string(tape_->device_));
 }
 
 void BranchTape::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {

@@ -30,7 +30,7 @@ class Tape;
 class BranchTape {
  public:
   /// `what` is for messages: "cond".
-  BranchTape(std::string what, DeviceType device);
+  BranchTape(std::string what, Device device);
   ~BranchTape();
   BranchTape(const BranchTape&) = delete;
 
@@ -86,7 +86,7 @@ class BranchTape {
   // For the runtime, which tells what happens while a scope lives.
 
   [[noreturn]] void refuse_read(std::string_view reason) const;
-  [[noreturn]] void refuse_device(DeviceType type) const;
+  [[noreturn]] void refuse_device(Device device) const;
   /// Throws RuntimeError when `t` is not of this tape, or is an operand or a view of one.
   void check_write(const Tensor& t) const;
   void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);

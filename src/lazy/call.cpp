@@ -12,8 +12,8 @@ namespace {
 /// Throws where nothing would run the op when its step does.
 void check_runnable(ir::Op op, std::span<const Operand> operands) {
   const auto tensor = std::ranges::find(operands, Operand::kTensor, &Operand::kind);
-  const DeviceType where = tensor == operands.end() ? creation_device() : tensor->impl()->value->device;
-  const eager::DispatchKey key = eager::dispatch_key({where, 0});
+  const Device where = tensor == operands.end() ? creation_device() : tensor->impl()->value->device;
+  const eager::DispatchKey key = eager::dispatch_key(where);
   if (ir::info(op).decompose || eager::find_kernel(key, op) || eager::resolve(key, op) != op) return;
   raise<NotImplementedError>("Could not run '", ir::name(op), "' with arguments from the '", eager::name(key),
                              "' backend: it has neither a kernel for it nor a decomposition");

@@ -139,7 +139,7 @@ StepRecord Capture::step(const Sources& sources) {
   Tape* pending = nullptr;
   Tape::each([&](Tape& tape) {
     if (!tape.has_pending()) return;
-    if (pending || tape.device() >= DeviceType::kFirstUser) note_break("ops on several devices", 0);
+    if (pending || tape.device().type >= DeviceType::kFirstUser) note_break("ops on several devices", 0);
     pending = &tape;
   });
   if (!pending || broken_) return out;

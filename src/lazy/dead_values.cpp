@@ -1,47 +1,62 @@
 #include "smolder/lazy/dead_values.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
+#include <utility>
 
 #include "smolder/lazy/lock.h"
 
 namespace smolder::lazy {
 namespace {
 
-constinit std::array<DeadValues, kMaxDeviceTypes> g_dead{};
+constinit std::array<DeadValues, kMaxDevices> g_dead{};
 
-/// The rings of this thread. Trivial, so that reaching it needs no check whether it was constructed.
+/// The rings of this thread. Trivial, so that reaching it needs no check whether it was constructed, and small, as such
+/// memory is scarce.
 struct Rings {
-  DeadRing* of[kMaxDeviceTypes];
+  DeadRing* of[kMaxDeviceTypes];  ///< of the first device of each type
+  DeadRing** others;              ///< of those of CUDA, by index; null until there is one
   bool ended;
+
+  /// Null where `others` is.
+  DeadRing** place(Device d) {
+    return d.index == 0 ? &of[static_cast<size_t>(d.type)] : others ? &others[d.index] : nullptr;
+  }
 };
 SMOLDER_THREAD_LOCAL Rings t_rings = {};
 
 /// Gives the rings to other threads when this one ends. What is in them is taken as ever.
 struct RingsEnd {
   ~RingsEnd() {
-    for (DeadRing*& ring : t_rings.of) {
+    const auto give = [](DeadRing*& ring) {
       if (ring) ring->owned.store(false, std::memory_order_release);
       ring = nullptr;
-    }
+    };
+    std::ranges::for_each(t_rings.of, give);
+    if (t_rings.others) std::for_each_n(t_rings.others, kMaxCudaDevices, give);
+    delete[] std::exchange(t_rings.others, nullptr);
     t_rings.ended = true;
   }
 };
 
 [[gnu::noinline]] void bury_slowly(Value* v) noexcept {
   DeadValues& dead = DeadValues::of(v->device);
-  DeadRing*& ring = t_rings.of[static_cast<size_t>(v->device)];
-  if (!ring && !t_rings.ended) {
+  if (!t_rings.ended) {
     static thread_local RingsEnd end;
-    ring = dead.claim_ring();
-    if (ring && ring->push(v)) return;
+    if (v->device.index != 0 && !t_rings.others) t_rings.others = new (std::nothrow) DeadRing* [kMaxCudaDevices] {};
+    DeadRing** const place = t_rings.place(v->device);
+    if (place && !*place) {
+      *place = dead.claim_ring();
+      if (*place && (*place)->push(v)) return;
+    }
   }
   dead.push(v);
 }
 
 }  // namespace
 
-DeadValues& DeadValues::of(DeviceType type) { return g_dead[static_cast<size_t>(type)]; }
+DeadValues& DeadValues::of(Device device) { return g_dead[number_of(device)]; }
 
 void DeadValues::push(Value* v) noexcept {
   Value* head = stack_.load(std::memory_order_relaxed);
@@ -63,8 +78,8 @@ DeadRing* DeadValues::claim_ring() noexcept {
 }
 
 void bury(Value* v) noexcept {
-  DeadRing* const ring = t_rings.of[static_cast<size_t>(v->device)];
-  if (!ring || !ring->push(v)) [[unlikely]]
+  DeadRing** const place = t_rings.place(v->device);
+  if (!place || !*place || !(*place)->push(v)) [[unlikely]]
     bury_slowly(v);
 }
 

@@ -42,7 +42,7 @@ class DeadRing {
 /// All that is dead of one device.
 class DeadValues {
  public:
-  static DeadValues& of(DeviceType type);
+  static DeadValues& of(Device device);
 
   /// Those of rings that are full, and of threads that are ending.
   void push(Value* v) noexcept;

@@ -55,7 +55,7 @@ std::string text_of(const std::vector<RanStep>& steps) {
       known[step.instance.get()] = {step.ops.size(), lazy::time_steps(step, kRounds)};
     }
     const size_t ops = is_plan ? known[step.instance.get()].first : step.ops.size();
-    out << "graph " << i << " on " << to_string(Device{step.device, 0}) << ": " << ops << (ops == 1 ? " op" : " ops");
+    out << "graph " << i << " on " << to_string(step.device) << ": " << ops << (ops == 1 ? " op" : " ops");
     if (!step.reason.empty()) out << ", ended by " << step.reason << at(step.source);
     out << '\n';
     if (step.recompile && step.recompile->compiled) {
@@ -92,7 +92,7 @@ std::string explain(const std::function<void()>& f) {
   return text_of(log.stop());
 }
 
-std::string explain_last_step(DeviceType device) {
+std::string explain_last_step(Device device) {
   std::optional<RanStep> step;
   {
     lazy::Tape& tape = lazy::Tape::on(device);

@@ -14,6 +14,6 @@ namespace smolder {
 std::string explain(const std::function<void()>& f);
 
 /// The same of the step that a device ran last, timed with stand-ins for what it read; empty when none has run.
-std::string explain_last_step(DeviceType device = DeviceType::kCPU);
+std::string explain_last_step(Device device = {});
 
 }  // namespace smolder

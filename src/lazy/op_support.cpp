@@ -58,7 +58,7 @@ std::atomic<int> g_attention_ways{kMathAttention | kFlashAttention | kEfficientA
 bool is_fused_on_cuda(const Tensor& query, const Tensor& value) {
   constexpr int64_t kWidest = 128;
   return is_half(query.dtype()) && query.size(-1) <= kWidest && value.size(-1) <= kWidest &&
-         cuda::device_info(cuda::kDevice).major >= 8;
+         cuda::device_info(query.device().index).major >= 8;
 }
 
 }  // namespace

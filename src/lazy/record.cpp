@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/cuda/driver.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/execute.h"
@@ -29,7 +30,7 @@ struct Modes {
   bool grad = true;
   bool eager = false;
   bool inference = false;
-  DeviceType device = DeviceType::kCPU;
+  Device device;
 };
 SMOLDER_THREAD_LOCAL Modes t_modes;
 GradHook g_grad_hook = nullptr;
@@ -83,7 +84,7 @@ void run_eagerly(Tape& tape, ir::Op op, std::span<const Operand> operands, std::
   const MemoryFor use(ir::name(op), source);
   static Counter& ops = counter("ops.eager");
   ops.add();
-  const Device device{tape.device(), 0};
+  const Device device = tape.device();
   const int64_t began = StepLog::is_on() ? now_ns() : 0;
   const std::vector<eager::Array> results = run_op(op, inputs, attrs, device, source);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -116,7 +117,7 @@ struct Call {
   // Seen in one pass over the operands.
   bool external = false;  ///< some may be in external memory
   bool requires_grad = false;
-  DeviceType device = DeviceType::kCPU;
+  Device device;
 
   void look_at_operands() {
     const Value* first = nullptr;
@@ -131,12 +132,12 @@ struct Call {
       if (v->device != first->device) [[unlikely]]
         raise_devices(first->device, v->device);
     }
-    device = first ? first->device : t_modes.device;
+    device = first ? first->device : creation_device();
   }
-  [[noreturn]] void raise_devices(DeviceType a, DeviceType b) const {
+  [[noreturn]] void raise_devices(Device a, Device b) const {
     raise<RuntimeError>(ir::name(op),
                         ": Expected all tensors to be on the same device, but found at least two devices, ",
-                        to_string(Device{a, 0}), " and ", to_string(Device{b, 0}), "!");
+                        to_string(a), " and ", to_string(b), "!");
   }
 };
 
@@ -244,7 +245,7 @@ void record_external(const Call& c) {
   const bool condensed = !saves && condenses(c.operands, results);
   if (c.device == DeviceType::kCUDA && condensed) {
     const EagerMode now;
-    const jit::cuda::SharedUse use;
+    const jit::cuda::SharedUse use(c.device.index);
     const Snapshots lent(c.operands, Snapshots::kLent);
     return record_known(c);
   }
@@ -282,12 +283,12 @@ eager::Array owned(const eager::Array& a, Device device) {
   if (a.buffer && a.data == a.buffer->data()) return a;
   eager::Array copy = eager::Array::empty(a.shape, a.dtype, device);
   if (!a.bytes()) return copy;
-  if (device.type == DeviceType::kCPU) {
+  if (device == DeviceType::kCPU) {
     std::memcpy(copy.data, a.data, a.bytes());
   } else {
     const BufferRef host = allocate(a.bytes());
-    device_memory(device.type).to_host(host->data(), a.data, a.bytes());
-    device_memory(device.type).from_host(copy.data, host->data(), a.bytes());
+    copy_to_host(host->data(), a.data, a.bytes(), device);
+    copy_from_host(copy.data, host->data(), a.bytes(), device);
   }
   return copy;
 }
@@ -304,13 +305,16 @@ const ir::Meta* intern(const ir::Meta& m) {
   return &*known->insert(m).first;
 }
 
-DeviceType creation_device() { return t_modes.device; }
-void set_creation_device(DeviceType type) { t_modes.device = type; }
-DeviceMode::DeviceMode(DeviceType type) : before_(std::exchange(t_modes.device, type)) {}
-DeviceMode::DeviceMode(const Tensor& operand)
-    : DeviceMode(operand.defined() ? operand.device().type : creation_device()) {}
+Device creation_device() {
+  const Device mode = t_modes.device;
+  return mode.index >= 0 ? mode : Device(DeviceType::kCUDA, cuda::current_device());
+}
+Device creation_mode() { return t_modes.device; }
+void set_creation_device(Device device) { t_modes.device = device; }
+DeviceMode::DeviceMode(Device device) : before_(std::exchange(t_modes.device, device)) {}
+DeviceMode::DeviceMode(const Tensor& operand) : DeviceMode(operand.defined() ? operand.device() : creation_mode()) {}
 DeviceMode::DeviceMode(TensorList operands)
-    : DeviceMode(operands.size() > 0 ? operands.data()[0].device().type : creation_device()) {}
+    : DeviceMode(operands.size() > 0 ? operands.data()[0].device() : creation_mode()) {}
 DeviceMode::~DeviceMode() { t_modes.device = before_; }
 bool grad_enabled() { return t_modes.grad; }
 void set_grad_enabled(bool on) { t_modes.grad = on; }

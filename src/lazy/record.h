@@ -82,12 +82,16 @@ void set_inference_mode_enabled(bool on);
 bool eager_enabled();
 void set_eager_enabled(bool on);
 
-/// Where ops without tensor operands make their results: the CPU at first. Of each thread.
-DeviceType creation_device();
-void set_creation_device(DeviceType type);
+/// Where ops without tensor operands make their results: the CPU at first. Of each thread. Where it was set to
+/// `kCurrentCuda` it is the device of CUDA that is the current one then.
+Device creation_device();
+/// The same as it was set.
+Device creation_mode();
+void set_creation_device(Device device);
+inline constexpr Device kCurrentCuda{DeviceType::kCUDA, -1};
 class DeviceMode {
  public:
-  explicit DeviceMode(DeviceType type);
+  explicit DeviceMode(Device device);
   /// That of an operand, or of the first of a list: what an op makes besides lies where its operands do.
   explicit DeviceMode(const Tensor& operand);
   explicit DeviceMode(TensorList operands);
@@ -95,7 +99,7 @@ class DeviceMode {
   DeviceMode(const DeviceMode&) = delete;
 
  private:
-  DeviceType before_;
+  Device before_;
 };
 
 /// What nodes in the history are called that a scope records, if not by their ops. The outermost scope names them.

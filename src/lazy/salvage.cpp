@@ -47,9 +47,9 @@ namespace {
 /// The values of a step while its ops run one by one.
 class OneByOne {
  public:
-  OneByOne(const Trace& t, DeviceType device, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
+  OneByOne(const Trace& t, Device device, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
       : t_(t),
-        device_{device, 0},
+        device_(device),
         leaves_(leaves),
         parameters_(parameters),
         values_(t.metas.size()),

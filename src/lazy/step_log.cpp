@@ -80,7 +80,7 @@ void StepLog::note(const RanStep& step) {
   }
 }
 
-void StepLog::note_eager(DeviceType device, const RanOp& op) {
+void StepLog::note_eager(Device device, const RanOp& op) {
   const std::lock_guard hold(g_lock);
   for (auto& [number, log] : g_logs) {
     if (log.steps.empty() || log.steps.back().how != RanStep::kEager || log.steps.back().device != device) {
@@ -139,7 +139,7 @@ std::optional<RanStep> last_step(const Tape& tape) {
 
 std::vector<std::vector<double>> time_steps(const RanStep& step, size_t rounds) {
   if (step.instance->report().runs_user_code) return {};
-  const Device device{step.device, 0};
+  const Device device = step.device;
   std::vector<BufferRef> held;
   std::vector<void*> leaves, outputs;
   const auto room = [&](int64_t bytes) {

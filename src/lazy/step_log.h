@@ -29,7 +29,7 @@ struct RanStep {
     kOneByOne,  ///< its plan could not run, or its device has no plans: op by op
     kEager,     ///< ops of eager mode, up to the next step
   } how = kPlan;
-  DeviceType device = DeviceType::kCPU;
+  Device device;
   std::string reason = {};  ///< what ended it: "item", "mark_step"
   SourceToken source = 0;
   std::vector<RanOp> ops = {};  ///< of a plan's instance when it ran first
@@ -61,7 +61,7 @@ class StepLog {
   static bool keeps_leaves();
 
   static void note(const RanStep& step);
-  static void note_eager(DeviceType device, const RanOp& op);
+  static void note_eager(Device device, const RanOp& op);
   /// Why the step that runs next in this thread is compiled, or was recorded anew.
   static void note_recompile(Recompile why);
   static std::optional<Recompile> take_recompile();

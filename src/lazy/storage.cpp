@@ -19,12 +19,12 @@ namespace {
 void copy_elements(const eager::Array& from, const eager::Array& to) {
   if (!numel(to.shape)) return;
   const eager::TensorView in = from.view(), out = to.view();
-  if (to.buffer->device().type == DeviceType::kCUDA) return jit::cuda::copy_shared(in, out);
+  if (const Device d = to.buffer->device(); d == DeviceType::kCUDA) return jit::cuda::copy_shared(d.index, in, out);
   eager::ErrorReport errors;
   eager::dispatch(eager::DispatchKey::kCPU, {ir::Op::kBarrier, {&in, 1}, {&out, 1}, {}, &errors});
 }
 
-ValueRef adopt(BufferRef buffer, const ir::Meta* meta, DeviceType device) {
+ValueRef adopt(BufferRef buffer, const ir::Meta* meta, Device device) {
   Tape& tape = Tape::on(device);
   const std::lock_guard hold(tape.mutex());
   return tape.adopt(std::move(buffer), meta);
@@ -56,7 +56,7 @@ void take_back(TensorImpl* owner) {
 void make_exported(TensorImpl* owner, TensorImpl* asked) {
   const SourceToken source = capture_source();
   const ir::Meta* const meta = owner->value->meta;
-  const DeviceType device = owner->value->device;
+  const Device device = owner->value->device;
   eager::Array elements = elements_of(Tensor(owner), "numpy");
   {
     Tape& tape = Tape::on(device);
@@ -102,13 +102,13 @@ ValueRef lent_value(TensorImpl* impl) {
   const eager::Array elements = window(Tensor(impl));
   if (!elements.is_contiguous()) return kept_value(impl);
   const Value& value = *impl->value;
-  return adopt(wrap_foreign(elements.data, elements.bytes(), {value.device, 0}, [kept = elements.buffer] {}),
-               value.meta, value.device);
+  return adopt(wrap_foreign(elements.data, elements.bytes(), value.device, [kept = elements.buffer] {}), value.meta,
+               value.device);
 }
 
 }  // namespace
 
-ValueRef stand_in(const ir::Meta* meta, DeviceType device) {
+ValueRef stand_in(const ir::Meta* meta, Device device) {
   ValueRef v = adopt(nullptr, meta, device);
   v->external = true;
   return v;
@@ -127,7 +127,7 @@ Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype) {
                   "currently supported. (You can probably work around this by making a copy of your array with "
                   "array.copy().)");
   }
-  Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}), buffer->device().type)));
+  Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}), buffer->device())));
   out.impl()->inference = inference_mode_enabled();
   out.impl()->external = std::make_unique<External>(std::move(buffer), strides, true);
   return out;
@@ -153,7 +153,7 @@ eager::Array window(const Tensor& t) {
 }
 
 eager::Array export_memory(const Tensor& t) {
-  const DeviceType device = t.device().type;
+  const Device device = t.device();
   SMOLDER_CHECK(device == DeviceType::kCPU || device == DeviceType::kCUDA, TypeError,
                 "can't share memory of the device ", to_string(t.device()),
                 ". Use Tensor.cpu() to copy the tensor to host memory first.");

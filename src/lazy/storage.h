@@ -32,7 +32,7 @@ void stay_exported(const Tensor& t, BufferRef held);
 /// A row-major copy in memory of its own.
 eager::Array copied(const eager::Array& from);
 /// What stands for the value of external memory.
-ValueRef stand_in(const ir::Meta* meta, DeviceType device);
+ValueRef stand_in(const ir::Meta* meta, Device device);
 
 /// Whether `t` is in memory that somebody else sees too, now.
 bool is_external(const Tensor& t);

@@ -178,9 +178,9 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
       if (watched) [[unlikely]] {
         const Instr& maker = t.maker_of(entry.produced[i]);
         const MemoryFor use(ir::name(maker.op), maker.source);
-        buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+        buffers[i] = smolder::allocate(bytes[i], device_);
       } else {
-        buffers[i] = smolder::allocate(bytes[i], {device_, 0});
+        buffers[i] = smolder::allocate(bytes[i], device_);
       }
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
@@ -275,7 +275,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   const auto log = [&](const Trace& t, std::span<const uint32_t> produced, std::string why) {
     TraceLog::note({t, produced, leaves_, parameters_, device_, options_.compile, reason, source, std::move(why)});
   };
-  if (device_ >= DeviceType::kFirstUser) {
+  if (device_.type >= DeviceType::kFirstUser) {
     if (logged) [[unlikely]]
       log(*current_trace(), numbers_alive(), "its device runs op by op");
     return run_on_device(reason, source);
@@ -342,7 +342,7 @@ void Tape::note_recorded() {
   span.source = t.instrs[0].source;
   span.begin_ns = std::exchange(record_began_, 0);
   span.end_ns = now_ns();
-  span.device = {device_, 0};
+  span.device = device_;
   span.count = static_cast<int64_t>(size());
   add_span(std::move(span));
 }

@@ -19,8 +19,8 @@
 namespace smolder::lazy {
 namespace {
 
-/// Those of devices of users, made at their first op. (The CPU's place stays empty.)
-std::array<std::atomic<Tape*>, kMaxDeviceTypes> g_device_tapes{};
+/// Those of devices, made at their first op. (The CPU's place stays empty.)
+std::array<std::atomic<Tape*>, kMaxDevices> g_device_tapes{};
 
 /// What a live value adds to the digest of the live set.
 constexpr uint64_t live_word(uint32_t index) {
@@ -55,7 +55,7 @@ uint64_t next_epoch() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-Tape::Tape(DeviceType device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {
+Tape::Tape(Device device) : device_(device), epoch_(next_epoch()), known_(std::make_unique<Known>()) {
   options_.compile.device = device;
 }
 
@@ -70,17 +70,17 @@ Tape& Tape::first_cpu() {
   return *(cpu_ = tape);
 }
 
-Tape& Tape::on_device(DeviceType type) {
-  if (cpu().branch_ && cpu().device_ == type) return cpu();
-  if (cpu().branch_) cpu().branch_->refuse_device(type);
-  SMOLDER_CHECK(!cpu().is_own_, RuntimeError, "a kernel or a shape rule cannot use tensors on ",
-                to_string(Device{type, 0}));
-  std::atomic<Tape*>& place = g_device_tapes[static_cast<size_t>(type)];
+Tape& Tape::on_device(Device device) {
+  if (cpu().branch_ && cpu().device_ == device) return cpu();
+  if (cpu().branch_) cpu().branch_->refuse_device(device);
+  SMOLDER_CHECK(!cpu().is_own_, RuntimeError, "a kernel or a shape rule cannot use tensors on ", to_string(device));
+  SMOLDER_INVARIANT(device.index >= 0 && device.index < kMaxCudaDevices);
+  std::atomic<Tape*>& place = g_device_tapes[smolder::number_of(device)];
   Tape* tape = place.load(std::memory_order_acquire);
   if (!tape) {
-    Tape* const made = new Tape(type);
+    Tape* const made = new Tape(device);
     made->options_ = cpu().options_;
-    made->options_.compile.device = type;
+    made->options_.compile.device = device;
     if (place.compare_exchange_strong(tape, made, std::memory_order_acq_rel)) return *made;
     delete made;
   }
@@ -292,7 +292,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
                 " operands is not supported: at most 65535");
   inferred_.assign(row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_.data());
-  if (options_.strict) check_lowering(device_, op, {inputs, operands.size()}, attrs, inferred_);
+  if (options_.strict) check_lowering(device_.type, op, {inputs, operands.size()}, attrs, inferred_);
 
   // Nothing above changed the tape, and nothing below raises.
   if (followed_) diverge();
@@ -301,7 +301,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
           static_cast<uint16_t>(operands.size()),
           static_cast<uint16_t>(attrs.size()),
           row.num_outputs,
-          recording_modes(device_),
+          recording_modes(device_.type),
           static_cast<uint32_t>(t.operands.size()),
           static_cast<uint32_t>(t.attrs.size()),
           0,

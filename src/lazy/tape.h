@@ -50,10 +50,10 @@ class Tape {
   }
   /// That of a device. On the CPU and on CUDA steps run as plans; on a device that a user registered op by op, by the
   /// device's kernels.
-  static Tape& on(DeviceType type) { return type == DeviceType::kCPU ? cpu() : on_device(type); }
+  static Tape& on(Device device) { return device == DeviceType::kCPU ? cpu() : on_device(device); }
   /// Calls f with each tape there is, locked: the CPU's, then those of devices.
   static void each(const std::function<void(Tape&)>& f);
-  DeviceType device() const { return device_; }
+  Device device() const { return device_; }
   /// Throws IndexError for indices out of range that the device found while the host went on. `idle`: it has done all
   /// that it was given.
   void raise_reports(bool idle);
@@ -131,9 +131,9 @@ class Tape {
  private:
   friend class OwnTape;
   friend class BranchTape;
-  explicit Tape(DeviceType device = DeviceType::kCPU);
+  explicit Tape(Device device = {});
   static Tape& first_cpu();
-  static Tape& on_device(DeviceType type);
+  static Tape& on_device(Device device);
   void note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const;
   void run_on_device(std::string_view reason, SourceToken source);
   void run_one_by_one(const Trace& t);
@@ -167,7 +167,7 @@ class Tape {
   inline static SMOLDER_THREAD_LOCAL Tape* cpu_ = nullptr;
 
   Lock mutex_;
-  const DeviceType device_;
+  const Device device_;
   TapeOptions options_;
 
   // The step being recorded.

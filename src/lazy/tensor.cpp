@@ -72,7 +72,7 @@ TensorImpl::~TensorImpl() {
 
 Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
   const ir::Meta* const meta = lazy::intern({shape, dtype, false});
-  lazy::Tape& tape = lazy::Tape::on(buffer->device().type);
+  lazy::Tape& tape = lazy::Tape::on(buffer->device());
   lazy::ValueRef value;
   {
     std::lock_guard hold(tape.mutex());
@@ -101,7 +101,7 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
 BufferRef lazy::elements(const Tensor& t, std::string_view reason, SourceToken source) {
   refresh(t.impl());
   break_capture(reason, source);
-  Tape& tape = Tape::on(t.device().type);
+  Tape& tape = Tape::on(t.device());
   if (t.impl()->value->external && is_external(t)) return copied(window(t)).buffer;
   std::lock_guard hold(tape.mutex());
   if (t.impl()->value->pending) tape.sync(reason, source);
@@ -113,13 +113,13 @@ BufferRef Tensor::materialize(std::string_view reason) const {
   meta();  // throws when undefined
   const SourceToken source = capture_source();
   BufferRef elements = lazy::elements(*this, reason, source);
-  lazy::Tape& tape = lazy::Tape::on(elements->device().type);
+  lazy::Tape& tape = lazy::Tape::on(elements->device());
   if (tape.device() == DeviceType::kCPU) return elements;
   const size_t bytes = static_cast<size_t>(numel()) * itemsize(dtype());
   const MemoryFor use(reason, source);
   BufferRef host = allocate(bytes);
   std::lock_guard hold(tape.mutex());
-  if (bytes) device_memory(tape.device()).to_host(host->data(), elements->data(), bytes);
+  if (bytes) copy_to_host(host->data(), elements->data(), bytes, tape.device());
   tape.raise_reports(bytes > 0);
   return host;
 }

@@ -138,7 +138,7 @@ class Tensor {
   }
   Device device() const {
     meta();  // throws when undefined
-    return {impl_->value->device, 0};
+    return impl_->value->device;
   }
   /// This on another device: a copy, unless it is there. Its gradient comes back.
   /// `non_blocking`: from pinned memory the host goes on before it has been read.

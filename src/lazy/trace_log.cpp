@@ -22,7 +22,7 @@ int64_t bytes_of(const Trace& t) {
 
 uint64_t key_of(const StepRun& run) {
   Hash128 h = run.trace.prefix.back();
-  mix(h, static_cast<uint64_t>(run.device) << 2 | run.options.fuse << 1 | static_cast<uint64_t>(run.options.simplify));
+  mix(h, number_of(run.device) << 2 | run.options.fuse << 1 | static_cast<uint64_t>(run.options.simplify));
   for (const uint32_t v : run.produced) mix(h, v);
   return h.lo;
 }
@@ -33,12 +33,12 @@ bool same_options(const jit::CompileOptions& a, const jit::CompileOptions& b) {
 
 /// A copy of a leaf on the host; null where its device is a user's.
 BufferRef copy_of(const Value& leaf, size_t bytes) {
-  if (!leaf.buffer || leaf.device >= DeviceType::kFirstUser) return nullptr;
+  if (!leaf.buffer || leaf.device.type >= DeviceType::kFirstUser) return nullptr;
   BufferRef copy = allocate(bytes);
   if (leaf.device == DeviceType::kCPU) {
     std::memcpy(copy->data(), leaf.buffer->data(), bytes);
   } else if (bytes) {
-    device_memory(leaf.device).to_host(copy->data(), leaf.buffer->data(), bytes);
+    copy_to_host(copy->data(), leaf.buffer->data(), bytes, leaf.device);
   }
   return copy;
 }

@@ -25,7 +25,7 @@ struct StepRun {
   std::span<const uint32_t> produced;  ///< values that it makes, by number
   std::span<const ValueRef> leaves;
   std::span<const uint64_t> parameters;
-  DeviceType device;
+  Device device;
   const jit::CompileOptions& options;
   std::string_view reason;  ///< what ended it
   SourceToken source;       ///< and where
@@ -38,7 +38,7 @@ struct LoggedStep {
   std::vector<uint32_t> produced;
   std::vector<uint64_t> parameters;
   std::vector<BufferRef> leaves;  ///< copies on the host; null where none was kept
-  DeviceType device;
+  Device device;
   jit::CompileOptions options;
   std::string reason, error;
   SourceToken source;

@@ -28,11 +28,11 @@ struct Value {
   const ir::Meta* meta = nullptr;
   BufferRef buffer;
   bool pending = false;
-  bool external = false;                 ///< stands for memory that somebody else sees too: see storage.h
-  bool pooled = true;                    ///< once dead it waits to be used again
-  DeviceType device = DeviceType::kCPU;  ///< where its memory is
-  uint32_t tape_refs = 0;                ///< how many of `refs` are the tape's own
-  Value* next_free = nullptr;            ///< in the free list, or among the dead that no ring had room for
+  bool external = false;       ///< stands for memory that somebody else sees too: see storage.h
+  bool pooled = true;          ///< once dead it waits to be used again
+  Device device;               ///< where its memory is
+  uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own
+  Value* next_free = nullptr;  ///< in the free list, or among the dead that no ring had room for
 
   void* data() const { return buffer ? buffer->data() : nullptr; }
 };

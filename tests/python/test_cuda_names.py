@@ -29,7 +29,7 @@ def test_what_is_used_is_there():
     "use",
     [
         lambda: cuda.set_device(0),
-        lambda: cuda.device(0),
+        lambda: cuda.device(0).__enter__(),
         cuda.init,
         cuda.ipc_collect,
         cuda.cudart,
@@ -55,7 +55,7 @@ def test_some_need_no_device():
     assert cuda.get_sync_debug_mode() == 0
     cuda.set_sync_debug_mode("default")
     cuda.seed_all()
-    assert len(cuda.get_rng_state_all()) == min(1, cuda.device_count())
+    assert len(cuda.get_rng_state_all()) == cuda.device_count()
 
 
 @pytest.mark.parametrize("name", ["CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"])
@@ -116,8 +116,8 @@ def test_scopes_and_state_of_a_device():
     with cuda.device(0), cuda.device("cuda:0"), cuda.device_of(x):
         assert cuda.current_device() == 0
         assert smolder.ones(2).is_cpu, "it says where the work of cuda goes, not where tensors are made"
-    with pytest.raises(NotImplementedError, match="'cuda:1' is not supported"):
-        cuda.set_device(1)
+    with pytest.raises(RuntimeError, match=r"invalid device ordinal: there is no cuda:63, there (is|are) "):
+        cuda.set_device(63)
     state = cuda.get_rng_state()
     a = smolder.rand(3, device="cuda").tolist()
     cuda.set_rng_state(state)

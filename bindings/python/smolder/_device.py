@@ -45,8 +45,8 @@ class device:
 
     def __enter__(self):
         usable_device(self)
-        self._before = (_core._creation_device(), getattr(self, "_before", None))
-        _core._set_creation_device(self.type)
+        self._before = (_core._creation_mode(), getattr(self, "_before", None))
+        _core._set_creation_device(str(self))
         return self
 
     def __exit__(self, *_):
@@ -55,7 +55,6 @@ class device:
 
 
 CPU = device("cpu")
-CUDA = device("cuda", 0)
 
 
 def usable_device(where):
@@ -64,8 +63,8 @@ def usable_device(where):
     if where.type == "cuda":
         if not _core._cuda_is_available():
             raise RuntimeError(f"CUDA is not available: {_core._cuda_unavailable_reason()}")
-        if where.index not in (None, 0):
-            raise NotImplementedError(f"device '{where}' is not supported: tensors are on 'cpu' or 'cuda:0'")
+        if where.index is not None:
+            _core._cuda_check_ordinal(where.index)
     return where
 
 
@@ -80,7 +79,7 @@ def placed(make: _F) -> _F:
         if pin_memory:
             return _pinned(make(*args, **options), device)
         if device is None:
-            device = _core._creation_device()
+            device = _core._creation_mode()
             if device == "cpu":
                 return make(*args, **options)
         with usable_device(device) as where:
@@ -91,7 +90,7 @@ def placed(make: _F) -> _F:
 
 
 def _pinned(tensor, where):
-    if (device(where).type if where is not None else _core._creation_device().partition(":")[0]) != "cpu":
+    if (device(where).type if where is not None else _core._creation_mode().partition(":")[0]) != "cpu":
         raise RuntimeError("Only dense CPU tensors can be pinned")
     return tensor.detach().pin_memory().requires_grad_(tensor.requires_grad)
 
@@ -121,10 +120,18 @@ def placed_like(make: _F) -> _F:
     return call
 
 
+def is_on(tensor, where):
+    """Whether the tensor is on a device; one of CUDA without an index is the current one."""
+    here = tensor.device
+    if here.type != where.type or here.type != "cuda":
+        return here.type == where.type
+    return here.index == (_core._cuda_current_device() if where.index is None else where.index)
+
+
 def moved(tensor, where):
     """The tensor on a device; itself when it is there."""
-    if tensor.device.type == where.type:
+    if is_on(tensor, where):
         return tensor
     if not tensor.requires_grad or not tensor.is_leaf:
-        return tensor._to_device(where.type)
-    return tensor.detach()._to_device(where.type).requires_grad_()  # a leaf was asked for
+        return tensor._to_device(str(where))
+    return tensor.detach()._to_device(str(where)).requires_grad_()  # a leaf was asked for

@@ -228,8 +228,8 @@ def explain(f):
         try:
             result = f(*args, **kwargs)
             smolder.mark_step()
-            if _core._cuda_device_count():
-                smolder.cuda.synchronize()
+            for device in range(_core._cuda_device_count()):
+                smolder.cuda.synchronize(device)
             wall = time.perf_counter() - began
         finally:
             steps = _core._stop_step_log(log)

@@ -122,7 +122,7 @@ def get_default_device():
 
 def set_default_device(device):
     """Makes tensors lie on a device unless they say where; of this thread. None is the CPU."""
-    _core._set_creation_device("cpu" if device is None else usable_device(device).type)
+    _core._set_creation_device("cpu" if device is None else str(usable_device(device)))
 
 
 def get_device_module(device=None):

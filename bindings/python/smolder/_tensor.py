@@ -3,12 +3,13 @@
 import builtins
 import copy
 import copyreg
+import functools
 import weakref
 
 import numpy
 
 from smolder import _core, _indexing, _strided, _tensor_str
-from smolder._device import CPU, CUDA, device, placed_like, usable_device
+from smolder._device import CPU, device, is_on, placed_like, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -73,12 +74,15 @@ def ndim(self):
     return self.dim()
 
 
+_device_named = functools.cache(device)
+
+
 @_property
 def device_of(self):
     """Where the tensor lives."""
     if self._on_cpu:
         return CPU
-    return CUDA if self._device == "cuda:0" else device(self._device)
+    return _device_named(self._device)
 
 
 Tensor.device = Tensor.device_of
@@ -304,9 +308,10 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
         raise TypeError("stream must be ``int`` or ``none``")
     here = self.__dlpack_device__()
     if dl_device is not None and tuple(dl_device) != here:
-        if copy is False or tuple(dl_device) not in ((1, 0), (2, 0)):
+        kind, index = dl_device
+        if copy is False or kind not in (1, 2) or (kind == 1 and index != 0) or index >= _core._cuda_device_count() > 0:
             raise BufferError(f"a tensor on DLPack's device {here} can't be had on {tuple(dl_device)}")
-        self, stream = self._to_device("cpu" if here[0] == 2 else "cuda"), -1 if here[0] == 2 else stream
+        self, stream = self._to_device("cpu" if kind == 1 else f"cuda:{index}"), -1 if kind == 1 else stream
     elif copy:
         self = self.clone()
     if self._on_cpu:
@@ -314,15 +319,16 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
         return self._dlpack(True).__dlpack__(max_version=max_version)
     assert stream != 0, f"unsupported stream on CUDA: {stream}."
     stream = _LEGACY_STREAM if stream is None else stream
-    shared = self._dlpack(stream in (_LEGACY_STREAM, _core._cuda_stream(0)))
+    index = self.get_device()
+    shared = self._dlpack(stream in (_LEGACY_STREAM, _core._cuda_stream(index)))
     if stream != -1:
-        _core._cuda_precede(0, stream)
+        _core._cuda_precede(index, stream)
     return shared.__dlpack__(max_version=max_version)
 
 
 @_method
 def __dlpack_device__(self):
-    """(1, 0) on the CPU, (2, 0) on CUDA, as DLPack numbers devices."""
+    """(1, 0) on the CPU, (2, index) on CUDA, as DLPack numbers devices."""
     return (1, 0) if self._on_cpu else (2, self.get_device())
 
 
@@ -474,8 +480,8 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         out = _to(self, dtype)
     if device is not None:
         where = usable_device(device)
-        if out.device.type != where.type:
-            out = out._to_device(where.type, non_blocking)
+        if not is_on(out, where):
+            out = out._to_device(str(where), non_blocking)
     return out.clone() if copy and out is self else out
 
 
@@ -501,7 +507,7 @@ def cpu(self):
 
 @_method
 def cuda(self, device=None, non_blocking=False):
-    """The tensor on a device of CUDA, the first unless said: itself when it is there."""
+    """The tensor on a device of CUDA, the current one unless said: itself when it is there."""
     return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 

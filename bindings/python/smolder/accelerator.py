@@ -65,7 +65,7 @@ def current_device_index():
 
 
 def set_device_index(device, /):
-    """Raises NotImplementedError unless it is the first device, where tensors live; does nothing for a number below 0."""
+    """Makes the device of a number the current one of this thread; does nothing for a number below 0."""
     cuda.set_device(_number(device))
 
 
@@ -110,9 +110,12 @@ class device_index:
 
     def __enter__(self):
         if self.idx is not None:
+            self._before = cuda.current_device()
             set_device_index(self.idx)
 
     def __exit__(self, *_):
+        if self.idx is not None:
+            cuda.set_device(self._before)
         return False
 
 

@@ -26,13 +26,19 @@ def _device(device):
     name = str(device or "cpu")
     if name.partition(":")[0] not in ("cpu", "cuda"):
         raise NotImplementedError(f"memory of device '{name}' is not supported: that of 'cpu' and 'cuda' is")
-    return "cpu" if name.startswith("cpu") else "cuda"
+    return "cpu" if name.startswith("cpu") else name
+
+
+def _index(device):
+    from smolder.cuda._index import used_index
+
+    return used_index(device)
 
 
 def memory_stats(device=None):
     """Numbers of the allocator under torch's names: "allocated_bytes.all.peak" and the like. On the CPU what was asked
     for is not counted, and each block is a segment."""
-    stats = _core._cpu_memory() if _device(device) == "cpu" else _core._cuda_memory(0)
+    stats = _core._cpu_memory() if _device(device) == "cpu" else _core._cuda_memory(_index(device))
     if _device(device) == "cpu":
         stats = {name: n for name, n in stats.items() if not name.startswith("requested")}
     return collections.OrderedDict(sorted(stats.items()))
@@ -65,7 +71,7 @@ def _scaled(value, like, is_bytes):
 def memory_summary(device=None, abbreviated=False):
     """memory_stats() as a table."""
     kind = _device(device)
-    title = "Smolder CPU memory summary" if kind == "cpu" else "Smolder CUDA memory summary, device ID 0"
+    title = "Smolder CPU memory summary" if kind == "cpu" else f"Smolder CUDA memory summary, device ID {_index(kind)}"
     retries = "retries" if kind == "cpu" else "cudaMalloc retries"
     return summary_table(memory_stats(device), kind, title, retries, abbreviated)
 
@@ -146,11 +152,16 @@ def _record_memory_history(
         _core._start_memory_history(most, not clear_history)
 
 
-def _known(kind):
+def _known(where):
+    """Blocks and events of a device; without an index of all of its kind."""
     held, events = _core._memory_history()
     held = [Held(*block) for block in held]
     events = [(what, Held(*block)) for what, block in events]
-    return [b for b in held if b.device.startswith(kind)], [e for e in events if e[1].device.startswith(kind)]
+
+    def is_there(block):
+        return where in (block.device, block.device.partition(":")[0])
+
+    return [b for b in held if is_there(b)], [e for e in events if is_there(e[1])]
 
 
 def alive(device=None):
@@ -165,7 +176,8 @@ def report(device=None, limit=30):
     groups = collections.defaultdict(list)
     for block in blocks:
         groups[block.what or _UNKNOWN, block.where].append(block.size)
-    live = memory_stats(kind)["allocated_bytes.all.current"]
+    devices = [f"cuda:{i}" for i in range(_core._cuda_device_count())] if kind == "cuda" else [kind]
+    live = sum(memory_stats(where)["allocated_bytes.all.current"] for where in devices)
     older = live - sum(block.size for block in blocks)
     rows = sorted(((sum(sizes), len(sizes), what, where) for (what, where), sizes in groups.items()), reverse=True)
     shown = rows if limit is None else rows[:limit]
@@ -205,7 +217,8 @@ def _snapshot(device=None, augment_with_fx_traces=False):
     kind = _device(device)
     held, events = _known(kind)
     by_address = {block.address: block for block in held}
-    segments = _cpu_segments(by_address) if kind == "cpu" else _cuda_segments(by_address)
+    devices = range(_core._cuda_device_count()) if kind == "cuda" else [_index(kind)] if kind != "cpu" else []
+    segments = _cpu_segments(by_address) if kind == "cpu" else _cuda_segments(by_address, devices)
     return {
         "segments": segments,
         "device_traces": [list(_trace(events))],
@@ -220,10 +233,10 @@ def _block(address, size, requested, held):
     return {"address": address, "size": size, "requested_size": requested or 0, "state": state, "frames": frames}
 
 
-def _segment(address, small, blocks):
+def _segment(address, small, blocks, device=0):
     used = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
     return {
-        "device": 0,
+        "device": device,
         "address": address,
         "total_size": sum(block["size"] for block in blocks),
         "allocated_size": used,
@@ -238,14 +251,15 @@ def _segment(address, small, blocks):
     }
 
 
-def _cuda_segments(held):
+def _cuda_segments(held, devices):
     out = []
-    for small, _, pieces in _core._cuda_segments(0):
-        blocks = [
-            _block(address, size, None if free else requested, held.get(address))
-            for address, size, requested, free in pieces
-        ]
-        out.append(_segment(pieces[0][0], small, blocks))
+    for device in devices:
+        for small, _, pieces in _core._cuda_segments(device):
+            blocks = [
+                _block(address, size, None if free else requested, held.get(address))
+                for address, size, requested, free in pieces
+            ]
+            out.append(_segment(pieces[0][0], small, blocks, device))
     return out
 
 

@@ -284,7 +284,7 @@ class _Storage:
         return self
 
     def cuda(self, device=None):
-        """The same: it goes to a device of CUDA, the first unless said."""
+        """The same: it goes to a device of CUDA, the current one unless said."""
         self.device = usable_device("cuda" if device is None else device)
         return self
 

@@ -17,11 +17,11 @@
 namespace smolder::python {
 namespace {
 
-/// Runs what is recorded for CUDA, without making it a step that the program marked.
-void run_recorded(const std::string& reason) {
+/// Runs what is recorded for a device, without making it a step that the program marked.
+void run_recorded(const std::string& reason, int index) {
   const WithoutGil nogil;
   const SourceToken source = capture_source();
-  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  lazy::Tape& tape = lazy::Tape::on({DeviceType::kCUDA, index});
   const std::lock_guard hold(tape.mutex());
   tape.sync(reason, source);
 }
@@ -30,7 +30,7 @@ void run_recorded(const std::string& reason) {
 void synchronize(int index) {
   const WithoutGil nogil;
   if (cuda::Queue* const queue = cuda::Queue::existing(index)) queue->stream().synchronize();
-  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  lazy::Tape& tape = lazy::Tape::on({DeviceType::kCUDA, index});
   const std::lock_guard hold(tape.mutex());
   tape.raise_reports(true);
 }
@@ -88,7 +88,7 @@ uintptr_t address_of(const Tensor& t) {
   const SourceToken source = capture_source();
   if (t.numel() && lazy::is_external(t)) return reinterpret_cast<uintptr_t>(lazy::window(t).data);
   lazy::refresh(t.impl());
-  lazy::Tape& tape = lazy::Tape::on(t.device().type);
+  lazy::Tape& tape = lazy::Tape::on(t.device());
   const std::lock_guard hold(tape.mutex());
   const lazy::Value& value = *t.impl()->value;
   if (value.pending) tape.sync("data_ptr", source);
@@ -143,13 +143,23 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
     return t.pin_memory();
   });
   m.def("_check_device", [](const std::string& where) { return to_string(parse_device(where)); });
-  m.def("_creation_device", [] { return to_string(Device{lazy::creation_device(), 0}); });
-  m.def("_set_creation_device", [](const std::string& where) { lazy::set_creation_device(parse_device(where).type); });
+  m.def("_creation_device", [] { return to_string(lazy::creation_device()); });
+  m.def("_creation_mode", [] {
+    const Device mode = lazy::creation_mode();
+    return mode == lazy::kCurrentCuda ? "cuda" : to_string(mode);
+  });
+  m.def("_set_creation_device", [](const std::string& where) {
+    lazy::set_creation_device(where == "cuda" ? lazy::kCurrentCuda : parse_device(where));
+  });
+  m.def("_cuda_current_device", &cuda::current_device);
+  m.def("_cuda_set_current_device", &cuda::set_current_device);
+  m.def("_cuda_check_ordinal", &cuda::check_ordinal);
   m.def("_cuda_is_available", &cuda::is_available);
   m.def("_cuda_unavailable_reason", &cuda::unavailable_reason);
   m.def("_cuda_nvrtc_missing", &cuda::nvrtc_missing);
   m.def("_cuda_finish_preload", &cuda::finish_preload, nb::call_guard<nb::gil_scoped_release>());
   m.def("_cuda_device_count", &cuda::device_count);
+  m.def("_cuda_can_access_peer", &cuda::can_access_peer);
   m.def("_cuda_properties", &properties_of);
   m.def("_cuda_memory", [](int index) { return memory_of(cuda::pool_statistics(index)); });
   m.def("_cpu_memory", [] { return memory_of(cpu_pool_statistics()); });
@@ -165,7 +175,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_driver_version", &cuda::driver_version);
   m.def("_cuda_toolkit_version", [] { return cuda::has_nvrtc() ? cuda::nvrtc_version() : std::string(); });
   m.def("_cuda_profile", [](bool on) {
-    cuda::make_current(cuda::kDevice);
+    cuda::make_current(cuda::current_device());
     cuda::check(on ? cuda::driver().profiler_start() : cuda::driver().profiler_stop(),
                 on ? "profiler_start" : "profiler_stop");
   });
@@ -186,6 +196,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   nb::class_<cuda::Event>(m, "_CudaEvent")
       .def(nb::init<int, bool>())
       .def("record", [](cuda::Event& e, int index) { e.record(cuda::Queue::of(index).stream()); })
+      .def("wait", [](cuda::Event& e, int index) { cuda::Queue::of(index).stream().wait(e); })
       .def("done", &cuda::Event::done)
       .def("synchronize",
            [](cuda::Event& e) {
@@ -193,9 +204,11 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
              e.synchronize();
            })
       .def("milliseconds_since", &cuda::Event::milliseconds_since);
-  m.def("_cuda_empty_cache", [](int index) {
-    jit::Arena::of(DeviceType::kCUDA).release();
-    cuda::empty_cache(index);
+  m.def("_cuda_empty_cache", [] {
+    for (int index = 0; index < cuda::device_count(); ++index) {
+      jit::Arena::of({DeviceType::kCUDA, index}).release();
+      cuda::empty_cache(index);
+    }
     cuda::empty_pinned_cache();
   });
   m.def("_cuda_set_graphs", &jit::cuda::set_graphs_enabled);

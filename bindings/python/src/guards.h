@@ -16,7 +16,7 @@ struct Modes {
   bool grad, inference, autocast_cache;
   uint8_t autocast;
   DType lower_cpu, lower_cuda;
-  DeviceType device;
+  Device device;
   Precision precision;
   bool strict;
   bool operator==(const Modes&) const = default;
@@ -40,7 +40,7 @@ class TensorGuard {
  private:
   PyTypeObject* type_;
   const ir::Meta* meta_;
-  DeviceType device_;
+  Device device_;
   bool requires_grad_, inference_, leaf_, view_, detached_, hooks_, retains_, gradient_;
   lazy::ViewOrigin origin_;
   lazy::Layout layout_;             ///< of views

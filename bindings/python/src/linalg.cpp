@@ -24,7 +24,7 @@ auto queue(const char* name, std::initializer_list<Tensor> operands, Work&& work
   for (const Tensor& t : operands) {
     arrays.push_back(Array::wrap(lazy::elements(t, name, source), t.shape(), t.dtype()));
   }
-  lazy::Tape& tape = lazy::Tape::on(DeviceType::kCUDA);
+  lazy::Tape& tape = lazy::Tape::on(operands.begin()->device());
   const MemoryFor use(name, source);
   const std::lock_guard hold(tape.mutex());
   return work(arrays);

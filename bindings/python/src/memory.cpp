@@ -91,9 +91,9 @@ struct Shared {
     if (buffer->device().type != DeviceType::kCUDA || cuda::is_forked()) return;
     try {
       if (in_order) {
-        cuda::Queue::of(cuda::kDevice).follow(cuda::legacy_stream());
+        cuda::Queue::of(buffer->device().index).follow(cuda::legacy_stream());
       } else {
-        cuda::synchronize(cuda::kDevice);
+        cuda::synchronize(buffer->device().index);
       }
     } catch (const Error&) {  // which the next call to the driver will tell
     }
@@ -126,7 +126,7 @@ uintptr_t lasting_address(const Tensor& t) {
   const size_t bytes = whole->bytes();
   const Device device = whole->device();
   lazy::stay_exported(t, wrap_foreign(data, bytes, device, [kept = std::move(shared)] {}));
-  cuda::Queue::of(cuda::kDevice).precede(cuda::legacy_stream());
+  cuda::Queue::of(device.index).precede(cuda::legacy_stream());
   return reinterpret_cast<uintptr_t>(memory.data);
 }
 
@@ -224,8 +224,8 @@ class Orphans {
   static std::unique_ptr<cuda::Event> used(const AnyArray& array) {
     if (array.device_type() != nb::device::cuda::value) return nullptr;
     try {
-      auto event = std::make_unique<cuda::Event>(cuda::kDevice);
-      event->record(cuda::Queue::of(cuda::kDevice).stream());
+      auto event = std::make_unique<cuda::Event>(array.device_id());
+      event->record(cuda::Queue::of(array.device_id()).stream());
       return event;
     } catch (const Error&) {  // the device is lost
       return nullptr;
@@ -253,9 +253,8 @@ Device device_of(const AnyArray& a) {
   if (a.device_type() == nb::device::cpu::value) return {};
   SMOLDER_CHECK(a.device_type() == nb::device::cuda::value, RuntimeError, "Unsupported device_type: ", a.device_type(),
                 " of DLPack: tensors are on the CPU (1) or CUDA (2)");
-  SMOLDER_CHECK(a.device_id() == cuda::kDevice, NotImplementedError, "device 'cuda:", a.device_id(),
-                "' is not supported: tensors are on 'cpu' or 'cuda:0'");
-  return {DeviceType::kCUDA, cuda::kDevice};
+  cuda::check_ordinal(a.device_id());
+  return {DeviceType::kCUDA, a.device_id()};
 }
 
 /// A tensor in the memory of an array: a write to either is seen by the other. `dtype` says what the elements are

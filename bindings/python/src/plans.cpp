@@ -123,7 +123,7 @@ nb::list ops_of(const RanStep& step) {
 }
 
 /// The step that a device ran last; none before the first.
-std::optional<RanStep> last_step(DeviceType device) {
+std::optional<RanStep> last_step(Device device) {
   lazy::Tape& tape = lazy::Tape::on(device);
   const std::lock_guard hold(tape.mutex());
   return lazy::last_step(tape);
@@ -151,7 +151,7 @@ void bind_plans(nb::module_& m) {
   static constexpr std::array kHow = {"plan", "one by one", "eager"};
   nb::class_<RanStep>(m, "_RanStep")
       .def_prop_ro("how", [](const RanStep& s) { return kHow[s.how]; })
-      .def_prop_ro("device", [](const RanStep& s) { return to_string(Device{s.device, 0}); })
+      .def_prop_ro("device", [](const RanStep& s) { return to_string(s.device); })
       .def_ro("reason", &RanStep::reason)
       .def_prop_ro("where", [](const RanStep& s) { return resolve_source(s.source); })
       .def_prop_ro("ops", &ops_of)
@@ -170,7 +170,7 @@ void bind_plans(nb::module_& m) {
   m.def("_start_step_log", &StepLog::start);
   m.def("_stop_step_log", &StepLog::stop);
   m.def("_known_plans", &known_plans);
-  m.def("_last_step", [](const std::string& device) { return last_step(parse_device(device).type); });
+  m.def("_last_step", [](const std::string& device) { return last_step(parse_device(device)); });
 }
 
 }  // namespace smolder::python

@@ -70,8 +70,8 @@ nb::list dims_list(const Dims& shape) {
   return out;
 }
 
-std::string device_name(DeviceType type) {
-  const std::string name = to_string(Device{type, 0});
+std::string device_name(Device device) {
+  const std::string name = to_string(device);
   return name.substr(0, name.find(':'));
 }
 
@@ -88,7 +88,7 @@ nb::dict precision_dict(const Precision& p) {
 }
 
 Tensor tensor_of(BufferRef buffer, const Dims& shape, DType dtype) {
-  lazy::Tape& tape = lazy::Tape::on(buffer->device().type);
+  lazy::Tape& tape = lazy::Tape::on(buffer->device());
   const std::lock_guard hold(tape.mutex());
   lazy::ValueRef value = tape.adopt(std::move(buffer), lazy::intern({shape, dtype}));
   return Tensor::first(new lazy::TensorImpl(std::move(value)));
@@ -373,9 +373,9 @@ nb::object first_difference(const ReplayGraph& now, const std::vector<uint8_t>& 
 // -- runs
 
 /// Until a device has done what it was given.
-void wait_for(DeviceType device) {
+void wait_for(Device device) {
   if (device != DeviceType::kCUDA) return;
-  if (cuda::Queue* const queue = cuda::Queue::existing(0)) queue->stream().synchronize();
+  if (cuda::Queue* const queue = cuda::Queue::existing(device.index)) queue->stream().synchronize();
 }
 
 /// Leaves and numbers of a run, checked against the graph.
@@ -384,7 +384,7 @@ struct RunInputs {
   std::vector<void*> addresses;
   std::vector<uint64_t> numbers;
 
-  RunInputs(const ReplayGraph& g, const std::vector<Tensor>& tensors, const nb::list& values, DeviceType device) {
+  RunInputs(const ReplayGraph& g, const std::vector<Tensor>& tensors, const nb::list& values, Device device) {
     SMOLDER_CHECK(tensors.size() == g.leaves.size(), ValueError, "the graph has ", g.leaves.size(), " leaves, ",
                   tensors.size(), " are given");
     SMOLDER_CHECK(values.size() == g.numbers.size(), ValueError, "the graph has ", g.numbers.size(), " numbers, ",
@@ -395,7 +395,7 @@ struct RunInputs {
       SMOLDER_CHECK(t.dtype() == g.graph.dtype(v) && t.shape() == g.graph.shape(v).values(), ValueError, "leaf ", i,
                     " is ", name(g.graph.dtype(v)), to_string(g.graph.shape(v).values()), ", given ", name(t.dtype()),
                     to_string(t.shape()));
-      SMOLDER_CHECK(t.device().type == device, ValueError, "leaf ", i, " is on ", to_string(t.device()));
+      SMOLDER_CHECK(t.device() == device, ValueError, "leaf ", i, " is on ", to_string(t.device()));
     }
     for (size_t i = 0; i < values.size(); ++i) {
       const Category c = g.numbers[i];
@@ -408,7 +408,7 @@ struct RunInputs {
     const WithoutGil nogil;
     for (const Tensor& t : tensors) buffers.push_back(lazy::elements(t, "replay", capture_source()));
     for (const BufferRef& b : buffers) {
-      SMOLDER_INVARIANT(b->device().type == device);
+      SMOLDER_INVARIANT(b->device() == device);
       addresses.push_back(b->data());
     }
   }
@@ -426,7 +426,7 @@ std::vector<std::string> bad_index_texts(const std::vector<jit::OpSite>& sites) 
 
 class ReplayPlan {
  public:
-  ReplayPlan(const ReplayGraph& g, DeviceType device, bool fuse, bool simplify) : graph_(g), device_(device) {
+  ReplayPlan(const ReplayGraph& g, Device device, bool fuse, bool simplify) : graph_(g), device_(device) {
     const auto start = std::chrono::steady_clock::now();
     plan_ = jit::Plan::compile(g.graph, {device, precision(), fuse, simplify});
     instance_ = plan_->bind(g.symbols);
@@ -527,7 +527,7 @@ class ReplayPlan {
       const jit::OutputInfo& info = plan_->outputs()[i];
       out.push_back(info.same_as_leaf >= 0     ? in.buffers[info.same_as_leaf]
                     : info.same_as_output >= 0 ? out[info.same_as_output]
-                                               : allocate(instance_->output_bytes()[i], {device_, 0}));
+                                               : allocate(instance_->output_bytes()[i], device_));
     }
     return out;
   }
@@ -544,7 +544,7 @@ class ReplayPlan {
   }
 
   ReplayGraph graph_;
-  DeviceType device_;
+  Device device_;
   std::shared_ptr<const jit::Plan> plan_;
   std::shared_ptr<const jit::Instance> instance_;
   double milliseconds_ = 0;
@@ -553,7 +553,7 @@ class ReplayPlan {
 /// A graph that runs op by op. On CUDA each op is a plan of its own, as it is in eager mode there.
 class OpByOp {
  public:
-  OpByOp(const ReplayGraph& g, DeviceType device) : graph_(g), device_(device) {
+  OpByOp(const ReplayGraph& g, Device device) : graph_(g), device_(device) {
     if (device != DeviceType::kCUDA) {
       program_ = eager::Program::compile(g.graph, g.symbols);
       return;
@@ -634,7 +634,7 @@ class OpByOp {
     }
     std::vector<eager::BadIndex> found;
     std::vector<BufferRef> out;
-    const Device device{device_, 0};
+    const Device device = device_;
     for (const eager::Array& a : program_->run(arrays, in.numbers, eager::dispatch_key(device), &found)) {
       out.push_back(lazy::owned(a, device).buffer);
     }
@@ -659,7 +659,7 @@ class OpByOp {
   }
 
   ReplayGraph graph_;
-  DeviceType device_;
+  Device device_;
   std::shared_ptr<const eager::Program> program_;  ///< null on CUDA
   std::vector<OneOp> ops_;
 };
@@ -751,17 +751,17 @@ void bind_replay(nb::module_& m) {
       .def("op_by_op",
            [](const ReplayGraph& g, const std::string& device) {
              const WithoutGil nogil;
-             return new OpByOp(g, parse_device(device).type);
+             return new OpByOp(g, parse_device(device));
            })
       .def("interpret", &run_interpreted)
       .def("after_stage",
            [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify, const std::string& stage) {
-             const jit::CompileOptions options{parse_device(device).type, precision(), fuse, simplify};
+             const jit::CompileOptions options{parse_device(device), precision(), fuse, simplify};
              return jit::text_after(g.graph, options, stage);
            })
       .def("compile", [](const ReplayGraph& g, const std::string& device, bool fuse, bool simplify) {
         const WithoutGil nogil;
-        return new ReplayPlan(g, parse_device(device).type, fuse, simplify);
+        return new ReplayPlan(g, parse_device(device), fuse, simplify);
       });
   nb::class_<OpByOp>(m, "_OpByOp").def("run", &OpByOp::run);
   nb::class_<ReplayPlan>(m, "_ReplayPlan")

@@ -22,6 +22,7 @@ using NvrtcProgram = struct OpaqueProgram*;
 
 inline constexpr Status kOutOfMemory = 2;
 inline constexpr Status kNotReady = 600;
+inline constexpr Status kPeerAccessIsEnabled = 704;
 
 /// CUdevice_attribute
 enum class DeviceAttribute : int {
@@ -96,61 +97,64 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchConfig) == 56);
 
 /// The driver's functions: FUNCTION(member, name in the library, parameters).
-#define SMOLDER_CUDA_DRIVER(FUNCTION)                                                                        \
-  FUNCTION(init, cuInit, (unsigned))                                                                         \
-  FUNCTION(driver_version, cuDriverGetVersion, (int*))                                                       \
-  FUNCTION(error_name, cuGetErrorName, (Status, const char**))                                               \
-  FUNCTION(error_string, cuGetErrorString, (Status, const char**))                                           \
-  FUNCTION(device_count, cuDeviceGetCount, (int*))                                                           \
-  FUNCTION(device_get, cuDeviceGet, (DriverDevice*, int))                                                    \
-  FUNCTION(device_name, cuDeviceGetName, (char*, int, DriverDevice))                                         \
-  FUNCTION(device_attribute, cuDeviceGetAttribute, (int*, DeviceAttribute, DriverDevice))                    \
-  FUNCTION(device_total_memory, cuDeviceTotalMem_v2, (size_t*, DriverDevice))                                \
-  FUNCTION(context_retain, cuDevicePrimaryCtxRetain, (DriverContext*, DriverDevice))                         \
-  FUNCTION(context_set, cuCtxSetCurrent, (DriverContext))                                                    \
-  FUNCTION(context_synchronize, cuCtxSynchronize, ())                                                        \
-  FUNCTION(stream_create, cuStreamCreate, (DriverStream*, unsigned))                                         \
-  FUNCTION(stream_destroy, cuStreamDestroy_v2, (DriverStream))                                               \
-  FUNCTION(stream_synchronize, cuStreamSynchronize, (DriverStream))                                          \
-  FUNCTION(stream_query, cuStreamQuery, (DriverStream))                                                      \
-  FUNCTION(stream_wait, cuStreamWaitEvent, (DriverStream, DriverEvent, unsigned))                            \
-  FUNCTION(event_create, cuEventCreate, (DriverEvent*, unsigned))                                            \
-  FUNCTION(event_destroy, cuEventDestroy_v2, (DriverEvent))                                                  \
-  FUNCTION(event_record, cuEventRecord, (DriverEvent, DriverStream))                                         \
-  FUNCTION(event_synchronize, cuEventSynchronize, (DriverEvent))                                             \
-  FUNCTION(event_query, cuEventQuery, (DriverEvent))                                                         \
-  FUNCTION(event_elapsed, cuEventElapsedTime, (float*, DriverEvent, DriverEvent))                            \
-  FUNCTION(library_load, cuLibraryLoadData,                                                                  \
-           (DriverLibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned))                    \
-  FUNCTION(library_unload, cuLibraryUnload, (DriverLibrary))                                                 \
-  FUNCTION(library_kernel, cuLibraryGetKernel, (DriverKernel*, DriverLibrary, const char*))                  \
-  FUNCTION(kernel_attribute, cuKernelGetAttribute, (int*, KernelAttribute, DriverKernel, DriverDevice))      \
-  FUNCTION(kernel_set_attribute, cuKernelSetAttribute, (KernelAttribute, int, DriverKernel, DriverDevice))   \
-  FUNCTION(launch, cuLaunchKernelEx, (const LaunchConfig*, DriverKernel, void**, void**))                    \
-  FUNCTION(memory_info, cuMemGetInfo_v2, (size_t*, size_t*))                                                 \
-  FUNCTION(allocate, cuMemAlloc_v2, (Address*, size_t))                                                      \
-  FUNCTION(release, cuMemFree_v2, (Address))                                                                 \
-  FUNCTION(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))       \
-  FUNCTION(address_reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))    \
-  FUNCTION(memory_create, cuMemCreate, (MemoryHandle*, size_t, const MemoryProperties*, unsigned long long)) \
-  FUNCTION(memory_release, cuMemRelease, (MemoryHandle))                                                     \
-  FUNCTION(memory_map, cuMemMap, (Address, size_t, size_t, MemoryHandle, unsigned long long))                \
-  FUNCTION(memory_unmap, cuMemUnmap, (Address, size_t))                                                      \
-  FUNCTION(memory_set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                \
-  FUNCTION(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                                  \
-  FUNCTION(profiler_start, cuProfilerStart, ())                                                              \
-  FUNCTION(profiler_stop, cuProfilerStop, ())                                                                \
-  FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                        \
-  FUNCTION(release_host, cuMemFreeHost, (void*))                                                             \
-  FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))               \
-  FUNCTION(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, DriverStream))                       \
-  FUNCTION(copy_on_device, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, DriverStream))                   \
-  FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))                      \
-  FUNCTION(capture_begin, cuStreamBeginCapture_v2, (DriverStream, int))                                      \
-  FUNCTION(capture_end, cuStreamEndCapture, (DriverStream, DriverGraph*))                                    \
-  FUNCTION(graph_instantiate, cuGraphInstantiateWithFlags, (DriverGraphExec*, DriverGraph, uint64_t))        \
-  FUNCTION(graph_launch, cuGraphLaunch, (DriverGraphExec, DriverStream))                                     \
-  FUNCTION(graph_exec_destroy, cuGraphExecDestroy, (DriverGraphExec))                                        \
+#define SMOLDER_CUDA_DRIVER(FUNCTION)                                                                               \
+  FUNCTION(init, cuInit, (unsigned))                                                                                \
+  FUNCTION(driver_version, cuDriverGetVersion, (int*))                                                              \
+  FUNCTION(error_name, cuGetErrorName, (Status, const char**))                                                      \
+  FUNCTION(error_string, cuGetErrorString, (Status, const char**))                                                  \
+  FUNCTION(device_count, cuDeviceGetCount, (int*))                                                                  \
+  FUNCTION(device_get, cuDeviceGet, (DriverDevice*, int))                                                           \
+  FUNCTION(device_name, cuDeviceGetName, (char*, int, DriverDevice))                                                \
+  FUNCTION(device_attribute, cuDeviceGetAttribute, (int*, DeviceAttribute, DriverDevice))                           \
+  FUNCTION(device_total_memory, cuDeviceTotalMem_v2, (size_t*, DriverDevice))                                       \
+  FUNCTION(context_retain, cuDevicePrimaryCtxRetain, (DriverContext*, DriverDevice))                                \
+  FUNCTION(context_set, cuCtxSetCurrent, (DriverContext))                                                           \
+  FUNCTION(context_synchronize, cuCtxSynchronize, ())                                                               \
+  FUNCTION(can_access_peer, cuDeviceCanAccessPeer, (int*, DriverDevice, DriverDevice))                              \
+  FUNCTION(enable_peer_access, cuCtxEnablePeerAccess, (DriverContext, unsigned))                                    \
+  FUNCTION(stream_create, cuStreamCreate, (DriverStream*, unsigned))                                                \
+  FUNCTION(stream_destroy, cuStreamDestroy_v2, (DriverStream))                                                      \
+  FUNCTION(stream_synchronize, cuStreamSynchronize, (DriverStream))                                                 \
+  FUNCTION(stream_query, cuStreamQuery, (DriverStream))                                                             \
+  FUNCTION(stream_wait, cuStreamWaitEvent, (DriverStream, DriverEvent, unsigned))                                   \
+  FUNCTION(event_create, cuEventCreate, (DriverEvent*, unsigned))                                                   \
+  FUNCTION(event_destroy, cuEventDestroy_v2, (DriverEvent))                                                         \
+  FUNCTION(event_record, cuEventRecord, (DriverEvent, DriverStream))                                                \
+  FUNCTION(event_synchronize, cuEventSynchronize, (DriverEvent))                                                    \
+  FUNCTION(event_query, cuEventQuery, (DriverEvent))                                                                \
+  FUNCTION(event_elapsed, cuEventElapsedTime, (float*, DriverEvent, DriverEvent))                                   \
+  FUNCTION(library_load, cuLibraryLoadData,                                                                         \
+           (DriverLibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned))                           \
+  FUNCTION(library_unload, cuLibraryUnload, (DriverLibrary))                                                        \
+  FUNCTION(library_kernel, cuLibraryGetKernel, (DriverKernel*, DriverLibrary, const char*))                         \
+  FUNCTION(kernel_attribute, cuKernelGetAttribute, (int*, KernelAttribute, DriverKernel, DriverDevice))             \
+  FUNCTION(kernel_set_attribute, cuKernelSetAttribute, (KernelAttribute, int, DriverKernel, DriverDevice))          \
+  FUNCTION(launch, cuLaunchKernelEx, (const LaunchConfig*, DriverKernel, void**, void**))                           \
+  FUNCTION(memory_info, cuMemGetInfo_v2, (size_t*, size_t*))                                                        \
+  FUNCTION(allocate, cuMemAlloc_v2, (Address*, size_t))                                                             \
+  FUNCTION(release, cuMemFree_v2, (Address))                                                                        \
+  FUNCTION(memory_granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))              \
+  FUNCTION(address_reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))           \
+  FUNCTION(memory_create, cuMemCreate, (MemoryHandle*, size_t, const MemoryProperties*, unsigned long long))        \
+  FUNCTION(memory_release, cuMemRelease, (MemoryHandle))                                                            \
+  FUNCTION(memory_map, cuMemMap, (Address, size_t, size_t, MemoryHandle, unsigned long long))                       \
+  FUNCTION(memory_unmap, cuMemUnmap, (Address, size_t))                                                             \
+  FUNCTION(memory_set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                       \
+  FUNCTION(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                                         \
+  FUNCTION(profiler_start, cuProfilerStart, ())                                                                     \
+  FUNCTION(profiler_stop, cuProfilerStop, ())                                                                       \
+  FUNCTION(allocate_host, cuMemHostAlloc, (void**, size_t, unsigned))                                               \
+  FUNCTION(release_host, cuMemFreeHost, (void*))                                                                    \
+  FUNCTION(copy_to_device, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, DriverStream))                      \
+  FUNCTION(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, DriverStream))                              \
+  FUNCTION(copy_on_device, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, DriverStream))                          \
+  FUNCTION(copy_to_peer, cuMemcpyPeerAsync, (Address, DriverContext, Address, DriverContext, size_t, DriverStream)) \
+  FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))                             \
+  FUNCTION(capture_begin, cuStreamBeginCapture_v2, (DriverStream, int))                                             \
+  FUNCTION(capture_end, cuStreamEndCapture, (DriverStream, DriverGraph*))                                           \
+  FUNCTION(graph_instantiate, cuGraphInstantiateWithFlags, (DriverGraphExec*, DriverGraph, uint64_t))               \
+  FUNCTION(graph_launch, cuGraphLaunch, (DriverGraphExec, DriverStream))                                            \
+  FUNCTION(graph_exec_destroy, cuGraphExecDestroy, (DriverGraphExec))                                               \
   FUNCTION(graph_destroy, cuGraphDestroy, (DriverGraph))
 
 #define SMOLDER_CUDA_NVRTC(FUNCTION)                                                               \

@@ -2,13 +2,17 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <bitset>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "smolder/core/cuda/library.h"
+#include "smolder/core/device.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -19,7 +23,7 @@ struct Opened {
   DriverDevice handle = 0;
   DriverContext context = nullptr;
   DeviceInfo info;
-  std::once_flag retained;
+  std::once_flag described, retained;
 };
 
 struct State {
@@ -65,6 +69,7 @@ std::string open(State& s) {
     return "cuDeviceGetCount: " + text_of(s.functions, status);
   }
   if (count == 0) return "there is no CUDA device";
+  count = std::min(count, kMaxCudaDevices);
   for (int i = 0; i < count; ++i) {
     auto device = std::make_unique<Opened>();
     if (const Status status = s.functions.device_get(&device->handle, i); status != 0) {
@@ -89,19 +94,24 @@ State& state() {
   return *opened;
 }
 
-Opened& opened(int device) {
+/// A device, of which no more may be known than that there is one.
+Opened& listed(int device) {
   State& s = state();
   SMOLDER_CHECK(s.reason.empty(), RuntimeError, "CUDA is not available: ", s.reason);
-  SMOLDER_CHECK(device >= 0 && device < static_cast<int>(s.devices.size()), RuntimeError,
-                "there is no device cuda:", device, "; there are ", s.devices.size());
+  const auto count = static_cast<int>(s.devices.size());
+  SMOLDER_CHECK(device >= 0 && device < count, RuntimeError,
+                "CUDA error: invalid device ordinal: there is no cuda:", device, ", there ",
+                count == 1 ? "is " : "are ", count, count == 1 ? " device" : " devices");
   SMOLDER_CHECK(!is_forked(), RuntimeError,
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
                 "'spawn' start method");
-  Opened& d = *s.devices[device];
-  std::call_once(d.retained, [&] {
-    static std::once_flag watched;
-    std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
-    SMOLDER_CUDA(context_retain, &d.context, d.handle);
+  return *s.devices[device];
+}
+
+/// A device whose `info` is there. It need not have a context.
+Opened& described(int device) {
+  Opened& d = listed(device);
+  std::call_once(d.described, [&] {
     char name[256] = {};
     SMOLDER_CUDA(device_name, name, static_cast<int>(sizeof name) - 1, d.handle);
     d.info.name = name;
@@ -120,6 +130,19 @@ Opened& opened(int device) {
   });
   return d;
 }
+
+/// A device whose context is there.
+Opened& opened(int device) {
+  Opened& d = listed(device);
+  std::call_once(d.retained, [&] {
+    static std::once_flag watched;
+    std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
+    SMOLDER_CUDA(context_retain, &d.context, d.handle);
+  });
+  return d;
+}
+
+thread_local int t_current_device = 0;
 
 Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
@@ -158,11 +181,19 @@ int driver_version() {
   return version;
 }
 
-const DeviceInfo& device_info(int device) { return opened(device).info; }
+void check_ordinal(int device) { listed(device); }
+
+int current_device() noexcept { return t_current_device; }
+void set_current_device(int device) {
+  check_ordinal(device);
+  t_current_device = device;
+}
+
+const DeviceInfo& device_info(int device) { return described(device).info; }
 
 int device_attribute(int device, DeviceAttribute attribute) {
   int value = 0;
-  SMOLDER_CUDA(device_attribute, &value, attribute, opened(device).handle);
+  SMOLDER_CUDA(device_attribute, &value, attribute, listed(device).handle);
   return value;
 }
 
@@ -172,6 +203,12 @@ void make_current(int device) { SMOLDER_CUDA(context_set, opened(device).context
 void synchronize(int device) {
   make_current(device);
   SMOLDER_CUDA(context_synchronize);
+}
+
+bool can_access_peer(int device, int other) {
+  int may = 0;
+  SMOLDER_CUDA(can_access_peer, &may, listed(device).handle, listed(other).handle);
+  return may != 0;
 }
 
 // -- streams and events
@@ -264,6 +301,32 @@ void fill(Stream& stream, void* to, unsigned char value, size_t bytes) {
   if (bytes == 0 || t_rehearsal) return;
   make_current(stream.device());
   SMOLDER_CUDA(fill_bytes, address_of(to), value, bytes, stream.handle());
+}
+
+namespace {
+
+/// Lets copies between the two go from one to the other; those that cannot go through the host. Once a pair.
+void connect(int device, int other) {
+  static std::mutex lock;
+  static std::array<std::bitset<kMaxCudaDevices>, kMaxCudaDevices> done;
+  const std::lock_guard hold(lock);
+  if (done[device][other]) return;
+  done[device][other] = true;
+  if (!can_access_peer(device, other)) return;
+  make_current(device);
+  const Status status = driver().enable_peer_access(opened(other).context, 0);
+  if (status != kPeerAccessIsEnabled) check(status, "enable_peer_access");  // by another library
+}
+
+}  // namespace
+
+void copy_to_peer(Stream& stream, void* to, int to_device, const void* from, size_t bytes) {
+  if (bytes == 0 || t_rehearsal) return;
+  connect(stream.device(), to_device);
+  connect(to_device, stream.device());
+  make_current(stream.device());
+  SMOLDER_CUDA(copy_to_peer, address_of(to), opened(to_device).context, address_of(from),
+               opened(stream.device()).context, bytes, stream.handle());
 }
 
 // -- code

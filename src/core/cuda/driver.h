@@ -43,14 +43,22 @@ struct DeviceInfo {
   int l2_bytes = 0;
   size_t memory_bytes = 0;
 };
-/// Throws RuntimeError when there is no such device.
+/// Throws RuntimeError when there is no such device, naming it and how many there are.
+void check_ordinal(int device);
+/// The device of this thread that "cuda" means where no index says which: the first at first.
+int current_device() noexcept;
+void set_current_device(int device);
+/// Throws RuntimeError when there is no such device. Makes no context there.
 const DeviceInfo& device_info(int device);
 /// Throws RuntimeError when there is no such device, or when the driver does not know the attribute.
 int device_attribute(int device, DeviceAttribute attribute);
-/// Makes the device's primary context current on this thread.
+/// Makes the device's primary context current on this thread. The first time it makes the context, which takes memory
+/// of the device.
 void make_current(int device);
 /// Waits for all that the device was given.
 void synchronize(int device);
+/// Whether a device can read another's memory by itself. Makes no context.
+bool can_access_peer(int device, int other);
 
 /// A queue of work, in order. Not blocked by the default stream.
 class Stream {
@@ -146,6 +154,8 @@ void copy_to_device(Stream& stream, void* to, const void* from, size_t bytes);
 void copy_to_host(Stream& stream, void* to, const void* from, size_t bytes);
 void copy_on_device(Stream& stream, void* to, const void* from, size_t bytes);
 void fill(Stream& stream, void* to, unsigned char value, size_t bytes);
+/// From memory of the stream's device to that of another.
+void copy_to_peer(Stream& stream, void* to, int to_device, const void* from, size_t bytes);
 
 /// Code of a program, on all devices that it was made for.
 class Module {

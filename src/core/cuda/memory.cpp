@@ -14,14 +14,14 @@
 #include "smolder/core/cuda/mapped_range.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/cuda/timeline.h"
+#include "smolder/core/device.h"
 #include "smolder/core/error.h"
 #include "smolder/core/memory_history.h"
 
 namespace smolder::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-std::array<std::atomic<Pool*>, kMostDevices> g_pools{};  ///< never destroyed: buffers may outlive any static
+std::array<std::atomic<Pool*>, kMaxCudaDevices> g_pools{};  ///< never destroyed: buffers may outlive any static
 
 PoolSource source_of(int device) {
   const auto plans = std::make_shared<MappedRange>(device);
@@ -41,14 +41,13 @@ PoolSource source_of(int device) {
 }
 
 Pool* existing_pool(int device) {
-  return device >= 0 && device < kMostDevices ? g_pools[device].load(std::memory_order_acquire) : nullptr;
+  return device >= 0 && device < kMaxCudaDevices ? g_pools[device].load(std::memory_order_acquire) : nullptr;
 }
 
 Pool& pool_of(int device) {
-  SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
   Pool* known = existing_pool(device);
   if (known) return *known;
-  device_info(device);  // raises where there is none
+  check_ordinal(device);
   auto* const made = new Pool(source_of(device));
   if (g_pools[device].compare_exchange_strong(known, made, std::memory_order_acq_rel)) return *made;
   delete made;
@@ -93,7 +92,7 @@ void release(void*, void* context) noexcept {
   block->pool->give_back(block);
 }
 
-/// Pinned memory of the host. What is given back waits until the device has read what was queued before.
+/// Pinned memory of the host. What is given back waits until the devices have read what was queued before.
 class PinnedPool {
  public:
   static PinnedPool& get() {
@@ -116,7 +115,9 @@ class PinnedPool {
     }
   }
   void empty_cache() {
-    synchronize(kDevice);
+    for (int device = 0; device < kMaxCudaDevices; ++device) {
+      if (Queue* const queue = Queue::existing(device)) queue->stream().synchronize();
+    }
     collect();
     pool_.empty_cache();
   }
@@ -124,16 +125,21 @@ class PinnedPool {
   void reset_peak() { pool_.reset_peak(); }
 
  private:
-  /// A block that the device may still read, until `read`.
+  /// A point of a device's queue.
+  struct Point {
+    int device;
+    std::unique_ptr<Event> event;
+  };
+  /// A block that devices may still read, each until its point.
   struct Waiting {
-    std::unique_ptr<Event> read;
+    std::vector<Point> read;
     Pool::Block* block;
   };
 
   static PoolSource source() {
     return {[](size_t bytes) {
               constexpr unsigned kPortable = 1;  // pinned for every device
-              make_current(kDevice);
+              make_current(current_device());
               void* data = nullptr;
               const Status status = driver().allocate_host(&data, bytes, kPortable);
               if (status != kOutOfMemory) check(status, "allocate_host");
@@ -151,42 +157,51 @@ class PinnedPool {
     auto* const block = static_cast<Pool::Block*>(context);
     const std::lock_guard hold(pool.mutex_);
     try {
-      auto read = pool.events_.empty() ? std::make_unique<Event>(kDevice) : std::move(pool.events_.back());
-      if (!pool.events_.empty()) pool.events_.pop_back();
-      read->record(Queue::of(kDevice).stream());
-      pool.waiting_.push_back({std::move(read), block});
+      Waiting waiting{{}, block};
+      for (int device = 0; device < kMaxCudaDevices; ++device) {
+        if (Queue* const queue = Queue::existing(device)) waiting.read.push_back(pool.point_of(*queue));
+      }
+      pool.waiting_.push_back(std::move(waiting));
     } catch (const std::exception&) {  // the block is lost: somebody may still read it
     }
   }
 
   void collect() {
     const std::lock_guard hold(mutex_);
-    while (!waiting_.empty() && waiting_.front().read->done()) {
+    const auto passed = [](const Point& p) { return p.event->done(); };
+    while (!waiting_.empty() && std::ranges::all_of(waiting_.front().read, passed)) {
       pool_.give_back(waiting_.front().block);
-      events_.push_back(std::move(waiting_.front().read));
+      for (Point& p : waiting_.front().read) events_[p.device].push_back(std::move(p.event));
       waiting_.pop_front();
     }
+  }
+
+  Point point_of(Queue& queue) {
+    auto& free = events_[queue.device()];
+    Point point{queue.device(), free.empty() ? std::make_unique<Event>(queue.device()) : std::move(free.back())};
+    if (!free.empty()) free.pop_back();
+    point.event->record(queue.stream());
+    return point;
   }
 
   static inline std::atomic<PinnedPool*> g_existing{nullptr};
   Pool pool_{source()};
   std::mutex mutex_;
-  std::deque<Waiting> waiting_;  ///< in the order of the queue
-  std::vector<std::unique_ptr<Event>> events_;
+  std::deque<Waiting> waiting_;                                              ///< in the order of the queues
+  std::array<std::vector<std::unique_ptr<Event>>, kMaxCudaDevices> events_;  ///< to be used again, by device
 };
 
 }  // namespace
 
 BufferRef allocate(size_t bytes, int device, Purpose purpose) {
-  fail_if_asked(bytes, {DeviceType::kCUDA, static_cast<int8_t>(device)});
+  fail_if_asked(bytes, {DeviceType::kCUDA, device});
   Pool::Block* const block = pool_of(device).take(bytes, purpose);
   if (!block) fail(bytes, device);
   void* const data = reinterpret_cast<void*>(block->address);
   if (memory_is_watched()) [[unlikely]]
     note_taken(data, bytes, block->size, device_of(*block), pool_of(device).statistics().all.allocated.current);
   try {
-    return std::make_shared<Buffer>(data, bytes, Device{DeviceType::kCUDA, static_cast<int8_t>(device)}, &release,
-                                    block);
+    return std::make_shared<Buffer>(data, bytes, Device(DeviceType::kCUDA, device), &release, block);
   } catch (...) {
     release(data, block);
     throw;
@@ -269,7 +284,7 @@ BufferRef allocate_pinned(size_t bytes) { return PinnedPool::get().allocate(byte
 bool is_pinned(const void* data) {
   constexpr int kMemoryType = 2, kHost = 1;
   if (!is_available() || is_forked()) return false;
-  make_current(kDevice);
+  make_current(current_device());
   unsigned type = 0;
   const Status status = driver().pointer_attribute(&type, kMemoryType, reinterpret_cast<Address>(data));
   return status == 0 && type == kHost;  // of memory that the driver does not know it says nothing
@@ -319,6 +334,13 @@ void copy_from_host(void* to, const void* from, size_t bytes, int device, bool g
     copy_to_device(stream, to, from, bytes);
   }
   if (!goes_on && is_pinned(from)) stream.synchronize();
+}
+
+void copy_to_peer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
+  Queue& queue = Queue::of(from_device);
+  SpanScope host(SpanKind::kLaunch, "copy to another device");
+  const TimedWork copy(queue.stream(), [&] { return std::vector{copy_span("copy to another device", bytes, host)}; });
+  queue.copy_to(Queue::of(to_device), to, from, bytes);
 }
 
 }  // namespace smolder::cuda

@@ -52,5 +52,8 @@ void empty_cache(int device);
 /// memory has been read, unless it is pinned and the caller `goes_on`.
 void copy_to_host(void* to, const void* from, size_t bytes, int device);
 void copy_from_host(void* to, const void* from, size_t bytes, int device, bool goes_on = false);
+/// To memory of another device, after all that both were given before; what they are given from now on comes after it.
+/// The host goes on.
+void copy_to_peer(void* to, int to_device, const void* from, int from_device, size_t bytes);
 
 }  // namespace smolder::cuda

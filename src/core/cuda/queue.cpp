@@ -10,8 +10,7 @@
 namespace smolder::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-std::array<std::atomic<Queue*>, kMostDevices> g_queues{};
+std::array<std::atomic<Queue*>, kMaxCudaDevices> g_queues{};
 
 }  // namespace
 
@@ -49,7 +48,7 @@ Queue::Queue(int device)
 
 Queue& Queue::of(int device) {
   if (Queue* const known = existing(device)) return *known;
-  SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
+  check_ordinal(device);
   static std::mutex making;
   const std::lock_guard hold(making);
   if (Queue* const known = existing(device)) return *known;
@@ -60,7 +59,7 @@ Queue& Queue::of(int device) {
 }
 
 Queue* Queue::existing(int device) noexcept {
-  return device >= 0 && device < kMostDevices ? g_queues[device].load(std::memory_order_acquire) : nullptr;
+  return device >= 0 && device < kMaxCudaDevices ? g_queues[device].load(std::memory_order_acquire) : nullptr;
 }
 
 std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
@@ -128,6 +127,22 @@ void Queue::precede(DriverStream other) {
   const std::lock_guard hold(mutex_);
   handed_over_.record(stream_);
   SMOLDER_CUDA(stream_wait, other, handed_over_.handle(), 0);
+}
+
+// The copy is this queue's: what is freed here after it may be written again at once. So the other's memory, which may
+// have been freed there, is first waited for.
+void Queue::copy_to(Queue& other, void* to, const void* from, size_t bytes) {
+  {
+    make_current(other.device());
+    const std::lock_guard hold(other.mutex_);
+    other.handed_over_.record(other.stream_);
+    stream_.wait(other.handed_over_);
+  }
+  copy_to_peer(stream_, to, other.device(), from, bytes);
+  make_current(device());
+  const std::lock_guard hold(mutex_);
+  handed_over_.record(stream_);
+  other.stream_.wait(handed_over_);
 }
 
 RingPlaces::Place RingPlaces::next(size_t bytes) {

@@ -16,9 +16,6 @@
 
 namespace smolder::cuda {
 
-/// The device that tensors on CUDA are on.
-inline constexpr int kDevice = 0;
-
 /// The stream that libraries of CUDA use unless told otherwise (CU_STREAM_LEGACY).
 inline DriverStream legacy_stream() { return reinterpret_cast<DriverStream>(uintptr_t{1}); }
 
@@ -95,6 +92,9 @@ class Queue {
   /// Null unless this thread is capturing a graph, which keeps what is added.
   LaneMemory* temporaries() { return capturing_ == this ? &temporaries_ : nullptr; }
 
+  /// Copies to memory of another device, after all that either was given; what either is given from now on is after
+  /// the copy.
+  void copy_to(Queue& other, void* to, const void* from, size_t bytes);
   /// Lets what is queued from now on wait for what a stream of somebody else's was given.
   void follow(DriverStream other);
   /// Lets what such a stream is given from now on wait for what is queued.

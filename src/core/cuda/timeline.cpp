@@ -1,6 +1,7 @@
 #include "smolder/core/cuda/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <mutex>
@@ -25,7 +26,7 @@ constexpr size_t kMostWaiting = 1024;
 /// A float's milliseconds are exact to a microsecond up to here; later times count from a later event.
 constexpr double kAnchorMs = 4000;
 
-/// Guarded by `lock`. One device: its events are in one order. Never destroyed.
+/// Of a device, whose events are in one order. Guarded by `lock`. Never destroyed.
 struct Timeline {
   std::mutex lock;
   std::unique_ptr<Event> anchor;  ///< an event whose time on the host's clock is known
@@ -33,9 +34,17 @@ struct Timeline {
   std::deque<TimedWork::Work> waiting;
   std::vector<std::unique_ptr<Event>> free;
 
-  static Timeline& get() {
-    static auto* const it = new Timeline;
-    return *it;
+  static Timeline& of(int device) {
+    static auto* const all = new std::array<Timeline, kMaxCudaDevices>;
+    return (*all)[device];
+  }
+  template <class F>
+  static void each(F&& f) {
+    for (int device = 0; device < kMaxCudaDevices; ++device) {
+      Timeline& t = of(device);
+      const std::lock_guard hold(t.lock);
+      f(t);
+    }
   }
 
   std::unique_ptr<Event> event(int device) {
@@ -91,12 +100,12 @@ struct Timeline {
 }  // namespace
 
 void TimedWork::begin(Stream& stream, std::vector<Span> spans) {
-  Timeline& t = Timeline::get();
+  Timeline& t = Timeline::of(stream.device());
   const std::lock_guard hold(t.lock);
   if (!t.anchor) t.set_anchor(stream);
   for (Span& span : spans) {
     span.thread = thread_number();
-    span.device = {DeviceType::kCUDA, static_cast<int8_t>(stream.device())};
+    span.device = {DeviceType::kCUDA, stream.device()};
     span.queued = true;
   }
   auto work =
@@ -107,7 +116,7 @@ void TimedWork::begin(Stream& stream, std::vector<Span> spans) {
 
 void TimedWork::end() noexcept {
   const std::unique_ptr<Work> work(std::exchange(work_, nullptr));
-  Timeline& t = Timeline::get();
+  Timeline& t = Timeline::of(work->stream->device());
   const std::lock_guard hold(t.lock);
   try {
     work->end->record(*work->stream);
@@ -119,17 +128,15 @@ void TimedWork::end() noexcept {
 
 void settle_timeline(bool wait) {
   if (is_forked()) return;  // events are the parent's
-  Timeline& t = Timeline::get();
-  const std::lock_guard hold(t.lock);
-  t.settle(wait);
+  Timeline::each([wait](Timeline& t) { t.settle(wait); });
 }
 
 void forget_timeline() {
   if (is_forked()) return;
-  Timeline& t = Timeline::get();
-  const std::lock_guard hold(t.lock);
-  t.waiting.clear();
-  t.anchor.reset();
+  Timeline::each([](Timeline& t) {
+    t.waiting.clear();
+    t.anchor.reset();
+  });
 }
 
 }  // namespace smolder::cuda

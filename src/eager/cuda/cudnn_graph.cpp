@@ -39,7 +39,7 @@ DnnDescriptor::~DnnDescriptor() {
 
 const DnnTarget& DnnTarget::of(int device) {
   static std::mutex mutex;
-  static std::array<DnnTarget*, 64> all{};
+  static std::array<DnnTarget*, kMaxCudaDevices> all{};
   const std::lock_guard hold(mutex);
   if (!all[device]) {
     smolder::cuda::make_current(device);
@@ -338,6 +338,7 @@ std::shared_ptr<const DnnPlan> dnn_plan(int device, std::vector<int64_t> key, co
   auto plan = kept.plan.lock();
   if (plan || kept.is_refused) return plan;
   try {
+    smolder::cuda::make_current(device);
     plan = make(DnnTarget::of(device), allowed);
   } catch (const RuntimeError& e) {  // as of a library that is too new for the driver
     warn("cudnn", std::string("it is not used: ") + e.what());

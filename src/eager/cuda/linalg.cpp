@@ -33,7 +33,7 @@ struct Handles {
   }
   static Handles& of(int device) {
     static std::mutex making;
-    static std::array<Handles*, 64> all{};
+    static std::array<Handles*, kMaxCudaDevices> all{};
     const std::lock_guard hold(making);
     if (!all[device]) all[device] = new Handles;
     return *all[device];

@@ -42,10 +42,13 @@ LtType lt_type(DType t) {
 struct Shared {
   LtHandle handle = nullptr;
 
-  explicit Shared(int device) : device_(device) { check_lt(cublaslt().create(&handle), "create"); }
+  explicit Shared(int device) : device_(device) {
+    smolder::cuda::make_current(device);  // which the handle is made for
+    check_lt(cublaslt().create(&handle), "create");
+  }
   static Shared& of(int device) {
     static std::mutex lock;
-    static std::array<Shared*, 64> all{};
+    static std::array<Shared*, kMaxCudaDevices> all{};
     const std::lock_guard hold(lock);
     if (!all[device]) all[device] = new Shared(device);
     return *all[device];

@@ -27,8 +27,6 @@ using ir::Op;
 
 namespace {
 
-using smolder::cuda::kDevice;
-
 constexpr int64_t kMostRows = int64_t{1} << 30;  ///< of a matrix: kernels count them in 32 bits
 constexpr int64_t kCudnnRows = 64;               ///< cuDNN has matrices whose rows are a multiple of it,
 constexpr int64_t kCudnnLeast = 256;             ///< and as many of queries; our kernels are as fast below
@@ -44,10 +42,10 @@ struct Kernels {
   smolder::cuda::DriverKernel first = nullptr, second = nullptr;
 };
 
-std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) {
+std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text,
+                                                     const smolder::cuda::DeviceInfo& device) {
   using smolder::cuda::Module;
   constexpr const char* kFlags[] = {"--std=c++17", "--disable-warnings"};
-  const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
   const std::string arch =
       "sm_" + std::to_string(device.major) + std::to_string(device.minor) + (text.warpgroups ? "a" : "");
   CacheRecord record;
@@ -76,14 +74,15 @@ std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text) 
   return held(cache.insert(std::move(record), std::move(module), bytes));
 }
 
-const Kernels& kernels_of(const AttentionText& text) {
+const Kernels& kernels_of(const AttentionText& text, const smolder::cuda::DeviceInfo& device) {
+  using Key = std::tuple<int, int, AttentionText>;
   static std::mutex mutex;
-  static auto* all = new std::map<AttentionText, std::unique_ptr<Kernels>>;
+  static auto* all = new std::map<Key, std::unique_ptr<Kernels>>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Kernels>& kernels = (*all)[text];
+  std::unique_ptr<Kernels>& kernels = (*all)[{device.major, device.minor, text}];
   if (!kernels) {
     auto made = std::make_unique<Kernels>();
-    made->module = compile(text);
+    made->module = compile(text, device);
     made->first = made->module->kernel(text.backward ? "attention_grad_query" : "attention_forward");
     if (text.backward) made->second = made->module->kernel("attention_grad_key_value");
     kernels = std::move(made);
@@ -119,8 +118,9 @@ double number_of(DType dtype, const void* bits) {
 
 class AttentionCall final : public BoundLibrary {
  public:
-  AttentionCall(Op op, const std::vector<LibraryView>& in, const std::vector<LibraryView>& out,
-                const std::vector<int64_t>& attrs) {
+  AttentionCall(int on, Op op, const std::vector<LibraryView>& in, const std::vector<LibraryView>& out,
+                const std::vector<int64_t>& attrs)
+      : device_(on) {
     const bool is_joined = op == Op::kFlashAttentionBackwardJoined;
     const bool is_masked = op == Op::kFlashAttentionMasked || op == Op::kFlashAttentionBackwardMasked;
     text_.backward = is_joined || op == Op::kFlashAttentionBackward || op == Op::kFlashAttentionBackwardMasked;
@@ -138,7 +138,7 @@ class AttentionCall final : public BoundLibrary {
     queries_ = query.shape[rank_ - 2], keys_ = key.shape[rank_ - 2];
     width_ = query.shape[rank_ - 1];
     text_.dtype = query.dtype;
-    const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(kDevice);
+    const smolder::cuda::DeviceInfo& device = smolder::cuda::device_info(device_);
     text_.warpgroups = is_half(query.dtype) && device.major == 9 && device.minor == 0;
     text_.tf32 = query.dtype == DType::kFloat32 && precision().allow_tf32();
     text_.head = text_.padded(std::max(width_, value.shape[rank_ - 1]));
@@ -173,12 +173,12 @@ class AttentionCall final : public BoundLibrary {
     prepare();
     text_.aligned = aligned_;
     bind_cudnn();
-    if (!plan_) kernels_of(text_);
+    if (!plan_) kernels_of(text_, device);
   }
 
   bool only_queues() const override { return true; }
   bool run(std::span<void* const> addresses) const override {
-    smolder::cuda::Stream& stream = smolder::cuda::Queue::of(kDevice).stream();
+    smolder::cuda::Stream& stream = smolder::cuda::Queue::of(device_).stream();
     const double scale = number_of(scale_dtype_, addresses[scale_]);
     AttentionText text = text_;
     text.positive = text.backward || (scale > 0 && text.mask != AttentionText::Mask::kAdded);
@@ -193,13 +193,13 @@ class AttentionCall final : public BoundLibrary {
         data.push_back(static_cast<char*>(addresses[o.address]) +
                        o.offset * static_cast<int64_t>(itemsize(o.view.dtype)));
       }
-      problem_.run(*plan_, data, static_cast<float>(scale), kDevice);
+      problem_.run(*plan_, data, static_cast<float>(scale), device_);
       return true;
     }
-    const Kernels& kernels = kernels_of(text);
+    const Kernels& kernels = kernels_of(text, smolder::cuda::device_info(device_));
     BufferRef delta;
     if (text.backward) {
-      delta = smolder::cuda::allocate_temporary(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), kDevice);
+      delta = smolder::cuda::allocate_temporary(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), device_);
     }
     for (const Words& call : calls_) {
       std::vector<int64_t> words = call.words;
@@ -364,7 +364,7 @@ class AttentionCall final : public BoundLibrary {
     matrices.resize(9);
     problem_ = {text_.dtype, text_.is_causal, text_.backward, matrices[0], matrices[1], matrices[2],
                 matrices[3], matrices[4],     matrices[5],    matrices[6], matrices[7], matrices[8]};
-    plan_ = problem_.plan(kDevice);
+    plan_ = problem_.plan(device_);
   }
 
   void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows,
@@ -380,6 +380,7 @@ class AttentionCall final : public BoundLibrary {
     smolder::cuda::launch(kernel, stream, shape, parameters);
   }
 
+  int device_;
   AttentionText text_;
   bool aligned_ = false;
   int rank_ = 0, scale_ = 0;
@@ -409,7 +410,7 @@ bool is_attention(Op op) {
          op == Op::kFlashAttentionBackwardMasked || op == Op::kFlashAttentionBackwardJoined;
 }
 
-bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
+bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
   const Layout at = layout_of(n);
   const ir::ValueId query = n.inputs[at.query], value = n.inputs[at.query + 2], scale = n.inputs[at.scale];
@@ -437,7 +438,7 @@ bool takes_attention(ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
       !(g.sym.less_equal(kLeastFloats, queries) && g.sym.less_equal(keys, g.sym.mul(queries, kLeastFloats)))) {
     return false;
   }
-  return smolder::cuda::is_available() && smolder::cuda::device_info(kDevice).major >= 8;
+  return smolder::cuda::is_available() && smolder::cuda::device_info(device).major >= 8;
 }
 
 void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows_first, ir::ValueId* results) {
@@ -494,10 +495,10 @@ void append_attention(ir::Builder& b, ir::Graph& g, const ir::Node& n, bool rows
   }
 }
 
-std::unique_ptr<BoundLibrary> bind_attention(Op op, const std::vector<LibraryView>& inputs,
+std::unique_ptr<BoundLibrary> bind_attention(int device, Op op, const std::vector<LibraryView>& inputs,
                                              const std::vector<LibraryView>& outputs,
                                              const std::vector<int64_t>& attrs) {
-  return std::make_unique<AttentionCall>(op, inputs, outputs, attrs);
+  return std::make_unique<AttentionCall>(device, op, inputs, outputs, attrs);
 }
 
 }  // namespace smolder::jit::cuda

@@ -16,16 +16,16 @@ using eager::cuda::DnnConvolution;
 using eager::cuda::DnnKind;
 using eager::cuda::DnnPlan;
 using ir::Op;
-using smolder::cuda::kDevice;
 
 class DnnConvolutionCall final : public BoundLibrary {
  public:
-  DnnConvolutionCall(NativeDevice& device, Op op, const std::vector<LibraryView>& inputs, const LibraryView& out,
+  DnnConvolutionCall(int device, Op op, const std::vector<LibraryView>& inputs, const LibraryView& out,
                      const DnnConvolution& problem, std::shared_ptr<const DnnPlan> plan)
       : op_(op),
-        first_(device, inputs[0]),
-        second_(device, inputs[1]),
-        out_(device, out),
+        queue_(smolder::cuda::Queue::of(device)),
+        first_(NativeDevice::of(device), inputs[0]),
+        second_(NativeDevice::of(device), inputs[1]),
+        out_(NativeDevice::of(device), out),
         problem_(problem),
         plan_(std::move(plan)) {}
 
@@ -36,14 +36,14 @@ class DnnConvolutionCall final : public BoundLibrary {
     void* const first = const_cast<void*>(first_.at(addresses[0], holders[0]));
     void* const second = const_cast<void*>(second_.at(addresses[1], holders[1]));
     void* const out = out_.at(addresses[2], holders[2]);
-    holders[3] = smolder::cuda::allocate_temporary(static_cast<size_t>(plan_->workspace_bytes()), kDevice);
+    holders[3] = smolder::cuda::allocate_temporary(static_cast<size_t>(plan_->workspace_bytes()), queue_.device());
     void* const forward[] = {first, second, out};
     void* const to_input[] = {out, second, first};
     void* const to_weight[] = {second, out, first};
     plan_->run(op_ == Op::kConvForward         ? forward
                : op_ == Op::kConvBackwardInput ? to_input
                                                : to_weight,
-               holders[3]->data(), smolder::cuda::Queue::of(kDevice).stream().handle());
+               holders[3]->data(), queue_.stream().handle());
     out_.finish(addresses[2], holders[2]);
     return true;
   }
@@ -55,6 +55,7 @@ class DnnConvolutionCall final : public BoundLibrary {
 
  private:
   const Op op_;
+  smolder::cuda::Queue& queue_;
   const DenseOperand first_, second_;
   const DenseResult out_;
   const DnnConvolution problem_;
@@ -63,8 +64,8 @@ class DnnConvolutionCall final : public BoundLibrary {
 
 }  // namespace
 
-std::unique_ptr<BoundLibrary> bind_convolution(Op op, const std::vector<LibraryView>& inputs, const LibraryView& out,
-                                               const std::vector<int64_t>& attrs) {
+std::unique_ptr<BoundLibrary> bind_convolution(int device, Op op, const std::vector<LibraryView>& inputs,
+                                               const LibraryView& out, const std::vector<int64_t>& attrs) {
   const bool forward = op == Op::kConvForward, to_input = op == Op::kConvBackwardInput;
   DnnConvolution problem;
   problem.kind = forward    ? DnnKind::kConvolutionForward
@@ -77,9 +78,9 @@ std::unique_ptr<BoundLibrary> bind_convolution(Op op, const std::vector<LibraryV
   ir::AttrReader reader(attrs);
   if (!forward) reader.sizes();
   problem.stride = reader.integers(), problem.padding = reader.integers(), problem.dilation = reader.integers();
-  auto plan = problem.plan(kDevice);
+  auto plan = problem.plan(device);
   if (!plan) return nullptr;
-  return std::make_unique<DnnConvolutionCall>(NativeDevice::of(kDevice), op, inputs, out, problem, std::move(plan));
+  return std::make_unique<DnnConvolutionCall>(device, op, inputs, out, problem, std::move(plan));
 }
 
 }  // namespace smolder::jit::cuda

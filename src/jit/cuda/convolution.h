@@ -9,7 +9,7 @@
 namespace smolder::jit::cuda {
 
 /// Null where cuDNN does not take it: `make_convolution` has kernels of our own.
-std::unique_ptr<BoundLibrary> bind_convolution(ir::Op op, const std::vector<LibraryView>& inputs,
+std::unique_ptr<BoundLibrary> bind_convolution(int device, ir::Op op, const std::vector<LibraryView>& inputs,
                                                const LibraryView& out, const std::vector<int64_t>& attrs);
 
 }  // namespace smolder::jit::cuda

@@ -24,8 +24,6 @@ namespace smolder::jit {
 
 namespace {
 
-using smolder::cuda::kDevice;
-
 /// Whether each launch is waited for, so that what fails is known: CUDA_LAUNCH_BLOCKING=1, as in CUDA's own tools.
 bool is_blocking() {
   static const bool asked = [] {
@@ -39,8 +37,8 @@ bool is_blocking() {
 class QueuedStep {
  public:
   template <class F>
-  explicit QueuedStep(F&& describe)
-      : host_(SpanKind::kLaunch, "queue step"), device_(smolder::cuda::Queue::of(kDevice).stream(), [&] {
+  QueuedStep(smolder::cuda::Stream& stream, F&& describe)
+      : host_(SpanKind::kLaunch, "queue step"), device_(stream, [&] {
           std::vector<Span> spans = describe();
           const uint64_t flow = next_flow();
           for (Span& span : spans) span.flow = flow;
@@ -63,19 +61,24 @@ class QueuedStep {
 
 }  // namespace
 
+smolder::cuda::Queue& InstanceImpl::queue() const {
+  return smolder::cuda::Queue::of(plan_->program().options.device.index);
+}
+
 cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   if (on_cuda_) return *on_cuda_;
+  const Device device = plan_->program().options.device;
   auto state = std::make_shared<cuda::InstanceState>();
   const MemoryFor use("numbers of a plan", 0);
-  if (!scalars_.empty()) state->scalars = allocate(scalars_.size() * sizeof(uint64_t), {DeviceType::kCUDA, kDevice});
+  if (!scalars_.empty()) state->scalars = allocate(scalars_.size() * sizeof(uint64_t), device);
   if (!errors_.empty()) {
     std::vector<OpSite> sites;
     for (const OpSite* site : errors_) sites.push_back(*site);
-    state->errors = std::make_shared<cuda::ErrorWords>(kDevice, std::move(sites));
+    state->errors = std::make_shared<cuda::ErrorWords>(device.index, std::move(sites));
   }
   const auto may_be_captured = [](const LibraryStep& step) { return step.call->only_queues(); };
   if (launches_.size() < 2 || !std::ranges::all_of(library_, may_be_captured)) state->graphs.give_up();
-  state->staging = std::make_unique<cuda::Staging>(touched_bytes());
+  state->staging = std::make_unique<cuda::Staging>(device, touched_bytes());
   on_cuda_ = std::move(state);
   return *on_cuda_;
 }
@@ -124,7 +127,7 @@ void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment>
     calls.push_back(
         {t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions});
   }
-  launch.device->launch(smolder::cuda::Queue::of(kDevice).stream(), calls, follows);
+  launch.device->launch(queue().stream(), calls, follows);
 }
 
 std::span<const Segment> InstanceImpl::segments_of(const Launch& launch) const {
@@ -135,7 +138,7 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
   ++RunTables::of_thread().begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
-    const QueuedStep watched([&] { return std::vector{span_of(launch.first_step)}; });
+    const QueuedStep watched(queue().stream(), [&] { return std::vector{span_of(launch.first_step)}; });
     if (!queue_library(step)) reports.push_back(*step.site);
     return;
   }
@@ -143,7 +146,7 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
   const size_t at_once = launch.together ? all.size() : 1;
   for (size_t i = 0; i < all.size(); i += at_once) {
     const std::span<const Segment> some = all.subspan(i, at_once);
-    const QueuedStep watched([&] {
+    const QueuedStep watched(queue().stream(), [&] {
       std::vector<Span> spans;
       for (const Segment& s : some) spans.push_back(span_of(s.step));
       return spans;
@@ -154,7 +157,7 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
 
 /// Queues a run that is being captured: what shares no memory goes side by side.
 void InstanceImpl::queue_on_lanes() const {
-  smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  smolder::cuda::Queue& queue = this->queue();
   const std::vector<char*>& bases = RunTables::of_thread().bases;
   std::vector<std::vector<cuda::MemoryRange>> work(units_.size());
   for (size_t u = 0; u < units_.size(); ++u) {
@@ -188,7 +191,7 @@ void InstanceImpl::run_and_wait(const Launch& launch, std::vector<OpSite>& repor
   const auto start = std::chrono::steady_clock::now();
   try {
     queue_launch(launch, reports);
-    smolder::cuda::Queue::of(kDevice).stream().synchronize();
+    queue().stream().synchronize();
   } catch (const OutOfMemoryError&) {
     throw;
   } catch (const RuntimeError& e) {
@@ -244,10 +247,10 @@ void InstanceImpl::compute_scalars(std::vector<uint64_t>& scalars) const {
 }
 
 std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const LaunchWatch* watch) const {
-  smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  smolder::cuda::Queue& queue = this->queue();
   cuda::InstanceState& state = state_on_cuda();
   RunTables& t = RunTables::of_thread();
-  const RunMemory arena(DeviceType::kCUDA, arena_bytes_, t.depth > 0);
+  const RunMemory arena(plan_->program().options.device, arena_bytes_, t.depth > 0);
   fill_bases(args, arena.base());
   const bool waits = is_blocking() || debug_level() >= 2;
   const bool is_watched = waits || watch || profiles_devices();
@@ -286,15 +289,16 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
       if (watch) watch->after(launch);
     }
   }
-  if (t.depth > 0) return reports;                                            // the run that this is a part of asks
-  std::ranges::copy(cuda::take_reports(waits), std::back_inserter(reports));  // last: a step that fails tells its own
+  if (t.depth > 0) return reports;  // the run that this is a part of asks
+  std::ranges::copy(cuda::take_reports(queue.device(), waits),
+                    std::back_inserter(reports));  // last: a step that fails tells its own
   return reports;
 }
 
 /// Queues a run whose products try algorithms first.
 void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& state,
                                    std::vector<OpSite>& reports) const {
-  eager::cuda::ProductTrials trials(kDevice, cuda::seconds_for_trials(mode));
+  eager::cuda::ProductTrials trials(queue().device(), cuda::seconds_for_trials(mode));
   for (const Launch& launch : launches_) queue_launch(launch, reports);
   const bool done = trials.finish();
   cuda::note_trials(state.tuning, trials.spent(), done);
@@ -302,7 +306,7 @@ void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& sta
 
 /// Queues a run as a graph: one captured before, or one captured now that its addresses come again.
 void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const {
-  smolder::cuda::Queue& queue = smolder::cuda::Queue::of(kDevice);
+  smolder::cuda::Queue& queue = this->queue();
   const std::span<void* const> key = graph_key(args);
   if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
     queue.launch(*graph);
@@ -321,8 +325,8 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, 
   for (const Launch& launch : launches_) queue_launch(launch, reports);
 }
 
-std::vector<OpSite> take_reports(DeviceType device, bool idle) {
-  return device == DeviceType::kCUDA ? cuda::take_reports(idle) : std::vector<OpSite>{};
+std::vector<OpSite> take_reports(Device device, bool idle) {
+  return device == DeviceType::kCUDA ? cuda::take_reports(device.index, idle) : std::vector<OpSite>{};
 }
 
 }  // namespace smolder::jit

@@ -26,27 +26,26 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-using smolder::cuda::kDevice;
 using Epilogue = eager::MatmulDesc::Epilogue;
 
 /// A matrix product by cuBLASLt, which adds the bias where it has an algorithm that does.
 class DeviceProduct final : public BoundLibrary {
  public:
-  DeviceProduct(NativeDevice& device, ProductSteps steps) : device_(device), steps_(std::move(steps)) {
+  DeviceProduct(int device, ProductSteps steps) : device_(NativeDevice::of(device)), steps_(std::move(steps)) {
     if (steps_.is_empty()) return;
     eager::MatmulDesc d = without_relu(steps_.desc);
     try {
-      product_ = eager::cuda::DeviceMatmul::get(d, kDevice);
+      product_ = eager::cuda::DeviceMatmul::get(d, device);
     } catch (const NotImplementedError&) {
       if (d.epilogue == Epilogue::kNone) throw;
       d.epilogue = Epilogue::kNone;
       if (is_half(d.out_dtype)) d.out_dtype = DType::kFloat32;
       d.c_row = d.n, d.c_batch_stride = d.m * d.n;
-      product_ = eager::cuda::DeviceMatmul::get(d, kDevice);
+      product_ = eager::cuda::DeviceMatmul::get(d, device);
       sums_bytes_ = d.batch * d.c_batch_stride * static_cast<int64_t>(itemsize(d.out_dtype));
     }
     adds_bias_ = d.epilogue != Epilogue::kNone;
-    if (sums_bytes_ > 0 || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device, d, steps_.desc);
+    if (sums_bytes_ > 0 || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device_, d, steps_.desc);
   }
   bool run(std::span<void* const> addresses) const override {
     if (!product_) return true;
@@ -111,21 +110,21 @@ class GatheredProduct final : public BoundLibrary {
 };
 
 /// Null for products that neither cuBLASLt nor kernels of ours make.
-std::unique_ptr<BoundLibrary> bind_lt_product(const LibraryView& a, const LibraryView& b, const LibraryView& c,
-                                              Epilogue epilogue) {
+std::unique_ptr<BoundLibrary> bind_lt_product(int device, const LibraryView& a, const LibraryView& b,
+                                              const LibraryView& c, Epilogue epilogue) {
   const auto dense = [](LibraryView v) {
     v.strides = contiguous_strides(v.shape);
     return v;
   };
-  NativeDevice& device = NativeDevice::of(kDevice);
+  NativeDevice& native = NativeDevice::of(device);
   for (const auto& [copies_a, copies_b] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
     ProductSteps steps(copies_a ? dense(a) : a, copies_b ? dense(b) : b, c, epilogue);
     if (!steps.is_empty() && !eager::cuda::can_multiply(DeviceProduct::without_relu(steps.desc))) continue;
     auto product = std::make_unique<DeviceProduct>(device, std::move(steps));
     if (!copies_a && !copies_b) return product;
     std::array<std::optional<DenseOperand>, 3> operands;
-    if (copies_a) operands[0].emplace(device, a);
-    if (copies_b) operands[1].emplace(device, b);
+    if (copies_a) operands[0].emplace(native, a);
+    if (copies_b) operands[1].emplace(native, b);
     return std::make_unique<GatheredProduct>(std::move(operands), std::move(product));
   }
   return nullptr;
@@ -134,9 +133,11 @@ std::unique_ptr<BoundLibrary> bind_lt_product(const LibraryView& a, const Librar
 /// What the host does: operands are copied there, and results back.
 class HostCall final : public BoundLibrary {
  public:
-  HostCall(ir::Op op, const std::vector<LibraryView>& inputs, const std::vector<LibraryView>& outputs,
+  HostCall(int device, ir::Op op, const std::vector<LibraryView>& inputs, const std::vector<LibraryView>& outputs,
            std::vector<int64_t> attrs)
-      : num_inputs_(inputs.size()), call_(jit::bind_library(DeviceType::kCPU, op, inputs, outputs, std::move(attrs))) {
+      : device_(device),
+        num_inputs_(inputs.size()),
+        call_(jit::bind_library(DeviceType::kCPU, op, inputs, outputs, std::move(attrs))) {
     for (const auto* list : {&inputs, &outputs}) {
       for (const LibraryView& v : *list) extents_.push_back(extent_of(v));
     }
@@ -155,7 +156,7 @@ class HostCall final : public BoundLibrary {
       } else {
         memory[i] = smolder::allocate(e.bytes);
         if (!is_output || !e.dense) {
-          smolder::cuda::copy_to_host(memory[i]->data(), static_cast<char*>(addresses[i]) + e.first, e.bytes, kDevice);
+          smolder::cuda::copy_to_host(memory[i]->data(), static_cast<char*>(addresses[i]) + e.first, e.bytes, device_);
           bytes.add(static_cast<int64_t>(e.bytes));
         }
       }
@@ -165,7 +166,7 @@ class HostCall final : public BoundLibrary {
     for (size_t i = num_inputs_; i < addresses.size(); ++i) {
       const Extent& e = extents_[i];
       if (!memory[i]) continue;
-      smolder::cuda::copy_from_host(static_cast<char*>(addresses[i]) + e.first, memory[i]->data(), e.bytes, kDevice);
+      smolder::cuda::copy_from_host(static_cast<char*>(addresses[i]) + e.first, memory[i]->data(), e.bytes, device_);
       bytes.add(static_cast<int64_t>(e.bytes));
     }
     return good;
@@ -197,6 +198,7 @@ class HostCall final : public BoundLibrary {
     return e;
   }
 
+  int device_;
   size_t num_inputs_;
   std::unique_ptr<BoundLibrary> call_;
   std::vector<Extent> extents_;
@@ -224,23 +226,25 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
   return nullptr;
 }
 
-std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
-                                           std::vector<int64_t> attrs) {
+std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
   if (op == ir::Op::kDot && inputs.size() > 2 && !inputs[2].shape.empty() && inputs[2].strides[0] != 1) {
     std::array<std::optional<DenseOperand>, 3> operands;
-    operands[2].emplace(NativeDevice::of(kDevice), inputs[2]);
+    operands[2].emplace(NativeDevice::of(device), inputs[2]);
     inputs[2] = operands[2]->view();
-    return std::make_unique<GatheredProduct>(std::move(operands), bind_library(op, inputs, outputs, std::move(attrs)));
+    return std::make_unique<GatheredProduct>(std::move(operands),
+                                             bind_library(device, op, inputs, outputs, std::move(attrs)));
   }
-  if (is_attention(op)) return bind_attention(op, inputs, outputs, attrs);
+  if (is_attention(op)) return bind_attention(device, op, inputs, outputs, attrs);
   if (is_convolution(op)) {
-    if (auto convolution = bind_convolution(op, inputs, outputs[0], attrs)) return convolution;
+    if (auto convolution = bind_convolution(device, op, inputs, outputs[0], attrs)) return convolution;
   }
-  if (auto native = bind_native(NativeDevice::of(kDevice), op, inputs, outputs, attrs)) return native;
+  if (auto native = bind_native(NativeDevice::of(device), op, inputs, outputs, attrs)) return native;
   if (op == ir::Op::kDot) {
-    if (auto product = bind_lt_product(inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs))) return product;
+    if (auto product = bind_lt_product(device, inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs)))
+      return product;
   }
-  return std::make_unique<HostCall>(op, inputs, outputs, std::move(attrs));
+  return std::make_unique<HostCall>(device, op, inputs, outputs, std::move(attrs));
 }
 
 }  // namespace smolder::jit::cuda

@@ -20,7 +20,7 @@ bool has_kernel(ir::Op op);
 /// Convolutions go to cuDNN where it is and takes them, attention and what `bind_native` knows to kernels of our own,
 /// other products of floats to cuBLASLt. All else runs on the host, between copies that wait for the device and are
 /// counted (fallbacks.bytes_copied).
-std::unique_ptr<BoundLibrary> bind_library(ir::Op op, std::vector<LibraryView> inputs, std::vector<LibraryView> outputs,
-                                           std::vector<int64_t> attrs);
+std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
 
 }  // namespace smolder::jit::cuda

@@ -75,7 +75,7 @@ void Staging::replace(std::span<char*> addresses) {
       std::ranges::rotate(slot.known.begin(), is_new ? std::prev(at) : at, is_new ? at : std::next(at));
       slot.known.front() = addresses[i];
       if (slot.changes < kChanges || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
-      slot.memory = allocate(static_cast<size_t>(bytes), {DeviceType::kCUDA, smolder::cuda::kDevice});
+      slot.memory = allocate(static_cast<size_t>(bytes), device_);
       staged_bytes_ += bytes;
       staged.add();
     }

@@ -56,7 +56,8 @@ struct TouchedBytes {
 /// keeps. Small ones are copied to and from memory of the instance, so that the addresses its kernels see stay.
 class Staging {
  public:
-  explicit Staging(std::vector<TouchedBytes> touched) : touched_(std::move(touched)), slots_(touched_.size()) {}
+  Staging(Device device, std::vector<TouchedBytes> touched)
+      : device_(device), touched_(std::move(touched)), slots_(touched_.size()) {}
 
   /// Notes the addresses of a run, and replaces those that are staged by where they are.
   void replace(std::span<char*> addresses);
@@ -74,6 +75,7 @@ class Staging {
     int changes = 0;                    ///< to ones that were not known
     BufferRef memory;                   ///< null: not staged
   };
+  Device device_;
   std::vector<TouchedBytes> touched_;
   std::vector<Slot> slots_;
   int64_t staged_bytes_ = 0;

@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/reports.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -13,15 +14,15 @@ namespace smolder::jit::cuda {
 namespace {
 
 std::mutex g_lock;
-std::vector<std::shared_ptr<ErrorWords>>& watched() {
-  static auto* const all = new std::vector<std::shared_ptr<ErrorWords>>;
-  return *all;
+std::vector<std::shared_ptr<ErrorWords>>& watched(int device) {
+  static auto* const all = new std::array<std::vector<std::shared_ptr<ErrorWords>>, kMaxCudaDevices>;
+  return (*all)[device];
 }
 
 }  // namespace
 
 ErrorWords::ErrorWords(int device, std::vector<OpSite> sites)
-    : memory_(device, sites.size() * sizeof(uint32_t)), sites_(std::move(sites)) {
+    : device_(device), memory_(device, sites.size() * sizeof(uint32_t)), sites_(std::move(sites)) {
   std::memset(memory_.data(), 0, sites_.size() * sizeof(uint32_t));
 }
 
@@ -43,23 +44,23 @@ void ErrorWords::take(std::vector<OpSite>& reports) {
 
 void watch(const std::shared_ptr<ErrorWords>& words) {
   const std::lock_guard hold(g_lock);
-  auto& all = watched();
+  auto& all = watched(words->device());
   if (std::ranges::find(all, words) == all.end()) all.push_back(words);
 }
 
-std::vector<OpSite> take_reports(bool idle) {
+std::vector<OpSite> take_reports(int device, bool idle) {
   std::vector<OpSite> reports;
   const std::lock_guard hold(g_lock);
   if (!idle) {
-    if (std::ranges::none_of(watched(), &ErrorWords::any,
+    if (std::ranges::none_of(watched(device), &ErrorWords::any,
                              [](const auto& words) -> const ErrorWords& { return *words; })) {
       return reports;
     }
     // Other threads of the kernel may yet write what is cleared.
-    smolder::cuda::Queue::of(smolder::cuda::kDevice).stream().synchronize();
+    smolder::cuda::Queue::of(device).stream().synchronize();
   }
-  for (const auto& words : watched()) words->take(reports);
-  watched().clear();
+  for (const auto& words : watched(device)) words->take(reports);
+  watched(device).clear();
   return reports;
 }
 

@@ -6,16 +6,19 @@
 
 namespace smolder::jit::cuda {
 
-/// A scope in which our queue uses such memory.
+/// A scope in which the queue of a device uses such memory.
 class SharedUse {
  public:
-  SharedUse();
+  explicit SharedUse(int device);
   ~SharedUse();
   SharedUse(const SharedUse&) = delete;
   SharedUse& operator=(const SharedUse&) = delete;
+
+ private:
+  int device_;
 };
 
-/// Copies elements between views of one shape that do not overlap, of which one is in such memory.
-void copy_shared(const eager::TensorView& from, const eager::TensorView& to);
+/// Copies elements between views of one shape that do not overlap, of which one is in such memory of a device.
+void copy_shared(int device, const eager::TensorView& from, const eager::TensorView& to);
 
 }  // namespace smolder::jit::cuda

@@ -18,7 +18,9 @@
 
 namespace smolder::eager::cuda {
 
-struct OpaqueLt {};
+struct OpaqueLt {
+  int device;
+};
 struct OpaqueLtPreference {};
 struct OpaqueLtDesc {
   LtCompute compute;
@@ -151,11 +153,17 @@ bool is(const void* number, LtCompute compute, double wanted) {
                                         : *static_cast<const float*>(number) == static_cast<float>(wanted);
 }
 
+int current_device() {
+  using Device = int (*)();
+  static const auto device = reinterpret_cast<Device>(dlsym(RTLD_DEFAULT, "smolder_host_device"));
+  return device();
+}
+
 }  // namespace
 
 API LtStatus cublasLtCreate(LtHandle* handle) {
-  *handle = new OpaqueLt;
-  return 0;
+  *handle = new OpaqueLt{current_device()};
+  return (*handle)->device >= 0 ? 0 : kInvalidValue;
 }
 API LtStatus cublasLtMatmulDescCreate(LtDesc* desc, LtCompute compute, LtType) {
   *desc = new OpaqueLtDesc{compute};
@@ -221,14 +229,20 @@ API LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtDesc desc, LtLayo
   }
   return 0;
 }
-API LtStatus cublasLtMatmul(LtHandle, LtDesc desc, const void* alpha, const void* a, LtLayout a_layout, const void* b,
-                            LtLayout b_layout, const void* beta, const void*, LtLayout, void* d, LtLayout d_layout,
-                            const LtAlgo* algo, void*, size_t, DriverStream stream) {
+API LtStatus cublasLtMatmul(LtHandle handle, LtDesc desc, const void* alpha, const void* a, LtLayout a_layout,
+                            const void* b, LtLayout b_layout, const void* beta, const void*, LtLayout, void* d,
+                            LtLayout d_layout, const LtAlgo* algo, void* workspace, size_t, DriverStream stream) {
+  if (handle->device != current_device()) return kInvalidValue;
   if (!kAlgorithms[algo->data[0]].works) return kInvalidValue;
   if (!is(alpha, desc->compute, 1) || !is(beta, desc->compute, 0)) return kInvalidValue;
   using Work = void (*)(const void*);
   using Queue = void (*)(DriverStream, Work, const void*);
+  using Refuses = int (*)(DriverStream, const void*);
   static const auto queue = reinterpret_cast<Queue>(dlsym(RTLD_DEFAULT, "smolder_host_queue"));
+  static const auto refuses = reinterpret_cast<Refuses>(dlsym(RTLD_DEFAULT, "smolder_host_refuses"));
+  for (const void* const memory : {a, b, static_cast<const void*>(d), static_cast<const void*>(workspace)}) {
+    if (refuses(stream, memory) != 0) return kInvalidValue;
+  }
   // A graph that is captured runs this again and again: it stays.
   const auto* const product = new Product{
       *desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]], static_cast<int>(algo->data[1])};

@@ -1,14 +1,19 @@
-// A CUDA driver whose device is the host, for tests where there is none: what is queued is done at once, a captured
+// A CUDA driver whose devices are the host, for tests where there is none: what is queued is done at once, a captured
 // graph is a list of what to do, and a cubin is the text that nvrtc.cpp was given. Of api.h's functions all are here.
+// A kernel, copy or fill that is given memory of another device than its stream's fails, as does work on a stream of
+// another device than the current one.
 //
-//   SMOLDER_CUDA_HOST_MB      memory of the device (default 1024)
-//   SMOLDER_CUDA_HOST_MAPS    0: the device cannot map memory
+//   SMOLDER_CUDA_HOST_DEVICES how many devices there are (default 1)
+//   SMOLDER_CUDA_HOST_PEERS   0: no device may access another's memory
+//   SMOLDER_CUDA_HOST_MB      memory of each device (default 1024)
+//   SMOLDER_CUDA_HOST_MAPS    0: no device can map memory
 //   SMOLDER_CUDA_HOST_CACHE   where compiled programs are kept
 #include "smolder/core/cuda/api.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +21,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,12 +36,23 @@
 
 namespace smolder::cuda {
 
+struct OpaqueContext {
+  int device = 0;
+  bool retained = false;
+  std::map<Address, size_t> blocks;
+  size_t used = 0;
+  std::set<DriverContext> peers;
+};
 struct OpaqueGraph {
+  int device;
   std::vector<std::function<void()>> work;
 };
 struct OpaqueGraphExec : OpaqueGraph {};
-struct OpaqueStream {};
+struct OpaqueStream {
+  int device;
+};
 struct OpaqueEvent {
+  int device;
   DriverStream recorded_on = nullptr;
   std::chrono::steady_clock::time_point recorded_at;
 };
@@ -52,30 +69,69 @@ namespace {
 
 std::atomic<int64_t> g_spent_ns{0};
 
-constexpr Status kInvalidValue = 1, kNotFound = 500, kNotSupported = 801;
+constexpr Status kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500, kIllegalAddress = 700,
+                 kNotSupported = 801;
 
 std::string cache_folder() {
   const char* const named = std::getenv("SMOLDER_CUDA_HOST_CACHE");
   return named ? named : "/tmp/smolder_cuda_host_" + std::to_string(getuid());
 }
 
-size_t megabytes() {
-  const char* const asked = std::getenv("SMOLDER_CUDA_HOST_MB");
-  return asked ? std::strtoul(asked, nullptr, 10) : 1024;
+size_t number_from(const char* variable, size_t otherwise) {
+  const char* const asked = std::getenv(variable);
+  return asked ? std::strtoul(asked, nullptr, 10) : otherwise;
 }
 
-/// The device's state. Held while anything runs: kernels of one program share the machine's threads.
+thread_local DriverContext t_current = nullptr;
+
+/// The devices' state. Held while anything runs: kernels of one program share the machine's threads.
 struct Host {
   std::recursive_mutex mutex;
-  std::map<Address, size_t> blocks, pinned;
-  const size_t total = megabytes() << 20;
-  size_t used = 0;
-  DriverGraph captured = nullptr;         ///< by the thread that holds the mutex
-  std::set<DriverStream> captured_lanes;  ///< streams that take part
+  std::vector<OpaqueContext> devices{std::max<size_t>(number_from("SMOLDER_CUDA_HOST_DEVICES", 1), 1)};
+  std::map<Address, size_t> pinned;
+  const size_t total = number_from("SMOLDER_CUDA_HOST_MB", 1024) << 20;  ///< of each device
+  DriverGraph captured = nullptr;                                        ///< by the thread that holds the mutex
+  std::set<DriverStream> captured_lanes;                                 ///< streams that take part
 
   static Host& get() {
-    static auto* const host = new Host;
+    static auto* const host = [] {
+      auto* const made = new Host;
+      for (size_t i = 0; i < made->devices.size(); ++i) made->devices[i].device = static_cast<int>(i);
+      return made;
+    }();
     return *host;
+  }
+  /// The device that has memory; -1: none.
+  int device_of(Address address) const {
+    for (const OpaqueContext& d : devices) {
+      const auto after = d.blocks.upper_bound(address);
+      if (after == d.blocks.begin() || std::prev(after)->first + std::prev(after)->second <= address) continue;
+      return d.device;
+    }
+    return -1;
+  }
+  bool is_foreign(Address address, int device) const {
+    const int at = device_of(address);
+    return at >= 0 && at != device;
+  }
+  /// Whether the current device may be given work on the stream that touches this memory. Holds the mutex.
+  Status may_queue(DriverStream stream, std::initializer_list<Address> addresses) {
+    if (!t_current) return kInvalidContext;
+    if (device_of_stream(stream) != t_current->device) return kInvalidHandle;
+    for (const Address a : addresses) {
+      if (is_foreign(a, t_current->device)) return kIllegalAddress;
+    }
+    return 0;
+  }
+  Status queue(DriverStream stream, std::initializer_list<Address> addresses, std::function<void()> work) {
+    const std::lock_guard hold(mutex);
+    if (const Status status = may_queue(stream, addresses); status != 0) return status;
+    queue(stream, std::move(work));
+    return 0;
+  }
+  /// The legacy default stream is a number, and of the device that is current.
+  static int device_of_stream(DriverStream stream) {
+    return reinterpret_cast<uintptr_t>(stream) <= 2 ? t_current->device : stream->device;
   }
   void queue(DriverStream stream, std::function<void()> work) {
     const std::lock_guard hold(mutex);
@@ -118,7 +174,7 @@ API Status cuGetErrorString(Status status, const char** text) {
   return 0;
 }
 API Status cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = static_cast<int>(Host::get().devices.size());
   return 0;
 }
 API Status cuDeviceGet(DriverDevice* device, int index) {
@@ -187,17 +243,33 @@ API Status cuDeviceTotalMem_v2(size_t* bytes, DriverDevice) {
   *bytes = Host::get().total;
   return 0;
 }
-API Status cuDevicePrimaryCtxRetain(DriverContext* context, DriverDevice) {
-  *context = reinterpret_cast<DriverContext>(&Host::get());
+API Status cuDevicePrimaryCtxRetain(DriverContext* context, DriverDevice device) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  *context = &host.devices[static_cast<size_t>(device)];
+  (*context)->retained = true;
   return 0;
 }
-API Status cuCtxSetCurrent(DriverContext) { return 0; }
+API Status cuCtxSetCurrent(DriverContext context) {
+  t_current = context;
+  return 0;
+}
+API Status cuDeviceCanAccessPeer(int* may, DriverDevice device, DriverDevice other) {
+  *may = device != other && number_from("SMOLDER_CUDA_HOST_PEERS", 1) != 0;
+  return 0;
+}
+API Status cuCtxEnablePeerAccess(DriverContext other, unsigned) {
+  if (!t_current) return kInvalidContext;
+  const std::lock_guard hold(Host::get().mutex);
+  return t_current->peers.insert(other).second ? 0 : kPeerAccessIsEnabled;
+}
 API Status cuCtxSynchronize() { return 0; }
 
 // -- streams and events
 
 API Status cuStreamCreate(DriverStream* stream, unsigned) {
-  *stream = new OpaqueStream;
+  if (!t_current) return kInvalidContext;
+  *stream = new OpaqueStream{t_current->device};
   return 0;
 }
 API Status cuStreamDestroy_v2(DriverStream stream) {
@@ -213,7 +285,8 @@ API Status cuStreamWaitEvent(DriverStream stream, DriverEvent event, unsigned) {
   return 0;
 }
 API Status cuEventCreate(DriverEvent* event, unsigned) {
-  *event = new OpaqueEvent;
+  if (!t_current) return kInvalidContext;
+  *event = new OpaqueEvent{t_current->device, nullptr, {}};
   return 0;
 }
 API Status cuEventDestroy_v2(DriverEvent event) {
@@ -222,6 +295,7 @@ API Status cuEventDestroy_v2(DriverEvent event) {
 }
 API Status cuEventRecord(DriverEvent event, DriverStream stream) {
   using Clock = std::chrono::steady_clock;
+  if (Host::device_of_stream(stream) != event->device) return kInvalidHandle;
   event->recorded_on = stream;
   const int64_t spent = g_spent_ns;
   event->recorded_at = spent ? Clock::time_point(std::chrono::nanoseconds(spent)) : Clock::now();
@@ -230,6 +304,7 @@ API Status cuEventRecord(DriverEvent event, DriverStream stream) {
 API Status cuEventSynchronize(DriverEvent) { return 0; }
 API Status cuEventQuery(DriverEvent) { return 0; }
 API Status cuEventElapsedTime(float* milliseconds, DriverEvent start, DriverEvent end) {
+  if (start->device != end->device) return kInvalidHandle;
   *milliseconds = std::chrono::duration<float, std::milli>(end->recorded_at - start->recorded_at).count();
   return 0;
 }
@@ -266,6 +341,12 @@ API Status cuLaunchKernelEx(const LaunchConfig* config, DriverKernel kernel, voi
   } catch (const std::exception&) {
     return kNotFound;
   }
+  if (const Status status = host.may_queue(config->stream, {}); status != 0) return status;
+  // Words that are addresses of another device's memory: no number is likely to be one.
+  const auto* const words = reinterpret_cast<const Address*>(arguments.data());
+  for (size_t i = 0; host.devices.size() > 1 && i < program->argument_bytes(kernel->name) / sizeof(Address); ++i) {
+    if (host.is_foreign(words[i], t_current->device)) return kIllegalAddress;
+  }
   const LaunchConfig shape = *config;
   host.queue(config->stream, [=] { program->run(kernel->name, arguments.data(), shape.grid, shape.block); });
   return 0;
@@ -276,29 +357,34 @@ API Status cuLaunchKernelEx(const LaunchConfig* config, DriverKernel kernel, voi
 API Status cuMemGetInfo_v2(size_t* free, size_t* total) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
+  if (!t_current) return kInvalidContext;
   *total = host.total;
-  *free = host.total - host.used;
+  *free = host.total - t_current->used;
   return 0;
 }
 API Status cuMemAlloc_v2(Address* address, size_t bytes) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  if (host.used + bytes > host.total) return kOutOfMemory;
+  if (!t_current) return kInvalidContext;
+  if (t_current->used + bytes > host.total) return kOutOfMemory;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return kOutOfMemory;
   *address = reinterpret_cast<Address>(memory);
-  host.blocks[*address] = bytes;
-  host.used += bytes;
+  t_current->blocks[*address] = bytes;
+  t_current->used += bytes;
   return 0;
 }
 API Status cuMemFree_v2(Address address) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  const auto block = host.blocks.find(address);
-  if (block == host.blocks.end()) return kInvalidValue;
+  const int at = host.device_of(address);
+  if (at < 0) return kInvalidValue;
+  OpaqueContext& device = host.devices[static_cast<size_t>(at)];
+  const auto block = device.blocks.find(address);
+  if (block == device.blocks.end()) return kInvalidValue;
   munmap(reinterpret_cast<void*>(address), block->second);
-  host.used -= block->second;
-  host.blocks.erase(block);
+  device.used -= block->second;
+  device.blocks.erase(block);
   return 0;
 }
 API Status cuMemGetAllocationGranularity(size_t* granularity, const MemoryProperties*, int) {
@@ -311,20 +397,22 @@ API Status cuMemAddressReserve(Address* address, size_t bytes, size_t, Address, 
   *address = reinterpret_cast<Address>(range);
   return 0;
 }
-API Status cuMemCreate(MemoryHandle* handle, size_t bytes, const MemoryProperties*, unsigned long long) {
+API Status cuMemCreate(MemoryHandle* handle, size_t bytes, const MemoryProperties* of, unsigned long long) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  if (host.used + bytes > host.total) return kOutOfMemory;
-  host.used += bytes;
-  *handle = bytes;  // nothing else is asked of it
+  OpaqueContext& device = host.devices[static_cast<size_t>(of->location.id)];
+  if (device.used + bytes > host.total) return kOutOfMemory;
+  device.used += bytes;
+  *handle = bytes | static_cast<MemoryHandle>(of->location.id);  // nothing else is asked of it; sizes are of whole pages
   return 0;
 }
 API Status cuMemRelease(MemoryHandle) { return 0; }  // what is mapped lives on
 API Status cuMemMap(Address address, size_t bytes, size_t, MemoryHandle handle, unsigned long long) {
-  if (handle != bytes) return kInvalidValue;
+  const size_t device = handle & 0xfff;
+  if (handle - device != bytes) return kInvalidValue;
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  host.blocks[address] = bytes;
+  host.devices[device].blocks[address] = bytes;
   return 0;
 }
 API Status cuMemSetAccess(Address address, size_t bytes, const MemoryAccess* access, size_t) {
@@ -334,15 +422,19 @@ API Status cuMemSetAccess(Address address, size_t bytes, const MemoryAccess* acc
 API Status cuMemUnmap(Address address, size_t bytes) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  const auto block = host.blocks.find(address);
-  if (block == host.blocks.end() || block->second != bytes) return kInvalidValue;
-  host.blocks.erase(block);
-  host.used -= bytes;
+  const int at = host.device_of(address);
+  if (at < 0) return kInvalidValue;
+  OpaqueContext& device = host.devices[static_cast<size_t>(at)];
+  const auto block = device.blocks.find(address);
+  if (block == device.blocks.end() || block->second != bytes) return kInvalidValue;
+  device.blocks.erase(block);
+  device.used -= bytes;
   void* const memory = reinterpret_cast<void*>(address);
   madvise(memory, bytes, MADV_DONTNEED);
   return mprotect(memory, bytes, PROT_NONE) == 0 ? 0 : kInvalidValue;
 }
 API Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  if (!t_current) return kInvalidContext;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*memory) return kOutOfMemory;
   Host& host = Host::get();
@@ -360,31 +452,34 @@ API Status cuMemFreeHost(void* memory) {
 API Status cuPointerGetAttribute(void* value, int, Address address) {  // the only one asked for: the memory's type
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  for (const auto* known : {&host.pinned, &host.blocks}) {
-    const auto after = known->upper_bound(address);
-    if (after == known->begin() || std::prev(after)->first + std::prev(after)->second <= address) continue;
-    *static_cast<unsigned*>(value) = known == &host.pinned ? 1 : 2;
-    return 0;
-  }
-  return kInvalidValue;
+  const auto after = host.pinned.upper_bound(address);
+  const bool is_pinned = after != host.pinned.begin() && std::prev(after)->first + std::prev(after)->second > address;
+  if (!is_pinned && host.device_of(address) < 0) return kInvalidValue;
+  *static_cast<unsigned*>(value) = is_pinned ? 1 : 2;
+  return 0;
 }
 API Status cuProfilerStart() { return 0; }
 API Status cuProfilerStop() { return 0; }
 API Status cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, DriverStream stream) {
-  Host::get().queue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
-  return 0;
+  return Host::get().queue(stream, {to}, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
 }
 API Status cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, DriverStream stream) {
-  Host::get().queue(stream, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
-  return 0;
+  return Host::get().queue(stream, {from}, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
 }
 API Status cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, DriverStream stream) {
-  Host::get().queue(stream, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
-  return 0;
+  return Host::get().queue(stream, {to, from},
+                           [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+}
+API Status cuMemcpyPeerAsync(Address to, DriverContext to_device, Address from, DriverContext from_device, size_t bytes,
+                             DriverStream stream) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  if (host.is_foreign(to, to_device->device) || host.is_foreign(from, from_device->device)) return kIllegalAddress;
+  return host.queue(stream, {},
+                    [=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
 }
 API Status cuMemsetD8Async(Address to, unsigned char value, size_t bytes, DriverStream stream) {
-  Host::get().queue(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
-  return 0;
+  return Host::get().queue(stream, {to}, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
 }
 
 // -- graphs
@@ -392,7 +487,7 @@ API Status cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Driver
 API Status cuStreamBeginCapture_v2(DriverStream stream, int) {
   Host& host = Host::get();
   host.mutex.lock();  // until the capture ends
-  host.captured = new OpaqueGraph;
+  host.captured = new OpaqueGraph{stream->device, {}};
   host.captured_lanes = {stream};
   return 0;
 }
@@ -408,8 +503,9 @@ API Status cuGraphInstantiateWithFlags(DriverGraphExec* graph, DriverGraph from,
   *graph = new OpaqueGraphExec{*from};
   return 0;
 }
-API Status cuGraphLaunch(DriverGraphExec graph, DriverStream) {
+API Status cuGraphLaunch(DriverGraphExec graph, DriverStream stream) {
   const std::lock_guard hold(Host::get().mutex);
+  if (Host::device_of_stream(stream) != graph->device) return kInvalidHandle;
   for (const auto& work : graph->work) work();
   return 0;
 }
@@ -426,6 +522,21 @@ API Status cuGraphDestroy(DriverGraph graph) {
 API void smolder_host_spend(int64_t nanoseconds) { g_spent_ns += nanoseconds; }
 API void smolder_host_queue(DriverStream stream, void (*work)(const void*), const void* argument) {
   Host::get().queue(stream, [=] { work(argument); });
+}
+/// Why work on this memory cannot be queued; 0: it can.
+API Status smolder_host_refuses(DriverStream stream, const void* memory) {
+  Host& host = Host::get();
+  const std::lock_guard hold(host.mutex);
+  return host.may_queue(stream, {reinterpret_cast<Address>(memory)});
+}
+/// The device that is current; -1: none.
+API int smolder_host_device() { return t_current ? t_current->device : -1; }
+/// For tests: a bit for each device that a context was made for.
+API uint64_t smolder_host_contexts() {
+  const std::lock_guard hold(Host::get().mutex);
+  uint64_t all = 0;
+  for (const OpaqueContext& d : Host::get().devices) all |= uint64_t{d.retained} << d.device;
+  return all;
 }
 
 #define SAME_TYPE(member, name, parameters) static_assert(std::is_same_v<decltype(&name), Status(*) parameters>);

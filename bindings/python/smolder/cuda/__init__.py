@@ -1,6 +1,6 @@
 """Devices of CUDA, under torch's names. All work of a device is queued in program order; reading a value waits for it.
 
-Tensors live on the first device, "cuda:0". Its streams are names of one queue.
+"cuda" is the thread's current device, the first at first. A device's streams are names of its one queue.
 """
 
 import atexit
@@ -8,10 +8,10 @@ import sys
 import types
 
 from smolder import _core
-from smolder._device import device as _device
 from smolder._device import usable_device as _usable
 from smolder.cuda import _monitor, _properties, _types, amp, graphs, memory, nvtx, profiler, random, streams
 from smolder.cuda._index import index_of as _index
+from smolder.cuda._index import used_index as _used_index
 from smolder.cuda._monitor import *  # noqa: F403
 from smolder.cuda._properties import *  # noqa: F403
 from smolder.cuda._types import *  # noqa: F403
@@ -92,28 +92,32 @@ _lazy_init = init
 
 
 def current_device():
-    """0: tensors live on the first device."""
+    """The number of the device that "cuda" means in this thread."""
     init()
-    return 0
+    return _core._cuda_current_device()
 
 
 def set_device(device):
-    """Raises NotImplementedError unless it is the first device, where tensors live; does nothing for a number below 0."""
-    if _index(device) >= 0:
-        _usable(_device("cuda", _index(device)))
+    """Makes a device the current one of this thread; does nothing for a number below 0."""
+    index = _index(device, optional=False)
+    if index >= 0:
+        _core._cuda_set_current_device(index)
 
 
 class device:
-    """A scope in which a device is the current one: the first, since tensors live there."""
+    """A scope in which a device is the current one; a number below 0 and None change nothing."""
 
     def __init__(self, device):
         self.idx = -1 if device is None else _index(device)
-        set_device(self.idx)
+        self.prev_idx = -1
 
     def __enter__(self):
-        return None
+        if self.idx >= 0:
+            self.prev_idx = _core._cuda_current_device()
+            set_device(self.idx)
 
     def __exit__(self, *_):
+        set_device(self.prev_idx)
         return False
 
 
@@ -126,9 +130,9 @@ class device_of(device):
 
 def synchronize(device=None):
     """Runs what is recorded and waits for all that the device was given."""
-    init()
-    _core._cuda_run_recorded("synchronize")
-    _core._cuda_synchronize(_index(device))
+    index = _used_index(device)
+    _core._cuda_run_recorded("synchronize", index)
+    _core._cuda_synchronize(index)
 
 
 def ipc_collect():

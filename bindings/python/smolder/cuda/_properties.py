@@ -33,10 +33,16 @@ def _properties(index):
     return _CudaDeviceProperties(**_core._cuda_properties(index))
 
 
+def _checked(index, what):
+    if not 0 <= index < _core._cuda_device_count():
+        raise AssertionError(f"Invalid {what} id")
+    return index
+
+
 def get_device_properties(device=None):
     """Name, compute capability, memory, multiprocessors and limits of a device."""
     usable_device("cuda")
-    return _properties(index_of(device))
+    return _properties(_checked(index_of(device), "device"))
 
 
 def get_device_name(device=None):
@@ -66,11 +72,9 @@ def is_tf32_supported():
 
 
 def get_arch_list():
-    """What kernels are compiled for: the device that there is."""
-    if not _core._cuda_is_available():
-        return []
-    major, minor = get_device_capability()
-    return [f"sm_{major}{minor}"]
+    """What kernels are compiled for: the devices that there are."""
+    capabilities = {get_device_capability(i) for i in range(_core._cuda_device_count())}
+    return [f"sm_{major}{minor}" for major, minor in sorted(capabilities)]
 
 
 def get_gencode_flags():
@@ -80,7 +84,7 @@ def get_gencode_flags():
 
 
 def can_device_access_peer(device, peer_device):
-    """False: tensors are on one device."""
-    for where in (device, peer_device):
-        get_device_properties(where)
-    return False
+    """Whether a device can read another's memory by itself. Copies between those that cannot go through the host."""
+    usable_device("cuda")
+    first = _checked(index_of(device), "device")
+    return _core._cuda_can_access_peer(first, _checked(index_of(peer_device, optional=False), "peer device"))

@@ -5,7 +5,7 @@ import collections
 from smolder import _core, memory
 from smolder._device import usable_device
 from smolder._warn import warn
-from smolder.cuda._index import index_of
+from smolder.cuda._index import index_of, used_index
 from smolder.memory import summary_table
 
 __all__ = [
@@ -32,13 +32,18 @@ __all__ = [
 ]
 
 
+def _index(device):
+    """The number of a device, which has to be there if any is."""
+    return used_index(device) if _core._cuda_is_available() else index_of(device)
+
+
 def memory_stats(device=None):
     """Numbers of the pool that memory comes from, under torch's names: "allocated_bytes.all.peak" and the like.
 
     Allocations and their bytes are what tensors and plans hold, "requested_bytes" what they asked for, "reserved_bytes"
     and "segment" what was taken from the driver, "inactive_split" free pieces between others.
     """
-    return collections.OrderedDict(sorted(_core._cuda_memory(index_of(device)).items()))
+    return collections.OrderedDict(sorted(_core._cuda_memory(_index(device)).items()))
 
 
 def memory_stats_as_nested_dict(device=None):
@@ -75,12 +80,12 @@ def max_memory_reserved(device=None):
 
 def reset_peak_memory_stats(device=None):
     """Lets peaks start from what is held now."""
-    _core._cuda_reset_peak_memory(index_of(device))
+    _core._cuda_reset_peak_memory(_index(device))
 
 
 def reset_accumulated_memory_stats(device=None):
     """Lets what was allocated and freed in all, and the counts of retries and failures, start anew."""
-    _core._cuda_reset_total_memory(index_of(device))
+    _core._cuda_reset_total_memory(_index(device))
 
 
 def _renamed(old, new, function):
@@ -100,15 +105,15 @@ max_memory_cached = _renamed("max_memory_cached", "max_memory_reserved", max_mem
 
 
 def empty_cache():
-    """Gives memory that is kept free, that of plans and pinned memory too, back to the system."""
+    """Gives memory of all devices that is kept free, that of plans and pinned memory too, back to the system."""
     if _core._cuda_is_available():
-        _core._cuda_empty_cache(0)
+        _core._cuda_empty_cache()
 
 
 def mem_get_info(device=None):
     """Free and total bytes of a device."""
     usable_device("cuda")
-    return tuple(_core._cuda_memory_info(index_of(device)))
+    return tuple(_core._cuda_memory_info(_index(device)))
 
 
 def set_per_process_memory_fraction(fraction, device=None):
@@ -118,13 +123,13 @@ def set_per_process_memory_fraction(fraction, device=None):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    _core._cuda_set_memory_fraction(fraction, index_of(device))
+    _core._cuda_set_memory_fraction(fraction, _index(device))
 
 
 def get_per_process_memory_fraction(device=None):
     """What part of a device's memory tensors and plans may have."""
     usable_device("cuda")
-    return _core._cuda_memory_fraction(index_of(device))
+    return _core._cuda_memory_fraction(_index(device))
 
 
 def host_memory_stats():
@@ -139,7 +144,7 @@ def reset_peak_host_memory_stats():
 
 def memory_summary(device=None, abbreviated=False):
     """memory_stats() as a table."""
-    title = f"Smolder CUDA memory summary, device ID {index_of(device)}"
+    title = f"Smolder CUDA memory summary, device ID {_index(device)}"
     return summary_table(memory_stats(device), "cuda", title, "cudaMalloc retries", abbreviated)
 
 
@@ -157,7 +162,7 @@ _record_memory_history = memory._record_memory_history
 def _snapshot(device=None, augment_with_fx_traces=False):
     """What CUDA's memory is held for: see smolder.memory._snapshot()."""
     usable_device("cuda")
-    index_of(device)
+    _index(device)
     return memory._snapshot("cuda", augment_with_fx_traces)
 
 

@@ -20,7 +20,8 @@ def stop():
 
 def _toggle(on):
     usable_device("cuda")
-    _core._cuda_run_recorded("profiler")
+    for index in range(_core._cuda_device_count()):
+        _core._cuda_run_recorded("profiler", index)
     _core._cuda_profile(on)
 
 

@@ -2,7 +2,7 @@
 
 from smolder import _core
 from smolder._device import usable_device
-from smolder.cuda._index import index_of
+from smolder.cuda._index import used_index
 
 __all__ = [
     "get_rng_state",
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _used(device):
-    usable_device(f"cuda:{index_of(device)}")
+    used_index(device)
 
 
 def manual_seed(seed):
@@ -57,7 +57,7 @@ def set_rng_state(new_state, device="cuda"):
 
 def get_rng_state_all():
     """get_rng_state() of each device that tensors may be on; none where there is no device."""
-    return [get_rng_state()] if _core._cuda_is_available() else []
+    return [get_rng_state(i) for i in range(_core._cuda_device_count())]
 
 
 def set_rng_state_all(new_states):

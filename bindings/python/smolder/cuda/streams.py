@@ -1,17 +1,14 @@
 """Streams and events of CUDA. A device has one queue: streams are names of it, so what programs order is in order."""
 
 from smolder import _core
-from smolder._device import CUDA, device, usable_device
+from smolder._device import device
+from smolder.cuda._index import used_index
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 
 
 def _device_of(where):
-    where = CUDA if where is None else device(where)
-    if where.type != "cuda":
-        raise ValueError(f"Expected a cuda device, but got: {where}")
-    usable_device(where)
-    return CUDA
+    return device("cuda", used_index(where))
 
 
 class Event:
@@ -25,14 +22,24 @@ class Event:
         self._event = None  # until it is recorded
 
     def record(self, stream=None):
-        """Runs what is recorded; the event is after that."""
-        _core._cuda_run_recorded("cuda event")
+        """Runs what is recorded for the stream's device; the event is after that."""
+        where = current_stream().device if stream is None else stream.device
         if self._event is None:
-            self._event = _core._CudaEvent(0, self._timed)
-        self._event.record(0)
+            self.device = where
+        elif self.device != where:
+            raise RuntimeError(
+                f"Event device {self.device.index} does not match recording stream's device {where.index}."
+            )
+        _core._cuda_run_recorded("cuda event", where.index)
+        if self._event is None:
+            self._event = _core._CudaEvent(where.index, self._timed)
+        self._event.record(where.index)
 
     def wait(self, stream=None):
-        """Does nothing: a stream's later work comes after the event anyway."""
+        """A stream's later work comes after the event. On the event's device it does anyway."""
+        where = current_stream().device if stream is None else stream.device
+        if self._event is not None and where != self.device:
+            self._event.wait(where.index)
 
     def query(self):
         """Whether all work before the event is done; so it is of one that was not recorded."""
@@ -68,16 +75,16 @@ class Stream:
     @property
     def cuda_stream(self):
         """The driver's handle of the queue, as a number, for libraries that are to queue work in its order."""
-        return _core._cuda_stream(0)
+        return _core._cuda_stream(self.device.index)
 
     def synchronize(self):
         """Runs what is recorded and waits for it."""
-        _core._cuda_run_recorded("cuda stream")
-        _core._cuda_synchronize(0)
+        _core._cuda_run_recorded("cuda stream", self.device.index)
+        _core._cuda_synchronize(self.device.index)
 
     def query(self):
         """Whether all work that was queued is done."""
-        return _core._cuda_idle(0)
+        return _core._cuda_idle(self.device.index)
 
     def record_event(self, event=None):
         """Records an event, a new one unless it is given."""
@@ -86,10 +93,13 @@ class Stream:
         return event
 
     def wait_event(self, event):
-        """Does nothing: what comes later is after the event anyway."""
+        """What comes later is after the event, as it is anyway where that is of the same device."""
+        event.wait(self)
 
     def wait_stream(self, stream):
-        """Does nothing: what comes later is after the stream's work anyway."""
+        """What comes later is after what the stream was given, as it is anyway where both are of one device."""
+        if stream.device != self.device:
+            self.wait_event(stream.record_event())
 
     def __eq__(self, other):
         return isinstance(other, Stream) and self.device == other.device
@@ -110,22 +120,26 @@ default_stream = current_stream
 
 
 def set_stream(stream):
-    """Does nothing: all streams of a device are one queue."""
+    """Makes the stream's device the current one: all streams of a device are one queue."""
+    if stream is not None:
+        _core._cuda_set_current_device(stream.device.index)
 
 
 class StreamContext:
-    """A scope in which work goes to a stream, as it does anyway."""
+    """A scope in which the stream's device is the current one."""
 
     def __init__(self, stream):
         self.stream = stream
 
     def __enter__(self):
-        return None
+        self._before = _core._cuda_current_device()
+        set_stream(self.stream)
 
     def __exit__(self, *_):
-        return None
+        if self.stream is not None:
+            _core._cuda_set_current_device(self._before)
 
 
 def stream(stream):
-    """A scope in which work goes to a stream, as it does anyway; None changes nothing."""
+    """A scope in which the stream's device is the current one; None changes nothing."""
     return StreamContext(stream)

@@ -349,7 +349,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """Moves parameters and buffers to a device of CUDA, the first unless said."""
+        """Moves parameters and buffers to a device of CUDA, the current one unless said."""
         return self.to("cuda" if device is None else device)
 
     # -- printing

@@ -1,4 +1,4 @@
-"""Torch's wrappers of modules for several devices, as far as there is one: the first, where tensors live."""
+"""Torch's wrappers that run copies of a module on several devices, as far as that is one: the first."""
 
 from smolder import _core, cuda
 from smolder._device import device
@@ -17,7 +17,7 @@ __all__ = [
     "scatter",
 ]
 
-_WHY = "Smolder runs in one process, and on one device"
+_WHY = "Smolder runs in one process, and copies of a module on one device"
 
 
 class DataParallel(Module):

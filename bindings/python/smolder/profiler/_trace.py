@@ -46,10 +46,9 @@ def _devices():
 
     if not _core._cuda_is_available():
         return []
-    p = _core._cuda_properties(0)
     return [
         {
-            "id": 0,
+            "id": index,
             "name": p["name"],
             "totalGlobalMem": p["total_memory"],
             "computeMajor": p["major"],
@@ -58,6 +57,7 @@ def _devices():
             "warpSize": p["warp_size"],
             "numSms": p["multi_processor_count"],
         }
+        for index, p in enumerate(_core._cuda_properties(i) for i in range(_core._cuda_device_count()))
     ]
 
 

@@ -225,11 +225,10 @@ std::vector<std::function<void()>> NativeDevice::take_unready() {
 }
 
 NativeDevice& NativeDevice::of(int device) {
-  constexpr int kMostDevices = 64;
   static std::mutex making;
-  static std::array<NativeDevice*, kMostDevices> all{};
+  static std::array<NativeDevice*, kMaxCudaDevices> all{};
   const std::lock_guard lock(making);
-  SMOLDER_CHECK(device >= 0 && device < kMostDevices, RuntimeError, "there is no device cuda:", device);
+  smolder::cuda::check_ordinal(device);
   if (!all[device]) all[device] = new QueueDevice(device);
   return *all[device];
 }

@@ -23,7 +23,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     if not tensors:
         return _core.full((), 0.0)
     order = float(norm_type)
-    norms = [t.norm(order) for t in tensors]
+    norms = [t.norm(order).to(tensors[0].device) for t in tensors]
     total = norms[0] if len(norms) == 1 else _core.stack(norms).norm(order)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
@@ -37,8 +37,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scales gradients whose norm is total_norm so that it is at most max_norm."""
     factor = _core.clamp_max(float(max_norm) / (total_norm + 1e-6), 1.0)
+    factors = {}  # by device
     for g in _gradients(parameters):
-        g.mul_(factor)
+        if g.device not in factors:
+            factors[g.device] = factor.to(g.device)
+        g.mul_(factors[g.device])
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
