@@ -117,7 +117,7 @@ struct Call {
   // Seen in one pass over the operands.
   bool external = false;  ///< some may be in external memory
   bool requires_grad = false;
-  Device device;
+  Device device = {};
 
   void look_at_operands() {
     const Value* first = nullptr;
