@@ -400,10 +400,10 @@ API Status cuMemAddressReserve(Address* address, size_t bytes, size_t, Address, 
 API Status cuMemCreate(MemoryHandle* handle, size_t bytes, const MemoryProperties* of, unsigned long long) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
-  OpaqueContext& device = host.devices[static_cast<size_t>(of->location.id)];
+  OpaqueContext& device = host.devices[static_cast<size_t>(of->location.device)];
   if (device.used + bytes > host.total) return kOutOfMemory;
   device.used += bytes;
-  *handle = bytes | static_cast<MemoryHandle>(of->location.id);  // nothing else is asked of it; sizes are of whole pages
+  *handle = bytes | static_cast<MemoryHandle>(of->location.device);  // nothing else is asked of it; sizes are of whole pages
   return 0;
 }
 API Status cuMemRelease(MemoryHandle) { return 0; }  // what is mapped lives on
