@@ -145,6 +145,8 @@ inline constexpr double kSqrtHalf = 0.70710678118654752440;
 inline constexpr double kInvSqrt2Pi = 0.39894228040143267794;
 inline constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi)
 inline constexpr double kGeluCube = 0.044715;
+/// (1 + tanh(x)) / 2 is sigmoid(2 x), which takes less and keeps the digits of what is close to 0.
+inline constexpr double kGeluLinear = 2 * kGeluScale, kGeluCubic = kGeluLinear * kGeluCube;
 inline constexpr double kSeluAlpha = 1.6732632423543772848;
 inline constexpr double kSeluScale = 1.0507009873554804934;
 

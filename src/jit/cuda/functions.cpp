@@ -58,6 +58,7 @@ std::string Functions::primitive(ir::Op op, DType t) {
   if (compute_type(t) == DType::kFloat32 && op == ir::Op::kExp) return exp();
   if (compute_type(t) == DType::kFloat32 && op == ir::Op::kTanh) return tanh();
   if (compute_type(t) == DType::kFloat32 && (op == ir::Op::kMaximum || op == ir::Op::kMinimum)) return extremum(op);
+  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kSigmoid) return sigmoid();
   return formula(op, t);
 }
 
@@ -117,8 +118,8 @@ template <int V> DEVICE void random_lanes(u64 (&x)[V], u64 seed, u64 offset, u64
 
 namespace {
 
-/// What the device has instructions for, within two units in the last place as the formulas of ir/scalar are, but with
-/// bits of its own. HOST_MATH asks for the host's.
+/// What the device has instructions for, about as near as the formulas of ir/scalar (docs/math.md), but with bits of
+/// its own. HOST_MATH asks for the host's.
 constexpr const char* kHostMath = "#if defined(HOST_MATH) || !defined(__CUDA_ARCH__)\n";
 
 /// e^x for |x| < 87 as 2^n 2^f, |f| <= 1/2.
@@ -145,6 +146,20 @@ DEVICE f32 tanh_f32(f32 x) {
   p = __fmaf_rn(p, s, 0x1.1109c6p-3f);
   p = __fmaf_rn(p, s, -0x1.55553ep-2f);
   return a < 0.6f ? __fmaf_rn(p, s * x, x) : copysignf(__fmaf_rn(r, -2.0f, 1.0f), x);
+}
+#endif
+)";
+
+/// 1 / (1 + 2^y) for y = -x log2(e), whose rounding error counts where e^-x does, unless x is too large for one.
+constexpr const char* kSigmoid = R"(#else
+DEVICE f32 sigmoid_f32(f32 x) {
+  const f32 y = x * -0x1.715476p+0f;
+  const f32 rest = __fmaf_rn(x, -0x1.4ae0cp-26f, __fmaf_rn(x, -0x1.715476p+0f, -y));
+  f32 e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
+  e *= __fmaf_rn(fminf(fmaxf(rest, -1.0f), 1.0f), 0x1.62e43p-1f, 1.0f);
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+  return r;
 }
 #endif
 )";
@@ -201,6 +216,15 @@ std::string Functions::extremum_of_pack(ir::Op op, DType half) {
                 "  for (int i = 1; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
                 "x2 %0, %0, %1;\" : \"+r\"(p.words[0]) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n", step,
                 "  return x;\n}\n"});
+  return name;
+}
+
+std::string Functions::sigmoid() {
+  const std::string name = "sigmoid_f32";
+  if (defined_.contains(name)) return name;
+  text_ += kHostMath;
+  formula(ir::Op::kSigmoid, DType::kFloat32);
+  text_ += kSigmoid;
   return name;
 }
 

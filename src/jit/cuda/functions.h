@@ -27,6 +27,7 @@ class Functions {
   std::string extremum(ir::Op op);
   /// Of a float32 and all elements of a pack of halves, which are compared two by two.
   std::string extremum_of_pack(ir::Op op, DType half);
+  std::string sigmoid();
   std::string div_lanes();
   std::string random_lanes();
   /// Of a primitive of one operand with a rare case, which several lanes branch around together; "" of others.

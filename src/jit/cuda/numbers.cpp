@@ -13,7 +13,8 @@ namespace {
 /// Whether the host and a device give the same bits: of some functions a device has its own (functions.h).
 bool is_same(const Stmt& s) {
   using ir::Op;
-  const bool own = s.op == Op::kExp || s.op == Op::kTanh || s.op == Op::kMaximum || s.op == Op::kMinimum;
+  const bool own =
+      s.op == Op::kExp || s.op == Op::kTanh || s.op == Op::kSigmoid || s.op == Op::kMaximum || s.op == Op::kMinimum;
   return s.op != ir::Op::kRandomBits && !(own && compute_type(s.dtype) == DType::kFloat32);
 }
 
