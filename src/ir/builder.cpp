@@ -13,7 +13,9 @@ namespace {
 constexpr int64_t kLongestRow = 131072, kRowChunk = 16384;
 constexpr int64_t kLongestColumn = 128, kColumnChunk = 128;
 // On CUDA: as many chunks as there are, about, of what computes side by side, if that leaves rows for each.
-constexpr int64_t kShortestDeviceChunk = 16, kLongestDeviceChunk = 512, kDeviceChunks = 128, kMostPartials = 512;
+constexpr int64_t kShortestDeviceChunk = 16, kLongestDeviceChunk = 512, kDeviceChunks = 256, kMostPartials = 512;
+// Of all elements.
+constexpr int64_t kLongestDeviceRow = 4096, kShortestDeviceRowChunk = 128, kDeviceRowChunks = 1024;
 
 constexpr int kMaxElementwiseArity = 3;
 
@@ -190,7 +192,8 @@ Value Builder::reduce_axis(ReduceKind kind, Value x, int axis, Dim chunk) {
 Value Builder::reduce_canonical(ReduceKind kind, Value x, int axis) {
   bool row = true;
   for (int i = axis + 1; i < x.rank() && row; ++i) row = is_structurally_one(sym(), x.shape()[i]);
-  if (!row && device_ == DeviceType::kCUDA) return reduce_column_on_device(kind, x, axis);
+  if (device_ == DeviceType::kCUDA && x.rank() == 1) return reduce_all_on_device(kind, x);
+  if (device_ == DeviceType::kCUDA && !row) return reduce_column_on_device(kind, x, axis);
   const int64_t longest = row ? kLongestRow : kLongestColumn, chunk = row ? kRowChunk : kColumnChunk;
   while (!sym().less_equal(x.shape()[axis], longest)) x = reduce_axis(kind, x, axis, chunk);
   return reduce_axis(kind, x, axis);
@@ -203,6 +206,16 @@ Value Builder::reduce_column_on_device(ReduceKind kind, Value x, int axis) {
     x = reduce_axis(kind, x, axis, chunk);
   }
   return reduce_axis(kind, x, axis);
+}
+
+/// One row has one group of threads.
+Value Builder::reduce_all_on_device(ReduceKind kind, Value x) {
+  while (!sym().less_equal(x.shape()[0], kLongestDeviceRow)) {
+    int64_t chunk = kShortestDeviceRowChunk;
+    while (chunk < kRowChunk && !sym().less_equal(x.shape()[0], chunk * kDeviceRowChunks)) chunk *= 2;
+    x = reduce_axis(kind, x, 0, chunk);
+  }
+  return reduce_axis(kind, x, 0);
 }
 
 Value Builder::reduce(ReduceKind kind, Value x, const std::vector<int>& axes, bool keepdim) {

@@ -140,6 +140,7 @@ class Builder {
   SymDims broadcast_shape(Op op, std::span<const Value> args);
   Value reduce_canonical(ReduceKind kind, Value x, int axis);
   Value reduce_column_on_device(ReduceKind kind, Value x, int axis);
+  Value reduce_all_on_device(ReduceKind kind, Value x);
   Value reshape_unchecked(Value x, SymDims shape);
   Graph& g_;
   Origin origin_;

@@ -136,6 +136,13 @@ TEST_F(BuilderTest, ChunksLongRowsAndColumns) {
   EXPECT_EQ(chunks({128, 4}, 0), Chunks({0}));
   EXPECT_EQ(chunks({129, 4}, 0), Chunks({128, 0}));
   EXPECT_EQ(chunks({20000, 4}, 0), Chunks({128, 128, 0}));
+  b.set_device(DeviceType::kCUDA);
+  EXPECT_EQ(chunks({4096}, 0), Chunks({0}));
+  EXPECT_EQ(chunks({4097}, 0), Chunks({128, 0}));
+  EXPECT_EQ(chunks({1 << 20}, 0), Chunks({1024, 0}));
+  EXPECT_EQ(chunks({1, 1 << 16}, 1), Chunks({0})) << "not all axes";
+  EXPECT_EQ(chunks({4096, 4}, 0), Chunks({16, 0}));
+  EXPECT_EQ(chunks({16384, 4}, 0), Chunks({64, 0}));
 }
 
 TEST_F(BuilderTest, GuardsTheThresholdsOfReductions) {
