@@ -62,6 +62,7 @@ std::string KernelEmitter::arguments() const {
     const std::string b = std::to_string(column.buffer);
     text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
+  for (const auto& row : shape_.shared_rows) text += cat({"  i64 row", std::to_string(row.buffer), ";\n"});
   if (shape_.team && shape_.mode == KernelShape::kColumns) text += "  i64 groups;\n";
   if (shape_.takes_several) text += "  i64 chunks;\n";
   if (shape_.synchronizes) {

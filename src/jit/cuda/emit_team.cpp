@@ -168,6 +168,7 @@ void KernelEmitter::team(const Stmt& s) {
   line("__syncthreads();");
   slots();
   for (const auto& column : shape_.columns) move_sums(column, true);
+  shared_rows();
   line("const int end = static_cast<int>(" + extent(s) + ");");
   line("__syncthreads();");
   line("#pragma unroll 1");
@@ -188,6 +189,27 @@ void KernelEmitter::team(const Stmt& s) {
   line("__syncthreads();");
   for (const auto& column : shape_.columns) move_sums(column, false);
   line("__syncthreads();");
+}
+
+bool KernelEmitter::is_shared(const Address& a) const {
+  return std::ranges::find(shape_.shared_rows, a.buffer, &KernelShape::SharedRow::buffer) != shape_.shared_rows.end();
+}
+
+/// Rows that all turns read: what is read of the device's memory beside them leaves the first-level cache no room.
+void KernelEmitter::shared_rows() {
+  for (const auto& row : shape_.shared_rows) {
+    const std::string b = std::to_string(row.buffer), name = "shared_row" + b;
+    const std::string type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
+    const std::string from = cat({buffer(row.buffer), " + (", affine(row.load->address.map, row.vector->vars[0]), ")"});
+    line(cat({type, "* const ", name, " = a.row", b, " < 0 ? ", from, " : reinterpret_cast<", type, "*>(shared + a.row",
+              b, ");"}));
+    line("if (a.row" + b + " >= 0) {");
+    line("#pragma unroll 1");
+    line("for (i64 j = threadIdx.y * blockDim.x + t; j < " + extent(*row.vector) + "; j += blockDim.x * blockDim.y) {");
+    line(cat({name, "[j] = (", from, ")[j];"}));
+    line("}");
+    line("}");
+  }
 }
 
 /// To shared memory before the loop, and back after it.

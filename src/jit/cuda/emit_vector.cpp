@@ -181,6 +181,7 @@ std::string KernelEmitter::pack(int buffer) const {
 }
 
 std::string KernelEmitter::chunk_at(const Address& a) {
+  if (in_team_ && is_shared(a)) return cat({"shared_row", std::to_string(a.buffer), " + i"});
   if (shape_.takes_several || (shape_.mode == KernelShape::kRows && in_chunks()))
     return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";

@@ -73,6 +73,8 @@ class KernelEmitter {
   std::string step_of(const KernelShape::TeamColumn& c);
   void team(const Stmt& s);
   void slots();
+  void shared_rows();
+  bool is_shared(const Address& a) const;
   void move_sums(const KernelShape::TeamColumn& column, bool load);
   void add_in_order(size_t column);
   void number_of_turn(const Stmt& s);

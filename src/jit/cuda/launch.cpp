@@ -12,9 +12,10 @@ namespace {
 constexpr int64_t kRowBlock = 128;  ///< threads of a block whose groups are less than that
 constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
-constexpr int64_t kTeamThreads = 512;
-constexpr int64_t kManyThreads = 200000;  ///< that have all turns of a loop to themselves
-constexpr int64_t kSeveral = 4;           ///< chunks of a thread where it may have several and threads are enough
+constexpr int64_t kTeamThreads = 256;   ///< two blocks a multiprocessor: one computes while another waits
+constexpr int64_t kFewGroups = 4, kBlockBytes = 1024;   ///< of shared memory, which the device takes for itself
+constexpr int64_t kManyThreads = 200000;                ///< that have all turns of a loop to themselves
+constexpr int64_t kSeveral = 8, kSeveralThreads = 128;  ///< chunks of a thread where it may have several, of a block
 constexpr int64_t kNarrow = 8,
                   kFewBlocks = 264;  ///< columns of a team are shared out to more blocks where those are few
 
@@ -49,16 +50,19 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
 
 /// Shared memory of a team of so many groups: what it holds, combines, adds and sums.
 int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, std::span<const int64_t> ints) {
-  int64_t sums = 0, bytes = group > kWarp ? kCombineBytes : 0;
+  int64_t sums = 0, rows = 0, bytes = group > kWarp ? kCombineBytes : 0;
   for (const auto& column : shape.columns) sums += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
   for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
-  return sums + groups * (bytes + (groups > 1 ? sums : 0));
+  for (const auto& row : shape.shared_rows) rows += row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
+  return rows + sums + groups * (bytes + (groups > 1 ? sums : 0));
 }
 
 /// Groups of a block that take turns of a loop side by side: as many as there is room for.
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(row_extent(shape.team->extents[0], ints), 1));
   int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
+  const int64_t half = shared_limit / 2 - kBlockBytes;
+  while (groups > kFewGroups && team_bytes(shape, group, groups, ints) > half) --groups;
   while (groups > 1 && team_bytes(shape, group, groups, ints) > shared_limit) --groups;
   return groups;
 }
@@ -129,7 +133,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     }
     if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
     // Blocks of several rows find in the first-level cache what is next to what one row loads.
-    const int64_t widest = shape.transposed ? kWarp : kColumnThreads;
+    const int64_t widest = shape.transposed ? kWarp : plan.chunks > 1 ? kSeveralThreads : kColumnThreads;
     const int64_t group = together && flat ? widest : share_of(ceil_div(threads, plan.chunks), widest);
     plan.tiles = ceil_div(threads, group * plan.chunks);
     const int64_t groups = together ? kColumnThreads / group : std::min<int64_t>(kColumnThreads / group, rows);
@@ -164,6 +168,10 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     plan.slots.push_back({groups > 1 ? place(bytes * groups) : -1, bytes});
     plan.sums.push_back({place(bytes), bytes});
   }
+  for (const auto& row : shape.shared_rows) {
+    const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
+    plan.shared_rows.push_back({place(bytes), bytes});
+  }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
 }
@@ -197,6 +205,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArgum
     const LaunchPlan::Row& slots = plan_.slots[i];
     words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
   }
+  for (const LaunchPlan::Row& row : plan_.shared_rows) words_.push_back(row.offset);
   if (shape.team && shape.mode == KernelShape::kColumns) words_.push_back(plan_.groups);
   if (shape.takes_several) words_.push_back(plan_.chunks);
   if (shape.synchronizes) {

@@ -159,7 +159,7 @@ class TeamFinder {
     if (columns.empty()) return;
     out.team = loop_;
     out.columns = std::move(columns);
-    if (out.mode == KernelShape::kColumns) find_ahead(out);
+    out.mode == KernelShape::kColumns ? find_ahead(out) : find_shared(out);
   }
 
  private:
@@ -198,6 +198,24 @@ class TeamFinder {
         out.ahead.push_back(&s);
     });
     out.at_once = statements <= kFewStatements ? 4 : 2;
+  }
+
+  /// Rows that the position has, in order.
+  void find_shared(KernelShape& out) const {
+    for (size_t b = 0; b < k_.buffers.size(); ++b) {
+      const auto& all = facts_.accesses[b];
+      if (k_.buffers[b].write || all.empty()) continue;
+      const Access& first = all.front();
+      const bool same = std::ranges::all_of(all, [&](const Access& a) {
+        const Address& at = a.statement->address;
+        return a.vector && a.outer == loop_ && a.statement->bounds.empty() && stride_of(at.map, a.var()) == IntRef{1} &&
+               stride_of(at.map, loop_->vars[0]) == IntRef{} &&
+               same_column(at, a.var(), first.statement->address, first.var());
+      });
+      if (!same) continue;
+      const auto size = static_cast<int64_t>(itemsize(k_.buffers[b].dtype));
+      out.shared_rows.push_back({static_cast<int>(b), first.statement, first.vector, size});
+    }
   }
 
   /// The loop before the team's that stores one value to all elements of the column, and does nothing else.

@@ -68,6 +68,14 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<TeamColumn> columns;
+  /// kRows: what all turns of the team read, in the vector loops, which a block has in shared memory where there is
+  /// room.
+  struct SharedRow {
+    int buffer;
+    const Stmt *load, *vector;
+    int64_t itemsize;
+  };
+  std::vector<SharedRow> shared_rows;
   int at_once = 1;                 ///< kColumns: turns of a round that a thread of the team takes
   std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way a round before
 };

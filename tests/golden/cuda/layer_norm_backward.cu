@@ -16,6 +16,7 @@ struct k0_arguments {
   i64 positions, tiles;
   i64 slots0, sums0, slot_size0;
   i64 slots1, sums1, slot_size1;
+  i64 row5;
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
@@ -53,6 +54,13 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
     sums1[j] = x0;
   }
+  f32* const shared_row5 = a.row5 < 0 ? b5 + (0ll) : reinterpret_cast<f32*>(shared + a.row5);
+  if (a.row5 >= 0) {
+    #pragma unroll 1
+    for (i64 j = threadIdx.y * blockDim.x + t; j < a.n1; j += blockDim.x * blockDim.y) {
+      shared_row5[j] = (b5 + (0ll))[j];
+    }
+  }
   const int end = static_cast<int>(smaller(128ll, a.n2 - v0 * 128ll));
   __syncthreads();
   #pragma unroll 1
@@ -66,8 +74,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       f32 a1 = 0.0f;
       if (const int n = static_cast<int>(a.n1); n > 0) {
         const auto at0 = fixed(b4 + (v0 * a.n3 + v3 * a.n1));
-        const auto at1 = fixed(b5 + (0ll));
-        const auto at2 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
+        const auto at1 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
         const auto chunk = [&](int c, int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x5[V];
@@ -76,13 +83,13 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x5[k] = raw5.x[k];
           f32 x6[V];
           Pack<f32, V> raw6;
-          load_whole(raw6, at1 + i);
+          load_whole(raw6, shared_row5 + i);
           FOR_LANES x6[k] = raw6.x[k];
           f32 x7[V];
           FOR_LANES x7[k] = mul_f32(x5[k], x6[k]);
           f32 x8[V];
           Pack<f32, V> raw8;
-          take_held(raw8, held6[c], at2 + i);
+          take_held(raw8, held6[c], at1 + i);
           FOR_LANES x8[k] = raw8.x[k];
           f32 x9[V];
           FOR_LANES x9[k] = sub_f32(x8[k], x3);
@@ -132,9 +139,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       const f32 x20 = div_f32(x17, x2);
       if (const int n = static_cast<int>(a.n1); n > 0) {
         const auto at0 = fixed(b4 + (v0 * a.n3 + v3 * a.n1));
-        const auto at1 = fixed(b5 + (0ll));
-        const auto at2 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
-        const auto at3 = fixed(b7 + (v0 * a.n3 + v3 * a.n1));
+        const auto at1 = fixed(b6 + (v0 * a.n3 + v3 * a.n1));
+        const auto at2 = fixed(b7 + (v0 * a.n3 + v3 * a.n1));
         const auto chunk = [&](int c, int i, auto lanes) {
           constexpr int V = decltype(lanes)::kCount;
           f32 x21[V];
@@ -143,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x21[k] = raw21.x[k];
           f32 x22[V];
           Pack<f32, V> raw22;
-          load_whole(raw22, at1 + i);
+          load_whole(raw22, shared_row5 + i);
           FOR_LANES x22[k] = raw22.x[k];
           f32 x23[V];
           FOR_LANES x23[k] = mul_f32(x21[k], x22[k]);
@@ -151,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x24[k] = sub_f32(x23[k], x19);
           f32 x25[V];
           Pack<f32, V> raw25;
-          take_held(raw25, held6[c], at2 + i);
+          take_held(raw25, held6[c], at1 + i);
           FOR_LANES x25[k] = raw25.x[k];
           f32 x26[V];
           FOR_LANES x26[k] = sub_f32(x25[k], x3);
@@ -165,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x30[k] = mul_f32(x29[k], x4);
           Pack<f32, V> out2;
           FOR_LANES out2.x[k] = x30[k];
-          store_whole(at3 + i, out2);
+          store_whole(at2 + i, out2);
         };
         if (whole) {
           #pragma unroll 1
