@@ -302,7 +302,8 @@ void KernelEmitter::lanes_begin() {
 }
 
 void KernelEmitter::rows() {
-  line(cat({"constexpr int V = ", std::to_string(shape_.vector), ", C = ", std::to_string(kHeldChunks), ";"}));
+  const std::string chunks = has_two_rows() ? "" : ", C = " + std::to_string(kHeldChunks);
+  line(cat({"constexpr int V = ", std::to_string(shape_.vector), chunks, ";"}));
   line("const int t = threadIdx.x;");
   if (shape_.team) {
     line("const i64 position = " + block() + ";");
@@ -316,6 +317,10 @@ void KernelEmitter::rows() {
   if (in_chunks()) held_rows();
   if (k_.num_accs > 0) line("u32 turn = 0;");
   body(k_.root.body);
+  if (!has_two_rows()) return;
+  line("};");
+  line(cat({"fits ? row(Row<", std::to_string(kHeldChunks), ", true>()) : row(Row<", std::to_string(kLongChunks),
+            ", false>());"}));
 }
 
 /// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.
@@ -336,7 +341,8 @@ void KernelEmitter::scratch_rows() {
   }
 }
 
-/// Rows in registers, and whether they have room there.
+/// Rows in registers, and whether they have room there. Where that is the same for all of a kernel, what follows is
+/// written for either case: a compiler that sees that a row fits interleaves all of it.
 void KernelEmitter::held_rows() {
   const Stmt* loop = nullptr;
   for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
@@ -344,12 +350,25 @@ void KernelEmitter::held_rows() {
   });
   const std::string n = integer(loop->extents[0]);
   line("const int step = V * blockDim.x;");
-  line("const bool whole = aligned && " + n + " % V == 0, fits = whole && " + n + " <= C * step;");
+  line("const bool whole = aligned && " + n + " % V == 0;");
+  std::string fits = cat({"whole && ", n, " <= ", std::to_string(kHeldChunks), " * step"});
+  if (has_two_rows()) {
+    // Scratch that is the caller's memory is read there afterwards.
+    for (const auto& row : shape_.held) {
+      if (row.is_scratch) fits += cat({" && a.step", std::to_string(row.buffer), " != 0"});
+    }
+  }
+  line("const bool fits = " + fits + ";");
+  if (has_two_rows()) {
+    line("const auto row = [&](auto kind) {");
+    line("constexpr int C = decltype(kind)::kChunks;");
+    line("constexpr bool fits = decltype(kind)::kFits;");
+  }
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
     line(cat({pack(row.buffer), " held", b, "[C];"}));
-    // Scratch that is the caller's memory is read there afterwards.
-    if (row.is_scratch) line(cat({"const bool stores", b, " = !fits || a.step", b, " == 0;"}));
+    if (row.is_scratch)
+      line(cat({"const bool stores", b, " = !fits", has_two_rows() ? "" : " || a.step" + b + " == 0", ";"}));
   }
 }
 

@@ -38,7 +38,7 @@ void KernelEmitter::uniform_part(const Stmt& s) {
     if (!divides_row(inner)) continue;
     const std::string name = locals_[inner.result].name, by = value(inner.args[1]);
     line(cat({"const f32 inverse_", name, " = 1.0f / ", by, ";"}));
-    line(cat({"const bool exact_", name, " = fabsf(", by, ") >= 0x1p-20f && fabsf(", by, ") <= 0x1p40f;"}));
+    line(cat({"const bool exact_", name, " = ", by, " >= 0x1p-20f && ", by, " <= 0x1p40f;"}));
   }
 }
 
@@ -75,11 +75,20 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     if (!is_uniform(inner)) varying(inner);
   }
   line("};");
-  line("if (" + whole + ") {");
+  const bool several = takes_several_chunks(s);
+  if (has_two_rows() && several) {
+    line("if constexpr (fits) {");
+    line("const int first = t * V;");
+    load_held(s, true);
+    line("FOR_CHUNKS chunk(c, i, Lanes<V>());");
+    line("} else if (" + whole + ") {");
+  } else {
+    line("if (" + whole + ") {");
+  }
   line("#pragma unroll 1");
-  if (takes_several_chunks(s)) {
+  if (several) {
     line("for (int first = t * V; first < n; first += C * step) {");
-    load_held(s);
+    load_held(s, false);
     line("FOR_CHUNKS {");
     line("chunk(c, i, Lanes<V>());");
     line("}");
@@ -113,8 +122,9 @@ void KernelEmitter::add_after_rows(std::string before) {
   out_ += since;
 }
 
-/// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used.
-void KernelEmitter::load_held(const Stmt& s) {
+/// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used. `fits`: of two
+/// texts, that of rows that fit.
+void KernelEmitter::load_held(const Stmt& s, bool fits) {
   std::string always, short_row, long_row;
   Loads first_turn, each_turn;
   for (const auto& row : shape_.held) {
@@ -136,8 +146,9 @@ void KernelEmitter::load_held(const Stmt& s) {
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
   load_chunks("if (fits && round == 0)", first_turn);
   load_chunks("if (!fits)", each_turn);
-  if (!short_row.empty()) line("if (fits) FOR_CHUNKS { " + short_row + "}");
-  if (!long_row.empty()) line("if (!fits) FOR_CHUNKS { " + long_row + "}");
+  const bool known = has_two_rows();
+  if (!short_row.empty() && (fits || !known)) line((known ? "" : "if (fits) ") + ("FOR_CHUNKS { " + short_row + "}"));
+  if (!long_row.empty() && !fits) line((known ? "" : "if (!fits) ") + ("FOR_CHUNKS { " + long_row + "}"));
 }
 
 /// The row of an access, whose address takes registers only there.

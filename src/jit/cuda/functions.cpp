@@ -233,7 +233,7 @@ std::string Functions::exp_lanes() {
   const std::string name = "exp_lanes";
   if (!defined_.emplace(name, true).second) return name;
   const std::string any = exp();
-  text_ += "template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {" + cat({R"(
+  text_ += four(any) + R"(template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {
   bool normal = true;
 #pragma unroll
   for (int k = 0; k < V; ++k) normal = normal && fabsf(x[k]) < 87.0f;
@@ -241,13 +241,17 @@ std::string Functions::exp_lanes() {
 #pragma unroll
     for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
   } else {
-#pragma unroll
-    for (int k = 0; k < V; ++k) y[k] = )",
-                                                                                             any, R"((x[k]);
+    by_fours(y, x, exp_f32_four);
   }
 }
-)"});
+)";
   return name;
+}
+
+/// A function for `by_fours`.
+std::string Functions::four(const std::string& function) {
+  return cat({"static __device__ __noinline__ Four ", function, "_four(Four x) {\n  return {", function, "(x.a), ",
+              function, "(x.b), ", function, "(x.c), ", function, "(x.d)};\n}\n"});
 }
 
 /// A branch for each lane keeps the compiler from interleaving them, and the rare case written out at each keeps it
@@ -255,49 +259,48 @@ std::string Functions::exp_lanes() {
 std::string Functions::rare_lanes(ir::Op op, DType t) {
   const auto p = static_cast<scalar::Primitive>(op);
   const auto& info = scalar::info(p);
-  if (info.arity != 1) return "";
   const DType c = compute_type(t);
+  if (info.arity != 1 || c != DType::kFloat32) return "";
   TextBuilder b;
   b.leaves_rare = true;
   const Text x = b.named(scalar::register_lane(c), "x");
   const Text r = scalar::emit_primitive(b, p, c, std::span<const Text>(&x, 1));
-  if (!b.has_rare) return "";
+  if (!b.has_rare || r.type != LaneType::kF32) return "";
   const std::string any = formula(op, t), name = any + "_lanes";
   if (!defined_.emplace(name, true).second) return name;
-  const std::string type = type_name(x.type), result = type_name(r.type);
-  text_ += cat(
-      {"DEVICE ", result, " ", any, "_common(", type, " x, bool& rare) {\n", b.text, "  return ", b.name(r), ";\n}\n"});
-  text_ += cat({"static __device__ __noinline__ ", result, " ", any, "_any(", type, " x) { return ", any, "(x); }\n"});
-  text_ += cat({"template <int V> DEVICE void ", name, "(", result, " (&y)[V], const ", type, " (&x)[V]) {\n",
-                R"(  bool rare = false;
+  text_ += cat({"DEVICE f32 ", any, "_common(f32 x, bool& rare) {\n", b.text, "  return ", b.name(r), ";\n}\n"});
+  text_ += cat({"static __device__ __noinline__ f32 ", any, "_any(f32 x) { return ", any, "(x); }\n"});
+  text_ +=
+      four(any + "_any") + cat({"template <int V> DEVICE void ", name, R"((f32 (&y)[V], const f32 (&x)[V]) {
+  bool rare = false;
 #pragma unroll
   for (int k = 0; k < V; ++k) y[k] = )",
-                any, R"(_common(x[k], rare);
-  if (!rare) return;
-#pragma unroll
-  for (int k = 0; k < V; ++k) y[k] = )",
-                any, "_any(x[k]);\n}\n"});
+                                any, "_common(x[k], rare);\n  if (rare) by_fours(y, x, ", any, "_any_four);\n}\n"});
   return name;
 }
 
 /// Quotients of several numbers by one, given its inverse as rounded. A first quotient is corrected by what is left of
 /// it: once, and it is next to the true one; twice, and it is the rounded one, as long as remainders are exact, which
-/// those of small quotients need not be. `exact`: the number is neither small nor large.
+/// those of small numbers need not be, and nothing overflows, which leaves a nan. What is left has the sign that keeps
+/// that of a zero. `exact`: the number is neither small nor large nor negative.
 std::string Functions::div_lanes() {
   const std::string any = primitive(ir::Op::kDiv, DType::kFloat32), name = "div_lanes";
   if (!defined_.emplace(name, true).second) return name;
-  text_ += "static __device__ __noinline__ f32 div_any(f32 x, f32 y) { return " + any + R"((x, y); }
-template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f32 inverse,
+  text_ += cat({"static __device__ __noinline__ Four div_four(Four x, f32 y) {\n  return {", any, "(x.a, y), ", any,
+                "(x.b, y), ", any, "(x.c, y), ", any, "(x.d, y)};\n}\n"}) +
+           R"(template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f32 inverse,
                                                bool exact) {
+  constexpr u32 kSmall = 2 * 0x17800000u;  // 2^-80, without its sign
+  f32 finite = 0.0f;
 #pragma unroll
   for (int k = 0; k < V; ++k) {
-    const f32 first = x[k] * inverse, second = __fmaf_rn(__fmaf_rn(-first, y, x[k]), inverse, first);
-    q[k] = __fmaf_rn(__fmaf_rn(-second, y, x[k]), inverse, second);
-    exact = exact && (fabsf(q[k]) >= 0x1p-70f || __float_as_uint(x[k]) == 0);
+    const f32 first = x[k] * inverse, second = __fmaf_rn(-__fmaf_rn(first, y, -x[k]), inverse, first);
+    q[k] = __fmaf_rn(-__fmaf_rn(second, y, -x[k]), inverse, second);
+    finite = __fmaf_rn(q[k], 0.0f, finite);
+    exact = exact && 2 * __float_as_uint(x[k]) - 1 >= kSmall - 1;
   }
-  if (exact) return;
-#pragma unroll
-  for (int k = 0; k < V; ++k) q[k] = div_any(x[k], y);
+  if (exact && finite == 0.0f) return;
+  by_fours(q, x, [=](Four four) { return div_four(four, y); });
 }
 )";
   return name;

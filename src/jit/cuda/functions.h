@@ -39,6 +39,7 @@ class Functions {
  private:
   /// That of ir/scalar.
   std::string formula(ir::Op op, DType t);
+  static std::string four(const std::string& function);
   /// `is_rare`: so seldom called that it is not worth the compiler's time to write it out at each call.
   template <class Emit>
   std::string define(const std::string& name, DType result, int arity, const DType* operands, Emit&& emit,

@@ -91,6 +91,8 @@ class KernelEmitter {
   void vector_rows(const Stmt& s);
   /// kRows: whether threads have the same elements in all loops, which they take several chunks at once.
   bool in_chunks() const { return !shape_.synchronizes && !shape_.extents.empty(); }
+  /// Whether there is a text for rows that fit in registers, and another for all others.
+  bool has_two_rows() const { return in_chunks() && !shape_.team && !shape_.clamped; }
   void vector_chunks(const Stmt& s);
   bool takes_several_chunks(const Stmt& s) const;
   void uniform_part(const Stmt& s);
@@ -99,7 +101,7 @@ class KernelEmitter {
   struct Loads {
     std::string places, chunks;
   };
-  void load_held(const Stmt& s);
+  void load_held(const Stmt& s, bool fits);
   void add_load(Loads& loads, const Address& a, VarId v);
   void load_chunks(const std::string& condition, const Loads& loads);
   void load_next(const Stmt& s);

@@ -84,6 +84,25 @@ template <int N, bool Regular = N == 1> struct Lanes {
   static constexpr int kCount = N;
   static constexpr bool kRegular = Regular;
 };
+// Lanes by calls that take four, as those of a chunk are: what is rare takes little text where it is not.
+struct Four {
+  f32 a, b, c, d;
+};
+template <int V, class F> DEVICE void by_fours(f32 (&y)[V], const f32 (&x)[V], F four) {
+#pragma unroll
+  for (int k = 0; k < V; k += 4) {
+    const Four r = four(Four{x[k], x[k + 1 < V ? k + 1 : k], x[k + 2 < V ? k + 2 : k], x[k + 3 < V ? k + 3 : k]});
+    y[k] = r.a;
+    if (k + 1 < V) y[k + 1] = r.b;
+    if (k + 2 < V) y[k + 2] = r.c;
+    if (k + 3 < V) y[k + 3] = r.d;
+  }
+}
+// How many chunks of a row a thread loads at once, and whether those are all of it.
+template <int N, bool Fits> struct Row {
+  static constexpr int kChunks = N;
+  static constexpr bool kFits = Fits;
+};
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
 template <> struct Bytes<1> { typedef u8 type; };

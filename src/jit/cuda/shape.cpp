@@ -404,7 +404,10 @@ KernelShape shape_of(const Kernel& k) {
     return shape;
   }
   shape.mode = KernelShape::kRows;
-  for (const Stmt* s : facts.vectors) shape.extents.push_back(s->extents[0]);
+  for (const Stmt* s : facts.vectors) {
+    shape.extents.push_back(s->extents[0]);
+    shape.clamped = shape.clamped || s->clamp_var >= 0;
+  }
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     const BufferArg& arg = k.buffers[b];
     if (arg.read && arg.write && facts.is_scratch(b)) {  // unless the caller gives memory: there is one position then

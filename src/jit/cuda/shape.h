@@ -15,6 +15,7 @@ inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
 inline constexpr int kHeldChunks = 8;  ///< chunks of a row that a thread has in registers, and loads at once
+inline constexpr int kLongChunks = 4;  ///< that it loads at once of a longer row
 /// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
 constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
@@ -36,6 +37,7 @@ struct KernelShape {
   bool takes_several = false;
   Chunks chunks;                ///< kColumns
   std::vector<IntRef> extents;  ///< kRows: of each vector loop
+  bool clamped = false;         ///< kRows: some loops are shorter at the end of what they share out
   bool synchronizes = false;    ///< kRows: elements that one thread writes are read by another
   /// Buffers that hold a row of one position only. Where the caller has no memory for them they are in shared memory.
   struct ScratchRow {

@@ -34,7 +34,8 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b7 = a.b7;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
   const int step = V * blockDim.x;
-  const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
+  const bool whole = aligned && a.n1 % V == 0;
+  const bool fits = whole && a.n1 <= 8 * step;
   Pack<f32, V> held4[C];
   Pack<f32, V> held6[C];
   u32 turn = 0;

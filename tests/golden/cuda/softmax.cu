@@ -9,7 +9,7 @@ struct k0_arguments {
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4, C = 8;
+  constexpr int V = 4;
   const int t = threadIdx.x;
   const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
@@ -18,92 +18,108 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b1 = a.b1;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15)) == 0;
   const int step = V * blockDim.x;
-  const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
-  Pack<f32, V> held0[C];
-  u32 turn = 0;
-  f32 a0 = __uint_as_float(0xff800000u);
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const auto at0 = fixed(b0 + (v0 * a.n1));
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x0[V];
-      Pack<f32, V> raw0;
-      take_held(raw0, held0[c], at0 + i);
-      FOR_LANES x0[k] = raw0.x[k];
-      FOR_LANES a0 = maximum_f32(a0, x0[k]);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
+  const bool whole = aligned && a.n1 % V == 0;
+  const bool fits = whole && a.n1 <= 8 * step;
+  const auto row = [&](auto kind) {
+    constexpr int C = decltype(kind)::kChunks;
+    constexpr bool fits = decltype(kind)::kFits;
+    Pack<f32, V> held0[C];
+    u32 turn = 0;
+    f32 a0 = __uint_as_float(0xff800000u);
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const auto at0 = fixed(b0 + (v0 * a.n1));
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x0[V];
+        Pack<f32, V> raw0;
+        take_held(raw0, held0[c], at0 + i);
+        FOR_LANES x0[k] = raw0.x[k];
+        FOR_LANES a0 = maximum_f32(a0, x0[k]);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
         FOR_CHUNKS { load_whole(held0[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
-  const f32 x1 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
-  f32 a1 = 0.0f;
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const auto at0 = fixed(b0 + (v0 * a.n1));
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x2[V];
-      Pack<f32, V> raw2;
-      take_held(raw2, held0[c], at0 + i);
-      FOR_LANES x2[k] = raw2.x[k];
-      f32 x3[V];
-      FOR_LANES x3[k] = sub_f32(x2[k], x1);
-      f32 x4[V];
-      exp_lanes(x4, x3);
-      FOR_LANES a1 = add_f32(a1, x4[k]);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
-        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+    const f32 x1 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    f32 a1 = 0.0f;
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const auto at0 = fixed(b0 + (v0 * a.n1));
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x2[V];
+        Pack<f32, V> raw2;
+        take_held(raw2, held0[c], at0 + i);
+        FOR_LANES x2[k] = raw2.x[k];
+        f32 x3[V];
+        FOR_LANES x3[k] = sub_f32(x2[k], x1);
+        f32 x4[V];
+        exp_lanes(x4, x3);
+        FOR_LANES a1 = add_f32(a1, x4[k]);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
-  const f32 x5 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const f32 inverse_x9 = 1.0f / x5;
-    const bool exact_x9 = fabsf(x5) >= 0x1p-20f && fabsf(x5) <= 0x1p40f;
-    const auto at0 = fixed(b0 + (v0 * a.n1));
-    const auto at1 = fixed(b1 + (v0 * a.n1));
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x6[V];
-      Pack<f32, V> raw6;
-      take_held(raw6, held0[c], at0 + i);
-      FOR_LANES x6[k] = raw6.x[k];
-      f32 x7[V];
-      FOR_LANES x7[k] = sub_f32(x6[k], x1);
-      f32 x8[V];
-      exp_lanes(x8, x7);
-      f32 x9[V];
-      div_lanes(x9, x8, x5, inverse_x9, exact_x9);
-      Pack<f32, V> out0;
-      FOR_LANES out0.x[k] = x9[k];
-      stream_whole(at1 + i, out0);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
-        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+    const f32 x5 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const f32 inverse_x9 = 1.0f / x5;
+      const bool exact_x9 = x5 >= 0x1p-20f && x5 <= 0x1p40f;
+      const auto at0 = fixed(b0 + (v0 * a.n1));
+      const auto at1 = fixed(b1 + (v0 * a.n1));
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x6[V];
+        Pack<f32, V> raw6;
+        take_held(raw6, held0[c], at0 + i);
+        FOR_LANES x6[k] = raw6.x[k];
+        f32 x7[V];
+        FOR_LANES x7[k] = sub_f32(x6[k], x1);
+        f32 x8[V];
+        exp_lanes(x8, x7);
+        f32 x9[V];
+        div_lanes(x9, x8, x5, inverse_x9, exact_x9);
+        Pack<f32, V> out0;
+        FOR_LANES out0.x[k] = x9[k];
+        stream_whole(at1 + i, out0);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
+  };
+  fits ? row(Row<8, true>()) : row(Row<4, false>());
 }

@@ -11,7 +11,7 @@ struct k0_arguments {
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4, C = 8;
+  constexpr int V = 4;
   const int t = threadIdx.x;
   const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
@@ -21,102 +21,118 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   u16* const b2 = a.b2;
   const bool aligned = ((from_address(b0) & 7) | (a.n1 * 2 & 7) | (from_address(b1) & 15) | (from_address(b2) & 7)) == 0;
   const int step = V * blockDim.x;
-  const bool whole = aligned && a.n1 % V == 0, fits = whole && a.n1 <= C * step;
-  Pack<f32, V> held1[C];
-  const bool stores1 = !fits || a.step1 == 0;
-  Pack<u16, V> held0[C];
-  u32 turn = 0;
-  f32 a0 = __uint_as_float(0xff800000u);
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const auto at0 = fixed(b0 + (v0 * a.n1));
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x0[V];
-      Pack<u16, V> raw0;
-      take_held(raw0, held0[c], at0 + i);
-      FOR_LANES x0[k] = bf16_lane(raw0, k);
-      f32 x1[V];
-      FOR_LANES x1[k] = x0[k];
-      a0 = maximum_f32_of_bf16(a0, raw0);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
+  const bool whole = aligned && a.n1 % V == 0;
+  const bool fits = whole && a.n1 <= 8 * step && a.step1 != 0;
+  const auto row = [&](auto kind) {
+    constexpr int C = decltype(kind)::kChunks;
+    constexpr bool fits = decltype(kind)::kFits;
+    Pack<f32, V> held1[C];
+    const bool stores1 = !fits;
+    Pack<u16, V> held0[C];
+    u32 turn = 0;
+    f32 a0 = __uint_as_float(0xff800000u);
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const auto at0 = fixed(b0 + (v0 * a.n1));
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x0[V];
+        Pack<u16, V> raw0;
+        take_held(raw0, held0[c], at0 + i);
+        FOR_LANES x0[k] = bf16_lane(raw0, k);
+        f32 x1[V];
+        FOR_LANES x1[k] = x0[k];
+        a0 = maximum_f32_of_bf16(a0, raw0);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
         FOR_CHUNKS { load_whole(held0[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
-  const f32 x2 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
-  f32 a1 = 0.0f;
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const auto at0 = fixed(b0 + (v0 * a.n1));
-    const auto at1 = b1 + (0ll);
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x3[V];
-      Pack<u16, V> raw3;
-      take_held(raw3, held0[c], at0 + i);
-      FOR_LANES x3[k] = bf16_lane(raw3, k);
-      f32 x4[V];
-      FOR_LANES x4[k] = x3[k];
-      f32 x5[V];
-      FOR_LANES x5[k] = sub_f32(x4[k], x2);
-      f32 x6[V];
-      exp_lanes(x6, x5);
-      Pack<f32, V> out0;
-      FOR_LANES out0.x[k] = x6[k];
-      keep_held(held1[c], out0);
-      if (V == 1 || stores1) store_whole(at1 + i, out0);
-      FOR_LANES a1 = add_f32(a1, x6[k]);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
-        if (!fits) FOR_CHUNKS { load_whole(held0[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+    const f32 x2 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    f32 a1 = 0.0f;
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const auto at0 = fixed(b0 + (v0 * a.n1));
+      const auto at1 = b1 + (0ll);
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x3[V];
+        Pack<u16, V> raw3;
+        take_held(raw3, held0[c], at0 + i);
+        FOR_LANES x3[k] = bf16_lane(raw3, k);
+        f32 x4[V];
+        FOR_LANES x4[k] = x3[k];
+        f32 x5[V];
+        FOR_LANES x5[k] = sub_f32(x4[k], x2);
+        f32 x6[V];
+        exp_lanes(x6, x5);
+        Pack<f32, V> out0;
+        FOR_LANES out0.x[k] = x6[k];
+        keep_held(held1[c], out0);
+        if (V == 1 || stores1) store_whole(at1 + i, out0);
+        FOR_LANES a1 = add_f32(a1, x6[k]);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held0[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
-  const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
-  if (const int n = static_cast<int>(a.n1); n > 0) {
-    const f32 inverse_x9 = 1.0f / x7;
-    const bool exact_x9 = fabsf(x7) >= 0x1p-20f && fabsf(x7) <= 0x1p40f;
-    const auto at0 = b1 + (0ll);
-    const auto at1 = fixed(b2 + (v0 * a.n1));
-    const auto chunk = [&](int c, int i, auto lanes) {
-      constexpr int V = decltype(lanes)::kCount;
-      f32 x8[V];
-      Pack<f32, V> raw8;
-      take_held(raw8, held1[c], at0 + i);
-      FOR_LANES x8[k] = raw8.x[k];
-      f32 x9[V];
-      div_lanes(x9, x8, x7, inverse_x9, exact_x9);
-      f32 x10[V];
-      FOR_LANES x10[k] = x9[k];
-      round_lanes_bf16(x10);
-      Pack<u16, V> out1;
-      FOR_LANES out1.x[k] = bf16_bits(x10[k]);
-      stream_whole(at1 + i, out1);
-    };
-    if (whole) {
-      #pragma unroll 1
-      for (int first = t * V; first < n; first += C * step) {
-        if (!fits) FOR_CHUNKS { load_whole(held1[c], at0 + i); }
-        FOR_CHUNKS {
-          chunk(c, i, Lanes<V>());
+    const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    if (const int n = static_cast<int>(a.n1); n > 0) {
+      const f32 inverse_x9 = 1.0f / x7;
+      const bool exact_x9 = x7 >= 0x1p-20f && x7 <= 0x1p40f;
+      const auto at0 = b1 + (0ll);
+      const auto at1 = fixed(b2 + (v0 * a.n1));
+      const auto chunk = [&](int c, int i, auto lanes) {
+        constexpr int V = decltype(lanes)::kCount;
+        f32 x8[V];
+        Pack<f32, V> raw8;
+        take_held(raw8, held1[c], at0 + i);
+        FOR_LANES x8[k] = raw8.x[k];
+        f32 x9[V];
+        div_lanes(x9, x8, x7, inverse_x9, exact_x9);
+        f32 x10[V];
+        FOR_LANES x10[k] = x9[k];
+        round_lanes_bf16(x10);
+        Pack<u16, V> out1;
+        FOR_LANES out1.x[k] = bf16_bits(x10[k]);
+        stream_whole(at1 + i, out1);
+      };
+      if constexpr (fits) {
+        const int first = t * V;
+        FOR_CHUNKS chunk(c, i, Lanes<V>());
+      } else if (whole) {
+        #pragma unroll 1
+        for (int first = t * V; first < n; first += C * step) {
+          FOR_CHUNKS { load_whole(held1[c], at0 + i); }
+          FOR_CHUNKS {
+            chunk(c, i, Lanes<V>());
+          }
         }
+      } else {
+        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
       }
-    } else {
-      for_single(n, a.n1 % V == 0 ? V : 1, chunk);
     }
-  }
+  };
+  fits ? row(Row<8, true>()) : row(Row<4, false>());
 }
