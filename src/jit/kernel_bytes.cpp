@@ -173,6 +173,7 @@ void kernel(S& s, K& k) {
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
   number(s, k.together);
+  number(s, k.long_rows);
   statement(s, k.root);
 }
 

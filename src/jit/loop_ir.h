@@ -166,6 +166,7 @@ struct Kernel {
   int num_ints = 0;
   std::vector<Category> scalars;  ///< category of each run-time scalar
   bool together = false;          ///< on a device: a launch runs several calls, which are independent
+  bool long_rows = false;         ///< on a device: rows are expected to be long (jit/cuda/shape.h)
   int num_vars = 0, num_locals = 0, num_accs = 0, num_errors = 0;
   Stmt root;
 };

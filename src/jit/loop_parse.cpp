@@ -149,6 +149,7 @@ class Parser {
     }
     if (in_.take("errors")) k_.num_errors = count();
     k_.together = in_.take("together");
+    k_.long_rows = in_.take("long_rows");
   }
 
   int count() {

@@ -61,6 +61,7 @@ class Printer {
     }
     if (k.num_errors > 0) text("  errors ", k.num_errors, "\n");
     if (k.together) out += "  together\n";
+    if (k.long_rows) out += "  long_rows\n";
   }
 
   void statement(const Stmt& s, int depth) {

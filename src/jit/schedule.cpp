@@ -13,6 +13,18 @@ namespace smolder::jit {
 
 namespace {
 
+/// Whether rows are as long as those of the sample says only how a kernel is made: it takes others, too.
+void mark_long_rows(Program& p) {
+  if (p.options.device != DeviceType::kCUDA) return;
+  std::vector<int64_t> ints;
+  for (Step& step : p.steps) {
+    if (!step.kernel) continue;
+    ints.clear();
+    for (const ir::Dim& d : step.kernel->ints) ints.push_back(d.value);
+    step.kernel->kernel.long_rows = cuda::has_long_rows(step.kernel->kernel, ints);
+  }
+}
+
 /// Numbers the kernels: equal ones get one number, in the order steps run.
 void number_kernels(Program& p) {
   absl::flat_hash_map<std::string, int> codes;
@@ -279,12 +291,14 @@ void run_together(Program& p) {
 }  // namespace
 
 void schedule_in_order(Program& program) {
+  mark_long_rows(program);
   number_kernels(program);
   program.launch_of.clear();
   for (size_t i = 0; i < program.steps.size(); ++i) program.launch_of.push_back(static_cast<int>(i));
 }
 
 void schedule(Program& program) {
+  mark_long_rows(program);
   number_kernels(program);
   Scheduler(program).run();
   if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);

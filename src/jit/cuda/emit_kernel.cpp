@@ -302,7 +302,7 @@ void KernelEmitter::lanes_begin() {
 }
 
 void KernelEmitter::rows() {
-  const std::string chunks = has_two_rows() ? "" : ", C = " + std::to_string(kHeldChunks);
+  const std::string chunks = has_two_rows() ? "" : ", C = " + std::to_string(shape_.held_chunks);
   line(cat({"constexpr int V = ", std::to_string(shape_.vector), chunks, ";"}));
   line("const int t = threadIdx.x;");
   if (shape_.team) {
@@ -319,7 +319,7 @@ void KernelEmitter::rows() {
   body(k_.root.body);
   if (!has_two_rows()) return;
   line("};");
-  line(cat({"fits ? row(Row<", std::to_string(kHeldChunks), ", true>()) : row(Row<", std::to_string(kLongChunks),
+  line(cat({"fits ? row(Row<", std::to_string(shape_.held_chunks), ", true>()) : row(Row<", std::to_string(kLongChunks),
             ", false>());"}));
 }
 
@@ -351,7 +351,7 @@ void KernelEmitter::held_rows() {
   const std::string n = integer(loop->extents[0]);
   line("const int step = V * blockDim.x;");
   line("const bool whole = aligned && " + n + " % V == 0;");
-  std::string fits = cat({"whole && ", n, " <= ", std::to_string(kHeldChunks), " * step"});
+  std::string fits = cat({"whole && ", n, " <= ", std::to_string(shape_.held_chunks), " * step"});
   if (has_two_rows()) {
     // Scratch that is the caller's memory is read there afterwards.
     for (const auto& row : shape_.held) {

@@ -287,7 +287,7 @@ class RowHolder {
   }
 
  private:
-  static constexpr int64_t kRegisters = 96;  // of the 128 that a thread has
+  static constexpr int64_t kRegisters = 104;  // of the 128 that a thread has
 
   bool is_written(size_t b) const { return std::ranges::any_of(facts_.accesses[b], Facts::is_store); }
   size_t place_of(const Stmt* vector) const {
@@ -317,8 +317,11 @@ class RowHolder {
 
   void add(const KernelShape::HeldRow& row, bool always) {
     const auto size = static_cast<int64_t>(itemsize(k_.buffers[static_cast<size_t>(row.buffer)].dtype));
-    const int64_t registers = kHeldChunks * kUnit * size / 4;
-    const size_t begin = always ? 0 : place_of(row.first), end = always ? live_.size() : place_of(row.last) + 1;
+    const int64_t registers = shape_.held_chunks * kUnit * size / 4;
+    const size_t begin = always ? 0 : place_of(row.first);
+    size_t end = always ? live_.size() : place_of(row.last) + 1;
+    // A long row's last loop leaves a chunk's registers to what it makes of it.
+    if (k_.long_rows && end > begin + 1) --end;
     const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
     if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRegisters; })) return;
     for (int64_t& n : live) n += registers;
@@ -345,6 +348,18 @@ std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std
 }
 
 }  // namespace
+
+bool has_long_rows(const Kernel& kernel, std::span<const int64_t> ints) {
+  bool any = false;
+  for_each_statement(kernel.root, [&](const Stmt& s, const Stmt*) {
+    const int64_t n = s.kind == StmtKind::kVector ? value_of(s.extents[0], ints) : 0;
+    any = any || (n > kHeldChunks * kUnit * kMostRowThreads && n <= kLongRowChunks * kUnit * kMostRowThreads);
+  });
+  if (!any || kernel.num_accs == 0) return false;
+  const KernelShape shape = shape_of(kernel);
+  return shape.mode == KernelShape::kRows && !shape.synchronizes && !shape.team && !shape.clamped &&
+         !shape.held.empty();
+}
 
 int lanes_of(int64_t extent) {
   constexpr int64_t kFew = 2, kShare = 32;  // units, and elements, that a thread has before there are more
@@ -381,6 +396,7 @@ bool same_column(const Address& a, VarId va, const Address& b, VarId vb) {
 KernelShape shape_of(const Kernel& k) {
   const Facts facts(k);
   KernelShape shape;
+  if (k.long_rows) shape.held_chunks = kLongRowChunks;
   const auto written_across = [&] {
     for (size_t b = 0; b < k.buffers.size(); ++b) {
       if (k.buffers[b].write && !facts.stays_in_column(b)) return true;

@@ -14,8 +14,9 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
-inline constexpr int kHeldChunks = 8;  ///< chunks of a row that a thread has in registers, and loads at once
-inline constexpr int kLongChunks = 4;  ///< that it loads at once of a longer row
+inline constexpr int kHeldChunks = 8;      ///< chunks of a row that a thread has in registers, and loads at once
+inline constexpr int kLongRowChunks = 25;  ///< of rows that are expected to be long, as those of a vocabulary
+inline constexpr int kLongChunks = 4;      ///< that it loads at once of a longer row
 /// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
 constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
@@ -58,6 +59,7 @@ struct KernelShape {
     bool is_scratch;
   };
   std::vector<HeldRow> held;
+  int held_chunks = kHeldChunks;  ///< that there is room for
   /// A sequential loop whose turns depend on each other only in the elements they add to, as in a sum of columns or the
   /// backward pass of layer_norm: the groups of a block take turns side by side, and what they add is added in order
   /// after each round.
@@ -84,6 +86,8 @@ struct KernelShape {
 
 /// Refers to statements of the kernel, which must outlive it.
 KernelShape shape_of(const Kernel& kernel);
+/// Whether it makes sense to set `Kernel::long_rows`, of which `ints` are what is expected.
+bool has_long_rows(const Kernel& kernel, std::span<const int64_t> ints);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, or one by one where that leaves a rest.
