@@ -113,13 +113,13 @@ def cholesky(a):
     if not _by_solver(a):
         text = "The factorization could not be completed because the input is not positive-definite."
         return _host("linalg.cholesky", text, numpy.linalg.cholesky, a)[0]
-    factors, info = _core._cuda_cholesky(a)
+    factors, info = _core._cuda_cholesky(_t(a))
     text = (
         "The factorization could not be completed because the input is not positive-definite "
         "(the leading minor of order {} is not positive-definite)."
     )
     _check(info, a, "linalg.cholesky", text.format)
-    return _core.tril(factors)
+    return _core.tril(_t(factors))
 
 
 def qr(a, mode):

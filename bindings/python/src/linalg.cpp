@@ -39,8 +39,8 @@ void bind_linalg(nb::module_& m) {
     const WithoutGil nogil;
     return cusolver_missing();
   });
-  m.def("_cuda_cholesky", [](const Tensor& a) {
-    const Cholesky out = queue("linalg.cholesky", {a}, [](const Arrays& x) { return cholesky(x[0]); });
+  m.def("_cuda_cholesky", [](const Tensor& columns) {
+    const Cholesky out = queue("linalg.cholesky", {columns}, [](const Arrays& x) { return cholesky(x[0]); });
     return std::make_tuple(tensor_of(out.factors), tensor_of(out.info));
   });
   m.def("_cuda_lu", [](const Tensor& a) {

@@ -12,11 +12,12 @@ namespace smolder::eager::cuda {
 // large for it.
 
 struct Cholesky {
-  Array factors;  ///< lower triangles L of a = L L^T; above them is anything
+  Array factors;  ///< lower triangles L with L L^T, by columns; above them is anything
   Array info;     ///< the order of the first leading minor that is not positive
 };
-/// Reads the lower triangles.
-Cholesky cholesky(const Array& a);
+/// Of the symmetric matrices whose columns are the rows of `columns`; their lower triangles are read. (Upper triangles,
+/// which the same matrices have by rows, took 0.9 ms of 1024x1024 on an H200, where PyTorch's lower ones took 0.4.)
+Cholesky cholesky(const Array& columns);
 
 struct Lu {
   Array factors;  ///< of the transposed matrices: L has ones in its diagonal, which is not stored, U lies below
@@ -48,8 +49,8 @@ Qr qr(const Array& columns);
 /// Of one matrix, the first `count` columns of Q, as rows: as many as its reflectors have elements, at most.
 Array orthogonal_rows(const Qr& factors, int64_t count);
 
-/// Products, one of each a or its transpose with one of b or its transpose, in the full precision of the type whatever is
-/// allowed of other products.
+/// Products, one of each a or its transpose with one of b or its transpose, in the full precision of the type whatever
+/// is allowed of other products.
 Array product(const Array& a, bool a_transposed, const Array& b, bool b_transposed);
 
 struct Eigh {
