@@ -1,5 +1,10 @@
 #include "smolder/nn/optim.h"
 
+#include "smolder/core/buffer.h"
+#include "smolder/core/cuda/driver.h"
+#include "smolder/core/cuda/queue.h"
+#include "smolder/core/memory_history.h"
+#include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 
@@ -31,6 +36,20 @@ void check_not_negative(const char* name, double v) {
 }
 
 }  // namespace
+
+Tensor zero_state(const Tensor& parameter) {
+  const Device device = parameter.device();
+  if (device.type == DeviceType::kCPU || lazy::Capture::current()) return zeros_like(parameter);
+  try {
+    const MemoryFor use("zeros_like", capture_source());
+    const size_t bytes = static_cast<size_t>(parameter.numel()) * itemsize(parameter.dtype());
+    BufferRef memory = allocate(bytes, device);
+    cuda::fill(cuda::Queue::of(device.index).stream(), memory->data(), 0, bytes);
+    return Tensor::from_buffer(std::move(memory), parameter.shape(), parameter.dtype());
+  } catch (const OutOfMemoryError&) {  // the step fails as a whole, then, and not with some parameters recorded
+    return zeros_like(parameter);
+  }
+}
 
 SGD::SGD(std::vector<Tensor> parameters, SGDOptions o)
     : Optimizer(std::move(parameters)), options(o), buffers_(parameters_.size()) {
@@ -88,9 +107,9 @@ void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
   const AdamOptions& o = options;
   State& s = state_[i];
   if (!s.mean.defined()) {
-    s.mean = zeros_like(parameter);
-    s.square = zeros_like(parameter);
-    if (o.amsgrad) s.largest = zeros_like(parameter);
+    s.mean = zero_state(parameter);
+    s.square = zero_state(parameter);
+    if (o.amsgrad) s.largest = zero_state(parameter);
   }
   update_adam(parameter, grad, s.mean, s.square, s.largest, o, Scalar(++s.step), decoupled_);
 }
@@ -107,9 +126,9 @@ RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions o)
 void RMSprop::update(size_t i, Tensor& parameter, const Tensor& grad) {
   const RMSpropOptions& o = options;
   State& s = state_[i];
-  if (!s.square.defined()) s.square = zeros_like(parameter);
-  if (o.centered && !s.average.defined()) s.average = zeros_like(parameter);
-  if (o.momentum > 0 && !s.momentum.defined()) s.momentum = zeros_like(parameter);
+  if (!s.square.defined()) s.square = zero_state(parameter);
+  if (o.centered && !s.average.defined()) s.average = zero_state(parameter);
+  if (o.momentum > 0 && !s.momentum.defined()) s.momentum = zero_state(parameter);
   const Tensor average = o.centered ? s.average : Tensor(), buffer = o.momentum > 0 ? s.momentum : Tensor();
   const auto [next, square, next_average, next_buffer] = rmsprop_step(
       parameter, grad, s.square, average, buffer, o.lr, o.alpha, o.eps, o.weight_decay, o.momentum, o.maximize);

@@ -25,6 +25,10 @@ class Optimizer {
   std::vector<Tensor> parameters_;
 };
 
+/// What state of a parameter begins as: zeros like it. On a device they are in memory at once: the kernels of the first
+/// step are those of all others then, and are compiled once.
+Tensor zero_state(const Tensor& parameter);
+
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;

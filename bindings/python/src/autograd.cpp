@@ -457,6 +457,7 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor) {
     return nb::make_tuple(edge.node ? node_object(edge.node) : nb::none(), edge.output);
   });
   m.def("assign", &lazy::assign, nb::arg("tensor"), nb::arg("source"));
+  m.def("zero_state", &optim::zero_state, nb::arg("parameter"));
   // One call a parameter instead of four: what a step of a small model takes is mostly calls.
   m.def(
       "update_adam",

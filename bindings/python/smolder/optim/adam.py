@@ -43,10 +43,10 @@ class Adam(Optimizer):
         state = self.state[parameter]
         if not state:
             state["step"] = 0
-            state["exp_avg"] = _core.zeros_like(parameter)
-            state["exp_avg_sq"] = _core.zeros_like(parameter)
+            state["exp_avg"] = _core.zero_state(parameter)
+            state["exp_avg_sq"] = _core.zero_state(parameter)
         if amsgrad and "max_exp_avg_sq" not in state:
-            state["max_exp_avg_sq"] = _core.zeros_like(parameter)
+            state["max_exp_avg_sq"] = _core.zero_state(parameter)
         if self._skip is None:
             state["step"] = step = state["step"] + 1
             if _core._is_capturing():

@@ -31,7 +31,7 @@ class ASGD(Optimizer):
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
         if not state:
-            state |= {"step": 0, "eta": float(options["lr"]), "mu": 1.0, "ax": _core.zeros_like(parameter.detach())}
+            state |= {"step": 0, "eta": float(options["lr"]), "mu": 1.0, "ax": _core.zero_state(parameter)}
         eta, mu = float(state["eta"]), float(state["mu"])  # tensors, where torch saved them
         grad = -grad if options["maximize"] else grad
         if options["weight_decay"] != 0:

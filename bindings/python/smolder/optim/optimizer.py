@@ -162,7 +162,7 @@ class Optimizer:
         """Makes a step: new values of the parameter and of its state, which begins as zeros; None is no state."""
         for name in names:
             if name is not None and name not in state:
-                state[name] = _core.zeros_like(parameter)
+                state[name] = _core.zero_state(parameter)
         old = [None if name is None else state[name] for name in names]
         new, *made = step(parameter, grad, *old, **numbers)
         self._write(parameter, new)

@@ -28,7 +28,7 @@ class Rprop(Optimizer):
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
         if not state:
-            state["prev"] = _core.zeros_like(parameter.detach())
+            state["prev"] = _core.zero_state(parameter)
             state["step_size"] = _core.full_like(grad.detach(), float(options["lr"]))
         self._count(state, parameter)
         grad = -grad if options["maximize"] else grad

@@ -40,7 +40,7 @@ class SGD(Optimizer):
     def _update(self, parameter, grad, options):
         state = self.state[parameter]
         if self._skip is not None and options["momentum"] != 0 and "momentum_buffer" not in state:
-            state["momentum_buffer"] = _core.zeros_like(parameter)  # where no buffer is, too, if there is no dampening
+            state["momentum_buffer"] = _core.zero_state(parameter)  # where no buffer is, too, if there is no dampening
         buffer = state.get("momentum_buffer")
         new, new_buffer = _core.sgd_step(parameter, grad, buffer, **options)
         self._write(parameter, new)
