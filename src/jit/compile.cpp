@@ -35,6 +35,7 @@ namespace {
 
 void run_fuse(Program& p) {
   if (!p.options.fuse) return one_kernel_each(p);
+  if (p.options.device != DeviceType::kCPU) keep_random_results_apart(p);
   fuse(p);
   // Where memory is a device's.
   if (p.options.device == DeviceType::kCPU || is_disabled("recompute") || !recompute(p)) return;

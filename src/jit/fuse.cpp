@@ -359,6 +359,26 @@ void Clusters::merge_siblings() {
   }
 }
 
+void keep_random_results_apart(Program& program) {
+  constexpr int64_t kSmall = 1 << 20;  // bytes, which take the device less time than a launch
+  const ir::Graph& g = program.graph;
+  std::vector<char> reads_leaf(g.nodes.size()), is_random(g.nodes.size());
+  for (NodeId i = 0; i < g.nodes.size(); ++i) {
+    const ir::Node& n = g.nodes[i];
+    reads_leaf[i] = n.op == ir::Op::kLeaf;
+    is_random[i] = n.op == ir::Op::kRandomBits;
+    for (const ValueId v : n.inputs) {
+      if (v == ir::kNone) continue;
+      reads_leaf[i] |= reads_leaf[g.info(v).node];
+      is_random[i] |= is_random[g.info(v).node];
+    }
+  }
+  for (const ValueId v : g.outputs) {
+    const NodeId made = g.info(v).node;
+    if (is_random[made] && !reads_leaf[made] && bytes_of(g, v) <= kSmall) program.keep_apart.push_back(v);
+  }
+}
+
 void fuse(Program& program) {
   const FuseGraph graph = build_fuse_graph(program);
   Clusters clusters(program, graph);

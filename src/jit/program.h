@@ -128,7 +128,7 @@ struct Program {
   std::vector<Group> groups;            ///< in an order that respects dependencies
   std::vector<GroupId> group_of;        ///< by value: the group that writes it, or -1
   std::vector<Refusal> refusals;        ///< fusions that were not done
-  std::vector<ir::ValueId> keep_apart;  ///< values that lowering found can't be read inside their kernel
+  std::vector<ir::ValueId> keep_apart;  ///< values that no kernel reads that makes them
 
   // lower
   std::vector<BufferInfo> buffers;
