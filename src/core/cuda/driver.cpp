@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "smolder/core/cuda/library.h"
+#include "smolder/core/cuda/preload.h"
 #include "smolder/core/device.h"
 #include "smolder/core/error.h"
 
@@ -137,6 +138,7 @@ Opened& opened(int device) {
   std::call_once(d.retained, [&] {
     static std::once_flag watched;
     std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
+    start_preload(device);
     SMOLDER_CUDA(context_retain, &d.context, d.handle);
   });
   return d;

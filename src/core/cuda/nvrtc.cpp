@@ -89,6 +89,8 @@ std::string nvrtc_compile(const std::string& source, const std::string& arch, st
   const std::unique_ptr<OpaqueProgram, decltype(destroy)> program(made, destroy);
   const std::string target = "--gpu-architecture=" + arch;
   std::vector<const char*> options{target.c_str()};
+  // NVRTC's own cache, in files: programs that compile side by side wait for each other there.
+  if (nvrtc_is_at_least(12, 9)) options.push_back("--no-cache");
   options.insert(options.end(), flags.begin(), flags.end());
   const Status status = n.compile(made, static_cast<int>(options.size()), options.data());
   if (status != 0) {

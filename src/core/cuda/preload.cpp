@@ -21,7 +21,8 @@ std::vector<void (*)(int)>& added() {
 }
 
 struct Done {
-  std::atomic<bool> started = false;
+  std::atomic<size_t> left = 0;
+  std::atomic<bool> started = false, first = false;
   std::promise<void> promise;
   std::shared_future<void> future = promise.get_future().share();
   static Done& all() {
@@ -30,16 +31,16 @@ struct Done {
   }
 };
 
-void run_all(int device) {
-  const auto run = [](auto&& work, auto... arguments) {
-    try {
-      work(arguments...);
-    } catch (const std::exception&) {  // whoever needs it is told
-    }
-  };
-  run(preload_nvrtc);
-  for (const auto work : added()) run(work, device);
-  Done::all().promise.set_value();
+void finish_one() {
+  if (--Done::all().left == 0) Done::all().promise.set_value();
+}
+
+void run(void (*work)(int), int device) {
+  try {
+    work(device);
+  } catch (const std::exception&) {  // whoever needs it is told
+  }
+  finish_one();
 }
 
 }  // namespace
@@ -50,13 +51,22 @@ void start_preload(int device) {
   static std::once_flag once;
   std::call_once(once, [device] {
     finish_preload_before_exit();
-    try {
-      std::thread(run_all, device).detach();
-      Done::all().started = true;
-    } catch (const std::system_error&) {  // no more threads: each does its own when it is needed
+    std::vector<void (*)(int)> works = added();
+    works.insert(works.begin(), [](int) { preload_nvrtc(); });
+    Done::all().left = works.size();
+    Done::all().started = true;
+    for (const auto work : works) {
+      try {
+        std::thread(run, work, device).detach();
+      } catch (const std::system_error&) {  // no more threads: who needs it does it
+        finish_one();
+      }
     }
   });
 }
+
+void promise_to_finish_preload() { Done::all().first = true; }
+bool is_preload_finished_first() { return Done::all().first; }
 
 void finish_preload() {
   if (Done::all().started && !is_forked()) Done::all().future.wait();

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "smolder/core/cuda/preload.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -52,7 +51,6 @@ Queue& Queue::of(int device) {
   static std::mutex making;
   const std::lock_guard hold(making);
   if (Queue* const known = existing(device)) return *known;
-  start_preload(device);
   auto* const made = new Queue(device);
   g_queues[device].store(made, std::memory_order_release);
   return *made;

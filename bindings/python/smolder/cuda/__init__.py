@@ -21,6 +21,7 @@ from smolder.cuda.random import *  # noqa: F403
 from smolder.cuda.streams import *  # noqa: F403
 
 atexit.register(_core._cuda_finish_preload)  # before libraries that it opens are taken down
+_core._cuda_promise_to_finish_preload()
 OutOfMemoryError = _core.OutOfMemoryError
 has_half = True
 has_magma = False  # linear algebra goes through the host
