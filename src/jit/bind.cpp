@@ -95,6 +95,9 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
       bind_library(step, evaluated);
     }
   }
+  if (!p.missing.empty()) {  // who waits for kernels waits for what is best of calls beside them
+    for (const LibraryStep& step : library_) step.call->settle();
+  }
   plan_->compile_missing();
   for (Launch& launch : launches_) {
     if (launch.library >= 0) continue;

@@ -39,6 +39,9 @@ class BoundLibrary {
   /// Whether a call is one kernel of ours, which `queue_following` lets start while the kernel before it ends.
   virtual bool may_follow() const { return false; }
   virtual void queue_following(std::span<void* const> addresses) const { run(addresses); }
+  /// The call is made again and again: what it was bound to so as not to wait for a compiler, though it takes longer,
+  /// is replaced by what is best. That may be unready.
+  virtual void settle() {}
   /// The op and what of its sizes decides how long it takes.
   virtual std::string describe() const = 0;
 };

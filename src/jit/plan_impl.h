@@ -187,6 +187,7 @@ class InstanceImpl final : public Instance {
   std::span<const Segment> segments_of(const Launch& launch) const;
   void queue_on_lanes() const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
+  void settle(cuda::InstanceState& state) const;
   void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
   void run_with_trials(const RunMode& mode, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;

@@ -321,6 +321,68 @@ def test_losses_that_are_kept_do_not_move_gradients():
     assert staged() - before <= 1, "the loss, if it has no address that comes again"
 
 
+FIRST_STEPS = """
+import sys
+import smolder
+from smolder import nn
+
+name, sizes = sys.argv[1], [int(n) for n in sys.argv[2:]]
+model = nn.Sequential(nn.Linear(24, 8), nn.ReLU(), nn.Linear(8, 3)).cuda()
+optimizer = {
+    "AdamW": lambda p: smolder.optim.AdamW(p, amsgrad=True),
+    "RMSprop": lambda p: smolder.optim.RMSprop(p, centered=True, momentum=0.9),
+}[name](model.parameters())
+for size in sizes:
+    x, y = smolder.randn(size, 24, device="cuda"), smolder.randint(0, 3, (size,), device="cuda")
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    smolder.mark_step()
+    loss = x = y = None
+    counters = smolder.metrics()["counters"]
+    print(counters["kernels.compiled"], counters["plans.compiled"])
+"""
+
+
+def run_alone(folder, code, *arguments):
+    """The lines that a process prints which begins with no kernel compiled."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = os.environ | {"SMOLDER_CACHE_DIR": str(folder)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@on_a_device
+@pytest.mark.parametrize("name", ["AdamW", "RMSprop"])
+def test_optimizers_compile_nothing_in_the_second_step(tmp_path, name):
+    first, second, third = (line.split()[0] for line in run_alone(tmp_path, FIRST_STEPS, name, 8, 8, 8))
+    assert first == second == third
+
+
+@on_a_device
+def test_24_batch_sizes_compile_nothing_after_the_second(tmp_path):
+    compiled = run_alone(tmp_path, FIRST_STEPS, "AdamW", 32, *range(40, 40 + 24))
+    assert compiled[1:] == [compiled[1]] * 24
+
+
+MADE_UP = """
+import smolder
+
+x = smolder.ones(6, 10).cuda()
+y = smolder.randint(0, 10, (6,), device="cuda")
+for _ in range(2):
+    print(smolder.nn.functional.cross_entropy(x, y).item())
+    print(smolder.metrics()["counters"]["kernels.compiled"])
+"""
+
+
+@on_a_device
+def test_kernels_of_a_step_that_makes_up_its_data_serve_the_next(tmp_path):
+    first, compiled, second, in_all = run_alone(tmp_path, MADE_UP)
+    assert first == second
+    assert compiled == in_all
+
+
 @on_a_device
 def test_a_second_process_compiles_nothing(tmp_path):
     code = (

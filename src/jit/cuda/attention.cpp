@@ -20,6 +20,7 @@
 #include "smolder/eager/cuda/cudnn_attention.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/cuda/attention_text.h"
+#include "smolder/jit/cuda/native/device.h"
 
 namespace smolder::jit::cuda {
 
@@ -36,8 +37,9 @@ constexpr int kSharedWanted = 160 << 10;  ///< of a block; where there is less, 
 
 // -- programs
 
-/// A compiled program; the second kernel is the backward's, which has two.
+/// A program, once it is compiled; the second kernel is the backward's, which has two.
 struct Kernels {
+  std::once_flag once;
   std::shared_ptr<const smolder::cuda::Module> module;
   smolder::cuda::DriverKernel first = nullptr, second = nullptr;
 };
@@ -78,15 +80,17 @@ const Kernels& kernels_of(const AttentionText& text, const smolder::cuda::Device
   using Key = std::tuple<int, int, AttentionText>;
   static std::mutex mutex;
   static auto* all = new std::map<Key, std::unique_ptr<Kernels>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Kernels>& kernels = (*all)[{device.major, device.minor, text}];
-  if (!kernels) {
-    auto made = std::make_unique<Kernels>();
-    made->module = compile(text, device);
-    made->first = made->module->kernel(text.backward ? "attention_grad_query" : "attention_forward");
-    if (text.backward) made->second = made->module->kernel("attention_grad_key_value");
-    kernels = std::move(made);
-  }
+  Kernels* const kernels = [&] {
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<Kernels>& known = (*all)[{device.major, device.minor, text}];
+    if (!known) known = std::make_unique<Kernels>();
+    return known.get();
+  }();
+  std::call_once(kernels->once, [&] {
+    kernels->module = compile(text, device);
+    kernels->first = kernels->module->kernel(text.backward ? "attention_grad_query" : "attention_forward");
+    if (text.backward) kernels->second = kernels->module->kernel("attention_grad_key_value");
+  });
   return *kernels;
 }
 
@@ -173,7 +177,7 @@ class AttentionCall final : public BoundLibrary {
     prepare();
     text_.aligned = aligned_;
     bind_cudnn();
-    if (!plan_) kernels_of(text_, device);
+    if (!plan_) NativeDevice::add_unready([text = text_, &device] { kernels_of(text, device); });
   }
 
   bool only_queues() const override { return true; }

@@ -91,15 +91,27 @@ class NativeProgram {
 
   const Module& module() {
     const std::lock_guard hold(making_);
-    if (!module_) module_ = make();
+    if (!module_) module_ = find();
+    if (!module_) module_ = compile();
     return *module_;
+  }
+  /// Whether it is loaded, or was found where compiled programs are kept.
+  bool is_kept() {
+    const std::lock_guard hold(making_);
+    if (!module_) module_ = find();
+    return module_ != nullptr;
   }
 
  private:
-  std::shared_ptr<const Module> make() const {
+  /// `target` must outlive it.
+  CacheKey key(const std::string& target) const {
+    return {"native", hash_bytes(text_.data(), text_.size()), text_, target};
+  }
+
+  std::shared_ptr<const Module> find() const {
     KernelCache& cache = KernelCache::global();
     const std::string target = target_of(arch_);
-    const CacheKey key{"native", hash_bytes(text_.data(), text_.size()), text_, target};
+    const CacheKey key = this->key(target);
     CacheLookup found = cache.lookup(key);
     if (auto* hit = std::get_if<MemoryHit>(&found)) return std::static_pointer_cast<const Module>(hit->object);
     if (auto* hit = std::get_if<DiskHit>(&found)) {
@@ -110,10 +122,12 @@ class NativeProgram {
         cache.reject(key);
       }
     }
-    return compile(key);
+    return nullptr;
   }
 
-  std::shared_ptr<const Module> compile(const CacheKey& key) const {
+  std::shared_ptr<const Module> compile() const {
+    const std::string target = target_of(arch_);
+    const CacheKey key = this->key(target);
     const auto start = std::chrono::steady_clock::now();
     CacheRecord record;
     record.name = entry_;
@@ -161,17 +175,13 @@ class DeviceFunction final : public NativeFunction {
   mutable smolder::cuda::DriverKernel kernel_ = nullptr;
 };
 
-/// Programs that were asked for and are perhaps still to be compiled.
+/// What compiles programs that were asked for, unless it was done.
 struct Unready {
   std::mutex mutex;
-  std::vector<std::shared_ptr<NativeProgram>> programs;
-  static Unready& all() {
+  std::vector<std::function<void()>> all;
+  static Unready& list() {
     static auto* unready = new Unready;
     return *unready;
-  }
-  void add(std::shared_ptr<NativeProgram> program) {
-    const std::lock_guard lock(mutex);
-    programs.push_back(std::move(program));
   }
 };
 
@@ -188,6 +198,15 @@ class QueueDevice final : public NativeDevice {
     if (!known) known = std::make_shared<const DeviceFunction>(queue_, program_of(program, entry), entry);
     return known;
   }
+  bool has(const std::string& text, bool on_disk) override {
+    const std::lock_guard lock(mutex_);
+    if (programs_.contains(text)) return true;
+    if (!on_disk) return false;
+    auto program = std::make_shared<NativeProgram>(text, "multiply", arch_);
+    if (!program->is_kept()) return false;
+    programs_[text] = std::move(program);
+    return true;
+  }
   int64_t shared_bytes() const override { return smolder::cuda::device_info(queue_.device()).shared_bytes; }
   BufferRef allocate(int64_t bytes) override {
     return smolder::cuda::allocate_temporary(static_cast<size_t>(bytes), queue_.device());
@@ -203,7 +222,10 @@ class QueueDevice final : public NativeDevice {
   /// Programs are few and live as long as the process.
   std::shared_ptr<NativeProgram> program_of(const std::string& text, const std::string& entry) {
     std::shared_ptr<NativeProgram>& program = programs_[text];
-    if (!program) Unready::all().add(program = std::make_shared<NativeProgram>(text, entry, arch_));
+    if (!program) {
+      program = std::make_shared<NativeProgram>(text, entry, arch_);
+      add_unready([program] { program->module(); });
+    }
     return program;
   }
 
@@ -217,11 +239,15 @@ class QueueDevice final : public NativeDevice {
 }  // namespace
 
 std::vector<std::function<void()>> NativeDevice::take_unready() {
-  Unready& unready = Unready::all();
+  Unready& unready = Unready::list();
   const std::lock_guard lock(unready.mutex);
-  std::vector<std::function<void()>> all;
-  for (auto& program : std::exchange(unready.programs, {})) all.emplace_back([program] { program->module(); });
-  return all;
+  return std::exchange(unready.all, {});
+}
+
+void NativeDevice::add_unready(std::function<void()> compile) {
+  Unready& unready = Unready::list();
+  const std::lock_guard lock(unready.mutex);
+  unready.all.push_back(std::move(compile));
 }
 
 NativeDevice& NativeDevice::of(int device) {

@@ -66,8 +66,12 @@ class NativeDevice {
   /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at its first launch, unless it was
   /// before, and kept on disk.
   virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
+  /// Whether a program need not be compiled: it was asked for already, or, if that is looked for, is kept on disk.
+  virtual bool has(const std::string& /*program*/, bool /*on_disk*/) { return true; }
   /// Each compiles, on any thread, a program of functions that were asked for since the last call, of all devices.
   static std::vector<std::function<void()>> take_unready();
+  /// Adds what compiles another.
+  static void add_unready(std::function<void()> compile);
   /// That a block may ask for at most.
   virtual int64_t shared_bytes() const = 0;
   /// Memory that may be let go as soon as what uses it is queued.

@@ -295,18 +295,18 @@ DType sum_of(DType t) { return t == DType::kFloat64 ? DType::kFloat64 : DType::k
 
 /// How a product is made.
 struct Choice {
-  const Tile& tile;
+  const Tile* tile;
   bool once;  ///< all of the depth is one stage, whatever the size
 };
 /// By what is a product's and the device's alone, not by how operands lie. None: it is cuBLASLt's.
 std::optional<Choice> choice_for(const eager::MatmulDesc& d, int64_t batch, const NativeDevice& device) {
-  if (d.k == 0) return Choice{kTiles[0], true};
+  if (d.k == 0) return Choice{&kTiles[0], true};
   for (const Use& use : kUses) {
     const Tile& tile = kTiles[use.tile];
     if (use.kind == kind_of(d.dtype) && d.k <= use.most_k && batch >= use.least_batch &&
         std::max(d.m, d.n) <= use.most_side && tile.blocks(batch, d.m, d.n) <= use.most_blocks &&
         tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))) <= device.shared_bytes()) {
-      return Choice{tile, use.most_k <= tile.depth};
+      return Choice{&tile, use.most_k <= tile.depth};
     }
   }
   return std::nullopt;
@@ -338,15 +338,19 @@ struct Part {
   }
 };
 
+/// Whether offsets in a tile are 32 bits, as the program has them.
+bool fits(const eager::MatmulDesc& d, const Tile& tile) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto reach = [&](int64_t line, int lines, int64_t deep) {
+    return std::abs(line) < kMost / lines / 2 && std::abs(deep) < kMost / tile.depth / 2;
+  };
+  return reach(d.a_row, tile.m, d.a_col) && reach(d.b_col, tile.n, d.b_row) && std::max({d.m, d.n, d.k}) < kMost;
+}
+
 class FloatProduct final : public BoundLibrary {
  public:
   FloatProduct(NativeDevice& device, const Choice& choice, ProductSteps steps)
-      : device_(device),
-        steps_(std::move(steps)),
-        tile_(choice.tile),
-        once_(choice.once),
-        left_(1, 1, 1, 1, {}),
-        right_(1, 1, 1, 1, {}) {
+      : device_(device), steps_(std::move(steps)), best_(choice), left_(1, 1, 1, 1, {}), right_(1, 1, 1, 1, {}) {
     const eager::MatmulDesc& d = steps_.desc;
     if (const std::optional<OuterAxis> axis = outer_axis(steps_.offsets)) {
       outer_ = *axis;
@@ -357,9 +361,7 @@ class FloatProduct final : public BoundLibrary {
     outer_.a /= item, outer_.b /= item, outer_.c /= result_item;
     left_ = Part(d.m, d.a_row, d.k, d.a_col, {outer_.a, d.a_batch_stride});
     right_ = Part(d.n, d.b_col, d.k, d.b_row, {outer_.b, d.b_batch_stride});
-    blocks_ = tile_.blocks(outer_.extent * d.batch, d.m, d.n);
-    shared_bytes_ = static_cast<int>(tile_.shared_bytes(static_cast<int64_t>(itemsize(sum_of(d.dtype)))));
-    multiply_ = function(left_.whole, right_.whole);
+    use(at_hand());
   }
 
   bool run(std::span<void* const> addresses) const override {
@@ -369,9 +371,39 @@ class FloatProduct final : public BoundLibrary {
   bool may_follow() const override { return steps_.offsets.size() == 1; }
   void queue_following(std::span<void* const> addresses) const override { launch(addresses, true); }
   bool only_queues() const override { return true; }
-  std::string describe() const override { return steps_.describe() + " by " + tile_.name; }
+  void settle() override {
+    if (now_.tile != best_.tile || now_.once != best_.once) use(best_);
+  }
+  std::string describe() const override { return steps_.describe() + " by " + now_.tile->name; }
 
  private:
+  void use(const Choice& choice) {
+    const eager::MatmulDesc& d = steps_.desc;
+    now_ = choice;
+    blocks_ = now_.tile->blocks(outer_.extent * d.batch, d.m, d.n);
+    shared_bytes_ = static_cast<int>(shared_bytes(*now_.tile));
+    multiply_ = function(left_.whole, right_.whole);
+  }
+
+  int64_t shared_bytes(const Tile& tile) const {
+    return tile.shared_bytes(static_cast<int64_t>(itemsize(sum_of(steps_.desc.dtype))));
+  }
+
+  /// The best, unless it is still to be compiled and another that gives the same bits is not.
+  Choice at_hand() const {
+    if (device_.has(program(best_, left_.whole, right_.whole), true)) return best_;
+    for (const Tile& tile : kTiles) {
+      if (tile.teams != best_.tile->teams || tile.teams == 1 || !fits(steps_.desc, tile)) continue;
+      if (shared_bytes(tile) > device_.shared_bytes()) continue;
+      for (const bool once : {true, false}) {
+        const Choice other{&tile, once};
+        const bool holds = !once || steps_.desc.k <= tile.depth;
+        if (holds && device_.has(program(other, left_.whole, right_.whole), false)) return other;
+      }
+    }
+    return best_;
+  }
+
   void launch(std::span<void* const> addresses, bool follows) const {
     const eager::MatmulDesc& d = steps_.desc;
     const auto at = [](void* base, int64_t offset) { return static_cast<char*>(base) + offset; };
@@ -390,34 +422,39 @@ class FloatProduct final : public BoundLibrary {
       const bool usual = whole_a == left_.whole && whole_b == right_.whole;
       (usual ? multiply_ : function(whole_a, whole_b))
           ->launch(
-              blocks_, tile_.threads(),
+              blocks_, now_.tile->threads(),
               words(a, b, bias, c, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, outer_.extent * d.batch,
                     d.batch, outer_.a, d.a_batch_stride, outer_.b, d.b_batch_stride, outer_.c, d.c_batch_stride, flags),
               {shared_bytes_, follows});
     }
   }
 
-  /// The program for operands as these lie: what it does about it is decided when it is compiled, in half the time.
   NativeRef function(bool whole_a, bool whole_b) const {
+    return device_.function(program(now_, whole_a, whole_b), "multiply");
+  }
+
+  /// The program for operands as these lie: what it does about it is decided when it is compiled, in half the time.
+  std::string program(const Choice& choice, bool whole_a, bool whole_b) const {
+    const Tile& tile = *choice.tile;
     const DType dtype = steps_.desc.dtype;
-    std::string program = typedef_of("Element", dtype) + typedef_of("Result", steps_.desc.out_dtype) +
-                          typedef_of("Sum", sum_of(dtype)) + "constexpr int ";
-    const std::pair<const char*, int> constants[] = {{"kM = ", tile_.m},
-                                                     {", kN = ", tile_.n},
-                                                     {", kDepth = ", tile_.depth},
-                                                     {", kEachM = ", tile_.each_m},
-                                                     {", kEachN = ", tile_.each_n},
-                                                     {", kTeams = ", tile_.teams},
-                                                     {", kUnroll = ", tile_.unroll},
-                                                     {", kStages = ", tile_.stages},
-                                                     {", kBlocks = ", tile_.least_blocks},
-                                                     {", kOnce = ", once_},
+    std::string text = typedef_of("Element", dtype) + typedef_of("Result", steps_.desc.out_dtype) +
+                       typedef_of("Sum", sum_of(dtype)) + "constexpr int ";
+    const std::pair<const char*, int> constants[] = {{"kM = ", tile.m},
+                                                     {", kN = ", tile.n},
+                                                     {", kDepth = ", tile.depth},
+                                                     {", kEachM = ", tile.each_m},
+                                                     {", kEachN = ", tile.each_n},
+                                                     {", kTeams = ", tile.teams},
+                                                     {", kUnroll = ", tile.unroll},
+                                                     {", kStages = ", tile.stages},
+                                                     {", kBlocks = ", tile.least_blocks},
+                                                     {", kOnce = ", choice.once},
                                                      {";\nconstexpr bool kAcrossA = ", left_.across},
                                                      {", kWholeA = ", whole_a},
                                                      {", kAcrossB = ", right_.across},
                                                      {", kWholeB = ", whole_b}};
-    for (const auto& [name, value] : constants) program += name + std::to_string(value);
-    return device_.function(program + ";\n" + kText, "multiply");
+    for (const auto& [name, value] : constants) text += name + std::to_string(value);
+    return text + ";\n" + kText;
   }
 
   /// As many as a device holds at once: the next kernel may then start.
@@ -425,23 +462,14 @@ class FloatProduct final : public BoundLibrary {
 
   NativeDevice& device_;
   ProductSteps steps_;
-  const Tile& tile_;
-  const bool once_;
+  const Choice best_;
+  Choice now_ = best_;
   OuterAxis outer_;
   Part left_, right_;
   int64_t blocks_ = 0;
   int shared_bytes_ = 0;
   NativeRef multiply_;
 };
-
-/// Whether offsets in a tile are 32 bits, as the program has them.
-bool fits(const eager::MatmulDesc& d, const Tile& tile) {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  const auto reach = [&](int64_t line, int lines, int64_t deep) {
-    return std::abs(line) < kMost / lines / 2 && std::abs(deep) < kMost / tile.depth / 2;
-  };
-  return reach(d.a_row, tile.m, d.a_col) && reach(d.b_col, tile.n, d.b_row) && std::max({d.m, d.n, d.k}) < kMost;
-}
 
 }  // namespace
 
@@ -450,7 +478,7 @@ std::unique_ptr<BoundLibrary> make_float_product(NativeDevice& device, const Pro
   if (steps.is_empty() || !is_floating(d.dtype)) return nullptr;
   if (d.out_dtype != d.dtype && !(is_half(d.dtype) && d.out_dtype == DType::kFloat32)) return nullptr;
   const std::optional<Choice> choice = choice_for(d, d.batch * static_cast<int64_t>(steps.offsets.size()), device);
-  if (!choice || !fits(d, choice->tile)) return nullptr;
+  if (!choice || !fits(d, *choice->tile)) return nullptr;
   return std::make_unique<FloatProduct>(device, *choice, steps);
 }
 
