@@ -383,6 +383,27 @@ def test_kernels_of_a_step_that_makes_up_its_data_serve_the_next(tmp_path):
     assert compiled == in_all
 
 
+PRODUCTS = """
+import hashlib
+import smolder
+
+for n in (64, 96, 96, 96, 96):
+    x = (smolder.arange(n * 64) % 37 / 7).reshape(n, 64).cuda()
+    before = smolder.metrics()["counters"].get("kernels.compiled", 0)
+    product = x @ x.T
+    smolder.mark_step()
+    compiled = smolder.metrics()["counters"]["kernels.compiled"] - before
+    print(compiled, hashlib.sha256(product.cpu().numpy().tobytes()).hexdigest())
+"""
+
+
+@on_a_device
+def test_a_product_of_another_size_waits_for_no_compiler_and_its_bits_stay(tmp_path):
+    lines = [line.split() for line in run_alone(tmp_path, PRODUCTS)]
+    assert [compiled for compiled, _ in lines] == ["1", "0", "0", "1", "0"]
+    assert len({bits for _, bits in lines[1:]}) == 1
+
+
 @on_a_device
 def test_a_second_process_compiles_nothing(tmp_path):
     code = (
