@@ -43,7 +43,7 @@ DEVICE f32 log2_fast(f32 x) {
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-DEVICE bool any_thread(bool x) { return __syncthreads_or(x); }
+DEVICE bool all_threads(bool x) { return __syncthreads_and(x); }
 DEVICE f32 shuffle_xor(f32 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 )cuda";
 
@@ -137,7 +137,8 @@ template <int Pending> DEVICE void wait_products() {
 
 // Where tensor cores have the four elements of a thread of the 16 x 8 of a warp.
 constexpr const char* kTensorLayout = R"cuda(
-constexpr int kBeside = 2;  // elements of a row that are side by side in a thread
+constexpr int kBeside = 2;      // elements of a row that are side by side in a thread
+constexpr int kNextSharer = 1;  // how far away the next thread is that has others of the row
 DEVICE int row_in_tile(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
 DEVICE int column_in_tile(int i) { return threadIdx.x % 4 * 2 + i % 2; }
 DEVICE int result_column(int d, int i) { return d * 8 + column_in_tile(i); }
@@ -278,12 +279,13 @@ template <int R, int M, int N> DEVICE void start_weights(f32 (&c)[M][kChunks][4]
 )cuda";
 
 // The same in float32, without tensor cores. Threads have four rows, one of each four, and one column of eight; of
-// results, four columns of 32.
+// results, four columns of 32. Neighbours have two columns of two rows, as shared memory gives 16 bytes to all threads
+// of a half warp at once only where pairs of them ask for the same.
 constexpr const char* kFloatProducts = R"cuda(
-constexpr int kBeside = 1;
-DEVICE int row_in_tile(int i) { return threadIdx.x % 32 / 8 + i * 4; }
-DEVICE int column_in_tile(int) { return threadIdx.x % 8; }
-DEVICE int result_column(int d, int) { return d / 4 * 32 + threadIdx.x % 8 * 4 + d % 4; }
+constexpr int kBeside = 1, kNextSharer = 2;
+DEVICE int row_in_tile(int i) { return threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2 + i * 4; }
+DEVICE int column_in_tile(int) { return threadIdx.x / 2 % 8; }
+DEVICE int result_column(int d, int) { return d / 4 * 32 + threadIdx.x / 2 % 8 * 4 + d % 4; }
 DEVICE void put(f32* to, const f32 (&c)[4], int i) { *to = c[i]; }
 template <int T, int R> DEVICE void prepare_tile(Tile<R>) {}
 struct Left {

@@ -11,10 +11,7 @@ constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
 constexpr int kPiece = 16 / sizeof(Element), kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 #if MASK
-#define MEET(stage) any_thread(mask.has_any(stage))
 template <class T> DEVICE MaskElement* mask_room(T* x) { return reinterpret_cast<MaskElement*>(x); }
-#else
-#define MEET(stage) (__syncthreads(), true)
 #endif
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
@@ -84,6 +81,15 @@ template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
 constexpr const char* kRest = R"cuda(
 // A thread's four elements of the 16 x 8 that a warp holds are in kHeld rows, which kSharers threads have parts of.
 constexpr int kHeld = 4 / kBeside, kSharers = 8 / kBeside;
+// Over the threads that have elements of the same rows.
+DEVICE f32 most_of_row(f32 x) {
+  UNROLL for (int lane = kNextSharer; lane < kNextSharer * kSharers; lane *= 2) x = fmaxf(x, shuffle_xor(x, lane));
+  return x;
+}
+DEVICE f32 sum_of_row(f32 x) {
+  UNROLL for (int lane = kNextSharer; lane < kNextSharer * kSharers; lane *= 2) x += shuffle_xor(x, lane);
+  return x;
+}
 // A group goes through the same tiles: a warp of 16 M rows, or a warpgroup.
 DEVICE int first_of_group(int row) { return kWarpgroups ? row / 64 * 64 : row; }
 DEVICE int last_of_group(int row, int m) { return kWarpgroups ? row / 64 * 64 + 63 : row + 16 * m - 1; }
@@ -113,21 +119,53 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
 }
 )cuda";
 
+// Each tile of columns begins where the threads meet: the mask may hide all of it, or change nothing.
+constexpr const char* kNoMask = R"cuda(
+#define START_TILE(stage) \
+  constexpr bool hidden = false; \
+  __syncthreads();
+)cuda";
+
 constexpr const char* kMask = R"cuda(
+#define START_TILE(stage) \
+  const bool hidden = mask.is_all(stage, kHidingBits), plain = !hidden && mask.is_all(stage, kPlainBits);
+
+struct alignas(kBeside * sizeof(MaskElement)) MaskBeside {
+  MaskElement x[kBeside];
+};
+// `beside(m, n, h)` is the mask of elements in the thread's row h. Those that a mask of bools hides become `hidden`;
+// scores to which numbers are added are scaled before.
+template <int M, int N, class Get>
+DEVICE void take_mask(f32 (&p)[M][N][4], f32 hidden, f32 scale, bool plain, const Get& beside) {
+  if (MASK == 1 && plain) return;
+  UNROLL for (int m = 0; m < M; ++m) {
+    UNROLL for (int n = 0; n < N; ++n) {
+      UNROLL for (int h = 0; h < kHeld; ++h) {
+        MaskBeside mask = {};
+        if (!plain) mask = beside(m, n, h);
+        UNROLL for (int j = 0; j < kBeside; ++j) {
+          f32& x = p[m][n][h * kBeside + j];
+          if (MASK == 2) {
+            x = x * scale + widen(mask.x[j]);
+          } else if (!mask.x[j]) {
+            x = hidden;
+          }
+        }
+      }
+    }
+  }
+}
 // A block's part of the mask in shared memory, twice: R queries and C keys. Rows are 16 bytes longer, as those of `Tile`.
 template <int T, int R, int C> struct MaskTile {
   static constexpr int kPiece = 16 / sizeof(MaskElement), kPieces = C / kPiece, kRow = C + kPiece;
-  struct alignas(kBeside * sizeof(MaskElement)) Beside {
-    MaskElement x[kBeside];
-  };
   const RowsOf<MaskElement>& x;
   const MaskElement* from;
   int queries, keys;
   MaskElement* data;
 
   METHOD MaskElement* at(int stage, int row, int column) const { return data + (stage * R + row) * kRow + column; }
-  METHOD Beside beside(int stage, int row, int column) const {
-    return *reinterpret_cast<const Beside*>(at(stage, row, column));
+  METHOD MaskBeside beside(int stage, int row, int column) const {
+    return *reinterpret_cast<const MaskBeside*>(at(stage, row, column));
   }
   METHOD void load(int stage, int query, int key) const {
     UNROLL for (int i = 0; i < R * kPieces; i += T) {
@@ -145,16 +183,16 @@ template <int T, int R, int C> struct MaskTile {
       }
     }
   }
-  // Whether there is more than nothing in what the thread has loaded.
-  METHOD bool has_any(int stage) const {
-    bool any = false;
+  // Whether all threads have loaded nothing but `bits`. For all of them.
+  METHOD bool is_all(int stage, u32 bits) const {
+    bool all = true;
     UNROLL for (int i = 0; i < R * kPieces; i += T) {
       const int row = (i + threadIdx.x) / kPieces, column = (i + threadIdx.x) % kPieces * kPiece;
       if (row >= R) break;
-      const uint4 bits = *reinterpret_cast<const uint4*>(at(stage, row, column));
-      any |= bits.x != kNothingBits || bits.y != kNothingBits || bits.z != kNothingBits || bits.w != kNothingBits;
+      const uint4 x = *reinterpret_cast<const uint4*>(at(stage, row, column));
+      all = all && x.x == bits && x.y == bits && x.z == bits && x.w == bits;
     }
-    return any;
+    return all_threads(all);
   }
 };
 )cuda";
@@ -210,7 +248,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    const bool any = MEET(stage);
+    START_TILE(stage)
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
@@ -218,12 +256,12 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       mask.load(stage ^ 1, first, column + kColumns);
 #endif
     }
-    if (!any || (kCausal && column > group_last)) continue;
+    if (hidden || (kCausal && column > group_last)) continue;
 
     f32 p[M][N][4];
     start_rows<kColumns>(p, left, moved<kColumns>(right, stage, 0));
     finish_products<0>(p);
-    if (!kPositive) {
+    if (!kPositive && MASK != 2) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale;
@@ -231,21 +269,9 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       }
     }
 #if MASK
-    UNROLL for (int m = 0; m < M; ++m) {
-      UNROLL for (int n = 0; n < N; ++n) {
-        UNROLL for (int h = 0; h < kHeld; ++h) {
-          const int i = h * kBeside;
-          const auto beside = mask.beside(stage, my_row + m * 16 + row_in_tile(i), n * 8 + column_in_tile(i));
-          UNROLL for (int j = 0; j < kBeside; ++j) {
-#if MASK == 1
-            if (!beside.x[j]) p[m][n][i + j] = nothing();
-#else
-            p[m][n][i + j] += widen(beside.x[j]);
-#endif
-          }
-        }
-      }
-    }
+    take_mask(p, nothing(), scale, plain, [&](int m, int n, int h) {
+      return mask.beside(stage, my_row + m * 16 + row_in_tile(h * kBeside), n * 8 + column_in_tile(0));
+    });
 #endif
     if (column + kColumns > keys || (kCausal && column + kColumns - 1 > my_first)) {
       UNROLL for (int m = 0; m < M; ++m) {
@@ -263,7 +289,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) now = fmaxf(now, p[m][n][i]);
         }
-        UNROLL for (int mask = 1; mask < kSharers; mask *= 2) now = fmaxf(now, shuffle_xor(now, mask));
+        now = most_of_row(now);
         const f32 from = MASK && now == nothing() ? 0.0f : now;  // else a row that saw nothing yet would be nan
         const f32 shrink = exp2_fast((most[m][h] - from) * factor), offset = from * factor;
         most[m][h] = now;
@@ -287,10 +313,9 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   f32* const lse = batch(a.lse);
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int h = 0; h < kHeld; ++h) {
-      f32 sum = total[m][h];
-      UNROLL for (int mask = 1; mask < kSharers; mask *= 2) sum += shuffle_xor(sum, mask);
+      const f32 sum = sum_of_row(total[m][h]);
       const int row = my_first + m * 16 + row_in_tile(h * kBeside);
-      if (threadIdx.x % kSharers == 0 && row < queries) lse[row * a.lse.row] = (most[m][h] * factor + log2_fast(sum)) * kLn2;
+      if (column_in_tile(0) == 0 && row < queries) lse[row * a.lse.row] = (most[m][h] * factor + log2_fast(sum)) * kLn2;
       const f32 inverse = MASK && sum == 0 ? 0.0f : 1.0f / sum;
       UNROLL for (int d = 0; d < kChunks; ++d) {
         UNROLL for (int i = h * kBeside; i < (h + 1) * kBeside; ++i) result[m][d][i] *= inverse;
@@ -392,7 +417,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    const bool any = MEET(stage);
+    START_TILE(stage)
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
@@ -402,37 +427,34 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     }
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int begin = column + part;
-      if (!any || begin >= keys || (kCausal && begin > group_last)) continue;
+      if (hidden || begin >= keys || (kCausal && begin > group_last)) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_grad, moved<kColumns>(right_value, stage, part));
       const bool masked = begin + kPart > keys || (kCausal && begin + kPart - 1 > my_first);
       finish_products<1>(p);
+#if MASK
+      const auto beside = [&](int m, int n, int h) {
+        return mask.beside(stage, my_row + m * 16 + row_in_tile(h * kBeside), part + n * 8 + column_in_tile(0));
+      };
+#endif
+#if MASK == 2
+      take_mask(p, 0, scale, plain, beside);
+#endif
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int h = 0; h < kHeld; ++h) {
-#if MASK
-            const int row = my_row + m * 16 + row_in_tile(h * kBeside);
-            const auto beside = mask.beside(stage, row, part + n * 8 + column_in_tile(0));
-#endif
-            UNROLL for (int j = 0; j < kBeside; ++j) {
-              const int i = h * kBeside + j;
-              f32 score = p[m][n][i] * scale;
-#if MASK == 2
-              score += widen(beside.x[j]);
-#endif
-              p[m][n][i] = weight_of(score, offset[m][h]);
-#if MASK == 1
-              if (!beside.x[j]) p[m][n][i] = 0;
-#endif
-              if (masked) {
-                const int k = begin + n * 8 + column_in_tile(i);
-                if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
-              }
+          UNROLL for (int i = 0; i < 4; ++i) {
+            p[m][n][i] = weight_of(MASK == 2 ? p[m][n][i] : p[m][n][i] * scale, offset[m][i / kBeside]);
+            if (masked) {
+              const int k = begin + n * 8 + column_in_tile(i);
+              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
             }
           }
         }
       }
+#if MASK == 1
+      take_mask(p, 0, scale, plain, beside);
+#endif
       finish_products<0>(ds);
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
@@ -507,38 +529,43 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(query_tiles.stage(stage));
     prepare_tile<T>(grad_tiles.stage(stage));
-    const bool any = MEET(stage);
+    START_TILE(stage)
     if (column + kColumns < queries) load(stage ^ 1, column + kColumns);
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int from = column + part, row = stage * kColumns + part;
-      if (!any || from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
+      if (hidden || from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_value, moved<kColumns>(right_grad, stage, part));
       const bool masked = kCausal && from < group_last;
       finish_products<1>(p);
+#if MASK
+      const auto beside = [&](int m, int n, int h) {
+        MaskBeside x;
+        UNROLL for (int j = 0; j < kBeside; ++j) {
+          x.x[j] = *mask.at(stage, part + n * 8 + column_in_tile(j), my_row + m * 16 + row_in_tile(h * kBeside));
+        }
+        return x;
+      };
+#endif
+#if MASK == 2
+      take_mask(p, 0, scale, plain, beside);
+#endif
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < kBeside; ++j) {
           const f32 offset = offsets[row + n * 8 + column_in_tile(j)];
           const int q = from + n * 8 + column_in_tile(j);
           UNROLL for (int m = 0; m < M; ++m) {
             UNROLL for (int i = j; i < 4; i += kBeside) {
-              f32 score = p[m][n][i] * scale;
-#if MASK
-              const MaskElement x = *mask.at(stage, part + n * 8 + column_in_tile(j), my_row + m * 16 + row_in_tile(i));
-#endif
-#if MASK == 2
-              score += widen(x);
-#endif
-              p[m][n][i] = weight_of(score, offset);
-#if MASK == 1
-              if (!x) p[m][n][i] = 0;
-#endif
+              p[m][n][i] = weight_of(MASK == 2 ? p[m][n][i] : p[m][n][i] * scale, offset);
               if (masked && my_first + m * 16 + row_in_tile(i) > q) p[m][n][i] = 0;
             }
           }
         }
       }
+#if MASK == 1
+      take_mask(p, 0, scale, plain, beside);
+#endif
       start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
       finish_products<1>(ds);
       UNROLL for (int n = 0; n < N; ++n) {
@@ -568,7 +595,7 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
 }  // namespace
 
 AttentionText::Shape AttentionText::forward() const {
-  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 32);
+  if (!is_half(dtype)) return in_floats(small && !tf32 ? 32 : 64, 32);
   if (warpgroups) return {256, 1, 64, 64, head > 64 ? 1 : 2};
   const int columns = tight() ? 32 : 64;
   return {128, 2, columns, columns, 1};
@@ -598,7 +625,8 @@ std::string AttentionText::kernels() const {
                                : dtype == DType::kFloat16 ? "0xfc00fc00u"
                                                           : "0xff80ff80u";
     out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "Element")
-        << " MaskElement;\nconstexpr u32 kNothingBits = " << (mask == Mask::kBool ? "0" : lowest)
+        << " MaskElement;\nconstexpr u32 kHidingBits = " << (mask == Mask::kBool ? "0" : lowest)
+        << ", kPlainBits = " << (mask == Mask::kBool ? "0x01010101u" : "0")
         << ";\nconstexpr bool kMaskAligned = " << (mask_aligned ? "true" : "false") << ";\n";
   }
   out << "#define MASK " << static_cast<int>(mask) << "\n"
@@ -615,7 +643,7 @@ std::string AttentionText::kernels() const {
   } else {
     constants("Forward", forward());
   }
-  out << kCommon << products() << kRest << (mask == Mask::kNone ? "" : kMask) << (backward ? kBackward : kForward);
+  out << kCommon << products() << kRest << (mask == Mask::kNone ? kNoMask : kMask) << (backward ? kBackward : kForward);
   return out.str();
 }
 

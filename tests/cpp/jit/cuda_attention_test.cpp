@@ -116,14 +116,14 @@ static void load_transposed(u32 (&x)[4], u32 address) {
   }
   __syncwarp();
 }
-static bool any_thread(bool x) {
+static bool all_threads(bool x) {
   static bool said[1024];
   said[running] = x;
   __syncthreads();
-  bool any = false;
-  for (size_t i = 0; i < fibers.size(); ++i) any |= said[i];
+  bool all = true;
+  for (size_t i = 0; i < fibers.size(); ++i) all = all && said[i];
   __syncthreads();
-  return any;
+  return all;
 }
 static int warp_number() { return static_cast<int>(running / 32); }
 static f32 exp2_fast(f32 x) { return std::exp2(x); }
@@ -297,7 +297,8 @@ class Trial {
   bool is_masked() const { return p_.mask != AttentionText::Mask::kNone; }
   bool has_bools() const { return p_.mask == AttentionText::Mask::kBool; }
 
-  /// One for both heads; its second row says no to all, and keys from 64 to 127 are in no row.
+  /// One for both heads; its second row says no to all, keys from 64 to 127 are in no row, and those before in all rows
+  /// from the 64th on.
   void make_mask(std::mt19937& random) {
     const auto cells = static_cast<size_t>(p_.queries * p_.keys);
     added_.assign(cells, 0.0);
@@ -308,9 +309,11 @@ class Trial {
     std::normal_distribution<double> normal;
     for (size_t i = 0; i < cells; ++i) {
       const int64_t row = static_cast<int64_t>(i) / p_.keys, column = static_cast<int64_t>(i) % p_.keys;
-      const bool seen = random() % 3 != 0 && row != 1 && column / 64 != 1;
+      const bool seen = (row >= 64 && column < 64) || (random() % 3 != 0 && row != 1 && column / 64 != 1);
       bools_[i] = seen;
-      numbers_.set(i, to_bits(seen ? normal(random) : -std::numeric_limits<double>::infinity(), p_.dtype));
+      numbers_.set(
+          i, to_bits(seen ? (row >= 64 && column < 64 ? 0 : normal(random)) : -std::numeric_limits<double>::infinity(),
+                     p_.dtype));
       added_[i] = !seen         ? -std::numeric_limits<double>::infinity()
                   : has_bools() ? 0
                                 : from_bits(numbers_.bits(i), p_.dtype);
