@@ -114,9 +114,12 @@ def a_mask(rng, shape, dtype):
     seen[..., 0, :] = seen.shape[-2] == 1 and seen[..., 0, :]  # a row that sees nothing
     if shape[-1] > 64:
         seen[..., 64:128] = False  # keys that no row sees, which kernels leave out
+        seen[..., 64:, :64] = True  # and what a mask says nothing of
     if dtype == smolder.bool:
         return smolder.tensor(seen, device="cuda")
     numbers = np.round(rng.standard_normal(shape) * 8) / 8
+    if shape[-1] > 64:
+        numbers[..., 64:, :64] = 0
     return smolder.tensor(np.where(seen, numbers, -np.inf), dtype=dtype, device="cuda")
 
 
