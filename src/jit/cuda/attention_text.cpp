@@ -539,7 +539,22 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
       start_rows<kColumns>(ds, left_value, moved<kColumns>(right_grad, stage, part));
       const bool masked = kCausal && from < group_last;
       finish_products<1>(p);
-#if MASK
+#if MASK == 2 && HALVES
+      u32 turned[M][N / 2][4];
+      if (!plain) {
+        const int lane = threadIdx.x % 32;
+        UNROLL for (int m = 0; m < M; ++m) {
+          UNROLL for (int n = 0; n < N; n += 2) {
+            const int query = part + n * 8 + lane / 16 * 8 + lane % 8, key = my_row + m * 16 + lane / 8 % 2 * 8;
+            load_transposed(turned[m][n / 2], shared_address(mask.at(stage, query, key)));
+          }
+        }
+      }
+      const auto beside = [&](int m, int n, int h) {
+        const u32 x = turned[m][n / 2][n % 2 * 2 + h];
+        return MaskBeside{{static_cast<u16>(x), static_cast<u16>(x >> 16)}};
+      };
+#elif MASK
       const auto beside = [&](int m, int n, int h) {
         MaskBeside x;
         UNROLL for (int j = 0; j < kBeside; ++j) {
@@ -629,7 +644,7 @@ std::string AttentionText::kernels() const {
         << ", kPlainBits = " << (mask == Mask::kBool ? "0x01010101u" : "0")
         << ";\nconstexpr bool kMaskAligned = " << (mask_aligned ? "true" : "false") << ";\n";
   }
-  out << "#define MASK " << static_cast<int>(mask) << "\n"
+  out << "#define MASK " << static_cast<int>(mask) << "\n#define HALVES " << is_half(dtype) << "\n"
       << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
   const auto constants = [&](const char* name, const Shape& s) {
