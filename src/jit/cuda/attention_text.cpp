@@ -634,7 +634,7 @@ int AttentionText::staging(const Shape& s) const { return is_half(dtype) || tf32
 std::string AttentionText::kernels() const {
   std::ostringstream out;
   const char* const element = is_half(dtype) ? "u16" : "f32";
-  out << "typedef " << element << " Element;\n";
+  out << "// The kernels of attention.\ntypedef " << element << " Element;\n";
   if (mask != Mask::kNone) {
     const char* const lowest = !is_half(dtype)            ? "0xff800000u"
                                : dtype == DType::kFloat16 ? "0xfc00fc00u"

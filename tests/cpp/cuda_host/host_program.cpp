@@ -15,9 +15,10 @@
 namespace cuda_host {
 namespace {
 
-/// What `run` and `argument_bytes` look up, for each generated kernel; machine.h has it for those written by hand.
+/// What `run` and `argument_bytes` look up, for each generated kernel and those of attention; machine.h has it for
+/// those written by hand.
 std::string wrappers(const std::string& text) {
-  static const std::regex kernel(R"(\s(\w+)\(const __grid_constant__ (\w+_arguments) \w+\))");
+  static const std::regex kernel(R"(\s(\w+)\(const __grid_constant__ (\w+_arguments|\w+Arguments) \w+\))");
   std::string all;
   for (std::sregex_iterator i(text.begin(), text.end(), kernel), end; i != end; ++i) {
     const std::string name = (*i)[1], arguments = (*i)[2];
@@ -34,6 +35,12 @@ std::string host_text(std::string text) {
       text.replace(at, what.size(), with);
     }
   };
+  if (const size_t kernels = text.find("// The kernels of attention."); kernels != std::string::npos) {
+    const bool halves = text.find("#define IS_BFLOAT16") != std::string::npos;
+    const bool bfloat16 = text.find("#define IS_BFLOAT16 1") != std::string::npos;
+    text = std::string("#define IS_FLOAT32 ") + (halves ? "0" : "1") + "\n#define IS_BFLOAT16 " +
+           (bfloat16 ? "1" : "0") + "\n#include \"" SMOLDER_HOST_ATTENTION "\"\n" + text.substr(kernels);
+  }
   replace("extern __shared__ __align__(16) unsigned char shared[];", "");
   replace(R"(asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));)", "f = host_f16_to_f32(h);");
   replace(R"(asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));)", "h = host_f32_to_f16(f);");

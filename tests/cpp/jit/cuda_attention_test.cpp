@@ -75,172 +75,6 @@ struct Matrices {
 
 using Doubles = std::vector<double>;
 
-/// What stands in place of the instructions of attention_text.cpp: the threads of a warp show each other their
-/// registers, and each computes its own elements.
-constexpr const char* kHostInstructions = R"host(
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef long long i64;
-typedef unsigned long long u64;
-typedef float f32;
-typedef double f64;
-#define DEVICE static inline
-#define METHOD inline
-#define UNROLL
-static u32 shared_address(const void* p) { return static_cast<u32>(static_cast<const unsigned char*>(p) - shared); }
-static void copy_async(u32 to, const void* from, bool inside) {
-  if (to % 16 != 0 || (inside && reinterpret_cast<size_t>(from) % 16 != 0)) __builtin_trap();
-  inside ? std::memcpy(shared + to, from, 16) : std::memset(shared + to, 0, 16);
-}
-static void finish_copies() {}
-static u32 shown[1024][6];
-static size_t my_warp() { return running / 32 * 32; }
-static const u16* row_of(size_t matrix, size_t row) {
-  return reinterpret_cast<const u16*>(shared + shown[my_warp() + 8 * matrix + row][0]);
-}
-static void load_matrices(u32 (&x)[4], u32 address) {
-  if (address % 16 != 0) __builtin_trap();
-  const size_t lane = running % 32;
-  shown[running][0] = address;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) x[i] = *reinterpret_cast<const u32*>(row_of(i, lane / 4) + lane % 4 * 2);
-  __syncwarp();
-}
-static void load_transposed(u32 (&x)[4], u32 address) {
-  if (address % 16 != 0) __builtin_trap();
-  const size_t lane = running % 32;
-  shown[running][0] = address;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    x[i] = row_of(i, lane % 4 * 2)[lane / 4] | static_cast<u32>(row_of(i, lane % 4 * 2 + 1)[lane / 4]) << 16;
-  }
-  __syncwarp();
-}
-static bool all_threads(bool x) {
-  static bool said[1024];
-  said[running] = x;
-  __syncthreads();
-  bool all = true;
-  for (size_t i = 0; i < fibers.size(); ++i) all = all && said[i];
-  __syncthreads();
-  return all;
-}
-static int warp_number() { return static_cast<int>(running / 32); }
-static f32 exp2_fast(f32 x) { return std::exp2(x); }
-static f32 log2_fast(f32 x) { return std::log2(x); }
-static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
-#if IS_FLOAT32
-static f32 widen(f32 x) { return x; }
-static u32 round_single(f32 x) {
-  const u32 bits = __float_as_uint(x);
-  return x - x == 0 ? (bits + 0x1000) & ~0x1fffu : bits;
-}
-static u32 load_word(u32 address) { return *reinterpret_cast<const u32*>(shared + address); }
-static void load_four(f32 (&x)[4], u32 address) {
-  if (address % 16 != 0) __builtin_trap();
-  std::memcpy(x, shared + address, 16);
-}
-static void store_four(u32 address, const f32 (&x)[4]) { std::memcpy(shared + address, x, 16); }
-static void store_single(u32 address, f32 x) { std::memcpy(shared + address, &x, 4); }
-static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  const size_t lane = running % 32;
-  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
-  shown[running][4] = b0;
-  shown[running][5] = b1;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    const size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    f32 sum = 0;
-    for (int k = 0; k < 8; ++k) {
-      const u32 left = shown[my_warp() + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2];
-      const u32 right = shown[my_warp() + column * 4 + k % 4][4 + k / 4];
-      if ((left | right) & 0x1fff) __builtin_trap();
-      sum += __uint_as_float(left) * __uint_as_float(right);
-    }
-    c[i] += sum;
-  }
-  __syncwarp();
-}
-#else
-static f32 widen(u16 h) { return IS_BFLOAT16 ? __uint_as_float(static_cast<u32>(h) << 16) : host_f16_to_f32(h); }
-static u16 narrow(f32 f) { return IS_BFLOAT16 ? host_f32_to_bf16(f) : host_f32_to_f16(f); }
-static u32 round_pair(f32 low, f32 high) { return narrow(low) | static_cast<u32>(narrow(high)) << 16; }
-static u16 half_of(u32 pair, int i) { return static_cast<u16>(i % 2 ? pair >> 16 : pair); }
-static void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  const size_t lane = running % 32;
-  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
-  shown[running][4] = b0;
-  shown[running][5] = b1;
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    const size_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    f32 sum = 0;
-    for (int k = 0; k < 16; ++k) {
-      const u32 left = shown[my_warp() + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
-      const u32 right = shown[my_warp() + column * 4 + k % 8 / 2][4 + k / 8];
-      sum += widen(half_of(left, k)) * widen(half_of(right, k));
-    }
-    c[i] += sum;
-  }
-  __syncwarp();
-}
-// What a warpgroup has: an element of a matrix that a descriptor says, whose rows or (transposed) columns are K.
-static f32 element_at(u64 matrix, size_t outer, size_t k, bool transposed) {
-  const size_t start = (matrix & 0x3fff) << 4, next = (matrix >> 16 & 0x3fff) << 4, eight = (matrix >> 32 & 0x3fff) << 4;
-  if (matrix >> 62 != 1) __builtin_trap();
-  size_t at = start + (transposed ? outer / 64 * next + outer % 64 * 2 + k / 8 * eight + k % 8 * 128
-                                  : outer / 8 * eight + outer % 8 * 128 + k * 2);
-  at ^= (at >> 7 & 7) << 4;
-  return widen(*reinterpret_cast<const u16*>(shared + at));
-}
-template <int kTransposed, int N> static void group_multiply(f32 (&c)[N][4], const u32 (&a)[4], u64 b, bool sum) {
-  const size_t lane = running % 32;
-  for (int i = 0; i < 4; ++i) shown[running][i] = a[i];
-  __syncwarp();
-  for (int n = 0; n < N; ++n) {
-    for (int i = 0; i < 4; ++i) {
-      const size_t row = lane / 4 + i / 2 * 8, column = n * 8 + lane % 4 * 2 + i % 2;
-      f32 x = sum ? c[n][i] : 0;
-      for (int k = 0; k < 16; ++k) {
-        const u32 left = shown[my_warp() + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
-        x += widen(half_of(left, k)) * element_at(b, column, k, kTransposed);
-      }
-      c[n][i] = x;
-    }
-  }
-  __syncwarp();
-}
-template <int kTransposed, int N> static void group_multiply(f32 (&c)[N][4], u64 a, u64 b, bool sum) {
-  const size_t lane = running % 32;
-  for (int n = 0; n < N; ++n) {
-    for (int i = 0; i < 4; ++i) {
-      const size_t row = running / 32 % 4 * 16 + lane / 4 + i / 2 * 8, column = n * 8 + lane % 4 * 2 + i % 2;
-      f32 x = sum ? c[n][i] : 0;
-      for (int k = 0; k < 16; ++k) x += element_at(a, row, k, false) * element_at(b, column, k, kTransposed);
-      c[n][i] = x;
-    }
-  }
-}
-template <int N> static void hold(f32 (&)[N][4]) {}
-template <int N> static void begin_products(f32 (&)[N][4]) {}
-static void commit_products() {}
-template <int Pending> static void wait_products() {}
-#endif
-)host";
-
-/// The text that the host compiles; `entries` are kernels and the structs of their arguments.
-std::string emulated_attention(const AttentionText& text,
-                               const std::vector<std::pair<std::string, std::string>>& entries) {
-  std::string all = std::string("#define IS_BFLOAT16 ") + (text.dtype == DType::kBFloat16 ? "true" : "false") +
-                    "\n#define IS_FLOAT32 " + (text.dtype == DType::kFloat32 ? "1" : "0") + kHostInstructions +
-                    text.kernels();
-  for (const auto& [kernel, arguments] : entries) {
-    all += "extern \"C\" void run_" + kernel + "(const void* a) { " + kernel + "(*static_cast<const " + arguments +
-           "*>(a)); }\n";
-  }
-  return all;
-}
-
 struct Problem {
   DType dtype = DType::kBFloat16;
   int64_t queries = 64, keys = 64, width = 64, value_width = 64;
@@ -342,7 +176,7 @@ class Trial {
 
   void forward() {
     const AttentionText t = text(false);
-    const HostProgram program(emulated_attention(t, {{"attention_forward", "ForwardArguments"}}), SMOLDER_HOST_CXX);
+    const HostProgram program(t.instructions() + t.kernels(), SMOLDER_HOST_CXX);
     std::vector<int64_t> words;
     for (Matrices* m : {&query_, &key_, &value_, &result_}) m->append_to(words);
     append_mask(words);
@@ -353,9 +187,7 @@ class Trial {
 
   void backward() {
     const AttentionText t = text(true);
-    const HostProgram program(emulated_attention(t, {{"attention_grad_query", "BackwardArguments"},
-                                                     {"attention_grad_key_value", "BackwardArguments"}}),
-                              SMOLDER_HOST_CXX);
+    const HostProgram program(t.instructions() + t.kernels(), SMOLDER_HOST_CXX);
     std::vector<int64_t> words;
     for (Matrices* m : {&grad_, &query_, &key_, &value_, &result_, &grad_query_, &grad_key_, &grad_value_}) {
       m->append_to(words);
