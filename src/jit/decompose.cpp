@@ -99,7 +99,8 @@ void decompose(Program& program) {
                                            eager::find_kernel(eager::DispatchKey::kCPU, n.op));
     if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
     if (!whole && program.options.device == DeviceType::kCUDA &&
-        cuda::takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n))) {
+        cuda::takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n),
+                              program.options.precision.allow_tf32())) {
       builder.set_origin(origin);
       node.origin = origin;
       // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step

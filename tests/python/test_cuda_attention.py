@@ -77,6 +77,20 @@ def test_attention_is_its_composition(kind, is_causal, width):
             assert off < UNITS[kind], (name, queries, keys, off)
 
 
+@pytest.mark.parametrize("kind", UNITS)
+def test_work_for_all_of_a_device(kind):
+    """TensorFloat32 is then multiplied in larger tiles."""
+    rng = np.random.default_rng(10)
+    dtype, wide = dtypes_of(kind)
+    operands, grad = [heads(rng, 130, 64, 10, 16) for _ in range(3)], heads(rng, 130, 64, 10, 16)
+    rounded = [x.to(dtype).to(wide) for x in operands]
+    wanted = values(lambda q, k, v: composed(q, k, v, True, 0.125), rounded, grad.to(dtype).to(wide), wide)
+    with precision_of(kind):
+        got = values(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), operands, grad, dtype)
+    for a, b in zip(got, wanted, strict=True):
+        assert np.abs(a - b).max() < UNITS[kind] * max(1.0, np.abs(b).max())
+
+
 @pytest.mark.parametrize("shape", [(5, 16), (2, 5, 16), (2, 3, 2, 5, 16)])
 @pytest.mark.parametrize("dtype", [smolder.float16, smolder.float32])
 def test_any_rank_and_scales_below_zero(shape, dtype):

@@ -172,6 +172,9 @@ class AttentionCall final : public BoundLibrary {
     }
     if (is_masked) text_.mask_aligned = has_aligned_rows(mask_operand().view);
     collapse(query.shape);
+    constexpr int64_t kRows = 128;
+    const int64_t blocks = ((std::max(queries_, keys_) + kRows - 1) / kRows) * outer_ * inner_;
+    text_.many = text_.tf32 && blocks > device.multiprocessors;
     aligned_ =
         std::ranges::all_of(operands_, [&](const Operand& o) { return !is_tiled(o) || has_aligned_rows(o.view); });
     prepare();
@@ -414,7 +417,7 @@ bool is_attention(Op op) {
          op == Op::kFlashAttentionBackwardMasked || op == Op::kFlashAttentionBackwardJoined;
 }
 
-bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient) {
+bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient, bool allow_tf32) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
   const Layout at = layout_of(n);
   const ir::ValueId query = n.inputs[at.query], value = n.inputs[at.query + 2], scale = n.inputs[at.scale];
@@ -441,6 +444,14 @@ bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_
   if (single &&
       !(g.sym.less_equal(kLeastFloats, queries) && g.sym.less_equal(keys, g.sym.mul(queries, kLeastFloats)))) {
     return false;
+  }
+  // Without tensor cores two products more cost more than scores in memory do, once those are many.
+  if (single && !allow_tf32 && n.op == Op::kAttentionBackward) {
+    constexpr int64_t kMostKeys = 256, kMostWidth = 64;
+    for (const ir::ValueId v : {query, value}) {
+      if (!g.sym.less_equal(g.shape(v)[axis + 1], kMostWidth)) return false;
+    }
+    if (!g.sym.less_equal(keys, kMostKeys)) return false;
   }
   return smolder::cuda::is_available() && smolder::cuda::device_info(device).major >= 8;
 }

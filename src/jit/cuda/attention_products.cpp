@@ -43,7 +43,7 @@ DEVICE f32 log2_fast(f32 x) {
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-DEVICE bool all_threads(bool x) { return __syncthreads_and(x); }
+DEVICE bool any_thread(bool x) { return __syncthreads_or(x); }
 DEVICE f32 shuffle_xor(f32 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 )cuda";
 

@@ -11,7 +11,10 @@ constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
 constexpr int kPiece = 16 / sizeof(Element), kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 #if MASK
+#define MEET(stage) any_thread(mask.has_any(stage))
 template <class T> DEVICE MaskElement* mask_room(T* x) { return reinterpret_cast<MaskElement*>(x); }
+#else
+#define MEET(stage) (__syncthreads(), true)
 #endif
 DEVICE f32 nothing() { return __uint_as_float(0xff800000u); }  // what exp2 makes zero of
 
@@ -119,53 +122,21 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
 }
 )cuda";
 
-// Each tile of columns begins where the threads meet: the mask may hide all of it, or change nothing.
-constexpr const char* kNoMask = R"cuda(
-#define START_TILE(stage) \
-  constexpr bool hidden = false; \
-  __syncthreads();
-)cuda";
-
 constexpr const char* kMask = R"cuda(
-#define START_TILE(stage) \
-  const bool hidden = mask.is_all(stage, kHidingBits), plain = !hidden && mask.is_all(stage, kPlainBits);
-
-struct alignas(kBeside * sizeof(MaskElement)) MaskBeside {
-  MaskElement x[kBeside];
-};
-// `beside(m, n, h)` is the mask of elements in the thread's row h. Those that a mask of bools hides become `hidden`;
-// scores to which numbers are added are scaled before.
-template <int M, int N, class Get>
-DEVICE void take_mask(f32 (&p)[M][N][4], f32 hidden, f32 scale, bool plain, const Get& beside) {
-  if (MASK == 1 && plain) return;
-  UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int n = 0; n < N; ++n) {
-      UNROLL for (int h = 0; h < kHeld; ++h) {
-        MaskBeside mask = {};
-        if (!plain) mask = beside(m, n, h);
-        UNROLL for (int j = 0; j < kBeside; ++j) {
-          f32& x = p[m][n][h * kBeside + j];
-          if (MASK == 2) {
-            x = x * scale + widen(mask.x[j]);
-          } else if (!mask.x[j]) {
-            x = hidden;
-          }
-        }
-      }
-    }
-  }
-}
 // A block's part of the mask in shared memory, twice: R queries and C keys. Rows are 16 bytes longer, as those of `Tile`.
 template <int T, int R, int C> struct MaskTile {
   static constexpr int kPiece = 16 / sizeof(MaskElement), kPieces = C / kPiece, kRow = C + kPiece;
+  struct alignas(kBeside * sizeof(MaskElement)) Beside {
+    MaskElement x[kBeside];
+  };
   const RowsOf<MaskElement>& x;
   const MaskElement* from;
   int queries, keys;
   MaskElement* data;
 
   METHOD MaskElement* at(int stage, int row, int column) const { return data + (stage * R + row) * kRow + column; }
-  METHOD MaskBeside beside(int stage, int row, int column) const {
-    return *reinterpret_cast<const MaskBeside*>(at(stage, row, column));
+  METHOD Beside beside(int stage, int row, int column) const {
+    return *reinterpret_cast<const Beside*>(at(stage, row, column));
   }
   METHOD void load(int stage, int query, int key) const {
     UNROLL for (int i = 0; i < R * kPieces; i += T) {
@@ -183,16 +154,16 @@ template <int T, int R, int C> struct MaskTile {
       }
     }
   }
-  // Whether all threads have loaded nothing but `bits`. For all of them.
-  METHOD bool is_all(int stage, u32 bits) const {
-    bool all = true;
+  // Whether there is more than nothing in what the thread has loaded.
+  METHOD bool has_any(int stage) const {
+    bool any = false;
     UNROLL for (int i = 0; i < R * kPieces; i += T) {
       const int row = (i + threadIdx.x) / kPieces, column = (i + threadIdx.x) % kPieces * kPiece;
       if (row >= R) break;
-      const uint4 x = *reinterpret_cast<const uint4*>(at(stage, row, column));
-      all = all && x.x == bits && x.y == bits && x.z == bits && x.w == bits;
+      const uint4 bits = *reinterpret_cast<const uint4*>(at(stage, row, column));
+      any |= bits.x != kNothingBits || bits.y != kNothingBits || bits.z != kNothingBits || bits.w != kNothingBits;
     }
-    return all_threads(all);
+    return any;
   }
 };
 )cuda";
@@ -248,7 +219,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    START_TILE(stage)
+    const bool any = MEET(stage);
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
@@ -256,12 +227,12 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       mask.load(stage ^ 1, first, column + kColumns);
 #endif
     }
-    if (hidden || (kCausal && column > group_last)) continue;
+    if (!any || (kCausal && column > group_last)) continue;
 
     f32 p[M][N][4];
     start_rows<kColumns>(p, left, moved<kColumns>(right, stage, 0));
     finish_products<0>(p);
-    if (!kPositive && MASK != 2) {
+    if (!kPositive) {
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
           UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale;
@@ -269,9 +240,21 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
       }
     }
 #if MASK
-    take_mask(p, nothing(), scale, plain, [&](int m, int n, int h) {
-      return mask.beside(stage, my_row + m * 16 + row_in_tile(h * kBeside), n * 8 + column_in_tile(0));
-    });
+    UNROLL for (int m = 0; m < M; ++m) {
+      UNROLL for (int n = 0; n < N; ++n) {
+        UNROLL for (int h = 0; h < kHeld; ++h) {
+          const int i = h * kBeside;
+          const auto beside = mask.beside(stage, my_row + m * 16 + row_in_tile(i), n * 8 + column_in_tile(i));
+          UNROLL for (int j = 0; j < kBeside; ++j) {
+#if MASK == 1
+            if (!beside.x[j]) p[m][n][i + j] = nothing();
+#else
+            p[m][n][i + j] += widen(beside.x[j]);
+#endif
+          }
+        }
+      }
+    }
 #endif
     if (column + kColumns > keys || (kCausal && column + kColumns - 1 > my_first)) {
       UNROLL for (int m = 0; m < M; ++m) {
@@ -417,7 +400,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(key_tiles.stage(stage));
     prepare_tile<T>(value_tiles.stage(stage));
-    START_TILE(stage)
+    const bool any = MEET(stage);
     if (column + kColumns < reach) {
       load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
       load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
@@ -427,34 +410,37 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     }
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int begin = column + part;
-      if (hidden || begin >= keys || (kCausal && begin > group_last)) continue;
+      if (!any || begin >= keys || (kCausal && begin > group_last)) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_grad, moved<kColumns>(right_value, stage, part));
       const bool masked = begin + kPart > keys || (kCausal && begin + kPart - 1 > my_first);
       finish_products<1>(p);
-#if MASK
-      const auto beside = [&](int m, int n, int h) {
-        return mask.beside(stage, my_row + m * 16 + row_in_tile(h * kBeside), part + n * 8 + column_in_tile(0));
-      };
-#endif
-#if MASK == 2
-      take_mask(p, 0, scale, plain, beside);
-#endif
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) {
-            p[m][n][i] = weight_of(MASK == 2 ? p[m][n][i] : p[m][n][i] * scale, offset[m][i / kBeside]);
-            if (masked) {
-              const int k = begin + n * 8 + column_in_tile(i);
-              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
+          UNROLL for (int h = 0; h < kHeld; ++h) {
+#if MASK
+            const int row = my_row + m * 16 + row_in_tile(h * kBeside);
+            const auto beside = mask.beside(stage, row, part + n * 8 + column_in_tile(0));
+#endif
+            UNROLL for (int j = 0; j < kBeside; ++j) {
+              const int i = h * kBeside + j;
+              f32 score = p[m][n][i] * scale;
+#if MASK == 2
+              score += widen(beside.x[j]);
+#endif
+              p[m][n][i] = weight_of(score, offset[m][h]);
+#if MASK == 1
+              if (!beside.x[j]) p[m][n][i] = 0;
+#endif
+              if (masked) {
+                const int k = begin + n * 8 + column_in_tile(i);
+                if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
+              }
             }
           }
         }
       }
-#if MASK == 1
-      take_mask(p, 0, scale, plain, beside);
-#endif
       finish_products<0>(ds);
       UNROLL for (int m = 0; m < M; ++m) {
         UNROLL for (int n = 0; n < N; ++n) {
@@ -529,58 +515,38 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
     finish_copies();
     prepare_tile<T>(query_tiles.stage(stage));
     prepare_tile<T>(grad_tiles.stage(stage));
-    START_TILE(stage)
+    const bool any = MEET(stage);
     if (column + kColumns < queries) load(stage ^ 1, column + kColumns);
     _Pragma("unroll 1") for (int part = 0; part < kColumns; part += kPart) {
       const int from = column + part, row = stage * kColumns + part;
-      if (hidden || from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
+      if (!any || from >= queries || (kCausal && from + kPart - 1 < first + first_of_group(my_row))) continue;
       f32 p[M][N][4], ds[M][N][4];
       start_rows<kColumns>(p, left, moved<kColumns>(right, stage, part));
       start_rows<kColumns>(ds, left_value, moved<kColumns>(right_grad, stage, part));
       const bool masked = kCausal && from < group_last;
       finish_products<1>(p);
-#if MASK == 2 && HALVES
-      u32 turned[M][N / 2][4];
-      if (!plain) {
-        const int lane = threadIdx.x % 32;
-        UNROLL for (int m = 0; m < M; ++m) {
-          UNROLL for (int n = 0; n < N; n += 2) {
-            const int query = part + n * 8 + lane / 16 * 8 + lane % 8, key = my_row + m * 16 + lane / 8 % 2 * 8;
-            load_transposed(turned[m][n / 2], shared_address(mask.at(stage, query, key)));
-          }
-        }
-      }
-      const auto beside = [&](int m, int n, int h) {
-        const u32 x = turned[m][n / 2][n % 2 * 2 + h];
-        return MaskBeside{{static_cast<u16>(x), static_cast<u16>(x >> 16)}};
-      };
-#elif MASK
-      const auto beside = [&](int m, int n, int h) {
-        MaskBeside x;
-        UNROLL for (int j = 0; j < kBeside; ++j) {
-          x.x[j] = *mask.at(stage, part + n * 8 + column_in_tile(j), my_row + m * 16 + row_in_tile(h * kBeside));
-        }
-        return x;
-      };
-#endif
-#if MASK == 2
-      take_mask(p, 0, scale, plain, beside);
-#endif
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < kBeside; ++j) {
           const f32 offset = offsets[row + n * 8 + column_in_tile(j)];
           const int q = from + n * 8 + column_in_tile(j);
           UNROLL for (int m = 0; m < M; ++m) {
             UNROLL for (int i = j; i < 4; i += kBeside) {
-              p[m][n][i] = weight_of(MASK == 2 ? p[m][n][i] : p[m][n][i] * scale, offset);
+              f32 score = p[m][n][i] * scale;
+#if MASK
+              const MaskElement x = *mask.at(stage, part + n * 8 + column_in_tile(j), my_row + m * 16 + row_in_tile(i));
+#endif
+#if MASK == 2
+              score += widen(x);
+#endif
+              p[m][n][i] = weight_of(score, offset);
+#if MASK == 1
+              if (!x) p[m][n][i] = 0;
+#endif
               if (masked && my_first + m * 16 + row_in_tile(i) > q) p[m][n][i] = 0;
             }
           }
         }
       }
-#if MASK == 1
-      take_mask(p, 0, scale, plain, beside);
-#endif
       start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
       finish_products<1>(ds);
       UNROLL for (int n = 0; n < N; ++n) {
@@ -610,24 +576,31 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
 }  // namespace
 
 AttentionText::Shape AttentionText::forward() const {
+  if (has_large_tiles()) return of_large_tiles(64);
   if (!is_half(dtype)) return in_floats(small && !tf32 ? 32 : 64, 32);
   if (warpgroups) return {256, 1, 64, 64, head > 64 ? 1 : 2};
   const int columns = tight() ? 32 : 64;
   return {128, 2, columns, columns, 1};
 }
 AttentionText::Shape AttentionText::grad_query() const {
-  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
+  if (has_large_tiles()) return of_large_tiles(32);
+  if (!is_half(dtype)) return in_floats(32, 16);
   if (warpgroups) return {head > 64 ? 128 : 256, 1, 64, 64, 2};
   return {128, tight() ? 1 : 2, head > 64 || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::grad_key() const {
-  if (!is_half(dtype)) return in_floats(tf32 && !small ? 64 : 32, 16);
+  if (has_large_tiles()) return of_large_tiles(32);
+  if (!is_half(dtype)) return in_floats(32, 16);
   if (warpgroups) return head > 64 ? Shape{256, 1, 64, 32, 1} : Shape{128, 1, 64, 32, 3};
   return {128, head > 64 ? 1 : 2, tight() || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::in_floats(int columns, int columns_of_wide) const {
   columns = head > 64 ? columns_of_wide : mask == Mask::kNone ? columns : 32;
   return {tight() ? 64 : 128, 1, columns, columns, small ? 1 : 2};
+}
+AttentionText::Shape AttentionText::of_large_tiles(int columns_where_many) const {
+  if (many) return {128, 2, columns_where_many, columns_where_many, 2};
+  return {256, 1, 64, 64, 1};
 }
 int AttentionText::staging(const Shape& s) const { return is_half(dtype) || tf32 ? 0 : s.rows() * (s.part + 8) * 4; }
 
@@ -640,11 +613,10 @@ std::string AttentionText::kernels() const {
                                : dtype == DType::kFloat16 ? "0xfc00fc00u"
                                                           : "0xff80ff80u";
     out << "typedef " << (mask == Mask::kBool ? "unsigned char" : "Element")
-        << " MaskElement;\nconstexpr u32 kHidingBits = " << (mask == Mask::kBool ? "0" : lowest)
-        << ", kPlainBits = " << (mask == Mask::kBool ? "0x01010101u" : "0")
+        << " MaskElement;\nconstexpr u32 kNothingBits = " << (mask == Mask::kBool ? "0" : lowest)
         << ";\nconstexpr bool kMaskAligned = " << (mask_aligned ? "true" : "false") << ";\n";
   }
-  out << "#define MASK " << static_cast<int>(mask) << "\n#define HALVES " << is_half(dtype) << "\n"
+  out << "#define MASK " << static_cast<int>(mask) << "\n"
       << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
   const auto constants = [&](const char* name, const Shape& s) {
@@ -658,7 +630,7 @@ std::string AttentionText::kernels() const {
   } else {
     constants("Forward", forward());
   }
-  out << kCommon << products() << kRest << (mask == Mask::kNone ? kNoMask : kMask) << (backward ? kBackward : kForward);
+  out << kCommon << products() << kRest << (mask == Mask::kNone ? "" : kMask) << (backward ? kBackward : kForward);
   return out.str();
 }
 

@@ -23,6 +23,7 @@ struct AttentionText {
   enum class Mask : uint8_t { kNone, kBool, kAdded };
   Mask mask = Mask::kNone;
   bool mask_aligned = true;  ///< its rows are as `aligned` says of operands'
+  bool many = false;         ///< there is work for more blocks of 128 rows than there are multiprocessors
   bool tf32 = false;         ///< float32 is multiplied as TensorFloat32 by tensor cores, else as it is without them
 
   friend auto operator<=>(const AttentionText&, const AttentionText&) = default;
@@ -74,6 +75,9 @@ struct AttentionText {
     return mask == Mask::kNone ? 0 : 2 * queries * (keys * item + 16);
   }
   Shape in_floats(int columns, int columns_of_wide) const;
+  /// TensorFloat32 is bound by what warps read of shared memory: they have more rows where there is work enough.
+  bool has_large_tiles() const { return tf32 && !small && head <= 64 && mask == Mask::kNone; }
+  Shape of_large_tiles(int columns_where_many) const;
   std::string products() const;
   bool tight() const { return small && head > 64; }
   bool is_tight_for_mask() const { return small && mask != Mask::kNone; }

@@ -39,14 +39,14 @@ static void load_transposed(u32 (&x)[4], u32 address) {
   }
   __syncwarp();
 }
-static bool all_threads(bool x) {
+static bool any_thread(bool x) {
   static bool said[1024];
   said[running] = x;
   __syncthreads();
-  bool all = true;
-  for (size_t i = 0; i < fibers.size(); ++i) all = all && said[i];
+  bool any = false;
+  for (size_t i = 0; i < fibers.size(); ++i) any |= said[i];
   __syncthreads();
-  return all;
+  return any;
 }
 static int warp_number() { return static_cast<int>(running / 32); }
 static f32 exp2_fast(f32 x) { return std::exp2(x); }

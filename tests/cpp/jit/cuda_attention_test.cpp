@@ -82,7 +82,7 @@ struct Problem {
   double scale = 0.125;
   bool aligned = true, small = false, warpgroups = false;
   AttentionText::Mask mask = AttentionText::Mask::kNone;
-  bool mask_aligned = false, tf32 = false;
+  bool mask_aligned = false, many = false, tf32 = false;
 };
 
 /// One problem: its operands, what float64 makes of them, and what the kernels do.
@@ -125,6 +125,7 @@ class Trial {
     t.mask_aligned = p_.mask_aligned;
     t.backward = backward;
     t.small = p_.small;
+    t.many = p_.many;
     t.tf32 = p_.tf32;
     return t;
   }
@@ -334,6 +335,8 @@ TEST(CudaAttention, EmulatedKernelsAreAttention) {
             .mask_aligned = true,
             .tf32 = true},
            {.dtype = kFloat32, .queries = 130, .keys = 100, .is_causal = true, .tf32 = true},
+           {.dtype = kFloat32, .queries = 140, .keys = 150, .width = 40, .is_causal = true, .many = true, .tf32 = true},
+           {.dtype = kFloat32, .queries = 20, .keys = 70, .width = 32, .value_width = 20, .tf32 = true},
            {.dtype = kFloat32, .queries = 130, .keys = 100, .is_causal = true},
            {.dtype = kFloat32, .queries = 40, .keys = 70, .width = 128, .value_width = 96, .tf32 = true},
            {.dtype = kFloat32, .queries = 40, .keys = 70, .width = 128, .value_width = 96},
@@ -389,9 +392,10 @@ TEST(CudaAttention, KernelsCompile) {
         for (const auto mask : {AttentionText::Mask::kNone, AttentionText::Mask::kBool, AttentionText::Mask::kAdded}) {
           text.mask = mask;
           if (mask == AttentionText::Mask::kAdded && text.positive != text.backward) continue;
-          for (const bool tf32 : {false, true}) {
-            text.tf32 = tf32;
-            if (!tf32 || dtype == DType::kFloat32) texts.push_back(text);
+          for (int way = 0; way < (dtype == DType::kFloat32 ? 3 : 1); ++way) {
+            text.tf32 = way > 0;
+            text.many = way > 1;
+            texts.push_back(text);
           }
         }
       }
@@ -406,12 +410,13 @@ TEST(CudaAttention, KernelsCompile) {
 
 TEST(CudaAttention, TilesFitTheSharedMemoryOfABlock) {
   for (const int head : {32, 64, 96, 128}) {
-    for (int choice = 0; choice < 8; ++choice) {
+    for (int choice = 0; choice < 16; ++choice) {
       AttentionText text;
       text.head = head;
       text.small = choice % 2 != 0;
       text.dtype = choice / 2 % 2 != 0 ? DType::kFloat32 : DType::kBFloat16;
-      text.tf32 = choice / 4 != 0;
+      text.tf32 = choice / 4 % 2 != 0;
+      text.many = choice / 8 != 0;
       const int room = (text.small ? 99 : 160) << 10;
       for (const auto mask : {AttentionText::Mask::kNone, AttentionText::Mask::kBool, AttentionText::Mask::kAdded}) {
         text.mask = mask;
