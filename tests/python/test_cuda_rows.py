@@ -63,3 +63,19 @@ def test_softmax_of_any_row(dtype, tolerance, n):
     x = on_device.cpu().float().numpy().astype(np.float64)
     got = smolder.softmax(on_device, 1).cpu().float().numpy()
     np.testing.assert_allclose(got, softmax(x), rtol=tolerance, atol=1e-37)
+
+
+@pytest.mark.parametrize("n", [7, 64, 1024])
+def test_a_row_by_its_largest_is_the_rounded_quotient(n):
+    rng = np.random.default_rng(n)
+    x = (rng.standard_normal((64, n)) * 2.0 ** rng.integers(-30, 20, (64, 1))).astype(np.float32)
+    x[:, 0] = np.abs(x).max(1) * rng.uniform(1, 2, 64).astype(np.float32)  # nothing else is as large
+    x[:, 1], x[:, 2], x[:, 3] = 0.0, -0.0, np.float32(1e-38)
+    x[1, 4], x[2, 4], x[3] = -np.inf, np.nan, -np.abs(x[3])
+    t = smolder.tensor(x, device="cuda")
+    got = (t / t.amax(1, keepdim=True)).cpu().numpy()
+    with np.errstate(all="ignore"):
+        want = x / x.max(1, keepdims=True)
+    known = ~np.isnan(want)
+    assert_same_bits(got[known], want[known])
+    assert np.isnan(got[~known]).all()

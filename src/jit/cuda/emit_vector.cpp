@@ -37,8 +37,8 @@ void KernelEmitter::uniform_part(const Stmt& s) {
     if (inner.result >= 0 && !is_uniform(inner)) define(inner, true);
     if (!divides_row(inner)) continue;
     const std::string name = locals_[inner.result].name, by = value(inner.args[1]);
-    line(cat({"const f32 inverse_", name, " = 1.0f / ", by, ";"}));
-    line(cat({"const bool exact_", name, " = ", by, " >= 0x1p-20f && ", by, " <= 0x1p40f;"}));
+    functions_.div_lanes();
+    line(cat({"const Inverse inverse_", name, " = inverse_of(", by, ");"}));
   }
 }
 
@@ -307,8 +307,8 @@ bool KernelEmitter::div_lanes(const Stmt& s) {
   const std::string function = functions_.div_lanes();
   declare_lanes(s);
   const std::string name = locals_[s.result].name;
-  line(cat({function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name,
-            ", exact_", name, ");"}));
+  line(cat(
+      {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"}));
   return true;
 }
 

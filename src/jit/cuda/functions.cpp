@@ -279,27 +279,38 @@ std::string Functions::rare_lanes(ir::Op op, DType t) {
   return name;
 }
 
-/// Quotients of several numbers by one, given its inverse as rounded. A first quotient is corrected by what is left of
-/// it: once, and it is next to the true one; twice, and it is the rounded one, as long as remainders are exact, which
-/// those of small numbers need not be, and nothing overflows, which leaves a nan. What is left has the sign that keeps
-/// that of a zero. `exact`: the number is neither small nor large nor negative.
+/// Quotients of several numbers by one, whose inverse is known to twice the digits. So is a first quotient, but that it
+/// is rounded; what is left of it, by the rounded inverse, makes it the rounded quotient (Markstein), as long as that
+/// is exact, which it need not be for small numbers, and nothing overflows, which leaves a nan. Inverses in two parts
+/// are from below, and what is left has the sign that it has, for the sign of a zero.
 std::string Functions::div_lanes() {
   const std::string any = primitive(ir::Op::kDiv, DType::kFloat32), name = "div_lanes";
   if (!defined_.emplace(name, true).second) return name;
-  text_ += cat({"static __device__ __noinline__ Four div_four(Four x, f32 y) {\n  return {", any, "(x.a, y), ", any,
+  text_ += R"(struct Inverse {
+  f32 minus, high, low;
+  bool exact;  // the number is neither small nor large nor negative
+};
+DEVICE Inverse inverse_of(f32 y) {
+  const f32 near = 1.0f / y;
+  const f32 high = __fmaf_rn(-near, y, 1.0f) < 0.0f ? __uint_as_float(__float_as_uint(near) - 1) : near;
+  return {-near, high, __fmaf_rn(-high, y, 1.0f) * near, y >= 0x1p-20f && y <= 0x1p40f};
+}
+)" +
+           cat({"static __device__ __noinline__ Four div_four(Four x, f32 y) {\n  return {", any, "(x.a, y), ", any,
                 "(x.b, y), ", any, "(x.c, y), ", any, "(x.d, y)};\n}\n"}) +
-           R"(template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, f32 inverse,
-                                               bool exact) {
+           R"(template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, const Inverse& inverse) {
   constexpr u32 kSmall = 2 * 0x17800000u;  // 2^-80, without its sign
+  bool exact = inverse.exact;
   f32 finite = 0.0f;
 #pragma unroll
   for (int k = 0; k < V; ++k) {
-    const f32 first = x[k] * inverse, second = __fmaf_rn(-__fmaf_rn(first, y, -x[k]), inverse, first);
-    q[k] = __fmaf_rn(-__fmaf_rn(second, y, -x[k]), inverse, second);
-    finite = __fmaf_rn(q[k], 0.0f, finite);
+    const f32 first = __fmaf_rn(x[k], inverse.high, x[k] * inverse.low);
+    q[k] = __fmaf_rn(__fmaf_rn(first, y, -x[k]), inverse.minus, first);
     exact = exact && 2 * __float_as_uint(x[k]) - 1 >= kSmall - 1;
   }
-  if (exact && finite == 0.0f) return;
+#pragma unroll
+  for (int k = 0; k < V; k += 2) finite = __fmaf_rn(q[k], q[k + 1 < V ? k + 1 : k], finite);
+  if (exact && fabsf(finite) < __uint_as_float(0x7f800000u)) return;
   by_fours(q, x, [=](Four four) { return div_four(four, y); });
 }
 )";

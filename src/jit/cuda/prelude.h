@@ -345,10 +345,17 @@ template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
   for (u32 half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
   return shuffle(x, 0, width);
 }
+// In a whole warp, of the lane so many further on, where there is one; and of the first.
+template <class T> DEVICE T lane_after(T x, int by) { return shuffle(x, threadIdx.x + by, 32); }
+template <class T> DEVICE T first_lane(T x) { return shuffle(x, 0, 32); }
+#ifdef __CUDA_ARCH__
+DEVICE f32 lane_after(f32 x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
+DEVICE f32 first_lane(f32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+#endif
 template <class T, class F> DEVICE T halve_warp(T x, F step) {
 #pragma unroll
-  for (u32 half = 16; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, 32));
-  return shuffle(x, 0, 32);
+  for (u32 half = 16; half > 0; half /= 2) x = step(x, lane_after(x, half));
+  return first_lane(x);
 }
 // All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
 // so that the next may be written while this is read.

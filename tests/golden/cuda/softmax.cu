@@ -85,8 +85,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     }
     const f32 x5 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
-      const f32 inverse_x9 = 1.0f / x5;
-      const bool exact_x9 = x5 >= 0x1p-20f && x5 <= 0x1p40f;
+      const Inverse inverse_x9 = inverse_of(x5);
       const auto at0 = fixed(b0 + (v0 * a.n1));
       const auto at1 = fixed(b1 + (v0 * a.n1));
       const auto chunk = [&](int c, int i, auto lanes) {
@@ -100,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         f32 x8[V];
         exp_lanes(x8, x7);
         f32 x9[V];
-        div_lanes(x9, x8, x5, inverse_x9, exact_x9);
+        div_lanes(x9, x8, x5, inverse_x9);
         Pack<f32, V> out0;
         FOR_LANES out0.x[k] = x9[k];
         stream_whole(at1 + i, out0);

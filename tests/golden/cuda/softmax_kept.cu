@@ -99,8 +99,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
     }
     const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
-      const f32 inverse_x9 = 1.0f / x7;
-      const bool exact_x9 = x7 >= 0x1p-20f && x7 <= 0x1p40f;
+      const Inverse inverse_x9 = inverse_of(x7);
       const auto at0 = b1 + (0ll);
       const auto at1 = fixed(b2 + (v0 * a.n1));
       const auto chunk = [&](int c, int i, auto lanes) {
@@ -110,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         take_held(raw8, held1[c], at0 + i);
         FOR_LANES x8[k] = raw8.x[k];
         f32 x9[V];
-        div_lanes(x9, x8, x7, inverse_x9, exact_x9);
+        div_lanes(x9, x8, x7, inverse_x9);
         f32 x10[V];
         FOR_LANES x10[k] = x9[k];
         round_lanes_bf16(x10);
