@@ -117,6 +117,7 @@ struct Call {
   // Seen in one pass over the operands.
   bool external = false;  ///< some may be in external memory
   bool requires_grad = false;
+  bool mixed = false;  ///< they are on several devices
   Device device = {};
 
   void look_at_operands() {
@@ -129,8 +130,7 @@ struct Call {
       external |= v->external;
       requires_grad |= impl->requires_grad;
       if (!first) first = v;
-      if (v->device != first->device) [[unlikely]]
-        raise_devices(first->device, v->device);
+      mixed |= v->device != first->device;
     }
     device = first ? first->device : creation_device();
   }
@@ -326,12 +326,35 @@ void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 
 namespace {
 
+void record_mixed(const Call& c);
+
 inline void record_call(Call c) {
   c.look_at_operands();
+  if (c.mixed) [[unlikely]]
+    return record_mixed(c);
   if (c.external && any_external(c.operands)) [[unlikely]]
     return record_external(c);
   record_known(c);
   finish(c);
+}
+
+/// Elementwise ops take tensors of the CPU without dimensions beside those of a device, as in torch: they are copied
+/// there.
+void record_mixed(const Call& c) {
+  const auto device_of = [](const Operand& o) { return o.impl()->value->device; };
+  const auto is_tensor = [](const Operand& o) { return o.kind() == Operand::kTensor; };
+  const auto is_on_device = [&](const Operand& o) { return is_tensor(o) && device_of(o) != DeviceType::kCPU; };
+  const Device where = device_of(*std::ranges::find_if(c.operands, is_on_device));
+  std::vector<Tensor> copies;
+  copies.reserve(c.operands.size());
+  std::vector<Operand> operands(c.operands.begin(), c.operands.end());
+  for (Operand& o : operands) {
+    if (!is_tensor(o) || device_of(o) == where) continue;
+    const bool may_be_copied = device_of(o) == DeviceType::kCPU && o.meta()->shape.empty();
+    if (!may_be_copied || !ir::info(c.op).flags.elementwise) c.raise_devices(where, device_of(o));
+    o = Operand(copies.emplace_back(Tensor(o.impl()).to(where)));
+  }
+  record_call({c.op, operands, c.attrs, c.outputs});
 }
 
 /// In a branch: tensors from outside are seen through their stand-ins.
@@ -360,6 +383,9 @@ void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<cons
 void write_inplace(std::string_view op, Tensor& self, Tensor result) {
   SMOLDER_CHECK(result.shape() == self.shape(), RuntimeError, op, "_: output with shape ", self.shape(),
                 " doesn't match the broadcast shape ", result.shape());
+  SMOLDER_CHECK(result.device() == self.device(), RuntimeError, op,
+                "_: Expected all tensors to be on the same device, but found at least two devices, ",
+                to_string(self.device()), " and ", to_string(result.device()), "!");
   if (result.dtype() != self.dtype()) {
     SMOLDER_CHECK(category(result.dtype()) <= category(self.dtype()), RuntimeError, op, "_: result type ",
                   name(result.dtype()), " can't be cast to the desired output type ", name(self.dtype()),

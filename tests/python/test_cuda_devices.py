@@ -4,6 +4,7 @@ import copy
 import ctypes
 import io
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -237,6 +238,38 @@ def test_devices_do_not_mix_in_an_op():
     with pytest.raises(RuntimeError, match=message):
         a + b
     assert (a + b.to(a.device)).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_pickled_tensors_keep_their_device():
+    x = smolder.arange(6.0, device=ONE).reshape(2, 3).t().requires_grad_()
+    y = pickle.loads(pickle.dumps(x))
+    assert y.device == x.device and y.stride() == x.stride() and y.requires_grad and y.tolist() == x.tolist()
+
+
+def test_tensors_of_the_host_without_dimensions_go_to_a_device_in_elementwise_ops():
+    x = smolder.arange(3.0, device=ONE)
+    scale = smolder.tensor(2.0, requires_grad=True)
+    for y, expected in (
+        (x * scale, [0, 2, 4]),
+        (scale - x, [2, 1, 0]),
+        (smolder.where(x > 1, x, scale), [2, 2, 2]),
+        (x.clone().add_(scale), [2, 3, 4]),
+        (smolder.addcmul(x, x, scale), [0, 3, 6]),
+    ):
+        assert y.device == x.device and y.tolist() == expected
+    half = smolder.ones(2, dtype=smolder.float16, device=ONE) * scale
+    assert half.dtype == smolder.float16  # it has no dimensions there, too
+    (x * scale).sum().backward()
+    assert scale.grad.device.type == "cpu" and scale.grad.item() == 3
+    for use in (
+        lambda: x + smolder.ones(1),
+        lambda: scale.detach().add_(x[0]),
+        lambda: smolder.cat([x, smolder.tensor(1.0).reshape(1)]),
+        lambda: smolder.stack([x[0], smolder.tensor(1.0)]),
+        lambda: x @ smolder.ones(3),
+    ):
+        with pytest.raises(RuntimeError, match=f"found at least two devices, .*{ONE}"):
+            use()
 
 
 @pytest.mark.skipif(not EMULATED, reason="asks the emulated driver")

@@ -755,10 +755,11 @@ def _generator(state):
 copyreg.pickle(_core.Generator, lambda generator: (_generator, (generator.get_state(),)))
 
 
-def _rebuild(kind, array, dtype, order, extents, requires_grad):
+def _rebuild(kind, array, dtype, order, extents, requires_grad, device="cpu"):
     out = _core.from_numpy_copy(array)
     if out.dtype != dtype:
         out = _to(out, dtype)
+    out = out.to(device)
     if order is not None:
         out = out.permute(numpy.argsort(order).tolist()).expand(extents).detach()
     if kind is Tensor:
@@ -811,7 +812,8 @@ def _copy_in(memo, tensor):
 
 @_method
 def __reduce_ex__(self, protocol):
-    """Pickled as a NumPy array of its elements in their order in memory (bfloat16 as float32, exactly)."""
+    """Pickled as a NumPy array of its elements in their order in memory (bfloat16 as float32, exactly), and
+    with their device."""
     strides, extents = self.stride(), _shape(self)
     order = None
     packed = self.detach()
@@ -820,7 +822,7 @@ def __reduce_ex__(self, protocol):
         once = tuple(builtins.slice(1) if strides[i] == 0 else builtins.slice(None) for i in order)
         packed = packed.permute(order)[once]
     array = numpy.ascontiguousarray(packed._to_numpy()).reshape(_shape(packed))
-    arguments = type(self), array, self.dtype, order, extents, self.requires_grad
+    arguments = type(self), array, self.dtype, order, extents, self.requires_grad, str(self.device)
     return (_rebuild, arguments, vars(self)) if vars(self) else (_rebuild, arguments)
 
 
