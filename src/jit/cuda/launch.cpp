@@ -60,7 +60,7 @@ int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, std:
 /// Groups of a block that take turns of a loop side by side: as many as there is room for.
 int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
   const auto turns = static_cast<uint64_t>(std::max<int64_t>(row_extent(shape.team->extents[0], ints), 1));
-  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), kTeamThreads / group);
+  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), std::max<int64_t>(kTeamThreads / group, 1));
   const int64_t half = shared_limit / 2 - kBlockBytes;
   while (groups > kFewGroups && team_bytes(shape, group, groups, ints) > half) --groups;
   while (groups > 1 && team_bytes(shape, group, groups, ints) > shared_limit) --groups;

@@ -328,11 +328,21 @@ API Status cuKernelGetAttribute(int* value, KernelAttribute, DriverKernel, Drive
   return 0;
 }
 API Status cuKernelSetAttribute(KernelAttribute, int, DriverKernel, DriverDevice) { return 0; }
+/// Whether a device would take it.
+bool is_shape(const LaunchConfig& c) {
+  constexpr unsigned kThreads = 1024, kBlocks = 0x7fff'ffff, kMoreBlocks = 0xffff, kShared = 227 << 10;
+  const auto within = [](unsigned n, unsigned most) { return n >= 1 && n <= most; };
+  return within(c.grid[0], kBlocks) && within(c.grid[1], kMoreBlocks) && within(c.grid[2], kMoreBlocks) &&
+         within(c.block[0], kThreads) && within(c.block[1], kThreads) &&
+         within(c.block[0] * c.block[1] * c.block[2], kThreads) && c.shared_bytes <= kShared;
+}
+
 API Status cuLaunchKernelEx(const LaunchConfig* config, DriverKernel kernel, void** parameters, void**) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
   const cuda_host::HostProgram* const program = program_of(kernel->library);
   if (!program) return kNotSupported;
+  if (!is_shape(*config)) return kInvalidValue;
   std::vector<std::max_align_t> arguments;
   try {
     const size_t bytes = program->argument_bytes(kernel->name);
@@ -403,7 +413,8 @@ API Status cuMemCreate(MemoryHandle* handle, size_t bytes, const MemoryPropertie
   OpaqueContext& device = host.devices[static_cast<size_t>(of->location.device)];
   if (device.used + bytes > host.total) return kOutOfMemory;
   device.used += bytes;
-  *handle = bytes | static_cast<MemoryHandle>(of->location.device);  // nothing else is asked of it; sizes are of whole pages
+  *handle =
+      bytes | static_cast<MemoryHandle>(of->location.device);  // nothing else is asked of it; sizes are of whole pages
   return 0;
 }
 API Status cuMemRelease(MemoryHandle) { return 0; }  // what is mapped lives on

@@ -152,8 +152,8 @@ TEST(CudaLaunch, LongColumnsInChunks) {
   EXPECT_EQ(positions(128, DeviceType::kCUDA), (Positions{1}));
   EXPECT_EQ(positions(300, DeviceType::kCUDA), (Positions{19, 1}));
   EXPECT_EQ(positions(2048, DeviceType::kCUDA), (Positions{128, 1}));
-  EXPECT_EQ(positions(2049, DeviceType::kCUDA), (Positions{65, 1}));
-  EXPECT_EQ(positions(65536, DeviceType::kCUDA), (Positions{128, 1}));
+  EXPECT_EQ(positions(2049, DeviceType::kCUDA), (Positions{129, 1}));
+  EXPECT_EQ(positions(65536, DeviceType::kCUDA), (Positions{256, 1}));
   EXPECT_EQ(positions(300000, DeviceType::kCUDA), (Positions{586, 37, 1}));
   EXPECT_EQ(positions(2048, DeviceType::kCPU), (Positions{16, 1}));
 }
@@ -207,10 +207,11 @@ TEST(CudaLaunch, TurnsSideBySide) {
   const auto plan = planned("layer_norm_backward", {3, 1024, 300, 128 * 1024}, 3);
   EXPECT_EQ(plan.shape.grid[0], 3u);
   EXPECT_EQ(plan.shape.block[0], 32u);
-  EXPECT_EQ(plan.shape.block[1], 16u);
-  EXPECT_EQ(planned("layer_norm_backward", {3, 100, 300, 128 * 100}, 3).shape.block[1], 32u);
-  EXPECT_EQ(planned("layer_norm_backward", {3, 2000, 300, 128 * 2000}, 3).shape.block[1], 8u);
-  EXPECT_EQ(planned("layer_norm_backward", {3, 8192, 300, 128 * 8192}, 3).shape.block[1], 2u);
+  EXPECT_EQ(plan.shape.block[1], 8u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 100, 300, 128 * 100}, 3).shape.block[1], 16u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 2000, 300, 128 * 2000}, 3).shape.block[1], 4u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 8192, 300, 128 * 8192}, 3).shape.block[1], 1u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 50304, 300, 128 * 50304}, 3).shape.block[1], 1u);
 }
 
 TEST(CudaLaunch, TooManyBlocksIsAnError) {
