@@ -121,6 +121,21 @@ TEST(CudaLaunch, RowsAreHeld) {
   EXPECT_TRUE(planned("softmax_kept", {8, 60000}, 8).scratch_in_memory);
 }
 
+TEST(CudaLaunch, LongRowsAreHeldWhereTheyAreWritten) {
+  const auto long_rows = [](const std::string& call, const std::string& result) {
+    const std::string text =
+        "symbols s0=16, s1=50304\n%0 = leaf(number=0, offset=0, strides=[s1, 1]) : float32[s0, s1]\n%1 = " + call +
+        " : float32" + result + "\nreturn %1\n";
+    bool any = false;
+    for (const KernelSample& s : kernels_of(ir::parse(text), std::vector<int64_t>{16, 50304}, {}, DeviceType::kCUDA)) {
+      any |= cuda::has_long_rows(s.kernel, s.ints);
+    }
+    return any;
+  };
+  EXPECT_TRUE(long_rows("softmax(%0, dim=1, dtype=none)", "[s0, s1]"));
+  EXPECT_FALSE(long_rows("logsumexp(%0, dim=[1], keepdim=false)", "[s0]"));
+}
+
 TEST(CudaLaunch, ColumnsAreSharedOut) {
   // 3 chunks of rows by 2 of columns, 1024 columns each: few, so blocks are narrow and have many groups.
   const auto plan = planned("column_sum", {3, 2, 2000, 300, 128 * 2000}, 6);
