@@ -39,7 +39,7 @@ void check_not_negative(const char* name, double v) {
 
 Tensor zero_state(const Tensor& parameter) {
   const Device device = parameter.device();
-  if (device.type == DeviceType::kCPU || lazy::Capture::current()) return zeros_like(parameter);
+  if (device != DeviceType::kCUDA || lazy::Capture::current()) return zeros_like(parameter);
   try {
     const MemoryFor use("zeros_like", capture_source());
     const size_t bytes = static_cast<size_t>(parameter.numel()) * itemsize(parameter.dtype());

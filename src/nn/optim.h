@@ -25,7 +25,7 @@ class Optimizer {
   std::vector<Tensor> parameters_;
 };
 
-/// What state of a parameter begins as: zeros like it. On a device they are in memory at once: the kernels of the first
+/// What state of a parameter begins as: zeros like it. On CUDA they are in memory at once: the kernels of the first
 /// step are those of all others then, and are compiled once.
 Tensor zero_state(const Tensor& parameter);
 

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "smolder/core/counters.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/record.h"
@@ -163,6 +165,23 @@ TEST(Optimizer, TrainingLearnsAndCompilesNothingAfterTheSecondStep) {
   }
   EXPECT_LT(last, first / 2);
   EXPECT_EQ(counter("plans.instances").value(), plans);
+}
+
+TEST(Optimizer, StateOfAUsersDeviceIsMadeThere) {
+  const auto copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+  const eager::DispatchKey key =
+      eager::add_device("plain", {.allocate = [](size_t bytes) -> void* { return new char[bytes + 1]; },
+                                  .release = [](void* data, size_t) { delete[] static_cast<char*>(data); },
+                                  .to_host = copy,
+                                  .from_host = copy});
+  for (const ir::Op op : {ir::Op::kBarrier, ir::Op::kCast}) {
+    eager::register_kernel(key, op, *eager::find_kernel(eager::DispatchKey::kCPU, op));
+  }
+  const Tensor parameter = ones({2, 3}, DType::kFloat32).to(eager::device_of(key));
+  const Tensor state = optim::zero_state(parameter);
+  EXPECT_EQ(state.device(), parameter.device());
+  EXPECT_EQ(state.shape(), parameter.shape());
+  EXPECT_EQ(state.to_vector<float>(), std::vector<float>(6, 0.0f));
 }
 
 }  // namespace
