@@ -160,29 +160,26 @@ DEVICE u32 step(u32 address, int row, int column) {
 template <int Pending, int M, int N> DEVICE void finish_products(f32 (&)[M][N][4]) {}
 )cuda";
 
-constexpr const char* kHalfProducts = R"cuda(
-// Rows of 16 of a warp: the operand on the left of a product of steps of 16.
+// What tensor cores take of rows, in halves and in TensorFloat32.
+constexpr const char* kTensorRows = R"cuda(
+// Rows of 16 of a warp: the operand on the left of a product of steps of two pieces.
 struct Left {
   u32 address;
   template <int R> METHOD void take(Tile<R> tile, int row) {
     const int lane = threadIdx.x % 32;
-    address = shared_address(tile.at(row + lane % 16, lane / 16 * 8));
+    address = shared_address(tile.at(row + lane % 16, lane / 16 * kPiece));
   }
 };
 // A tile on the right, whose rows are the columns of the product, 16 of them a load; or whose columns are.
 template <int R> DEVICE u32 right_address(Tile<R> tile) {
   const int lane = threadIdx.x % 32;
-  return shared_address(tile.at(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
-}
-template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile.at(lane % 16, lane / 16 * 8));
+  return shared_address(tile.at(lane / 16 * 8 + lane % 8, lane / 8 % 2 * kPiece));
 }
 
 // c = a b', over all columns: b is of 8 N rows.
 template <int R, int M, int N> DEVICE void start_rows(f32 (&c)[M][N][4], const Left& a, u32 b) {
   clear(c);
-  UNROLL for (int k = 0; k < kHead; k += 16) {
+  UNROLL for (int k = 0; k < kHead; k += 2 * kPiece) {
     u32 left[M][4];
     UNROLL for (int m = 0; m < M; ++m) load_matrices(left[m], step(a.address, m * 16, k));
     UNROLL for (int n = 0; n < N; n += 2) {
@@ -194,6 +191,13 @@ template <int R, int M, int N> DEVICE void start_rows(f32 (&c)[M][N][4], const L
       }
     }
   }
+}
+)cuda";
+
+constexpr const char* kHalfProducts = R"cuda(
+template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
+  const int lane = threadIdx.x % 32;
+  return shared_address(tile.at(lane % 16, lane / 16 * 8));
 }
 // c += round(p) b: p is of 8 N columns, b of 8 N rows.
 template <int R, int M, int N>
@@ -220,17 +224,6 @@ DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 
 // The same of float32, rounded to TensorFloat32.
 constexpr const char* kTensorFloatProducts = R"cuda(
 DEVICE void put(f32* to, const f32 (&c)[4], int i) { to[0] = c[i], to[1] = c[i + 1]; }
-struct Left {
-  u32 address;
-  template <int R> METHOD void take(Tile<R> tile, int row) {
-    const int lane = threadIdx.x % 32;
-    address = shared_address(tile.at(row + lane % 16, lane / 16 * 4));
-  }
-};
-template <int R> DEVICE u32 right_address(Tile<R> tile) {
-  const int lane = threadIdx.x % 32;
-  return shared_address(tile.at(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 4));
-}
 template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
   const int lane = threadIdx.x % 32;
   return shared_address(tile.at(lane % 4 * 2, lane / 4));
@@ -247,21 +240,6 @@ template <int T, int R> DEVICE void prepare_tile(Tile<R> tile) {
   }
 }
 
-template <int R, int M, int N> DEVICE void start_rows(f32 (&c)[M][N][4], const Left& a, u32 b) {
-  clear(c);
-  UNROLL for (int k = 0; k < kHead; k += 8) {
-    u32 left[M][4];
-    UNROLL for (int m = 0; m < M; ++m) load_matrices(left[m], step(a.address, m * 16, k));
-    UNROLL for (int n = 0; n < N; n += 2) {
-      u32 right[4];
-      load_matrices(right, step(b, n * 8, k));
-      UNROLL for (int m = 0; m < M; ++m) {
-        multiply_add(c[m][n], left[m], right[0], right[1]);
-        multiply_add(c[m][n + 1], left[m], right[2], right[3]);
-      }
-    }
-  }
-}
 // What a thread has of eight columns of p are columns 2 i and 2 i + 1, which go for columns i and i + 4 of the product:
 // the rows of b are taken in the same order.
 template <int R, int M, int N> DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
@@ -432,10 +410,10 @@ std::string AttentionText::instructions() const {
 }
 
 std::string AttentionText::products() const {
+  const std::string warps = kWarpAddresses;
   if (!is_half(dtype))
-    return std::string(kWarpAddresses) + (tf32 ? kTensorLayout : "") + (tf32 ? kTensorFloatProducts : kFloatProducts);
-  return std::string(kTensorLayout) + kHalves +
-         (warpgroups ? kGroupProducts : std::string(kWarpAddresses) + kHalfProducts);
+    return tf32 ? warps + kTensorLayout + kTensorRows + kTensorFloatProducts : warps + kFloatProducts;
+  return std::string(kTensorLayout) + kHalves + (warpgroups ? kGroupProducts : warps + kTensorRows + kHalfProducts);
 }
 
 }  // namespace smolder::jit::cuda
