@@ -24,7 +24,7 @@ bench: build ## C++ benchmarks of every layer
 build: deps $(BUILD)/build.ninja
 	cmake --build --preset release -j $(JOBS)
 
-$(BUILD)/build.ninja:
+$(BUILD)/build.ninja: | deps
 	cmake --preset release
 
 deps:
