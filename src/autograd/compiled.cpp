@@ -247,6 +247,8 @@ std::vector<Tensor> CompiledStep::run(const std::vector<Tensor>& inputs, std::ve
       call.before[w.input].reset();
       for (const uint32_t f : w.followers) call.before[f].reset();
     }
+    // Nor must gradients that are replaced outlive it: new ones find their memory, in each call the same.
+    for (const NewGrad& g : grads_) Tensor(call.inputs[g.input]).set_grad(Tensor());
   };
   if (!forward_.tape) {
     begin({});

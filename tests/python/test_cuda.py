@@ -321,6 +321,32 @@ def test_losses_that_are_kept_do_not_move_gradients():
     assert staged() - before <= 1, "the loss, if it has no address that comes again"
 
 
+@on_a_device
+def test_a_compiled_step_gives_back_gradients_before_it_makes_new_ones():
+    model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4))).cuda()
+    optimizer = smolder.optim.SGD(model.parameters(), lr=1e-3)
+    x = smolder.randn(8, 512, device="cuda")
+
+    @smolder.compile
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    held, before = [], smolder.metrics()["counters"].get("graphs.staged", 0)
+    for i in range(20):
+        held[:] = [step()]
+        if i == 4:
+            cuda.synchronize()
+            cuda.reset_peak_memory_stats()
+            settled = cuda.memory_allocated()
+    gradients = sum(p.numel() * 4 for p in model.parameters())
+    assert cuda.max_memory_allocated() - settled < gradients / 2
+    assert smolder.metrics()["counters"].get("graphs.staged", 0) == before
+
+
 FIRST_STEPS = """
 import sys
 import smolder
