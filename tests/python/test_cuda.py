@@ -322,6 +322,30 @@ def test_losses_that_are_kept_do_not_move_gradients():
 
 
 @on_a_device
+@pytest.mark.parametrize("compiled", [False, True])
+def test_models_of_one_shape_after_each_other_are_replayed_where_they_are(compiled):
+    def train():
+        model = nn.Sequential(nn.Linear(24, 8), nn.ReLU(), nn.Linear(8, 3)).cuda()
+        optimizer = smolder.optim.AdamW(model.parameters())
+        x, y = smolder.randn(6, 24, device="cuda"), smolder.randint(0, 3, (6,), device="cuda")
+
+        def step():
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+        run = smolder.compile(step) if compiled else step
+        for _ in range(14):
+            run()
+            smolder.mark_step()
+        return model, optimizer, x, y
+
+    before = smolder.metrics()["counters"].get("graphs.staged", 0)
+    alive = [train() for _ in range(4)]
+    assert smolder.metrics()["counters"].get("graphs.staged", 0) == before, f"of {len(alive)} models"
+
+
+@on_a_device
 def test_a_compiled_step_gives_back_gradients_before_it_makes_new_ones():
     model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4))).cuda()
     optimizer = smolder.optim.SGD(model.parameters(), lr=1e-3)

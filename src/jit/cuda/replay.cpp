@@ -62,6 +62,14 @@ const smolder::cuda::Graph& Graphs::add(std::span<void* const> addresses, std::u
   return *e->graph;
 }
 
+void Staging::Slot::note(char* address) {
+  const auto at = std::ranges::find(known, address);
+  const bool is_new = at == known.end();
+  varies = is_new ? varies + (known.front() ? kNew : 0) : std::max(varies - 1, 0);
+  std::ranges::rotate(known.begin(), is_new ? std::prev(at) : at, is_new ? at : std::next(at));
+  known.front() = address;
+}
+
 void Staging::replace(std::span<char*> addresses) {
   static Counter& staged = counter("graphs.staged");
   for (size_t i = 0; i < addresses.size(); ++i) {
@@ -69,12 +77,8 @@ void Staging::replace(std::span<char*> addresses) {
     const TouchedBytes& e = touched_[i];
     const int64_t bytes = e.end - e.begin;
     if (!slot.memory) {
-      const auto at = std::ranges::find(slot.known, addresses[i]);
-      const bool is_new = at == slot.known.end();
-      slot.changes += is_new && slot.known.front();
-      std::ranges::rotate(slot.known.begin(), is_new ? std::prev(at) : at, is_new ? at : std::next(at));
-      slot.known.front() = addresses[i];
-      if (slot.changes < kChanges || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
+      slot.note(addresses[i]);
+      if (slot.varies < kVaries || bytes <= 0 || staged_bytes_ + bytes > kMostBytes) continue;
       slot.memory = allocate(static_cast<size_t>(bytes), device_);
       staged_bytes_ += bytes;
       staged.add();

@@ -66,14 +66,17 @@ class Staging {
   void copy_out(smolder::cuda::Stream& stream, std::span<char* const> addresses) const;
 
  private:
-  static constexpr size_t kKnown = 3;             ///< addresses that one may alternate between
-  static constexpr int kChanges = 3;              ///< after so many others an address is taken to vary
+  static constexpr size_t kKnown = 3;  ///< addresses that one may alternate between
+  /// An address is taken to vary when so many more were new than known, where a new one weighs as much as two: those of
+  /// a second model are new at first, and then stay.
+  static constexpr int kNew = 2, kVaries = 8;
   static constexpr int64_t kMostBytes = 4 << 20;  ///< that all which is staged may have
 
   struct Slot {
     std::array<char*, kKnown> known{};  ///< the addresses it had, the latest first
-    int changes = 0;                    ///< to ones that were not known
-    BufferRef memory;                   ///< null: not staged
+    int varies = 0;                     ///< how much
+    void note(char* address);
+    BufferRef memory;  ///< null: not staged
   };
   Device device_;
   std::vector<TouchedBytes> touched_;
