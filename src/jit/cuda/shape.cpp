@@ -57,8 +57,9 @@ struct Facts {
   }
 
   /// Read and written at the loop's element alone: whatever the position, the same places.
+  /// What is read only to be added to there is not: nobody would see the sums.
   bool is_scratch(size_t buffer) const {
-    return std::ranges::all_of(accesses[buffer], [](const Access& a) {
+    return !only_collects(buffer) && std::ranges::all_of(accesses[buffer], [](const Access& a) {
       const Address& at = a.statement->address;
       return a.vector && at.indirect.empty() && at.map.offset == IntRef{} && at.map.terms.size() == 1 &&
              at.map.terms[0] == Affine::Term{a.var(), IntRef{1}};
@@ -74,6 +75,26 @@ struct Facts {
       return a.vector && a.outer == all.front().outer && a.statement->bounds.empty() && at.indirect.empty() &&
              at.map.terms.size() > 1 && stride_of(at.map, a.var()) == IntRef{1};
     });
+  }
+  /// Whether what is read goes nowhere but, with something added, to the same place again.
+  bool only_collects(size_t buffer) const {
+    return std::ranges::all_of(accesses[buffer], [&](const Access& a) {
+      if (is_store(a)) return true;
+      if (!a.vector) return false;
+      const Stmt* const sum = only_use(*a.vector, a.statement->result);
+      const Stmt* const store = sum ? only_use(*a.vector, sum->result) : nullptr;
+      return store && store->kind == StmtKind::kStore && store->address.buffer == static_cast<int>(buffer);
+    });
+  }
+  static const Stmt* only_use(const Stmt& loop, LocalId x) {
+    const Stmt* use = nullptr;
+    for (const Stmt& s : loop.body) {
+      const auto count = std::ranges::count(s.args, x);
+      if (count == 0) continue;
+      if (use || count > 1 || x < 0) return nullptr;
+      use = &s;
+    }
+    return use;
   }
   static bool is_store(const Access& a) { return a.statement->kind == StmtKind::kStore; }
   bool is_used_again(size_t buffer) const { return accesses[buffer].front().vector != accesses[buffer].back().vector; }

@@ -229,6 +229,22 @@ TEST(CudaLaunch, TurnsSideBySide) {
   EXPECT_EQ(planned("layer_norm_backward", {3, 50304, 300, 128 * 50304}, 3).shape.block[1], 1u);
 }
 
+// Sums of a single chunk of rows are as those of many: they are no row that the kernel keeps to itself.
+TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
+  const Kernel k = parse_loop(
+      "kernel {\n  buffers b0:float32 rw, b1:float32 r, b2:float32 w\n  ints 2\n  parallel v0 < 1 {\n"
+      "    %0 = constant float32 0.0\n    vector v1 < n0 {\n      store b0[v1], %0\n    }\n    loop v2 < n1 {\n"
+      "      acc a0 = sum float32\n      vector v3 < n0 {\n        %1 = load b1[v2*n0 + v3]\n        update a0, %1\n"
+      "      }\n      %2 = result a0\n      vector v4 < n0 {\n        %3 = load b1[v2*n0 + v4]\n"
+      "        %4 = sub float32 %3, %2\n        %5 = load b0[v4]\n        %6 = add float32 %5, %4\n"
+      "        store b0[v4], %6\n        store b2[v2*n0 + v4], %4\n      }\n    }\n  }\n}\n");
+  const cuda::KernelShape shape = cuda::shape_of(k);
+  EXPECT_TRUE(shape.scratch.empty());
+  EXPECT_EQ(shape.columns.size(), 1u);
+  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, 227 << 10).shape.block[1], 32u);
+  expect_same({{k, {10, 320, 320}, {}, {10, 32}, {}, 1}}, {});
+}
+
 TEST(CudaLaunch, TooManyBlocksIsAnError) {
   EXPECT_THROW(planned("gelu", {int64_t{1} << 45}, int64_t{1} << 45), RuntimeError);
 }
