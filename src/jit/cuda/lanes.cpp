@@ -14,10 +14,17 @@ bool conflict(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>&
   return false;
 }
 
+uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
+  uint64_t bytes = 0;
+  for (const MemoryRange& r : ranges) bytes += r.end - r.begin;
+  return bytes;
+}
+
 class Dealer {
  public:
-  Dealer(std::span<const std::vector<MemoryRange>> work, int lanes)
+  Dealer(std::span<const std::vector<MemoryRange>> work, int lanes, uint64_t large)
       : work_(work),
+        large_(large),
         done_(work.size(), Clock(lanes, 0)),
         places_(work.size()),
         tails_(lanes, kNone),
@@ -39,7 +46,7 @@ class Dealer {
       if (conflict(work_[i], work_[j])) before.push_back(j);
     }
     LanePlace& p = places_[i];
-    p.lane = lane_for(before);
+    p.lane = bytes_of(work_[i]) >= large_ ? 0 : lane_for(before);
     const int tail = tails_[p.lane];
     Clock known = tail == kNone ? Clock(tails_.size(), 0) : done_[tail];
     for (const int j : before) {
@@ -72,6 +79,7 @@ class Dealer {
   }
 
   std::span<const std::vector<MemoryRange>> work_;
+  uint64_t large_;
   std::vector<Clock> done_;  ///< by piece, what is known to be done when it is
   std::vector<LanePlace> places_;
   std::vector<int> tails_, counts_;  ///< by lane: its last piece, and how many it has
@@ -79,8 +87,8 @@ class Dealer {
 
 }  // namespace
 
-std::vector<LanePlace> deal_to_lanes(std::span<const std::vector<MemoryRange>> work, int lanes) {
-  return Dealer(work, lanes).deal();
+std::vector<LanePlace> deal_to_lanes(std::span<const std::vector<MemoryRange>> work, int lanes, uint64_t large) {
+  return Dealer(work, lanes, large).deal();
 }
 
 }  // namespace smolder::jit::cuda

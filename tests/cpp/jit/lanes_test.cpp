@@ -43,6 +43,14 @@ TEST(Lanes, ReadersNeedNoOrderAndAWriterWaitsForAll) {
   EXPECT_EQ(p[3].waits.size(), 2u);
 }
 
+TEST(Lanes, WhatFillsTheDeviceIsOnTheFirst) {
+  const std::vector<std::vector<MemoryRange>> work = {{writes(0)}, {reads(0), writes(10)}, {reads(0), writes(20)}};
+  const std::vector<LanePlace> p = deal_to_lanes(work, 4, 20);
+  EXPECT_EQ(p[1].lane, 0);
+  EXPECT_EQ(p[2].lane, 0);
+  EXPECT_TRUE(p[2].waits.empty());
+}
+
 /// Whether j is done before i starts, by the order of lanes and by waits.
 bool is_before(const std::vector<LanePlace>& places, int j, int i) {
   std::vector<char> done(places.size(), 0);
@@ -76,7 +84,7 @@ TEST(Lanes, ConflictsKeepTheirOrderInRandomWork) {
       }
     }
     const int lanes = 1 + static_cast<int>(random() % 6);
-    const std::vector<LanePlace> places = deal_to_lanes(work, lanes);
+    const std::vector<LanePlace> places = deal_to_lanes(work, lanes, seed % 3 == 0 ? 12 : 100);
     for (int i = 0; i < 40; ++i) {
       EXPECT_LT(places[i].lane, lanes);
       for (const int j : places[i].waits) EXPECT_TRUE(places[j].is_waited_for) << seed;
