@@ -173,7 +173,8 @@ void kernel(S& s, K& k) {
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
   number(s, k.together);
-  number(s, k.long_rows);
+  for (auto* n : {&k.row.vector, &k.row.threads, &k.row.chunks}) number(s, *n);
+  number(s, k.row.whole);
   statement(s, k.root);
 }
 

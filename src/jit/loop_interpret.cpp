@@ -183,20 +183,15 @@ class Interpreter {
     return evaluate(static_cast<scalar::Primitive>(reduce_step(acc.reduce)), compute_type(acc.dtype), args);
   }
 
-  /// Lane i with lane i + half, until the first is all.
-  void halve(const Accumulator& acc, std::span<V> lanes) const {
-    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] = step(*acc.declared, lanes[i], lanes[i + half]);
-    }
-  }
-
+  /// Until the first lane is all: by halves on a host, neighbours on a device.
   V combined(Accumulator& acc) const {
-    const size_t groups = acc.lanes.size() / kReduceLanes;
-    for (size_t g = 0; g < groups; ++g) {
-      halve(acc, std::span(acc.lanes).subspan(g * kReduceLanes, kReduceLanes));
-      acc.lanes[g] = acc.lanes[g * kReduceLanes];
+    const size_t n = acc.lanes.size();
+    for (size_t pairs = n / 2; pairs > 0; pairs /= 2) {
+      for (size_t i = 0; i < pairs; ++i) {
+        acc.lanes[i] = order_ ? step(*acc.declared, acc.lanes[2 * i], acc.lanes[2 * i + 1])
+                              : step(*acc.declared, acc.lanes[i], acc.lanes[i + pairs]);
+      }
     }
-    halve(acc, std::span(acc.lanes).first(groups));
     HostBuilder b;
     const DType t = acc.declared->dtype;
     return is_half(t) ? scalar::emit_cast(b, DType::kFloat32, t, acc.lanes[0]) : acc.lanes[0];

@@ -56,7 +56,7 @@ namespace smolder::jit {
 inline constexpr int kReduceLanes = 32;
 
 /// The order of a device's reductions over a vector loop: element j goes to lane j / unit modulo lanes, a power of two.
-/// Lanes are combined by halving within each 32, then what that gave by halving.
+/// Neighbouring lanes are combined, then what that gave likewise, until it is one.
 struct ReduceOrder {
   struct Deal {
     int lanes, unit;
@@ -153,6 +153,14 @@ struct Stmt {
   std::vector<Stmt> body;
 };
 
+/// On a device, whose threads share out rows (jit/cuda/shape.h): rows that a kernel is made for. It takes others, too.
+struct RowSize {
+  int vector = 4;               ///< elements that a thread takes at once; 1: no more than that
+  int threads = 0, chunks = 0;  ///< of a row, and what each of these takes; 0: any number
+  bool whole = false;           ///< all threads have as many chunks, else the last may be missing
+  friend bool operator==(const RowSize&, const RowSize&) = default;
+};
+
 struct BufferArg {
   DType dtype;
   bool read = false, write = false;
@@ -166,7 +174,7 @@ struct Kernel {
   int num_ints = 0;
   std::vector<Category> scalars;  ///< category of each run-time scalar
   bool together = false;          ///< on a device: a launch runs several calls, which are independent
-  bool long_rows = false;         ///< on a device: rows are expected to be long (jit/cuda/shape.h)
+  RowSize row;
   int num_vars = 0, num_locals = 0, num_accs = 0, num_errors = 0;
   Stmt root;
 };

@@ -149,7 +149,12 @@ class Parser {
     }
     if (in_.take("errors")) k_.num_errors = count();
     k_.together = in_.take("together");
-    k_.long_rows = in_.take("long_rows");
+    if (in_.take("row")) {
+      k_.row.vector = count();
+      k_.row.threads = count();
+      k_.row.chunks = count();
+      k_.row.whole = in_.take("whole");
+    }
   }
 
   int count() {

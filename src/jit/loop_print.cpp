@@ -61,7 +61,9 @@ class Printer {
     }
     if (k.num_errors > 0) text("  errors ", k.num_errors, "\n");
     if (k.together) out += "  together\n";
-    if (k.long_rows) out += "  long_rows\n";
+    if (k.row != RowSize{}) {
+      text("  row ", k.row.vector, " ", k.row.threads, " ", k.row.chunks, k.row.whole ? " whole\n" : "\n");
+    }
   }
 
   void statement(const Stmt& s, int depth) {

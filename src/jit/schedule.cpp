@@ -13,15 +13,15 @@ namespace smolder::jit {
 
 namespace {
 
-/// Whether rows are as long as those of the sample says only how a kernel is made: it takes others, too.
-void mark_long_rows(Program& p) {
+/// How long rows of the sample are says only how a kernel is made: it takes others, too.
+void set_row_sizes(Program& p) {
   if (p.options.device != DeviceType::kCUDA) return;
   std::vector<int64_t> ints;
   for (Step& step : p.steps) {
     if (!step.kernel) continue;
     ints.clear();
     for (const ir::Dim& d : step.kernel->ints) ints.push_back(d.value);
-    step.kernel->kernel.long_rows = cuda::has_long_rows(step.kernel->kernel, ints);
+    step.kernel->kernel.row = cuda::row_size(step.kernel->kernel, ints);
   }
 }
 
@@ -291,14 +291,14 @@ void run_together(Program& p) {
 }  // namespace
 
 void schedule_in_order(Program& program) {
-  mark_long_rows(program);
+  set_row_sizes(program);
   number_kernels(program);
   program.launch_of.clear();
   for (size_t i = 0; i < program.steps.size(); ++i) program.launch_of.push_back(static_cast<int>(i));
 }
 
 void schedule(Program& program) {
-  mark_long_rows(program);
+  set_row_sizes(program);
   number_kernels(program);
   Scheduler(program).run();
   if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);

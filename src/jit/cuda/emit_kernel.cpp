@@ -38,9 +38,12 @@ std::string KernelEmitter::run() {
   if (!k_.name.empty()) line("// " + k_.name);
   out_ += arguments();
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
-  const int threads = columns_mode ? kColumnThreads : kMostRowThreads;
-  line("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " + entry_ +
-       "(const __grid_constant__ " + entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
+  // A compiler that is not told that one block will do may move what is held out of registers for the sake of two.
+  const std::string threads = columns_mode     ? std::to_string(kColumnThreads)
+                              : has_two_rows() ? std::to_string(kMostRowThreads) + ", 1"
+                                               : std::to_string(kMostRowThreads);
+  line("extern \"C\" __global__ void __launch_bounds__(" + threads + ") " + entry_ + "(const __grid_constant__ " +
+       entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
   if (k_.together) find_call();
   line("wait_for_kernel_before();");
   columns_mode ? columns() : rows();
@@ -302,7 +305,7 @@ void KernelEmitter::lanes_begin() {
 }
 
 void KernelEmitter::rows() {
-  const std::string chunks = has_two_rows() ? "" : ", C = " + std::to_string(shape_.held_chunks);
+  const std::string chunks = has_two_rows() ? "" : cat({", C = ", std::to_string(shape_.held_chunks), ", N = 0"});
   line(cat({"constexpr int V = ", std::to_string(shape_.vector), chunks, ";"}));
   line("const int t = threadIdx.x;");
   if (shape_.team) {
@@ -313,14 +316,15 @@ void KernelEmitter::rows() {
   }
   position("position");
   scratch_rows();
-  if (!shape_.extents.empty()) line("const bool aligned = " + aligned() + ";");
-  if (in_chunks()) held_rows();
+  if (!shape_.extents.empty() && shape_.vector > 1) line("const bool aligned = " + aligned() + ";");
+  if (shape_.in_chunks() && shape_.vector > 1) held_rows();
   if (k_.num_accs > 0) line("u32 turn = 0;");
   body(k_.root.body);
   if (!has_two_rows()) return;
   line("};");
-  line(cat({"fits ? row(Row<", std::to_string(shape_.held_chunks), ", true>()) : row(Row<", std::to_string(kLongChunks),
-            ", false>());"}));
+  const RowSize& r = k_.row;
+  line(cat({"fits ? row(Row<", std::to_string(r.chunks), ", ", std::to_string(r.whole ? r.chunks : r.chunks - 1), ", ",
+            std::to_string(r.threads), ">()) : row(Row<", std::to_string(kAtOnce / 2 / shape_.vector), ">());"}));
 }
 
 /// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.
@@ -349,26 +353,30 @@ void KernelEmitter::held_rows() {
     if (s.kind == StmtKind::kVector) loop = &s;
   });
   const std::string n = integer(loop->extents[0]);
-  line("const int step = V * blockDim.x;");
   line("const bool whole = aligned && " + n + " % V == 0;");
-  std::string fits = cat({"whole && ", n, " <= ", std::to_string(shape_.held_chunks), " * step"});
   if (has_two_rows()) {
+    const int all = shape_.vector * k_.row.threads, most = k_.row.chunks * all;
+    std::string fits = "whole && blockDim.x == " + std::to_string(k_.row.threads);
+    if (!k_.row.whole) fits += cat({" && ", n, " > ", std::to_string(most - all)});
+    fits += cat({" && ", n, k_.row.whole ? " == " : " <= ", std::to_string(most)});
     // Scratch that is the caller's memory is read there afterwards.
     for (const auto& row : shape_.held) {
       if (row.is_scratch) fits += cat({" && a.step", std::to_string(row.buffer), " != 0"});
     }
-  }
-  line("const bool fits = " + fits + ";");
-  if (has_two_rows()) {
+    line("const bool fits = " + fits + ";");
     line("const auto row = [&](auto kind) {");
-    line("constexpr int C = decltype(kind)::kChunks;");
-    line("constexpr bool fits = decltype(kind)::kFits;");
+    line("constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;");
+    line("constexpr bool fits = T > 0;");
+    line("const int step = V * (fits ? T : blockDim.x);");
+  } else {
+    line("const int step = V * blockDim.x;");
+    line(shape_.has_row_size() ? "constexpr bool fits = false;" : "const bool fits = whole && " + n + " <= C * step;");
   }
   for (const auto& row : shape_.held) {
     const std::string b = std::to_string(row.buffer);
     line(cat({pack(row.buffer), " held", b, "[C];"}));
     if (row.is_scratch)
-      line(cat({"const bool stores", b, " = !fits", has_two_rows() ? "" : " || a.step" + b + " == 0", ";"}));
+      line(cat({"const bool stores", b, " = !fits", shape_.has_row_size() ? "" : " || a.step" + b + " == 0", ";"}));
   }
 }
 
@@ -391,7 +399,7 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (sets_column(s)) continue;
       const bool first_group = shape_.team && !in_team_;  // what is outside the loop is done once
       if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
-      columns_mode ? vector_columns(s) : in_chunks() ? vector_chunks(s) : vector_rows(s);
+      columns_mode ? vector_columns(s) : shape_.in_chunks() ? vector_chunks(s) : vector_rows(s);
       if (first_group) line("}");
     } else if (in_team_ && !columns_mode && s.kind == StmtKind::kLoad && s.bounds.empty()) {
       number_of_turn(s);
@@ -490,13 +498,13 @@ void KernelEmitter::statement(const Stmt& s) {
   switch (s.kind) {
     case StmtKind::kStore:
       return store(s);
-    case StmtKind::kAcc: {
-      Accumulator& acc = accs_[s.acc];
-      acc = {"a" + std::to_string(s.acc), compute_type(s.dtype), reduce_step(s.reduce)};
-      const LaneType lane = register_lane(acc.dtype);
-      return line(std::string(type_name(lane)) + " " + acc.name + " = " +
-                  literal(lane, register_bits(reduce_identity(s.reduce, acc.dtype), acc.dtype)) + ";");
-    }
+    case StmtKind::kAcc:
+      return declare(s);
+    case StmtKind::kResult:
+      if (const Accumulator& acc = accs_[s.acc]; !acc.pair.empty()) {
+        line(cat({functions_.extremum_of_pack(acc.step, acc.half), "_both(", acc.address(), ", ", acc.pair, ");"}));
+      }
+      break;
     case StmtKind::kCheckIndex: {
       const std::string index = value(s.args[0]), limit = integer(s.limit);
       line("if (" + index + " >= static_cast<u64>(" + limit + ")) a.errors[" + std::to_string(s.slot) + "] = 1;");
@@ -508,6 +516,27 @@ void KernelEmitter::statement(const Stmt& s) {
   const std::string x = expression(s);
   const Local& l = define(s, false);
   line(std::string("const ") + type_name(register_lane(l.dtype)) + " " + l.name + " = " + x + ";");
+}
+
+void KernelEmitter::declare(const Stmt& s) {
+  Accumulator& acc = accs_[s.acc];
+  acc = {.name = "a" + std::to_string(s.acc),
+         .dtype = compute_type(s.dtype),
+         .step = reduce_step(s.reduce),
+         .pair = "",
+         .sides = shape_.sides};
+  const LaneType lane = register_lane(acc.dtype);
+  const std::string first = literal(lane, register_bits(reduce_identity(s.reduce, acc.dtype), acc.dtype));
+  line(cat(
+      {type_name(lane), " ", acc.name, acc.sides == 1 ? " = " + first : "[2] = {" + first + ", " + first + "}", ";"}));
+  const Stmt* load = any_halves(s.acc);
+  if (!load) return;
+  acc.half = load->dtype;
+  acc.pair = "pair" + std::to_string(s.acc);
+  const bool is_max = acc.step == ir::Op::kMaximum;  // of two infinities
+  line(cat({"u32 ", acc.pair, " = 0x",
+            acc.half == DType::kFloat16 ? (is_max ? "fc00fc00" : "7c007c00") : (is_max ? "ff80ff80" : "7f807f80"),
+            "u;"}));
 }
 
 // One thread of the group, when all have read what it may overwrite.
@@ -565,8 +594,9 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
     case StmtKind::kResult: {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
-      return std::string(shape_.team ? "combine<true>(" : "combine(") + acc.name + ", turn, [](" + type + " x, " +
-             type + " y) { return " + functions_.primitive(acc.step, acc.dtype) + "(x, y); })";
+      const std::string kind = shape_.team ? "<true>" : has_two_rows() ? "<false, T>" : "";
+      return cat({"combine", kind, "(", acc.name, ", turn, [](", type, " x, ", type, " y) { return ",
+                  functions_.primitive(acc.step, acc.dtype), "(x, y); })"});
     }
     default:
       raise<InternalError>("internal error: a statement without a value");

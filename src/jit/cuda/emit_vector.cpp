@@ -76,7 +76,9 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   }
   line("};");
   const bool several = takes_several_chunks(s);
-  if (has_two_rows() && several) {
+  if (shape_.vector == 1) {
+    single_elements(s);
+  } else if (has_two_rows() && several) {
     line("if constexpr (fits) {");
     line("const int first = t * V;");
     load_held(s, true);
@@ -85,24 +87,36 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   } else {
     line("if (" + whole + ") {");
   }
-  line("#pragma unroll 1");
-  if (several) {
-    line("for (int first = t * V; first < n; first += C * step) {");
-    load_held(s, false);
-    line("FOR_CHUNKS {");
-    line("chunk(c, i, Lanes<V>());");
+  if (shape_.vector > 1) {
+    line("#pragma unroll 1");
+    if (several) {
+      line("for (int first = t * V; first < n; first += C * step) {");
+      load_held(s, false);
+      line("FOR_CHUNKS {");
+      line("chunk(c, i, Lanes<V>());");
+      line("}");
+      load_next(s);
+      line("}");
+    } else {
+      line("for (int i = t * V; i < n; i += step) chunk(0, i, Lanes<V>());");
+    }
+    line("} else {");
+    single_elements(s);
     line("}");
-    load_next(s);
-    line("}");
-  } else {
-    line("for (int i = t * V; i < n; i += step) chunk(0, i, Lanes<V>());");
   }
-  line("} else {");
-  line("for_single(n, " + integer(s.extents[0]) + " % V == 0 ? V : 1, chunk);");
-  line("}");
   add_after_rows(std::move(before));
   line("}");
   loop_ = nullptr;
+}
+
+void KernelEmitter::single_elements(const Stmt& s) {
+  std::string swaps;
+  for (const Stmt& inner : s.body) {
+    if (inner.kind == StmtKind::kUpdate && shape_.sides > 1) swaps += "swap_sides(" + accs_[inner.acc].name + "); ";
+  }
+  const std::string unit = std::to_string(kUnit);
+  line(cat({"for_single<", std::to_string(shape_.sides), ">(n, ", integer(s.extents[0]), " % ", unit, " == 0 ? ", unit,
+            " : 1, chunk, [&] { ", swaps, "});"}));
 }
 
 /// Several chunks at once wait for memory together, or stay in registers; else they would only be more text.
@@ -146,7 +160,7 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
   load_chunks("if (fits && round == 0)", first_turn);
   load_chunks("if (!fits)", each_turn);
-  const bool known = has_two_rows();
+  const bool known = shape_.has_row_size();
   if (!short_row.empty() && (fits || !known)) line((known ? "" : "if (fits) ") + ("FOR_CHUNKS { " + short_row + "}"));
   if (!long_row.empty() && !fits) line((known ? "" : "if (!fits) ") + ("FOR_CHUNKS { " + long_row + "}"));
 }
@@ -177,8 +191,7 @@ void KernelEmitter::load_next(const Stmt& s) {
 }
 
 std::string KernelEmitter::row_at(const Address& a, VarId v) {
-  const bool scratch =
-      std::ranges::find(shape_.scratch, a.buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
+  const bool scratch = is_scratch(a.buffer);
   const std::string at = buffer(a.buffer) + " + (" + affine(a.map, v) + ")";
   const std::string text = scratch ? at : "fixed(" + at + ")";
   const auto it = std::ranges::find(rows_at_, text);
@@ -193,7 +206,7 @@ std::string KernelEmitter::pack(int buffer) const {
 
 std::string KernelEmitter::chunk_at(const Address& a) {
   if (in_team_ && is_shared(a)) return cat({"shared_row", std::to_string(a.buffer), " + i"});
-  if (shape_.takes_several || (shape_.mode == KernelShape::kRows && in_chunks()))
+  if (shape_.takes_several || (shape_.mode == KernelShape::kRows && shape_.in_chunks()))
     return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
@@ -239,12 +252,12 @@ void KernelEmitter::varying(const Stmt& s) {
       return varying_store(s);
     case StmtKind::kUpdate: {
       const Accumulator& acc = accs_[s.acc];
-      if (const Stmt* load = loaded_halves(s)) {
-        return line(cat({acc.name, " = ", functions_.extremum_of_pack(acc.step, load->dtype), "(", acc.name, ", raw",
+      if (const Stmt* load = loaded_halves(s, *loop_); load && load->dtype == acc.half && !acc.pair.empty()) {
+        return line(cat({functions_.extremum_of_pack(acc.step, acc.half), "(", acc.address(), ", ", acc.pair, ", raw",
                          std::to_string(load->result), ");"}));
       }
-      return lanes(acc.name + " = " + functions_.primitive(acc.step, acc.dtype) + "(" + acc.name + ", " +
-                   value(s.args[0]) + ");");
+      return lanes(cat({acc.side(), " = ", functions_.primitive(acc.step, acc.dtype), "(", acc.side(), ", ",
+                        value(s.args[0]), ");"}));
     }
     case StmtKind::kCheckIndex:
       lanes("if (" + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
@@ -264,17 +277,26 @@ void KernelEmitter::varying(const Stmt& s) {
 }
 
 /// Of the update of a float32 maximum or minimum with halves as they lie in a chunk, the load of these.
-const Stmt* KernelEmitter::loaded_halves(const Stmt& update) const {
+const Stmt* KernelEmitter::loaded_halves(const Stmt& update, const Stmt& loop) const {
   const Accumulator& acc = accs_[update.acc];
   if (acc.dtype != DType::kFloat32 || (acc.step != ir::Op::kMaximum && acc.step != ir::Op::kMinimum)) return nullptr;
   const auto definition = [&](LocalId x) {
-    const auto it = std::ranges::find(loop_->body, x, &Stmt::result);
-    return it == loop_->body.end() ? nullptr : &*it;
+    const auto it = std::ranges::find(loop.body, x, &Stmt::result);
+    return it == loop.body.end() ? nullptr : &*it;
   };
   const Stmt* s = definition(update.args[0]);
   if (s && s->kind == StmtKind::kPrimitive && s->op == ir::Op::kCast) s = definition(s->args[0]);
   if (!s || s->kind != StmtKind::kLoad || !is_half(s->dtype) || kept_of(s->address.buffer)) return nullptr;
-  return is_contiguous(s->address) && s->bounds.empty() ? s : nullptr;
+  return is_contiguous(s->address, loop.vars[0]) && s->bounds.empty() ? s : nullptr;
+}
+
+/// Of all updates of an accumulator such a load.
+const Stmt* KernelEmitter::any_halves(AccId acc) const {
+  const Stmt* load = nullptr;
+  for_each_statement(k_.root, [&](const Stmt& s, const Stmt* vector) {
+    if (s.kind == StmtKind::kUpdate && s.acc == acc && vector && !load) load = loaded_halves(s, *vector);
+  });
+  return load;
 }
 
 bool KernelEmitter::exp_lanes(const Stmt& s) {
@@ -343,8 +365,12 @@ bool KernelEmitter::random_lanes(const Stmt& s) {
   return true;
 }
 
-bool KernelEmitter::is_contiguous(const Address& a) const {
-  return shape_.vector > 1 && a.indirect.empty() && stride_of(a.map, loop_->vars[0]) == IntRef{1};
+bool KernelEmitter::is_contiguous(const Address& a, VarId v) const {
+  return shape_.vector > 1 && a.indirect.empty() && stride_of(a.map, v) == IntRef{1};
+}
+
+bool KernelEmitter::is_scratch(int buffer) const {
+  return std::ranges::find(shape_.scratch, buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
 }
 
 const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
@@ -428,10 +454,14 @@ void KernelEmitter::varying_store(const Stmt& s) {
         row && (row->is_scratch || row->last_store != &s)) {
       line(cat({"keep_held(held", n, "[c], ", out, ");"}));
       const std::string stores = row->is_scratch && row->last_store == &s ? "stores" + n : "!fits";
-      return line(cat({"if (V == 1 || ", stores, ") store_whole(", chunk_at(s.address), ", ", out, ");"}));
+      const std::string store = is_scratch(s.address.buffer) ? "store_whole(" : "store_global(";
+      return line(cat({"if (V == 1 || ", stores, ") ", store, chunk_at(s.address), ", ", out, ");"}));
     }
     const bool streams = s.streaming && shape_.mode == KernelShape::kRows;
-    return line(cat({streams ? "stream" : "store", "_whole(", chunk_at(s.address), ", ", out, ");"}));
+    const std::string store = streams                        ? "stream_whole("
+                              : is_scratch(s.address.buffer) ? "store_whole("
+                                                             : "store_global(";
+    return line(cat({store, chunk_at(s.address), ", ", out, ");"}));
   }
   // All elements go to one place: the last stays.
   const bool one_place = is_fixed(s.address.map, v) && std::ranges::none_of(s.address.indirect, [&](const auto& i) {

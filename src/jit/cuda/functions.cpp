@@ -206,16 +206,20 @@ std::string Functions::extremum(ir::Op op) {
   return name;
 }
 
+/// Of sides x, and of two halves at once, which `..._of_both` adds to them in the end.
 std::string Functions::extremum_of_pack(ir::Op op, DType half) {
   const std::string one = extremum(op), type = half == DType::kFloat16 ? "f16" : "bf16", name = one + "_of_" + type;
   if (!defined_.emplace(name, true).second) return name;
   const std::string lane = type == "f16" ? "f16_to_f32(p.x[k])" : "bf16_lane(p, k)";
-  const std::string step = cat({"  for (int k = 0; k < kLanes; ++k) x = ", one, "(x, ", lane, ");\n"});
-  text_ += cat({"template <int V> DEVICE f32 ", name, "(f32 x, Pack<u16, V> p) {\n", kHostMath,
-                "  constexpr int kLanes = V;\n#else\n  constexpr int kLanes = V < 2 ? V : 2;\n#pragma unroll\n",
-                "  for (int i = 1; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
-                "x2 %0, %0, %1;\" : \"+r\"(p.words[0]) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n", step,
-                "  return x;\n}\n"});
+  const std::string both = type == "f16" ? "f16_to_f32(pair & 0xffff)), f16_to_f32(pair >> 16)"
+                                         : "__uint_as_float(pair << 16)), __uint_as_float(pair & 0xffff0000u)";
+  text_ += cat({"template <int V> DEVICE void ", name, "(f32* x, u32& pair, const Pack<u16, V>& p) {\n", kHostMath,
+                "  constexpr int kLanes = V;\n#else\n  constexpr int kLanes = V < 2 ? V : 0;\n#pragma unroll\n",
+                "  for (int i = 0; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
+                "x2 %0, %0, %1;\" : \"+r\"(pair) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n",
+                "  for (int k = 0; k < kLanes; ++k) x[k / 4] = ", one, "(x[k / 4], ", lane, ");\n}\n"});
+  text_ +=
+      cat({"DEVICE void ", name, "_both(f32* x, u32 pair) {\n  x[0] = ", one, "(", one, "(x[0], ", both, ");\n}\n"});
   return name;
 }
 
@@ -299,18 +303,22 @@ DEVICE Inverse inverse_of(f32 y) {
            cat({"static __device__ __noinline__ Four div_four(Four x, f32 y) {\n  return {", any, "(x.a, y), ", any,
                 "(x.b, y), ", any, "(x.c, y), ", any, "(x.d, y)};\n}\n"}) +
            R"(template <int V> DEVICE void div_lanes(f32 (&q)[V], const f32 (&x)[V], f32 y, const Inverse& inverse) {
-  constexpr u32 kSmall = 2 * 0x17800000u;  // 2^-80, without its sign
   bool exact = inverse.exact;
   f32 finite = 0.0f;
 #pragma unroll
   for (int k = 0; k < V; ++k) {
     const f32 first = __fmaf_rn(x[k], inverse.high, x[k] * inverse.low);
     q[k] = __fmaf_rn(__fmaf_rn(first, y, -x[k]), inverse.minus, first);
-    exact = exact && 2 * __float_as_uint(x[k]) - 1 >= kSmall - 1;
+    exact = exact && fabsf(x[k]) >= 0x1p-80f;
   }
 #pragma unroll
   for (int k = 0; k < V; k += 2) finite = __fmaf_rn(q[k], q[k + 1 < V ? k + 1 : k], finite);
-  if (exact && fabsf(finite) < __uint_as_float(0x7f800000u)) return;
+  const bool all_finite = fabsf(finite) < __uint_as_float(0x7f800000u);
+  if (exact && all_finite) return;
+  exact = inverse.exact;  // with zeros
+#pragma unroll
+  for (int k = 0; k < V; ++k) exact = exact && (x[k] == 0.0f || fabsf(x[k]) >= 0x1p-80f);
+  if (exact && all_finite) return;
   by_fours(q, x, [=](Four four) { return div_four(four, y); });
 }
 )";

@@ -31,6 +31,12 @@ class KernelEmitter {
     std::string name;
     DType dtype = DType::kFloat32;  ///< of the arithmetic
     ir::Op step{};
+    std::string pair;  ///< of a maximum or minimum of halves as they lie in memory: of two at once
+    DType half{};      ///< theirs
+    int sides = 1;     ///< lanes that a thread has
+    /// Of lane `k` of a chunk; and of all.
+    std::string side() const { return sides == 1 ? name : name + "[k / 4]"; }
+    std::string address() const { return (sides == 1 ? "&" : "") + name; }
   };
   /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (kColumns).
   struct Kept {
@@ -89,10 +95,8 @@ class KernelEmitter {
   // -- vector loops (emit_vector.cpp)
   void vector_columns(const Stmt& s);
   void vector_rows(const Stmt& s);
-  /// kRows: whether threads have the same elements in all loops, which they take several chunks at once.
-  bool in_chunks() const { return !shape_.synchronizes && !shape_.extents.empty(); }
-  /// Whether there is a text for rows that fit in registers, and another for all others.
-  bool has_two_rows() const { return in_chunks() && !shape_.team && !shape_.clamped; }
+  /// Whether there is a text for rows of the size that is expected, and another for all others.
+  bool has_two_rows() const { return shape_.has_row_size() && k_.row.chunks > 0; }
   void vector_chunks(const Stmt& s);
   bool takes_several_chunks(const Stmt& s) const;
   void uniform_part(const Stmt& s);
@@ -113,7 +117,10 @@ class KernelEmitter {
   void load_lanes(const Stmt& s, const std::string& name);
   void load_regular(const Stmt& s, const std::string& name);
   bool random_lanes(const Stmt& s);
-  const Stmt* loaded_halves(const Stmt& update) const;
+  const Stmt* loaded_halves(const Stmt& update, const Stmt& loop) const;
+  const Stmt* any_halves(AccId acc) const;
+  void declare(const Stmt& acc);
+  void single_elements(const Stmt& s);
   bool exp_lanes(const Stmt& s);
   bool rare_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
@@ -123,7 +130,9 @@ class KernelEmitter {
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;
   const KernelShape::HeldRow* held_row(int buffer) const;
-  bool is_contiguous(const Address& a) const;
+  bool is_contiguous(const Address& a) const { return is_contiguous(a, loop_->vars[0]); }
+  bool is_contiguous(const Address& a, VarId v) const;
+  bool is_scratch(int buffer) const;
   /// Where the chunk from element `i` on is in memory.
   std::string chunk_at(const Address& a);
   /// A pointer that is worked out once, before the loop.

@@ -142,7 +142,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     return plan;
   }
   int64_t group = 1;
-  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(row_extent(n, ints)));
+  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(row_extent(n, ints)) / shape.sides);
   const int64_t groups = shape.team       ? team_of(shape, group, ints, shared_limit)
                          : group <= kWarp ? kRowBlock / group
                                           : 1;

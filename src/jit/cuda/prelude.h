@@ -15,7 +15,8 @@ typedef float f32;
 typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
-#define FOR_CHUNKS _Pragma("unroll") for (int c = 0; c < C; ++c) if (const int i = first + c * step; i < n)
+// Of C chunks the first N are there.
+#define FOR_CHUNKS _Pragma("unroll") for (int c = 0; c < C; ++c) if (const int i = first + c * step; c < N || i < n)
 
 // A kernel may be launched while the one before it ends: it touches no memory before this.
 DEVICE void wait_for_kernel_before() {
@@ -98,10 +99,10 @@ template <int V, class F> DEVICE void by_fours(f32 (&y)[V], const f32 (&x)[V], F
     if (k + 3 < V) y[k + 3] = r.d;
   }
 }
-// How many chunks of a row a thread loads at once, and whether those are all of it.
-template <int N, bool Fits> struct Row {
-  static constexpr int kChunks = N;
-  static constexpr bool kFits = Fits;
+// How many chunks of a row a thread loads at once; and where those are all of it, how many of them each thread has, and
+// how many threads there are.
+template <int C, int N = 0, int T = 0> struct Row {
+  static constexpr int kChunks = C, kSure = N, kThreads = T;
 };
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
@@ -163,6 +164,13 @@ template <class T, int V> DEVICE void store_whole(T* to, const Pack<T, V>& from)
 #pragma unroll
   for (int i = 0; i < from.kPieces; ++i) {
     store_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
+  }
+}
+// The same to the device's memory.
+template <class T, int V> DEVICE void store_global(T* to, const Pack<T, V>& from) {
+#pragma unroll
+  for (int i = 0; i < from.kPieces; ++i) {
+    __stwb(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
 // The same to shared memory.
@@ -278,13 +286,22 @@ template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, i
     for (int k = 0; k < unit && i + k < n; ++k) chunk(i + k, Lanes<1>());
   }
 }
-// The same units, where each is taken element by element.
-template <class F> DEVICE void for_single(int n, int unit, F chunk) {
+// The same units, where each is taken element by element, for as many sides of a thread.
+template <int S, class F, class R> DEVICE void for_single(int n, int unit, F chunk, R next_side) {
 #pragma unroll 1
-  for (int i = threadIdx.x * unit; i < n; i += unit * blockDim.x) {
+  for (int i = threadIdx.x * unit * S; i < n; i += unit * S * blockDim.x) {
 #pragma unroll 1
-    for (int k = 0; k < unit && i + k < n; ++k) chunk(0, i + k, Lanes<1>());
+    for (int s = 0; s < S; ++s) {
+#pragma unroll 1
+      for (int k = s * unit; k < (s + 1) * unit && i + k < n; ++k) chunk(0, i + k, Lanes<1>());
+      next_side();
+    }
   }
+}
+template <class T> DEVICE void swap_sides(T (&x)[2]) {
+  const T first = x[0];
+  x[0] = x[1];
+  x[1] = first;
 }
 // Chunks of the threads of a group, in pieces so that those of neighbours are next to each other; and which element of
 // the tile is in which place then.
@@ -339,10 +356,11 @@ DEVICE u16 shuffle(u16 x, int from, int width) { return static_cast<u16>(shuffle
 DEVICE bool shuffle(bool x, int from, int width) { return shuffle(static_cast<u32>(x), from, width) != 0; }
 // What all lanes of a group have.
 template <class T> DEVICE T same(T x) { return shuffle(x, 0, blockDim.x < 32 ? blockDim.x : 32); }
-// Of the first so many lanes of a warp, lane i with lane i + half until one is all; the result in all lanes.
-template <class T, class F> DEVICE T halve(T x, u32 lanes, u32 width, F step) {
+// Of the first so many lanes of a warp neighbours, and what they give likewise, until one is all; the result in all
+// lanes.
+template <class T, class F> DEVICE T pair_lanes(T x, u32 lanes, u32 width, F step) {
 #pragma unroll 1
-  for (u32 half = lanes / 2; half > 0; half /= 2) x = step(x, shuffle(x, threadIdx.x + half, width));
+  for (u32 by = 1; by < lanes; by *= 2) x = step(x, shuffle(x, threadIdx.x + by, width));
   return shuffle(x, 0, width);
 }
 // In a whole warp, of the lane so many further on, where there is one; and of the first.
@@ -352,23 +370,37 @@ template <class T> DEVICE T first_lane(T x) { return shuffle(x, 0, 32); }
 DEVICE f32 lane_after(f32 x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
 DEVICE f32 first_lane(f32 x) { return __shfl_sync(0xffffffffu, x, 0); }
 #endif
-template <class T, class F> DEVICE T halve_warp(T x, F step) {
+template <class T, class F> DEVICE T pair_warp(T x, F step) {
 #pragma unroll
-  for (u32 half = 16; half > 0; half /= 2) x = step(x, lane_after(x, half));
+  for (u32 by = 1; by < 32; by *= 2) x = step(x, lane_after(x, by));
   return first_lane(x);
 }
 // All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
-// so that the next may be written while this is read.
-template <bool kTeam = false, class T, class F> DEVICE T combine(T x, u32& turn, F step) {
-  if (blockDim.x < 32) return halve(x, blockDim.x, blockDim.x, step);
-  const u32 warps = blockDim.x / 32;
-  x = halve_warp(x, step);
+// so that the next may be written while this is read. `Threads` where that is known, else 0.
+template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(T x, u32& turn, F step) {
+  const u32 threads = Threads > 0 ? Threads : blockDim.x;
+  if (Threads > 0 && Threads < 32) {
+#pragma unroll
+    for (u32 by = 1; by < Threads; by *= 2) x = step(x, shuffle(x, threadIdx.x + by, Threads));
+    return shuffle(x, 0, Threads);
+  }
+  if (threads < 32) return pair_lanes(x, threads, threads, step);
+  const u32 warps = threads / 32;
+  x = pair_warp(x, step);
   if (warps == 1) return x;
   T* const all = reinterpret_cast<T*>(shared + 512 * threadIdx.y + 256 * turn);
   turn ^= 1;
   if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = x;
   group_barrier<kTeam>();
-  return halve(all[threadIdx.x % 32 & (warps - 1)], warps, 32, step);
+  x = all[threadIdx.x % 32 & (warps - 1)];
+  if (Threads == 0) return pair_lanes(x, warps, 32, step);
+#pragma unroll
+  for (u32 by = 1; by < Threads / 32; by *= 2) x = step(x, lane_after(x, by));
+  return first_lane(x);
+}
+// Of the sides of each.
+template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(const T (&x)[2], u32& turn, F step) {
+  return combine<kTeam, Threads>(step(x[0], x[1]), turn, step);
 }
 )cuda";
 

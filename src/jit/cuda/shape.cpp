@@ -9,6 +9,8 @@ namespace smolder::jit::cuda {
 
 namespace {
 
+constexpr int kMostHeld = 1 << 20;  // chunks, where nobody counts further
+
 struct Access {
   const Stmt* statement;
   const Stmt* vector;  ///< the loop it is in
@@ -95,6 +97,17 @@ struct Facts {
       use = &s;
     }
     return use;
+  }
+  /// Whether all that the position has rows of takes two bytes an element or less.
+  bool has_narrow_rows(const Kernel& k) const {
+    for (size_t b = 0; b < accesses.size(); ++b) {
+      const bool is_row = std::ranges::any_of(accesses[b], [](const Access& a) {
+        const Affine& map = a.statement->address.map;
+        return a.vector && map.terms.size() > 1 && stride_of(map, a.var()) == IntRef{1};
+      });
+      if (is_row && itemsize(k.buffers[b].dtype) > 2) return false;
+    }
+    return true;
   }
   static bool is_store(const Access& a) { return a.statement->kind == StmtKind::kStore; }
   bool is_used_again(size_t buffer) const { return accesses[buffer].front().vector != accesses[buffer].back().vector; }
@@ -338,11 +351,11 @@ class RowHolder {
 
   void add(const KernelShape::HeldRow& row, bool always) {
     const auto size = static_cast<int64_t>(itemsize(k_.buffers[static_cast<size_t>(row.buffer)].dtype));
-    const int64_t registers = shape_.held_chunks * kUnit * size / 4;
+    const int64_t elements = shape_.held_chunks * shape_.vector, registers = elements * size / 4;
     const size_t begin = always ? 0 : place_of(row.first);
     size_t end = always ? live_.size() : place_of(row.last) + 1;
     // A long row's last loop leaves a chunk's registers to what it makes of it.
-    if (k_.long_rows && end > begin + 1) --end;
+    if (elements > kHeldElements && end > begin + 1) --end;
     const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
     if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRegisters; })) return;
     for (int64_t& n : live) n += registers;
@@ -370,18 +383,26 @@ std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std
 
 }  // namespace
 
-bool has_long_rows(const Kernel& kernel, std::span<const int64_t> ints) {
-  bool any = false, stores_rows = false;
-  for_each_statement(kernel.root, [&](const Stmt& s, const Stmt* vector) {
-    const int64_t n = s.kind == StmtKind::kVector ? value_of(s.extents[0], ints) : 0;
-    any = any || (n > kHeldChunks * kUnit * kMostRowThreads && n <= kLongRowChunks * kUnit * kMostRowThreads);
-    stores_rows |= s.kind == StmtKind::kStore && vector;
-  });
-  // What only reduces a row reads it again faster (cross_entropy of 50,304 classes: 600 us, and 1010 from registers).
-  if (!any || !stores_rows || kernel.num_accs == 0) return false;
+RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
   const KernelShape shape = shape_of(kernel);
-  return shape.mode == KernelShape::kRows && !shape.synchronizes && !shape.team && !shape.clamped &&
-         !shape.held.empty();
+  if (!shape.has_row_size()) return {};
+  const int64_t n = value_of(shape.extents[0], ints);
+  if (unit_of(n) != kUnit) return {.vector = 1};
+  const auto shared_out = [&](int vector) {
+    const int sides = vector / kUnit, threads = std::max(lanes_of(n) / sides, 1), all = vector * threads;
+    return RowSize{vector, threads, static_cast<int>(std::min<int64_t>((n + all - 1) / all, kMostHeld)), n % all == 0};
+  };
+  const Facts facts(kernel);
+  RowSize row = shared_out(n % (2 * kUnit) == 0 && facts.has_narrow_rows(kernel) ? 2 * kUnit : kUnit);
+  if (row.chunks * row.vector <= kHeldElements / 2 * (row.vector / kUnit)) return row;
+  bool stores_rows = false;
+  for_each_statement(kernel.root,
+                     [&](const Stmt& s, const Stmt* vector) { stores_rows |= s.kind == StmtKind::kStore && vector; });
+  // What only reduces a row reads it again faster (cross_entropy of 50,304 classes: 600 us, and 1010 from registers).
+  const RowSize wide = shared_out(kUnit);
+  if (stores_rows && kernel.num_accs > 0 && !shape.held.empty() && wide.chunks * kUnit <= kHeldLongElements)
+    return wide;
+  return {.vector = row.vector};
 }
 
 int lanes_of(int64_t extent) {
@@ -391,7 +412,7 @@ int lanes_of(int64_t extent) {
     return static_cast<int64_t>(std::bit_ceil((n + group - 1) / group));
   };
   const int64_t few = std::min<int64_t>(groups_of(kFew * unit_of(extent)), kWarp);
-  return static_cast<int>(std::min<int64_t>(std::max(few, groups_of(kShare)), kMostRowThreads));
+  return static_cast<int>(std::clamp<int64_t>(std::max(few, groups_of(kShare)), 2, kMostRowThreads));
 }
 
 const ReduceOrder& reduce_order() {
@@ -419,7 +440,6 @@ bool same_column(const Address& a, VarId va, const Address& b, VarId vb) {
 KernelShape shape_of(const Kernel& k) {
   const Facts facts(k);
   KernelShape shape;
-  if (k.long_rows) shape.held_chunks = kLongRowChunks;
   const auto written_across = [&] {
     for (size_t b = 0; b < k.buffers.size(); ++b) {
       if (k.buffers[b].write && !facts.stays_in_column(b)) return true;
@@ -456,8 +476,13 @@ KernelShape shape_of(const Kernel& k) {
   }
   shape.synchronizes = !one_extent || written_across();
   if (!shape.synchronizes) {
-    RowHolder(k, facts, shape).hold();
     TeamFinder(k, facts, shape).find(shape);
+    if (shape.has_row_size()) {
+      shape.vector = k.row.vector;
+      shape.sides = std::max(shape.vector / kUnit, 1);
+      shape.held_chunks = k.row.chunks > 0 ? k.row.chunks : kAtOnce / shape.vector;
+    }
+    if (shape.vector > 1) RowHolder(k, facts, shape).hold();
   }
   return shape;
 }

@@ -14,9 +14,9 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
-inline constexpr int kHeldChunks = 8;      ///< chunks of a row that a thread has in registers, and loads at once
-inline constexpr int kLongRowChunks = 25;  ///< of rows that are expected to be long, as those of a vocabulary
-inline constexpr int kLongChunks = 4;      ///< that it loads at once of a longer row
+inline constexpr int kHeldElements = 64;       ///< of a row that a thread has in registers, and loads at once
+inline constexpr int kHeldLongElements = 100;  ///< of a long row, as those of a vocabulary
+inline constexpr int kAtOnce = 16;  ///< elements that it loads at once of other rows, half where they are rare
 /// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
 constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
@@ -30,6 +30,7 @@ struct KernelShape {
   };
   Mode mode = kColumns;
   int vector = kUnit;       ///< neighbouring elements that a thread takes at once: a chunk
+  int sides = 1;            ///< kRows: lanes of a reduction that a thread has, next to each other
   IntRef extent;            ///< kColumns: of the vector loops
   bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
   /// kColumns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
@@ -59,7 +60,7 @@ struct KernelShape {
     bool is_scratch;
   };
   std::vector<HeldRow> held;
-  int held_chunks = kHeldChunks;  ///< that there is room for
+  int held_chunks = 8;  ///< that there is room for
   /// A sequential loop whose turns depend on each other only in the elements they add to, as in a sum of columns or the
   /// backward pass of layer_norm: the groups of a block take turns side by side, and what they add is added in order
   /// after each round.
@@ -80,19 +81,23 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<SharedRow> shared_rows;
+  /// kRows: whether threads have the same elements in all loops, of which they take several chunks at once.
+  bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
+  /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
+  bool has_row_size() const { return in_chunks() && !team && !clamped; }
   int at_once = 1;                 ///< kColumns: turns of a round that a thread of the team takes
   std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way a round before
 };
 
 /// Refers to statements of the kernel, which must outlive it.
 KernelShape shape_of(const Kernel& kernel);
-/// Whether it makes sense to set `Kernel::long_rows`, of which `ints` are what is expected.
-bool has_long_rows(const Kernel& kernel, std::span<const int64_t> ints);
+/// What `Kernel::row` had better be, where `ints` are what is expected.
+RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, or one by one where that leaves a rest.
 constexpr int unit_of(int64_t extent) { return extent % kUnit == 0 ? kUnit : 1; }
-/// Lanes that they are dealt out to: the threads of a group that take the loop.
+/// Lanes that they are dealt out to: threads of a group that take the loop, or its sides.
 int lanes_of(int64_t extent);
 /// In which order reductions combine elements: docs/design.md, "CUDA kernels".
 const ReduceOrder& reduce_order();

@@ -138,6 +138,10 @@ static unsigned __ballot_sync(unsigned, bool x) {
 }
 static unsigned __cvta_generic_to_shared(const void*) { return 0; }
 template <class T>
+static void __stwb(T* to, T x) {
+  *to = x;
+}
+template <class T>
 static void __stcs(T* to, T x) {
   *to = x;
 }

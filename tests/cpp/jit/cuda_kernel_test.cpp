@@ -117,23 +117,34 @@ TEST(CudaLaunch, RowsAreHeld) {
   EXPECT_EQ(held("softmax_kept"), (std::vector<int>{1, 0}));
   const auto kept = planned("softmax_kept", {8, 1024}, 8);
   EXPECT_EQ(kept.scratch[0].bytes, 4096);
-  EXPECT_EQ(kept.shape.shared_bytes, 4u * 4096);
+  EXPECT_EQ(kept.shape.block[0], 16u);
+  EXPECT_EQ(kept.shape.shared_bytes, 8u * 4096);
   EXPECT_TRUE(planned("softmax_kept", {8, 60000}, 8).scratch_in_memory);
 }
 
-TEST(CudaLaunch, LongRowsAreHeldWhereTheyAreWritten) {
-  const auto long_rows = [](const std::string& call, const std::string& result) {
-    const std::string text =
-        "symbols s0=16, s1=50304\n%0 = leaf(number=0, offset=0, strides=[s1, 1]) : float32[s0, s1]\n%1 = " + call +
-        " : float32" + result + "\nreturn %1\n";
-    bool any = false;
-    for (const KernelSample& s : kernels_of(ir::parse(text), std::vector<int64_t>{16, 50304}, {}, DeviceType::kCUDA)) {
-      any |= cuda::has_long_rows(s.kernel, s.ints);
-    }
-    return any;
+TEST(CudaLaunch, RowsAsExpected) {
+  const auto row = [](const std::string& call, const std::string& dtype, int64_t n) {
+    const std::string columns = std::to_string(n), all = " : " + dtype + "[s0, s1]\n";
+    const std::string text = "symbols s0=16, s1=" + columns + "\n%0 = leaf(number=0, offset=0, strides=[s1, 1])" + all +
+                             "%1 = " + call + " : " + dtype + (call[0] == 's' ? "[s0, s1]" : "[s0]") + "\nreturn %1\n";
+    const std::vector<KernelSample> all_kernels =
+        kernels_of(ir::parse(text), std::vector<int64_t>{16, n}, {}, DeviceType::kCUDA);
+    return cuda::row_size(all_kernels.at(0).kernel, all_kernels.at(0).ints);
   };
-  EXPECT_TRUE(long_rows("softmax(%0, dim=1, dtype=none)", "[s0, s1]"));
-  EXPECT_FALSE(long_rows("logsumexp(%0, dim=[1], keepdim=false)", "[s0]"));
+  const std::string softmax = "softmax(%0, dim=1, dtype=none)", sum = "logsumexp(%0, dim=[1], keepdim=false)";
+  EXPECT_EQ(row(softmax, "float32", 1024), (RowSize{4, 32, 8, true}));
+  EXPECT_EQ(row(softmax, "bfloat16", 1024), (RowSize{8, 16, 8, true}));
+  EXPECT_EQ(row(softmax, "bfloat16", 8192), (RowSize{8, 128, 8, true}));
+  EXPECT_EQ(row(softmax, "bfloat16", 768), (RowSize{8, 16, 6, true}));
+  EXPECT_EQ(row(softmax, "bfloat16", 1000), (RowSize{8, 16, 8, false}));
+  EXPECT_EQ(row(softmax, "bfloat16", 1004), (RowSize{4, 32, 8, false}));
+  // No unit: elements one by one, whatever they are.
+  EXPECT_EQ(row(softmax, "bfloat16", 10), (RowSize{.vector = 1}));
+  // Long rows are held where they are written.
+  EXPECT_EQ(row(softmax, "float32", 50304), (RowSize{4, 512, 25, false}));
+  EXPECT_EQ(row(sum, "float32", 50304), (RowSize{.vector = 4}));
+  EXPECT_EQ(row(sum, "bfloat16", 50304), (RowSize{.vector = 8}));
+  EXPECT_EQ(row(softmax, "float32", 100000), (RowSize{.vector = 4}));
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
@@ -361,6 +372,11 @@ TEST(CudaEmulated, GoldenKernels) {
     add("softmax_kept", {3 * n, n, 3 * n}, {3, n}, {}, 3);
     samples.back().scratch = {false, true, false};
     add("layer_norm", {5 * n, n, n, 5 * n}, {5, n}, {std::bit_cast<uint64_t>(1e-5), static_cast<uint64_t>(n)}, 5);
+    for (size_t i = samples.size() - 3, end = samples.size(); i < end; ++i) {
+      KernelSample as_expected = samples[i];
+      as_expected.kernel.row = cuda::row_size(as_expected.kernel, as_expected.ints);
+      samples.push_back(std::move(as_expected));
+    }
   }
   samples.push_back({golden("softmax"), {60000, 60000}, {}, {1, 60000}, {}, 1});
   add("softmax_kept", {20000, 20000, 20000}, {1, 20000}, {}, 1);  // beyond registers
@@ -459,6 +475,7 @@ TEST(CudaEmulated, RandomKernels) {
   const char* more = std::getenv("SMOLDER_CUDA_SEEDS");
   for (uint64_t seed = 0; seed < (more ? std::stoull(more) : 40); ++seed) {
     RandomKernel r = random_kernel(seed);
+    if (seed % 2 == 0) r.kernel.row = cuda::row_size(r.kernel, r.ints);
     samples.push_back(
         {std::move(r.kernel), std::move(r.sizes), {}, std::move(r.ints), std::move(r.scalars), r.positions});
     limits.push_back(std::move(r.index_limit));

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       }
       Pack<u16, V> out0;
       FOR_LANES out0.x[k] = f32_to_f16(x2[k]);
-      store_whole(b2 + (v0 * a.n2) + i, out0);
+      store_global(b2 + (v0 * a.n2) + i, out0);
     }
   });
 }

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) together_k0(const __grid_const
       FOR_LANES x8[k] = mul_f32(x7[k], x5[k]);
       Pack<f32, V> out0;
       FOR_LANES out0.x[k] = x8[k];
-      store_whole(b1 + (0ll) + i, out0);
+      store_global(b1 + (0ll) + i, out0);
     }
   });
 }

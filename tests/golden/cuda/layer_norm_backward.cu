@@ -20,7 +20,7 @@ struct k0_arguments {
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4, C = 8;
+  constexpr int V = 4, C = 8, N = 0;
   const int t = threadIdx.x;
   const i64 position = blockIdx.x;
   const i64 v0 = position;
@@ -33,9 +33,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b6 = a.b6;
   f32* const b7 = a.b7;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
-  const int step = V * blockDim.x;
   const bool whole = aligned && a.n1 % V == 0;
-  const bool fits = whole && a.n1 <= 8 * step;
+  const int step = V * blockDim.x;
+  const bool fits = whole && a.n1 <= C * step;
   Pack<f32, V> held4[C];
   Pack<f32, V> held6[C];
   u32 turn = 0;
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             }
           }
         } else {
-          for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+          for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
         }
       }
       const f32 x17 = combine<true>(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           FOR_LANES x30[k] = mul_f32(x29[k], x4);
           Pack<f32, V> out2;
           FOR_LANES out2.x[k] = x30[k];
-          store_whole(at2 + i, out2);
+          store_global(at2 + i, out2);
         };
         if (whole) {
           #pragma unroll 1
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             if (more) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + next * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + next * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
           }
         } else {
-          for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+          for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
         }
       }
     }

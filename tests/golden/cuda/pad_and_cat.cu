@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
       FOR_LANES x5[k] = where_i32(x4[k], x0[k], x1[k]);
       Pack<u32, V> out0;
       FOR_LANES out0.x[k] = x5[k];
-      store_whole(b2 + (v0 * a.n1) + i, out0);
+      store_global(b2 + (v0 * a.n1) + i, out0);
     }
   });
 }

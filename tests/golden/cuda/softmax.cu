@@ -7,7 +7,7 @@ struct k0_arguments {
   u32* errors;
   i64 positions, tiles;
 };
-extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
   constexpr int V = 4;
   const int t = threadIdx.x;
@@ -17,12 +17,12 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b0 = a.b0;
   f32* const b1 = a.b1;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15)) == 0;
-  const int step = V * blockDim.x;
   const bool whole = aligned && a.n1 % V == 0;
-  const bool fits = whole && a.n1 <= 8 * step;
+  const bool fits = whole && blockDim.x == 32 && a.n1 == 1024;
   const auto row = [&](auto kind) {
-    constexpr int C = decltype(kind)::kChunks;
-    constexpr bool fits = decltype(kind)::kFits;
+    constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
+    constexpr bool fits = T > 0;
+    const int step = V * (fits ? T : blockDim.x);
     Pack<f32, V> held0[C];
     u32 turn = 0;
     f32 a0 = __uint_as_float(0xff800000u);
@@ -49,10 +49,10 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
       }
     }
-    const f32 x1 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    const f32 x1 = combine<false, T>(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
     f32 a1 = 0.0f;
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -80,10 +80,10 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
       }
     }
-    const f32 x5 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    const f32 x5 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const Inverse inverse_x9 = inverse_of(x5);
       const auto at0 = fixed(b0 + (v0 * a.n1));
@@ -116,9 +116,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
       }
     }
   };
-  fits ? row(Row<8, true>()) : row(Row<4, false>());
+  fits ? row(Row<8, 8, 32>()) : row(Row<2>());
 }

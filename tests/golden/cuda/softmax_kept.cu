@@ -9,9 +9,9 @@ struct k0_arguments {
   i64 positions, tiles;
   i64 step1;
 };
-extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
-  constexpr int V = 4;
+  constexpr int V = 8;
   const int t = threadIdx.x;
   const i64 position = static_cast<i64>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (position >= a.positions) return;
@@ -19,18 +19,19 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   u16* const b0 = a.b0;
   f32* const b1 = reinterpret_cast<f32*>(a.step1 < 0 ? from_address(shared) + from_address(a.b1) - a.step1 * threadIdx.y : from_address(a.b1) + a.step1 * position);
   u16* const b2 = a.b2;
-  const bool aligned = ((from_address(b0) & 7) | (a.n1 * 2 & 7) | (from_address(b1) & 15) | (from_address(b2) & 7)) == 0;
-  const int step = V * blockDim.x;
+  const bool aligned = ((from_address(b0) & 15) | (a.n1 * 2 & 15) | (from_address(b1) & 15) | (from_address(b2) & 15)) == 0;
   const bool whole = aligned && a.n1 % V == 0;
-  const bool fits = whole && a.n1 <= 8 * step && a.step1 != 0;
+  const bool fits = whole && blockDim.x == 16 && a.n1 == 1024 && a.step1 != 0;
   const auto row = [&](auto kind) {
-    constexpr int C = decltype(kind)::kChunks;
-    constexpr bool fits = decltype(kind)::kFits;
+    constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
+    constexpr bool fits = T > 0;
+    const int step = V * (fits ? T : blockDim.x);
     Pack<f32, V> held1[C];
     const bool stores1 = !fits;
     Pack<u16, V> held0[C];
     u32 turn = 0;
-    f32 a0 = __uint_as_float(0xff800000u);
+    f32 a0[2] = {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u)};
+    u32 pair0 = 0xff80ff80u;
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
       const auto chunk = [&](int c, int i, auto lanes) {
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         FOR_LANES x0[k] = bf16_lane(raw0, k);
         f32 x1[V];
         FOR_LANES x1[k] = x0[k];
-        a0 = maximum_f32_of_bf16(a0, raw0);
+        maximum_f32_of_bf16(a0, pair0, raw0);
       };
       if constexpr (fits) {
         const int first = t * V;
@@ -56,11 +57,12 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { swap_sides(a0); });
       }
     }
-    const f32 x2 = combine(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
-    f32 a1 = 0.0f;
+    maximum_f32_of_bf16_both(a0, pair0);
+    const f32 x2 = combine<false, T>(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
+    f32 a1[2] = {0.0f, 0.0f};
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const auto at0 = fixed(b0 + (v0 * a.n1));
       const auto at1 = b1 + (0ll);
@@ -80,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         FOR_LANES out0.x[k] = x6[k];
         keep_held(held1[c], out0);
         if (V == 1 || stores1) store_whole(at1 + i, out0);
-        FOR_LANES a1 = add_f32(a1, x6[k]);
+        FOR_LANES a1[k / 4] = add_f32(a1[k / 4], x6[k]);
       };
       if constexpr (fits) {
         const int first = t * V;
@@ -94,10 +96,10 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { swap_sides(a1); });
       }
     }
-    const f32 x7 = combine(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
+    const f32 x7 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
     if (const int n = static_cast<int>(a.n1); n > 0) {
       const Inverse inverse_x9 = inverse_of(x7);
       const auto at0 = b1 + (0ll);
@@ -129,9 +131,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
           }
         }
       } else {
-        for_single(n, a.n1 % V == 0 ? V : 1, chunk);
+        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
       }
     }
   };
-  fits ? row(Row<8, true>()) : row(Row<4, false>());
+  fits ? row(Row<8, 8, 16>()) : row(Row<1>());
 }

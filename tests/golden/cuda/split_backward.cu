@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
             }
             Pack<u16, V> out1;
             FOR_LANES out1.x[k] = bf16_bits(x8[k]);
-            store_whole(b3 + (v0 * a.n9 + v2 * a.n1) + i, out1);
+            store_global(b3 + (v0 * a.n9 + v2 * a.n1) + i, out1);
           }
         }
       }
