@@ -16,6 +16,8 @@ namespace {
 
 /// Nanoseconds an element from which on a load and a store are cheaper.
 constexpr double kCostly = 0.12;
+/// Bytes of a row that a device has a place for in shared memory, beside that of another block.
+constexpr int64_t kMostOnDevice = 64 << 10;
 
 }  // namespace
 
@@ -95,6 +97,8 @@ void Lowering::find_kept_rows() {
         if (sink == v) break;
       }
     }
+    const int64_t bytes = vector_extent_.value * static_cast<int64_t>(itemsize(graph().dtype(v)));
+    if (kept.in_sink == ir::kNone && program_.options.device == DeviceType::kCUDA && bytes > kMostOnDevice) continue;
     if (kept.in_sink != ir::kNone) sinks_taken.push_back(kept.in_sink);
     kept_.push_back(kept);
   }

@@ -173,7 +173,7 @@ void kernel(S& s, K& k) {
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
   number(s, k.together);
-  for (auto* n : {&k.row.vector, &k.row.threads, &k.row.chunks}) number(s, *n);
+  for (auto* n : {&k.row.vector, &k.row.sides, &k.row.threads, &k.row.chunks, &k.row.near}) number(s, *n);
   number(s, k.row.whole);
   statement(s, k.root);
 }

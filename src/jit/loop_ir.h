@@ -156,8 +156,10 @@ struct Stmt {
 /// On a device, whose threads share out rows (jit/cuda/shape.h): rows that a kernel is made for. It takes others, too.
 struct RowSize {
   int vector = 4;               ///< elements that a thread takes at once; 1: no more than that
+  int sides = 1;                ///< lanes of a reduction that these are of
   int threads = 0, chunks = 0;  ///< of a row, and what each of these takes; 0: any number
   bool whole = false;           ///< all threads have as many chunks, else the last may be missing
+  int near = 0;                 ///< blocks of a multiprocessor whose rows wait in its shared memory between loops
   friend bool operator==(const RowSize&, const RowSize&) = default;
 };
 

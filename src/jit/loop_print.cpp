@@ -62,7 +62,8 @@ class Printer {
     if (k.num_errors > 0) text("  errors ", k.num_errors, "\n");
     if (k.together) out += "  together\n";
     if (k.row != RowSize{}) {
-      text("  row ", k.row.vector, " ", k.row.threads, " ", k.row.chunks, k.row.whole ? " whole\n" : "\n");
+      const RowSize& r = k.row;
+      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole\n" : "\n");
     }
   }
 

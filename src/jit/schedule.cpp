@@ -13,7 +13,19 @@ namespace smolder::jit {
 
 namespace {
 
-/// How long rows of the sample are says only how a kernel is made: it takes others, too.
+/// Keeps a plan to rows for which a kernel that is made for those of the sample is not slow.
+void guard_rows(ir::SymTable& sym, ir::Dim n, const RowSize& row) {
+  const cuda::RowRange range = cuda::row_range(n.value);
+  if (range.first > 0) sym.less_equal(n, range.first);
+  if (range.last < INT64_MAX) sym.less_equal(n, range.last);
+  if (row.vector > 1) {
+    sym.equal(sym.mod(n, row.vector), 0);
+  } else if (!n.is_constant()) {
+    sym.guard(ir::GuardKind::kNotEqual, sym.mod(n, 4), 0);
+  }
+}
+
+/// How long rows of the sample are says how a kernel is made: it takes others, too.
 void set_row_sizes(Program& p) {
   if (p.options.device != DeviceType::kCUDA) return;
   std::vector<int64_t> ints;
@@ -21,7 +33,11 @@ void set_row_sizes(Program& p) {
     if (!step.kernel) continue;
     ints.clear();
     for (const ir::Dim& d : step.kernel->ints) ints.push_back(d.value);
-    step.kernel->kernel.row = cuda::row_size(step.kernel->kernel, ints);
+    const RowSize row = cuda::row_size(step.kernel->kernel, ints);
+    step.kernel->kernel.row = row;
+    if (row == RowSize{}) continue;
+    const IntRef n = cuda::row_extent(step.kernel->kernel);
+    if (!n.is_constant()) guard_rows(p.graph.sym, step.kernel->ints[static_cast<size_t>(n.slot)], row);
   }
 }
 

@@ -39,9 +39,10 @@ std::string KernelEmitter::run() {
   out_ += arguments();
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   // A compiler that is not told that one block will do may move what is held out of registers for the sake of two.
-  const std::string threads = columns_mode     ? std::to_string(kColumnThreads)
-                              : has_two_rows() ? std::to_string(kMostRowThreads) + ", 1"
-                                               : std::to_string(kMostRowThreads);
+  const std::string threads =
+      columns_mode     ? std::to_string(kColumnThreads)
+      : has_two_rows() ? cat({std::to_string(kMostRowThreads), ", ", std::to_string(std::max(k_.row.near, 1))})
+                       : std::to_string(kMostRowThreads);
   line("extern \"C\" __global__ void __launch_bounds__(" + threads + ") " + entry_ + "(const __grid_constant__ " +
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
   if (k_.together) find_call();
@@ -66,6 +67,7 @@ std::string KernelEmitter::arguments() const {
     text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
   }
   for (const auto& row : shape_.shared_rows) text += cat({"  i64 row", std::to_string(row.buffer), ";\n"});
+  for (const auto& row : shape_.near_rows) text += cat({"  i64 near", std::to_string(row.buffer), ";\n"});
   if (shape_.team && shape_.mode == KernelShape::kColumns) text += "  i64 groups;\n";
   if (shape_.takes_several) text += "  i64 chunks;\n";
   if (shape_.synchronizes) {
@@ -323,8 +325,11 @@ void KernelEmitter::rows() {
   if (!has_two_rows()) return;
   line("};");
   const RowSize& r = k_.row;
-  line(cat({"fits ? row(Row<", std::to_string(r.chunks), ", ", std::to_string(r.whole ? r.chunks : r.chunks - 1), ", ",
-            std::to_string(r.threads), ">()) : row(Row<", std::to_string(kAtOnce / 2 / shape_.vector), ">());"}));
+  const int at_once = kAtOnce / shape_.vector, held = has_near_rows() ? at_once : r.chunks;
+  const int sure = has_near_rows() ? 0 : r.whole ? held : held - 1;
+  const int threads = has_near_rows() ? kMostRowThreads : r.threads;
+  line(cat({"fits ? row(Row<", std::to_string(held), ", ", std::to_string(sure), ", ", std::to_string(threads),
+            ">()) : row(Row<", std::to_string(at_once), ">());"}));
 }
 
 /// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.
@@ -353,8 +358,28 @@ void KernelEmitter::held_rows() {
     if (s.kind == StmtKind::kVector) loop = &s;
   });
   const std::string n = integer(loop->extents[0]);
-  line("const bool whole = aligned && " + n + " % V == 0;");
-  if (has_two_rows()) {
+  line("const int unit = unit_of(" + n + ");");
+  if (!shape_.has_row_size()) {
+    line("const int pair = unit / 8;");
+    line("const bool whole = aligned && unit > 1;");
+  } else {
+    line("constexpr int pair = 0;");
+    const std::string of_unit = "unit == V / " + std::to_string(shape_.sides);
+    line("const bool whole = aligned && " + n + " % V == 0 && " + of_unit + ";");
+  }
+  if (has_near_rows()) {
+    std::string fits = "whole";
+    for (const auto& row : shape_.near_rows) fits += cat({" && a.near", std::to_string(row.buffer), " >= 0"});
+    line("const bool fits = " + fits + ";");
+    line("const auto row = [&](auto kind) {");
+    line("constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;");
+    line("constexpr bool fits = false, near = T > 0;");
+    line("const int step = V * (near ? T : blockDim.x);");
+    for (const auto& row : shape_.near_rows) {
+      const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
+      line(cat({type, "* const near", b, " = reinterpret_cast<", type, "*>(shared + a.near", b, ");"}));
+    }
+  } else if (has_two_rows()) {
     const int all = shape_.vector * k_.row.threads, most = k_.row.chunks * all;
     std::string fits = "whole && blockDim.x == " + std::to_string(k_.row.threads);
     if (!k_.row.whole) fits += cat({" && ", n, " > ", std::to_string(most - all)});

@@ -46,7 +46,7 @@ void KernelEmitter::uniform_part(const Stmt& s) {
 void KernelEmitter::vector_rows(const Stmt& s) {
   line(group_sync());
   line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
-  line("const int unit = " + integer(s.extents[0]) + " % V == 0 ? V : 1;");
+  line("const int unit = unit_of(" + integer(s.extents[0]) + ");");
   uniform_part(s);
   line("const auto chunk = [&](int i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
@@ -78,7 +78,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   const bool several = takes_several_chunks(s);
   if (shape_.vector == 1) {
     single_elements(s);
-  } else if (has_two_rows() && several) {
+  } else if (has_two_rows() && !has_near_rows() && several) {
     line("if constexpr (fits) {");
     line("const int first = t * V;");
     load_held(s, true);
@@ -88,9 +88,10 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     line("if (" + whole + ") {");
   }
   if (shape_.vector > 1) {
+    if (has_near_rows()) copy_near(s);
     line("#pragma unroll 1");
     if (several) {
-      line("for (int first = t * V; first < n; first += C * step) {");
+      line("for (int first = t * (V << pair); first < n; first += C * step) {");
       load_held(s, false);
       line("FOR_CHUNKS {");
       line("chunk(c, i, Lanes<V>());");
@@ -98,7 +99,9 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
       load_next(s);
       line("}");
     } else {
-      line("for (int i = t * V; i < n; i += step) chunk(0, i, Lanes<V>());");
+      line("for (int first = t * (V << pair); first < n; first += step << pair) {");
+      line("for (int i = first; i < n && i < first + (V << pair); i += V) chunk(0, i, Lanes<V>());");
+      line("}");
     }
     line("} else {");
     single_elements(s);
@@ -114,9 +117,26 @@ void KernelEmitter::single_elements(const Stmt& s) {
   for (const Stmt& inner : s.body) {
     if (inner.kind == StmtKind::kUpdate && shape_.sides > 1) swaps += "swap_sides(" + accs_[inner.acc].name + "); ";
   }
-  const std::string unit = std::to_string(kUnit);
-  line(cat({"for_single<", std::to_string(shape_.sides), ">(n, ", integer(s.extents[0]), " % ", unit, " == 0 ? ", unit,
-            " : 1, chunk, [&] { ", swaps, "});"}));
+  line(cat({"for_single<", std::to_string(shape_.sides), ">(n, unit_of(", integer(s.extents[0]), "), chunk, [&] { ",
+            swaps, "});"}));
+}
+
+/// What later loops read of the position's row, on its way to shared memory.
+void KernelEmitter::copy_near(const Stmt& s) {
+  std::string copies;
+  for (const auto& near : shape_.near_rows) {
+    const KernelShape::HeldRow& row = *held_row(near.buffer);
+    if (row.first != &s) continue;
+    const std::string b = std::to_string(near.buffer);
+    const std::string type = type_name(storage_lane(k_.buffers[near.buffer].dtype));
+    copies += cat({"copy_near<", type, ", V>(near", b, " + i, ", row_at(row.load->address, row.var), " + i); "});
+  }
+  if (copies.empty()) return;
+  line("if constexpr (near) {");
+  line("#pragma unroll 4");
+  line("for (int i = t * V; i < n; i += step) { " + copies + "}");
+  line("wait_for_copies();");
+  line("}");
 }
 
 /// Several chunks at once wait for memory together, or stay in registers; else they would only be more text.
@@ -155,7 +175,11 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
       continue;
     }
     std::string& loads = !is_first ? long_row : is_used ? always : short_row;
-    loads += cat({"load_whole(held", std::to_string(row.buffer), "[c], ", row_at(address, v), " + i); "});
+    const std::string b = std::to_string(row.buffer), at = row_at(address, v);
+    const bool is_near =
+        std::ranges::find(shape_.near_rows, row.buffer, &KernelShape::SharedRow::buffer) != shape_.near_rows.end();
+    if (is_near) loads += cat({"if constexpr (near) load_whole(held", b, "[c], near", b, " + i); else "});
+    loads += cat({"load_whole(held", b, "[c], ", at, " + i); "});
   }
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
   load_chunks("if (fits && round == 0)", first_turn);
@@ -253,8 +277,8 @@ void KernelEmitter::varying(const Stmt& s) {
     case StmtKind::kUpdate: {
       const Accumulator& acc = accs_[s.acc];
       if (const Stmt* load = loaded_halves(s, *loop_); load && load->dtype == acc.half && !acc.pair.empty()) {
-        return line(cat({functions_.extremum_of_pack(acc.step, acc.half), "(", acc.address(), ", ", acc.pair, ", raw",
-                         std::to_string(load->result), ");"}));
+        return line(cat({functions_.extremum_of_pack(acc.step, acc.half), "<", std::to_string(acc.sides), ">(",
+                         acc.address(), ", ", acc.pair, ", raw", std::to_string(load->result), ");"}));
       }
       return lanes(cat({acc.side(), " = ", functions_.primitive(acc.step, acc.dtype), "(", acc.side(), ", ",
                         value(s.args[0]), ");"}));

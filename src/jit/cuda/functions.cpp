@@ -213,11 +213,12 @@ std::string Functions::extremum_of_pack(ir::Op op, DType half) {
   const std::string lane = type == "f16" ? "f16_to_f32(p.x[k])" : "bf16_lane(p, k)";
   const std::string both = type == "f16" ? "f16_to_f32(pair & 0xffff)), f16_to_f32(pair >> 16)"
                                          : "__uint_as_float(pair << 16)), __uint_as_float(pair & 0xffff0000u)";
-  text_ += cat({"template <int V> DEVICE void ", name, "(f32* x, u32& pair, const Pack<u16, V>& p) {\n", kHostMath,
-                "  constexpr int kLanes = V;\n#else\n  constexpr int kLanes = V < 2 ? V : 0;\n#pragma unroll\n",
-                "  for (int i = 0; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
-                "x2 %0, %0, %1;\" : \"+r\"(pair) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n",
-                "  for (int k = 0; k < kLanes; ++k) x[k / 4] = ", one, "(x[k / 4], ", lane, ");\n}\n"});
+  text_ +=
+      cat({"template <int S, int V> DEVICE void ", name, "(f32* x, u32& pair, const Pack<u16, V>& p) {\n", kHostMath,
+           "  constexpr int kLanes = V;\n#else\n  constexpr int kLanes = V < 2 ? V : 0;\n#pragma unroll\n",
+           "  for (int i = 0; i < V / 2; ++i) asm(\"", one.substr(0, 3), ".NaN.", type,
+           "x2 %0, %0, %1;\" : \"+r\"(pair) : \"r\"(p.words[i]));\n#endif\n#pragma unroll\n",
+           "  for (int k = 0; k < kLanes; ++k) x[k * S / V] = ", one, "(x[k * S / V], ", lane, ");\n}\n"});
   text_ +=
       cat({"DEVICE void ", name, "_both(f32* x, u32 pair) {\n  x[0] = ", one, "(", one, "(x[0], ", both, ");\n}\n"});
   return name;

@@ -96,7 +96,9 @@ class KernelEmitter {
   void vector_columns(const Stmt& s);
   void vector_rows(const Stmt& s);
   /// Whether there is a text for rows of the size that is expected, and another for all others.
-  bool has_two_rows() const { return shape_.has_row_size() && k_.row.chunks > 0; }
+  bool has_two_rows() const { return shape_.has_row_size() && (k_.row.chunks > 0 || has_near_rows()); }
+  bool has_near_rows() const { return !shape_.near_rows.empty(); }
+  void copy_near(const Stmt& s);
   void vector_chunks(const Stmt& s);
   bool takes_several_chunks(const Stmt& s) const;
   void uniform_part(const Stmt& s);

@@ -172,6 +172,15 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
     plan.shared_rows.push_back({place(bytes), bytes});
   }
+  const int64_t before = shared;
+  for (const auto& row : shape.near_rows) {
+    const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
+    plan.near_rows.push_back({place(bytes), bytes});
+  }
+  if (std::ranges::any_of(plan.near_rows, [](const auto& row) { return row.offset < 0; })) {
+    for (auto& row : plan.near_rows) row.offset = -1;
+    shared = before;
+  }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
 }
@@ -206,6 +215,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArgum
     words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
   }
   for (const LaunchPlan::Row& row : plan_.shared_rows) words_.push_back(row.offset);
+  for (const LaunchPlan::Row& row : plan_.near_rows) words_.push_back(row.offset);
   if (shape.team && shape.mode == KernelShape::kColumns) words_.push_back(plan_.groups);
   if (shape.takes_several) words_.push_back(plan_.chunks);
   if (shape.synchronizes) {

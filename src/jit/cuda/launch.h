@@ -22,9 +22,9 @@ struct LaunchPlan {
   bool scratch_in_memory = false;
   /// By team column: what groups add (an offset of -1 where there is one group), and sums (-1 where there is no room).
   std::vector<Row> slots, sums;
-  std::vector<Row> shared_rows;  ///< -1 where there is no room
-  int64_t groups = 1;            ///< kColumns: of the team of a position
-  int64_t chunks = 1;            ///< kColumns: that a thread takes one after the other
+  std::vector<Row> shared_rows, near_rows;  ///< -1 where there is no room
+  int64_t groups = 1;                       ///< kColumns: of the team of a position
+  int64_t chunks = 1;                       ///< kColumns: that a thread takes one after the other
 };
 
 /// `flat`: the root is one vector loop. `shared_limit`: what a block may have. Throws RuntimeError when there are more

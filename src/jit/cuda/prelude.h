@@ -15,8 +15,9 @@ typedef float f32;
 typedef double f64;
 #define DEVICE static __device__ __forceinline__
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
-// Of C chunks the first N are there.
-#define FOR_CHUNKS _Pragma("unroll") for (int c = 0; c < C; ++c) if (const int i = first + c * step; c < N || i < n)
+// Of C chunks the first N are there. Where `pair` is 1 a unit is two chunks.
+#define EACH_CHUNK _Pragma("unroll") for (int c = 0; c < C; ++c)
+#define FOR_CHUNKS EACH_CHUNK if (const int i = first + (c >> pair) * (step << pair) + (c & pair) * V; c < N || i < n)
 
 // A kernel may be launched while the one before it ends: it touches no memory before this.
 DEVICE void wait_for_kernel_before() {
@@ -99,11 +100,13 @@ template <int V, class F> DEVICE void by_fours(f32 (&y)[V], const f32 (&x)[V], F
     if (k + 3 < V) y[k + 3] = r.d;
   }
 }
-// How many chunks of a row a thread loads at once; and where those are all of it, how many of them each thread has, and
-// how many threads there are.
+// How many chunks of a row a thread loads at once, how many of them each thread has, and of how many threads where that
+// is known.
 template <int C, int N = 0, int T = 0> struct Row {
   static constexpr int kChunks = C, kSure = N, kThreads = T;
 };
+// Neighbours that are of one lane of a reduction over n elements.
+DEVICE int unit_of(i64 n) { return n % 4 != 0 ? 1 : n > 16384 && n % 8 == 0 ? 8 : 4; }
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
 template <> struct Bytes<1> { typedef u8 type; };
@@ -200,6 +203,27 @@ template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from
   }
 }
 
+// To shared memory, where only the thread itself reads it.
+template <class T, int V> DEVICE void copy_near(T* to, const T* from) {
+  constexpr int kPiece = Pack<T, V>::kPiece;
+#pragma unroll
+  for (int i = 0; i < Pack<T, V>::kPieces; ++i) {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (kPiece == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + 16 * i), "l"(from + 16 / sizeof(T) * i));
+      continue;
+    }
+#endif
+    typedef typename Bytes<kPiece>::type Piece;
+    reinterpret_cast<Piece*>(to)[i] = reinterpret_cast<const Piece*>(from)[i];
+  }
+}
+DEVICE void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // A group is the threads of one row of the block: up to a warp, a power of two of them, or a block of one row, or, in a
 // team, several warps of it.
 extern __shared__ __align__(16) unsigned char shared[];
@@ -276,9 +300,12 @@ template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, boo
 template <int V, class F> DEVICE void for_units(int n, int unit, bool aligned, int lanes, F chunk) {
   if (threadIdx.x >= lanes) return;
   int i = threadIdx.x * unit;
-  if (aligned && unit == V) {
+  if (aligned && unit % V == 0) {
 #pragma unroll 1
-    for (; i <= n - V; i += V * lanes) chunk(i, Lanes<V>());
+    for (; i <= n - unit; i += unit * lanes) {
+#pragma unroll 1
+      for (int k = 0; k < unit; k += V) chunk(i + k, Lanes<V>());
+    }
   }
 #pragma unroll 1
   for (; i < n; i += unit * lanes) {

@@ -9,7 +9,7 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr int kMostHeld = 1 << 20;  // chunks, where nobody counts further
+constexpr int64_t kNearBytes = 220 << 10;  // of shared memory, which a multiprocessor has for rows
 
 struct Access {
   const Stmt* statement;
@@ -353,9 +353,7 @@ class RowHolder {
     const auto size = static_cast<int64_t>(itemsize(k_.buffers[static_cast<size_t>(row.buffer)].dtype));
     const int64_t elements = shape_.held_chunks * shape_.vector, registers = elements * size / 4;
     const size_t begin = always ? 0 : place_of(row.first);
-    size_t end = always ? live_.size() : place_of(row.last) + 1;
-    // A long row's last loop leaves a chunk's registers to what it makes of it.
-    if (elements > kHeldElements && end > begin + 1) --end;
+    const size_t end = always ? live_.size() : place_of(row.last) + 1;
     const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
     if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRegisters; })) return;
     for (int64_t& n : live) n += registers;
@@ -387,22 +385,44 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
   const KernelShape shape = shape_of(kernel);
   if (!shape.has_row_size()) return {};
   const int64_t n = value_of(shape.extents[0], ints);
-  if (unit_of(n) != kUnit) return {.vector = 1};
-  const auto shared_out = [&](int vector) {
-    const int sides = vector / kUnit, threads = std::max(lanes_of(n) / sides, 1), all = vector * threads;
-    return RowSize{vector, threads, static_cast<int>(std::min<int64_t>((n + all - 1) / all, kMostHeld)), n % all == 0};
-  };
   const Facts facts(kernel);
-  RowSize row = shared_out(n % (2 * kUnit) == 0 && facts.has_narrow_rows(kernel) ? 2 * kUnit : kUnit);
-  if (row.chunks * row.vector <= kHeldElements / 2 * (row.vector / kUnit)) return row;
-  bool stores_rows = false;
-  for_each_statement(kernel.root,
-                     [&](const Stmt& s, const Stmt* vector) { stores_rows |= s.kind == StmtKind::kStore && vector; });
-  // What only reduces a row reads it again faster (cross_entropy of 50,304 classes: 600 us, and 1010 from registers).
-  const RowSize wide = shared_out(kUnit);
-  if (stores_rows && kernel.num_accs > 0 && !shape.held.empty() && wide.chunks * kUnit <= kHeldLongElements)
-    return wide;
-  return {.vector = row.vector};
+  if (unit_of(n) == 1) return {.vector = 1};
+  if (unit_of(n) > kUnit) {
+    int64_t bytes = 0;
+    for (const auto& row : shape.held) {
+      if (row.load && facts.is_used_again(static_cast<size_t>(row.buffer)))
+        bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
+    }
+    return {.vector = unit_of(n), .near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2};
+  }
+  // Chunks of eight are of half as many threads, which have no registers for two rows (softmax_backward: 154 us, and
+  // 184).
+  int64_t read = 0;
+  for (const auto& held : shape.held) read += held.load ? itemsize(kernel.buffers[held.buffer].dtype) : 0;
+  const bool in_eights = n % (2 * kUnit) == 0 && read <= 2 && facts.has_narrow_rows(kernel);
+  RowSize row{.vector = in_eights ? 2 * kUnit : kUnit};
+  row.sides = row.vector / kUnit;
+  const int threads = std::max(lanes_of(n) / row.sides, 1), all = row.vector * threads;
+  const int64_t chunks = (n + all - 1) / all;
+  if (chunks * row.vector > kHeldElements / 2 * row.sides) return row;
+  row.threads = threads;
+  row.chunks = static_cast<int>(chunks);
+  row.whole = n % all == 0;
+  return row;
+}
+
+IntRef row_extent(const Kernel& kernel) {
+  const KernelShape shape = shape_of(kernel);
+  return shape.has_row_size() ? shape.extents[0] : IntRef{};
+}
+
+RowRange row_range(int64_t extent) {
+  constexpr int64_t kShort = 128, kWarpRow = 1024;  // between which there are as many lanes
+  if (extent > kLongRow) return {kLongRow, INT64_MAX};
+  if (extent <= kShort) return {0, kShort};
+  if (extent <= kWarpRow) return {kShort, kWarpRow};
+  const auto last = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+  return {last / 2, last};
 }
 
 int lanes_of(int64_t extent) {
@@ -479,10 +499,16 @@ KernelShape shape_of(const Kernel& k) {
     TeamFinder(k, facts, shape).find(shape);
     if (shape.has_row_size()) {
       shape.vector = k.row.vector;
-      shape.sides = std::max(shape.vector / kUnit, 1);
+      shape.sides = k.row.sides;
       shape.held_chunks = k.row.chunks > 0 ? k.row.chunks : kAtOnce / shape.vector;
     }
     if (shape.vector > 1) RowHolder(k, facts, shape).hold();
+    for (const auto& row : shape.held) {
+      const auto b = static_cast<size_t>(row.buffer);
+      const Stmt* last = facts.accesses[b].back().vector;
+      if (k.row.near > 0 && shape.has_row_size() && row.load && facts.is_used_again(b))
+        shape.near_rows.push_back({row.buffer, row.load, last, static_cast<int64_t>(itemsize(k.buffers[b].dtype))});
+    }
   }
   return shape;
 }

@@ -14,9 +14,9 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
-inline constexpr int kHeldElements = 64;       ///< of a row that a thread has in registers, and loads at once
-inline constexpr int kHeldLongElements = 100;  ///< of a long row, as those of a vocabulary
-inline constexpr int kAtOnce = 16;  ///< elements that it loads at once of other rows, half where they are rare
+inline constexpr int kHeldElements = 64;    ///< of a row that a thread has in registers, and loads at once
+inline constexpr int64_t kLongRow = 16384;  ///< beyond this, units are twice as long
+inline constexpr int kAtOnce = 16;          ///< elements that it loads at once of other rows
 /// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
 constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
@@ -81,6 +81,8 @@ struct KernelShape {
     int64_t itemsize;
   };
   std::vector<SharedRow> shared_rows;
+  /// Of long rows what several loops read, which waits in shared memory where there is room for all of it.
+  std::vector<SharedRow> near_rows;
   /// kRows: whether threads have the same elements in all loops, of which they take several chunks at once.
   bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
@@ -93,10 +95,19 @@ struct KernelShape {
 KernelShape shape_of(const Kernel& kernel);
 /// What `Kernel::row` had better be, where `ints` are what is expected.
 RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
+/// Of the rows that it counts for.
+IntRef row_extent(const Kernel& kernel);
+/// Lengths beyond `first`, up to `last`, for which a kernel made for one of them does.
+struct RowRange {
+  int64_t first, last;
+};
+RowRange row_range(int64_t extent);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, or one by one where that leaves a rest.
-constexpr int unit_of(int64_t extent) { return extent % kUnit == 0 ? kUnit : 1; }
+constexpr int unit_of(int64_t extent) {
+  return extent % kUnit != 0 ? 1 : extent > kLongRow && extent % (2 * kUnit) == 0 ? 2 * kUnit : kUnit;
+}
 /// Lanes that they are dealt out to: threads of a group that take the loop, or its sides.
 int lanes_of(int64_t extent);
 /// In which order reductions combine elements: docs/design.md, "CUDA kernels".

@@ -33,7 +33,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b6 = a.b6;
   f32* const b7 = a.b7;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
-  const bool whole = aligned && a.n1 % V == 0;
+  const int unit = unit_of(a.n1);
+  const int pair = unit / 8;
+  const bool whole = aligned && unit > 1;
   const int step = V * blockDim.x;
   const bool fits = whole && a.n1 <= C * step;
   Pack<f32, V> held4[C];
@@ -123,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         };
         if (whole) {
           #pragma unroll 1
-          for (int first = t * V; first < n; first += C * step) {
+          for (int first = t * (V << pair); first < n; first += C * step) {
             if (fits && round == 0) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
             if (!fits) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
             FOR_CHUNKS {
@@ -131,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             }
           }
         } else {
-          for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+          for_single<1>(n, unit_of(a.n1), chunk, [&] { });
         }
       }
       const f32 x17 = combine<true>(a0, turn, [](f32 x, f32 y) { return add_f32(x, y); });
@@ -176,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
         };
         if (whole) {
           #pragma unroll 1
-          for (int first = t * V; first < n; first += C * step) {
+          for (int first = t * (V << pair); first < n; first += C * step) {
             if (!fits) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + v3 * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + v3 * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
             FOR_CHUNKS {
               chunk(c, i, Lanes<V>());
@@ -184,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
             if (more) { const auto row4 = fixed_here(b4 + (v0 * a.n3 + next * a.n1)); const auto row6 = fixed_here(b6 + (v0 * a.n3 + next * a.n1)); FOR_CHUNKS { load_whole(held4[c], row4 + i); load_whole(held6[c], row6 + i); } }
           }
         } else {
-          for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+          for_single<1>(n, unit_of(a.n1), chunk, [&] { });
         }
       }
     }

@@ -17,7 +17,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
   f32* const b0 = a.b0;
   f32* const b1 = a.b1;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15)) == 0;
-  const bool whole = aligned && a.n1 % V == 0;
+  const int unit = unit_of(a.n1);
+  constexpr int pair = 0;
+  const bool whole = aligned && a.n1 % V == 0 && unit == V / 1;
   const bool fits = whole && blockDim.x == 32 && a.n1 == 1024;
   const auto row = [&](auto kind) {
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
@@ -42,14 +44,14 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+        for_single<1>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
     const f32 x1 = combine<false, T>(a0, turn, [](f32 x, f32 y) { return maximum_f32(x, y); });
@@ -73,14 +75,14 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+        for_single<1>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
     const f32 x5 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
@@ -109,16 +111,16 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<1>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+        for_single<1>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
   };
-  fits ? row(Row<8, 8, 32>()) : row(Row<2>());
+  fits ? row(Row<8, 8, 32>()) : row(Row<4>());
 }

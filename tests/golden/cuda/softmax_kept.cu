@@ -20,7 +20,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
   f32* const b1 = reinterpret_cast<f32*>(a.step1 < 0 ? from_address(shared) + from_address(a.b1) - a.step1 * threadIdx.y : from_address(a.b1) + a.step1 * position);
   u16* const b2 = a.b2;
   const bool aligned = ((from_address(b0) & 15) | (a.n1 * 2 & 15) | (from_address(b1) & 15) | (from_address(b2) & 15)) == 0;
-  const bool whole = aligned && a.n1 % V == 0;
+  const int unit = unit_of(a.n1);
+  constexpr int pair = 0;
+  const bool whole = aligned && a.n1 % V == 0 && unit == V / 2;
   const bool fits = whole && blockDim.x == 16 && a.n1 == 1024 && a.step1 != 0;
   const auto row = [&](auto kind) {
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
@@ -42,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_LANES x0[k] = bf16_lane(raw0, k);
         f32 x1[V];
         FOR_LANES x1[k] = x0[k];
-        maximum_f32_of_bf16(a0, pair0, raw0);
+        maximum_f32_of_bf16<2>(a0, pair0, raw0);
       };
       if constexpr (fits) {
         const int first = t * V;
@@ -50,14 +52,14 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { swap_sides(a0); });
+        for_single<2>(n, unit_of(a.n1), chunk, [&] { swap_sides(a0); });
       }
     }
     maximum_f32_of_bf16_both(a0, pair0);
@@ -89,14 +91,14 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held0[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { swap_sides(a1); });
+        for_single<2>(n, unit_of(a.n1), chunk, [&] { swap_sides(a1); });
       }
     }
     const f32 x7 = combine<false, T>(a1, turn, [](f32 x, f32 y) { return add_f32(x, y); });
@@ -124,16 +126,16 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
         FOR_CHUNKS chunk(c, i, Lanes<V>());
       } else if (whole) {
         #pragma unroll 1
-        for (int first = t * V; first < n; first += C * step) {
+        for (int first = t * (V << pair); first < n; first += C * step) {
           FOR_CHUNKS { load_whole(held1[c], at0 + i); }
           FOR_CHUNKS {
             chunk(c, i, Lanes<V>());
           }
         }
       } else {
-        for_single<2>(n, a.n1 % 4 == 0 ? 4 : 1, chunk, [&] { });
+        for_single<2>(n, unit_of(a.n1), chunk, [&] { });
       }
     }
   };
-  fits ? row(Row<8, 8, 16>()) : row(Row<1>());
+  fits ? row(Row<8, 8, 16>()) : row(Row<2>());
 }
