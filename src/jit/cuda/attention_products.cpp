@@ -28,6 +28,10 @@ DEVICE u32 shared_address(const void* p) {
 DEVICE void copy_async(u32 to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
+// A number; zero unless `inside`.
+DEVICE void copy_number(u32 to, const void* from, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(inside ? 4 : 0) : "memory");
+}
 // Four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the rows of matrix i are.
 DEVICE void load_matrices(u32 (&x)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -44,6 +48,7 @@ DEVICE f32 log2_fast(f32 x) {
   return y;
 }
 DEVICE bool any_thread(bool x) { return __syncthreads_or(x); }
+DEVICE f32 shuffle(f32 x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE f32 shuffle_xor(f32 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 )cuda";
 
@@ -342,17 +347,21 @@ template <int R> DEVICE u32 moved(u32 address, int stage, int row) {
   return address + stage * Tile<R>::kElements * 2 + row * 128;
 }
 // Where a matrix is: rows of 128 bytes whose pieces are permuted, eight of them a kilobyte, and where the next 64
-// columns begin.
+// columns begin. What is `bytes` further differs by a 16th of them: addresses are the lowest bits.
 DEVICE u64 descriptor(u32 address, u32 next) {
   return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(next >> 4) << 16 |
          static_cast<u64>(1024 >> 4) << 32 | 1ull << 62;
 }
-DEVICE u64 step_of(u32 address, int rows, int k) { return descriptor(address + k / 4 * (rows * 128) + k % 4 * 32, 16); }
+DEVICE u64 further(u64 descriptor, int bytes) { return descriptor + (bytes >> 4); }
+DEVICE u64 step_of(u64 first, int rows, int k) { return further(first, k / 4 * (rows * 128) + k % 4 * 32); }
 
 // c = a b', over all columns: b is of 8 N rows.
 template <int R, int N> DEVICE void start_rows(f32 (&c)[1][N][4], const Left& a, u32 b) {
+  const u64 left = descriptor(a.address, 16), right = descriptor(b, 16);
   begin_products(c[0]);
-  UNROLL for (int k = 0; k < kSteps; ++k) group_multiply<0>(c[0], step_of(a.address, a.rows, k), step_of(b, R, k), k > 0);
+  UNROLL for (int k = 0; k < kSteps; ++k) {
+    group_multiply<0>(c[0], step_of(left, a.rows, k), step_of(right, R, k), k > 0);
+  }
   commit_products();
 }
 template <int R, int N> DEVICE void start_weights(f32 (&c)[1][kChunks][4], const f32 (&p)[1][N][4], u32 b) {
@@ -362,8 +371,9 @@ template <int R, int N> DEVICE void start_weights(f32 (&c)[1][kChunks][4], const
       left[n / 2][i] = round_pair(p[0][n + i / 2][i % 2 * 2], p[0][n + i / 2][i % 2 * 2 + 1]);
     }
   }
+  const u64 right = descriptor(b, R * 128);
   begin_products(c[0]);
-  UNROLL for (int n = 0; n < N / 2; ++n) group_multiply<1>(c[0], left[n], descriptor(b + n * 16 * 128, R * 128), true);
+  UNROLL for (int n = 0; n < N / 2; ++n) group_multiply<1>(c[0], left[n], further(right, n * 16 * 128), true);
   commit_products();
 }
 // All but the last `Pending` products are done, and with them that which is summed in c.

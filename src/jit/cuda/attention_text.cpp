@@ -30,7 +30,9 @@ struct Numbers {  // one a row
 };
 struct Batch {
   i64 outer, inner;
-  DEVICE Batch at(i64 batch, i64 inners) { return {batch / inners, batch % inners}; }
+  DEVICE Batch at(u32 batch, i64 inners) {  // in 32 bits, as 64 are divided by a function
+    return {batch / static_cast<u32>(inners), batch % static_cast<u32>(inners)};
+  }
   template <class T> METHOD auto operator()(const T& x) const { return x.data + outer * x.outer + inner * x.inner; }
 };
 
@@ -39,6 +41,7 @@ struct Batch {
 // 16 bytes are permuted by the row.
 template <int R> struct Tile {
   static constexpr int kRow = kWarpgroups ? kHead : kHead + kPiece, kElements = R * kRow;
+  static constexpr int kDown = kWarpgroups ? 64 : kRow;  // from a row to the next, in a column of 128 bytes
   Element* data;
   METHOD Element* at(int row, int column) const {
     if (!kWarpgroups) return data + row * kRow + column;
@@ -64,6 +67,40 @@ template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const
     }
   }
 }
+
+// Loads a matrix one tile of R rows after the other, from `first` on, into stages of `tile`. A thread copies of one column
+// where it can: its addresses are sums then, where products of 64 bits would be as many instructions as a tile's weights.
+template <int T, int R> struct Tiles {
+  static constexpr int kApart = T < kPieces ? 1 : T / kPieces;
+  static constexpr bool kColumn = kAligned && T % kPieces == 0 && R % kApart == 0 && (!kWarpgroups || kApart % 8 == 0);
+  Tile<R> tile;
+  const Rows& x;
+  const Element *data, *from;
+  int first, count, left;
+  u32 to;
+  METHOD Tiles(Tile<R> tile, const Rows& x, const Element* data, int first, int count)
+      : tile(tile), x(x), data(data), first(first), count(count) {
+    const int row = threadIdx.x / kPieces, column = threadIdx.x % kPieces * kPiece;
+    from = data + (first + row) * x.row + column;
+    left = column < x.width ? count - first - row : 0;
+    to = shared_address(tile.at(row, column));
+  }
+  METHOD void next(int stage) {
+    if (kColumn) {
+      constexpr int kBytes = static_cast<int>(sizeof(Element));
+      u32 at = to + stage * Tile<R>::kElements * kBytes;
+      UNROLL for (int i = 0; i < R / kApart; ++i) {
+        copy_async(at, from, i * kApart < left);
+        at += kApart * Tile<R>::kDown * kBytes;
+        from += kApart * x.row;
+      }
+      left -= R;
+    } else {
+      load_tile<T>(tile.stage(stage), x, data, first, count);
+      first += R;
+    }
+  }
+};
 
 // Scores are in units of log2; where numbers are added to them, of e, so that the lowest that a number can be is no less
 // than nothing and rows of such numbers alone are means.
@@ -108,11 +145,15 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
     }
   }
   __syncwarp();
-  for (int at = threadIdx.x % 32; at < M * 16 * kPieces; at += 32) {
-    const int r = at / kPieces, column = at % kPieces * kPiece;
+  const int lane = threadIdx.x % 32;
+  constexpr bool kColumn = kAligned && 32 % kPieces == 0;  // a thread writes of one column, so that addresses are sums
+  Element* next = data + (first + lane / kPieces) * x.row + lane % kPieces * kPiece;
+  UNROLL for (int i = 0; i < M * kPieces / 2; ++i) {
+    const int at = i * 32 + lane, r = at / kPieces, column = at % kPieces * kPiece;
+    Element* const to = kColumn ? next : data + (first + r) * x.row + column * x.column;
+    next += 32 / kPieces * x.row;
     if (first + r >= count || column >= x.width) continue;
     const Element* const from = tile.at(row + r, column);
-    Element* const to = data + (first + r) * x.row + column * x.column;
     if (kAligned) {
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
     } else {
@@ -184,19 +225,21 @@ extern "C" __global__ void __launch_bounds__(kForwardThreads, kForwardBlocks)
 attention_forward(const __grid_constant__ ForwardArguments a) {
   constexpr int T = kForwardThreads, M = kForwardTiles, kRows = T / 2 * M, kColumns = kForwardColumns, N = kColumns / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
-  const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
+  const u32 batches = static_cast<u32>(a.batches);
+  const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;  // the longest first
-  const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
+  const Batch batch = Batch::at(blockIdx.x % batches, a.inners);
   const Tile<kRows> query_tile{reinterpret_cast<Element*>(shared + kForwardStaging)};
   const Tile<kColumns> key_tiles{query_tile.data + query_tile.kElements};
   const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
-  const Element *const key = batch(a.key), *const value = batch(a.value);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
-  load_tile<T>(query_tile, a.query, batch(a.query), first, queries);
-  load_tile<T>(key_tiles, a.key, key, 0, keys);
-  load_tile<T>(value_tiles, a.value, value, 0, keys);
+  Tiles<T, kRows>(query_tile, a.query, batch(a.query), first, queries).next(0);
+  Tiles<T, kColumns> all_keys(key_tiles, a.key, batch(a.key), 0, keys);
+  Tiles<T, kColumns> all_values(value_tiles, a.value, batch(a.value), 0, keys);
+  all_keys.next(0);
+  all_values.next(0);
 #if MASK
   const MaskTile<T, kRows, kColumns> mask{a.mask, batch(a.mask), queries, keys, mask_room(value_tiles.stage(2).data)};
   mask.load(0, first, 0);
@@ -221,8 +264,8 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     prepare_tile<T>(value_tiles.stage(stage));
     const bool any = MEET(stage);
     if (column + kColumns < reach) {
-      load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
-      load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
+      all_keys.next(stage ^ 1);
+      all_values.next(stage ^ 1);
 #if MASK
       mask.load(stage ^ 1, first, column + kColumns);
 #endif
@@ -323,20 +366,32 @@ struct BackwardArguments {
 // Of a thread's eighth of a row: the sum of x y.
 DEVICE f32 dot_row(const Rows& x, const Element* x_row, const Rows& y, const Element* y_row) {
   f32 sum = 0;
-  for (int column = threadIdx.x % 8 * kPiece; column < x.width; column += 8 * kPiece) {
+  UNROLL for (int piece = 0; piece < kPieces; piece += 8) {
+    const int column = (piece + threadIdx.x % 8) * kPiece, safe = column < x.width ? column : 0;
     Element xs[kPiece] = {}, ys[kPiece] = {};
     if (kAligned) {
-      *reinterpret_cast<uint4*>(xs) = *reinterpret_cast<const uint4*>(x_row + column);
-      *reinterpret_cast<uint4*>(ys) = *reinterpret_cast<const uint4*>(y_row + column);
+      *reinterpret_cast<uint4*>(xs) = *reinterpret_cast<const uint4*>(x_row + safe);
+      *reinterpret_cast<uint4*>(ys) = *reinterpret_cast<const uint4*>(y_row + safe);
     } else {
       for (int k = 0; k < kPiece && column + k < x.width; ++k) {
         xs[k] = x_row[(column + k) * x.column];
         ys[k] = y_row[(column + k) * y.column];
       }
     }
-    UNROLL for (int k = 0; k < kPiece; ++k) sum += widen(xs[k]) * widen(ys[k]);
+    f32 of_piece = 0;
+    UNROLL for (int k = 0; k < kPiece; ++k) of_piece += widen(xs[k]) * widen(ys[k]);
+    sum += column < x.width ? of_piece : 0;
   }
   return sum;
+}
+// Eight threads have dots[i] of row 4 i + j: that of a row of 16.
+DEVICE f32 dot_of(const f32* dots, int row) {
+  f32 x = 0;
+  UNROLL for (int i = 0; i < 4; ++i) {
+    const f32 y = shuffle(dots[i], row % 4 * 8);
+    if (i == row / 4) x = y;
+  }
+  return x;
 }
 
 // A block takes queries, and goes through the keys. First it says what rows of grad times result sum to.
@@ -345,30 +400,38 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   constexpr int T = kGradQueryThreads, M = kGradQueryTiles, kRows = T / 2 * M, kColumns = kGradQueryColumns;
   constexpr int kPart = kGradQueryPart, N = kPart / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
-  const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / a.batches);
+  const u32 batches = static_cast<u32>(a.batches);
+  const int blocks = (queries + kRows - 1) / kRows, block = static_cast<int>(blockIdx.x / batches);
   const int first = (kCausal ? blocks - 1 - block : block) * kRows;
-  const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
+  const Batch batch = Batch::at(blockIdx.x % batches, a.inners);
   const Tile<kRows> query_tile{reinterpret_cast<Element*>(shared + kGradQueryStaging)}, grad_tile = query_tile.stage(1);
   const Tile<kColumns> key_tiles{grad_tile.data + grad_tile.kElements};
   const Tile<kColumns> value_tiles{key_tiles.data + 2 * key_tiles.kElements};
-  const Element *const key = batch(a.key), *const value = batch(a.value), *const grad = batch(a.grad);
+  const Element* const grad = batch(a.grad);
   const int reach = kCausal && first + kRows < keys ? first + kRows : keys;
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 
-  load_tile<T>(query_tile, a.query, batch(a.query), first, queries);
-  load_tile<T>(grad_tile, a.grad, grad, first, queries);
-  load_tile<T>(key_tiles, a.key, key, 0, keys);
-  load_tile<T>(value_tiles, a.value, value, 0, keys);
+  Tiles<T, kRows>(query_tile, a.query, batch(a.query), first, queries).next(0);
+  Tiles<T, kRows>(grad_tile, a.grad, grad, first, queries).next(0);
+  Tiles<T, kColumns> all_keys(key_tiles, a.key, batch(a.key), 0, keys);
+  Tiles<T, kColumns> all_values(value_tiles, a.value, batch(a.value), 0, keys);
+  all_keys.next(0);
+  all_values.next(0);
 
   const Element* const result = batch(a.result);
   f32* const delta = batch(a.delta);
-  for (int row = my_first + threadIdx.x % 32 / 8; row < my_first + 16 * M; row += 4) {
+  f32 dots[M][4];  // of rows at once, as each waits for memory
+  UNROLL for (int i = 0; i < 4 * M; ++i) {
+    const int row = my_first + threadIdx.x % 32 / 8 + i * 4;
     const i64 safe = row < queries ? row : 0;
-    f32 sum = dot_row(a.grad, grad + safe * a.grad.row, a.result, result + safe * a.result.row);
-    UNROLL for (int mask = 1; mask < 8; mask *= 2) sum += shuffle_xor(sum, mask);
-    if (threadIdx.x % 8 == 0 && row < queries) delta[row * a.delta.row] = sum;
+    dots[i / 4][i % 4] = dot_row(a.grad, grad + safe * a.grad.row, a.result, result + safe * a.result.row);
   }
-  __syncwarp();
+  UNROLL for (int i = 0; i < 4 * M; ++i) {
+    const int row = my_first + threadIdx.x % 32 / 8 + i * 4;
+    f32& dot = dots[i / 4][i % 4];
+    UNROLL for (int mask = 1; mask < 8; mask *= 2) dot += shuffle_xor(dot, mask);
+    if (threadIdx.x % 8 == 0 && row < queries) delta[row * a.delta.row] = dot;
+  }
   const f32 scale = static_cast<f32>(a.scale) * kUnit;
 #if MASK
   const MaskTile<T, kRows, kColumns> mask{a.mask, batch(a.mask), queries, keys, mask_room(value_tiles.stage(2).data)};
@@ -379,9 +442,8 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int h = 0; h < kHeld; ++h) {
       const int row = my_first + m * 16 + row_in_tile(h * kBeside);
-      const bool inside = row < queries;
-      offset[m][h] = inside ? offset_of(lse[row * a.lse.row]) : 0.0f;
-      sums[m][h] = inside ? delta[row * a.delta.row] : 0.0f;
+      offset[m][h] = offset_of(row < queries ? lse[row * a.lse.row] : 0.0f);
+      sums[m][h] = dot_of(dots[m], row_in_tile(h * kBeside));
     }
   }
 
@@ -402,8 +464,8 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
     prepare_tile<T>(value_tiles.stage(stage));
     const bool any = MEET(stage);
     if (column + kColumns < reach) {
-      load_tile<T>(key_tiles.stage(stage ^ 1), a.key, key, column + kColumns, keys);
-      load_tile<T>(value_tiles.stage(stage ^ 1), a.value, value, column + kColumns, keys);
+      all_keys.next(stage ^ 1);
+      all_values.next(stage ^ 1);
 #if MASK
       mask.load(stage ^ 1, first, column + kColumns);
 #endif
@@ -433,10 +495,16 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
 #if MASK == 1
               if (!beside.x[j]) p[m][n][i] = 0;
 #endif
-              if (masked) {
-                const int k = begin + n * 8 + column_in_tile(i);
-                if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
-              }
+            }
+          }
+        }
+      }
+      if (masked) {  // apart, so that other tiles pass it by
+        UNROLL for (int m = 0; m < M; ++m) {
+          UNROLL for (int n = 0; n < N; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) {
+              const int k = begin + n * 8 + column_in_tile(i);
+              if (k >= keys || (kCausal && k > my_first + m * 16 + row_in_tile(i))) p[m][n][i] = 0;
             }
           }
         }
@@ -466,36 +534,43 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   constexpr int T = kGradKeyThreads, M = kGradKeyTiles, kRows = T / 2 * M, kColumns = kGradKeyColumns;
   constexpr int kPart = kGradKeyPart, N = kPart / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
-  const int first = static_cast<int>(blockIdx.x / a.batches) * kRows;
-  const Batch batch = Batch::at(blockIdx.x % a.batches, a.inners);
+  const u32 batches = static_cast<u32>(a.batches);
+  const int first = static_cast<int>(blockIdx.x / batches) * kRows;
+  const Batch batch = Batch::at(blockIdx.x % batches, a.inners);
   const Tile<kRows> key_tile{reinterpret_cast<Element*>(shared + kGradKeyStaging)}, value_tile = key_tile.stage(1);
   const Tile<kColumns> query_tiles{value_tile.data + value_tile.kElements};
   const Tile<kColumns> grad_tiles{query_tiles.data + 2 * query_tiles.kElements};
   f32* const offsets = reinterpret_cast<f32*>(grad_tiles.data + 2 * grad_tiles.kElements);
   f32* const sums = offsets + 2 * kColumns;
-  const Element *const query = batch(a.query), *const grad = batch(a.grad);
-  const f32 *const lse = batch(a.lse), *const delta = batch(a.delta);
   const int my_row = warp * 16 * M, my_first = first + my_row, group_last = first + last_of_group(my_row, M);
 #if MASK
   const MaskTile<T, kColumns, kRows> mask{a.mask, batch(a.mask), queries, keys, mask_room(sums + 2 * kColumns)};
 #endif
+  const int begin = kCausal ? first / kColumns * kColumns : 0;  // queries before see none of these keys
+  Tiles<T, kColumns> all_queries(query_tiles, a.query, batch(a.query), begin, queries);
+  Tiles<T, kColumns> all_grads(grad_tiles, a.grad, batch(a.grad), begin, queries);
+  // One half of the threads copies numbers of one kind, the other of the other. Rows beyond the last have zeros
+  // everywhere: what they add is zero.
+  static_assert(2 * kColumns <= T, "a thread a number");
+  const bool has_lse = threadIdx.x < kColumns;
+  const int my_query = has_lse ? threadIdx.x : threadIdx.x - kColumns;
+  const Numbers& numbers = has_lse ? a.lse : a.delta;
+  const f32* number = batch(numbers) + (begin + my_query) * numbers.row;
+  const i64 next_numbers = kColumns * numbers.row;
+  const u32 number_to = shared_address((has_lse ? offsets : sums) + my_query);
   const auto load = [&](int stage, int from) {
 #if MASK
     mask.load(stage, from, first);
 #endif
-    load_tile<T>(query_tiles.stage(stage), a.query, query, from, queries);
-    load_tile<T>(grad_tiles.stage(stage), a.grad, grad, from, queries);
-    if (threadIdx.x < kColumns) {
-      const int row = from + threadIdx.x;
-      const bool inside = row < queries;
-      offsets[stage * kColumns + threadIdx.x] = inside ? offset_of(lse[row * a.lse.row]) : -nothing();
-      sums[stage * kColumns + threadIdx.x] = inside ? delta[row * a.delta.row] : 0.0f;
-    }
+    all_queries.next(stage);
+    all_grads.next(stage);
+    if (T > 2 * kColumns && threadIdx.x >= 2 * kColumns) return;
+    copy_number(number_to + stage * kColumns * 4, number, from + my_query < queries);
+    number += next_numbers;
   };
 
-  const int begin = kCausal ? first / kColumns * kColumns : 0;  // queries before see none of these keys
-  load_tile<T>(key_tile, a.key, batch(a.key), first, keys);
-  load_tile<T>(value_tile, a.value, batch(a.value), first, keys);
+  Tiles<T, kRows>(key_tile, a.key, batch(a.key), first, keys).next(0);
+  Tiles<T, kRows>(value_tile, a.value, batch(a.value), first, keys).next(0);
   if (begin < queries) load(0, begin);
   finish_copies();
   prepare_tile<T>(key_tile);
@@ -508,6 +583,9 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   const u32 right = right_address(query_tiles), right_grad = right_address(grad_tiles);
   const u32 weighed = weighed_address(query_tiles), weighed_grad = weighed_address(grad_tiles);
   const f32 scale = static_cast<f32>(a.scale) * kUnit;
+  // Three blocks a multiprocessor of parts of 64 have no registers for a product that reads its weights while the next
+  // are made.
+  constexpr bool kLate = kWarpgroups && kGradKeyBlocks > 2 && kPart == 64;
   f32 grad_key[M][kChunks][4], grad_value[M][kChunks][4];
   clear(grad_key);
   clear(grad_value);
@@ -527,8 +605,7 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
       finish_products<1>(p);
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < kBeside; ++j) {
-          const f32 offset = offsets[row + n * 8 + column_in_tile(j)];
-          const int q = from + n * 8 + column_in_tile(j);
+          const f32 offset = offset_of(offsets[row + n * 8 + column_in_tile(j)]);
           UNROLL for (int m = 0; m < M; ++m) {
             UNROLL for (int i = j; i < 4; i += kBeside) {
               f32 score = p[m][n][i] * scale;
@@ -542,13 +619,21 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
 #if MASK == 1
               if (!x) p[m][n][i] = 0;
 #endif
-              if (masked && my_first + m * 16 + row_in_tile(i) > q) p[m][n][i] = 0;
             }
           }
         }
       }
-      start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
-      finish_products<1>(ds);
+      if (masked) {  // apart, so that other tiles pass it by
+        UNROLL for (int m = 0; m < M; ++m) {
+          UNROLL for (int n = 0; n < N; ++n) {
+            UNROLL for (int i = 0; i < 4; ++i) {
+              if (my_first + m * 16 + row_in_tile(i) > from + n * 8 + column_in_tile(i)) p[m][n][i] = 0;
+            }
+          }
+        }
+      }
+      if (!kLate) start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
+      finish_products<kLate ? 0 : 1>(ds);
       UNROLL for (int n = 0; n < N; ++n) {
         UNROLL for (int j = 0; j < kBeside; ++j) {
           const f32 sum = sums[row + n * 8 + column_in_tile(j)];
@@ -557,6 +642,7 @@ attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
           }
         }
       }
+      if (kLate) start_weights<kColumns>(grad_value, p, moved<kColumns>(weighed_grad, stage, part));
       start_weights<kColumns>(grad_key, ds, moved<kColumns>(weighed, stage, part));
       finish_products<0>(grad_value);
       finish_products<0>(grad_key);
@@ -585,13 +671,13 @@ AttentionText::Shape AttentionText::forward() const {
 AttentionText::Shape AttentionText::grad_query() const {
   if (has_large_tiles()) return of_large_tiles(32);
   if (!is_half(dtype)) return in_floats(32, 16);
-  if (warpgroups) return {head > 64 ? 128 : 256, 1, 64, 64, 2};
+  if (warpgroups) return {128, 1, 64, 64, head > 64 ? 2 : 3};
   return {128, tight() ? 1 : 2, head > 64 || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::grad_key() const {
   if (has_large_tiles()) return of_large_tiles(32);
   if (!is_half(dtype)) return in_floats(32, 16);
-  if (warpgroups) return head > 64 ? Shape{256, 1, 64, 32, 1} : Shape{128, 1, 64, 32, 3};
+  if (warpgroups) return {head > 64 ? 256 : 128, 1, 64, mask == Mask::kNone ? 64 : 32, head > 64 ? 1 : 3};
   return {128, head > 64 ? 1 : 2, tight() || is_tight_for_mask() ? 32 : 64, 32, 1};
 }
 AttentionText::Shape AttentionText::in_floats(int columns, int columns_of_wide) const {

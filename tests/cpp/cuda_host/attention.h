@@ -15,6 +15,10 @@ static void copy_async(u32 to, const void* from, bool inside) {
   if (to % 16 != 0 || (inside && reinterpret_cast<size_t>(from) % 16 != 0)) __builtin_trap();
   inside ? std::memcpy(shared + to, from, 16) : std::memset(shared + to, 0, 16);
 }
+static void copy_number(u32 to, const void* from, bool inside) {
+  std::memset(shared + to, 0, 4);
+  if (inside) std::memcpy(shared + to, from, 4);
+}
 static void finish_copies() {}
 static u32 shown[1024][6];
 static size_t my_warp() { return running / 32 * 32; }
@@ -51,6 +55,7 @@ static bool any_thread(bool x) {
 static int warp_number() { return static_cast<int>(running / 32); }
 static f32 exp2_fast(f32 x) { return std::exp2(x); }
 static f32 log2_fast(f32 x) { return std::log2(x); }
+static f32 shuffle(f32 x, int lane) { return __shfl_sync(~0u, x, lane); }
 static f32 shuffle_xor(f32 x, int mask) { return __shfl_sync(~0u, x, static_cast<int>(running % 32) ^ mask); }
 #if IS_FLOAT32
 static f32 widen(f32 x) { return x; }
