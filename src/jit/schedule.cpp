@@ -25,12 +25,13 @@ void guard_rows(ir::SymTable& sym, ir::Dim n, const RowSize& row) {
   }
 }
 
-/// How long rows of the sample are says how a kernel is made: it takes others, too.
+/// How long rows of the sample are says how a kernel is made: it takes others, too. A reduction of all there is has as
+/// many elements as a batch, which may be another each time, and a plan is not made anew for that.
 void set_row_sizes(Program& p) {
   if (p.options.device != DeviceType::kCUDA) return;
   std::vector<int64_t> ints;
   for (Step& step : p.steps) {
-    if (!step.kernel) continue;
+    if (!step.kernel || step.kernel->positions.value <= 1) continue;
     ints.clear();
     for (const ir::Dim& d : step.kernel->ints) ints.push_back(d.value);
     const RowSize row = cuda::row_size(step.kernel->kernel, ints);

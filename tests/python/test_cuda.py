@@ -322,6 +322,24 @@ def test_losses_that_are_kept_do_not_move_gradients():
 
 
 @on_a_device
+def test_a_row_that_a_kernel_writes_and_does_not_read():
+    """As the nans of the weights here, which the kernel of their gradient has at hand already."""
+
+    def values(device):
+        smolder.manual_seed(0)
+        scores, added = smolder.randn(6, 5, 100, dtype=smolder.float64), smolder.randn(6, 1, 100, dtype=smolder.float64)
+        hidden = smolder.rand(6, 1, 100) > 0.7
+        x = scores.to(device).requires_grad_()
+        weights = smolder.softmax((x * 0.2 + added.to(device)).masked_fill(hidden.to(device), -math.inf), -1)
+        out = smolder.where(weights.isnan(), 0.0, weights) @ smolder.ones(100, 4, dtype=smolder.float64, device=device)
+        out.backward(smolder.ones_like(out))
+        return [t.detach().cpu().numpy() for t in (out, x.grad)]
+
+    for got, wanted in zip(values("cuda"), values("cpu"), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+@on_a_device
 @pytest.mark.parametrize("compiled", [False, True])
 def test_models_of_one_shape_after_each_other_are_replayed_where_they_are(compiled):
     def train():

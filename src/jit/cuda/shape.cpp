@@ -80,6 +80,7 @@ struct Facts {
   }
   /// Whether what is read goes nowhere but, with something added, to the same place again.
   bool only_collects(size_t buffer) const {
+    if (std::ranges::all_of(accesses[buffer], is_store)) return false;
     return std::ranges::all_of(accesses[buffer], [&](const Access& a) {
       if (is_store(a)) return true;
       if (!a.vector) return false;
