@@ -20,6 +20,14 @@ def plain(text, folder):
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
+def is_like(line, other):
+    """The same, but for where it is cut: other columns are as wide as the times in them."""
+    cut, other_cut = line.removesuffix("…"), other.removesuffix("…")
+    return line == other or (
+        cut != line and other_cut != other and (cut.startswith(other_cut) or other_cut.startswith(cut))
+    )
+
+
 @of_the_cpu("kernels are others")
 def test_the_walk_is_what_happens(tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith("SMOLDER_CACHE")}
@@ -32,7 +40,7 @@ def test_the_walk_is_what_happens(tmp_path):
 
     def assert_shown(text):
         shown = plain(PAGE, tmp_path) + plain(PAGE.replace("cached", "#"), tmp_path)
-        missing = [line for line in plain(text, tmp_path) if line not in shown]
+        missing = [line for line in plain(text, tmp_path) if not any(is_like(line, other) for other in shown)]
         assert not missing, missing
 
     (tmp_path / "train.py").write_text(SCRIPT)
