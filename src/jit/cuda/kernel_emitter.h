@@ -35,7 +35,7 @@ class KernelEmitter {
     DType half{};      ///< theirs
     int sides = 1;     ///< lanes that a thread has
     /// Of lane `k` of a chunk; and of all.
-    std::string side() const { return sides == 1 ? name : name + "[k / 4]"; }
+    std::string side() const { return sides == 1 ? name : name + "[k / " + std::to_string(kUnit) + "]"; }
     std::string address() const { return (sides == 1 ? "&" : "") + name; }
   };
   /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (kColumns).

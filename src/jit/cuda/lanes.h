@@ -23,8 +23,8 @@ struct LanePlace {
 
 /// Deals work, given in an order that is right, to `lanes` queues so that pieces of which one writes what the other
 /// touches stay in that order. A piece goes behind the last one that it waits for where it can, else where it waits
-/// for nothing else; but what touches `large` bytes or more fills the device, and only takes the caches from its like
-/// beside it, so all such work is on the first queue.
+/// for nothing else; but what touches `large` bytes or more fills the device by itself, so all such work is on the
+/// first queue.
 std::vector<LanePlace> deal_to_lanes(std::span<const std::vector<MemoryRange>> work, int lanes,
                                      uint64_t large = uint64_t{30} << 20);
 

@@ -396,8 +396,7 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
     }
     return {.vector = unit_of(n), .near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2};
   }
-  // Chunks of eight are of half as many threads, which have no registers for two rows (softmax_backward: 154 us, and
-  // 184).
+  // Chunks of eight are of half as many threads, which have no registers for two rows.
   int64_t read = 0;
   for (const auto& held : shape.held) read += held.load ? itemsize(kernel.buffers[held.buffer].dtype) : 0;
   const bool in_eights = n % (2 * kUnit) == 0 && read <= 2 && facts.has_narrow_rows(kernel);
