@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import assert_same_bits
 from test_cuda import on_a_device
 
 import smolder
@@ -93,6 +94,22 @@ def test_an_optimizer_is_one_launch():
     together = [kernels for kernels in launches_of(optimizer.step) if len(kernels) > 1]
     assert [len(kernels) for kernels in together] == [5]
     assert {k.key for k in together[0]} == {together[0][0].key}
+
+
+def test_long_rows_side_by_side():
+    """Rows that wait in shared memory."""
+    x = [smolder.randn(rows, 20000, device="cuda").to(smolder.bfloat16) for rows in (3, 2, 6)]
+    smolder.mark_step()
+    kept = []
+
+    def step():
+        kept[:] = [smolder.softmax(t, 1) for t in x]
+
+    assert [len(kernels) for kernels in launches_of(step)] == [3]
+    for t, got in zip(x, kept, strict=True):
+        alone = smolder.softmax(t, 1)
+        smolder.mark_step()
+        assert_same_bits(got.cpu().float().numpy(), alone.cpu().float().numpy())
 
 
 def test_groups_have_numbers_of_their_own():

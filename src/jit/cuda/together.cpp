@@ -19,7 +19,7 @@ constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 /// Words of one call's arguments: see Launch.
 int64_t words_of_call(const Kernel& kernel, const KernelShape& shape) {
   size_t words = kernel.buffers.size() + static_cast<size_t>(kernel.num_ints) + 4 + 3 * shape.columns.size();
-  words += shape.shared_rows.size();
+  words += shape.shared_rows.size() + shape.near_rows.size();
   if (shape.team && shape.mode == KernelShape::kColumns) ++words;
   if (shape.takes_several) ++words;
   if (shape.synchronizes) words += shape.extents.size();
