@@ -533,6 +533,38 @@ TEST(Plan, WhatIsSmallIsMadeAgainOnDevices) {
   }
 }
 
+/// What fusion has written to memory, of a graph that is for so many rows.
+bool is_stored(PlanTest& t, Value v, DeviceType device) {
+  Program p;
+  p.graph = t.g;
+  p.options.device = device;
+  fuse(p);
+  return p.group_of[v.id] >= 0;
+}
+
+/// A core has a table's rows in its cache, and waits for nothing; a GPU waits for each address.
+TEST(Plan, WhatIsLookedUpIsKeptOnDevices) {
+  for (const DeviceType device : {DeviceType::kCPU, DeviceType::kCUDA}) {
+    PlanTest t;
+    const auto rows = t.size(4096), classes = t.size(65), width = t.size(128);
+    const Value found = t.b.take(t.input({classes, width}), t.input({rows}, DType::kInt64, 0, 65), 0);
+    const Value x = found + t.input({width});
+    t.output(x + t.b.dot(relu(x), t.input({width, width}), DType::kFloat32));
+    EXPECT_EQ(is_stored(t, x, device), device == DeviceType::kCUDA);
+  }
+}
+
+TEST(Plan, WhatWaitsInPlaceOfAnotherIsCountedOnce) {
+  PlanTest t;
+  const auto rows = t.size(4096), width = t.size(128);
+  const auto product = [&](Value x) { return t.b.dot(x, t.input({width, width}), DType::kFloat32); };
+  const Value x = relu(t.input({rows, width})), halved = x * 0.5;
+  const Value first = product(x) + halved, second = product(first) * halved;
+  t.output(product(second));
+  EXPECT_FALSE(is_stored(t, halved, DeviceType::kCPU));
+  t.check(1e-4);
+}
+
 TEST(Plan, AliasesAndRepeatedOutputs) {
   PlanTest t;
   const auto n = t.size(4), m = t.size(6);
