@@ -58,14 +58,19 @@ std::optional<LibraryCall::Operand> row_of(Program& p, ValueId v) {
   return row;
 }
 
+/// Whether a product may write its sums where the other lies: densely, or as they do (align_rows.h).
+bool may_write(const BufferInfo& sums, const BufferInfo& out) {
+  const auto distance = [](const BufferInfo& x) { return x.strides[x.strides.size() - 2]; };
+  return out.contiguous || (!sums.contiguous && distance(sums) == distance(out));
+}
+
 /// The step of the product, if nothing else reads its sums and it may go on with them: halves to which a bias is added
 /// would be rounded less often.
 std::optional<size_t> product_before(const Program& p, size_t step, const Epilogue& e) {
   const BufferId sums = p.buffer_of[e.sums];
   const DType t = p.graph.dtype(e.sums);
   const BufferInfo &memory = p.buffers[sums], &out = p.buffers[p.buffer_of[e.out]];
-  if (memory.kind != BufferInfo::kArena || !memory.contiguous || !out.contiguous || !is_floating(t))
-    return std::nullopt;
+  if (memory.kind != BufferInfo::kArena || !may_write(memory, out) || !is_floating(t)) return std::nullopt;
   if (p.graph.dtype(e.out) != t) return std::nullopt;
   if (e.bias != ir::kNone && (is_half(t) || p.graph.dtype(e.bias) != t)) return std::nullopt;
   std::optional<size_t> found;
@@ -97,7 +102,9 @@ void join_bias(Program& p) {
       joined.library->inputs[2] = *row;
       joined.reads.push_back(row->buffer);
     }
-    joined.library->outputs[0].buffer = p.buffer_of[e->out];
+    LibraryCall::Operand& result = joined.library->outputs[0];
+    result.buffer = p.buffer_of[e->out];
+    if (p.buffers[result.buffer].contiguous) result.strides = p.graph.sym.contiguous_strides(result.shape);
     joined.library->attrs.emplace_back(e->relu);
     joined.writes = {p.buffer_of[e->out]};
     p.steps[s] = std::move(joined);

@@ -108,7 +108,10 @@ void Lowering::find_kept_rows() {
 
 Address Lowering::kept_address(size_t kept) {
   const KeptValue& k = kept_[kept];
-  if (k.in_sink != ir::kNone) return address(kept_buffer_[kept], flatten(index(full_).digits));
+  if (k.in_sink != ir::kNone) {
+    const BufferInfo& info = program_.buffers[program_.buffer_of[k.in_sink]];
+    return address(kept_buffer_[kept], position_in(info, index(full_)));
+  }
   return address(kept_buffer_[kept], Linear::var(vector_var_));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "smolder/jit/align_rows.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/fuse.h"
@@ -53,6 +54,7 @@ class Lower {
       for (const ValueId v : group.sinks) add_buffer(v);
     }
     bind_outputs();
+    if (p_.options.device == DeviceType::kCUDA && !is_disabled("align_rows")) align_rows(p_);
     LoweringScratch scratch;
     for (GroupId id = 0; id < static_cast<GroupId>(p_.groups.size()); ++id) {
       if (is_empty(p_.groups[id])) continue;

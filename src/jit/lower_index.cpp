@@ -138,6 +138,28 @@ std::vector<std::vector<Digit>> Lowering::isolate(const Index& at, const SymDims
   return dims;
 }
 
+Linear Lowering::position_in(const BufferInfo& info, const Index& at) {
+  Linear position{info.offset, {}};
+  if (info.contiguous) {
+    add_scaled(sym(), position, flatten(at.digits), 1);
+    return position;
+  }
+  SymDims shape = info.shape, strides = info.strides;
+  if (info.kind != BufferInfo::kLeaf) {
+    // Only its rows lie apart: the dims that they are of need not be told from each other.
+    const int last = shape.size() - 1;
+    Dim rows = 1;
+    for (int i = 0; i < last; ++i) rows = sym().mul(rows, shape[i]);
+    shape = {rows, info.shape[last]};
+    strides = {info.strides[last - 1], 1};
+  }
+  const auto dims = isolate(at, shape);
+  for (int i = 0; i < shape.size(); ++i) {
+    if (!dims[i].empty()) add_scaled(sym(), position, flatten(dims[i]), strides[i]);
+  }
+  return position;
+}
+
 namespace {
 
 Index with_digits(const Index& at, std::vector<std::vector<Digit>>&& dims) {

@@ -89,15 +89,7 @@ LocalId Lowering::load(ValueId v, IndexId at) {
   const BufferId id = program_.buffer_of[v];
   SMOLDER_INVARIANT(id >= 0);
   const BufferInfo& info = program_.buffers[id];
-  Linear position{info.offset, {}};
-  if (info.contiguous) {
-    add_scaled(sym(), position, flatten(index(at).digits), 1);
-  } else {
-    const auto dims = isolate(index(at), info.shape);
-    for (int i = 0; i < info.shape.size(); ++i) {
-      if (!dims[i].empty()) add_scaled(sym(), position, flatten(dims[i]), info.strides[i]);
-    }
-  }
+  const Linear position = position_in(info, index(at));
   const Index& where = index(at);
   Stmt s = make_statement(StmtKind::kLoad);
   const int buffer = buffer_arg(id, false);

@@ -235,7 +235,7 @@ void Lowering::store_full(ValueId sink) {
   Stmt s = make_statement(StmtKind::kStore);
   s.dtype = program_.buffers[id].dtype;
   s.args = {x};
-  s.address = address(buffer, flatten(index(full_).digits));
+  s.address = address(buffer, position_in(program_.buffers[id], index(full_)));
   s.streaming = streams(sink);
   cost_ += statement_cost(s);
   stores_.push_back(std::move(s));
@@ -243,21 +243,21 @@ void Lowering::store_full(ValueId sink) {
 
 void Lowering::store_row_level(ValueId sink) {
   LocalId x = -1;
-  std::vector<Digit> digits = index(row_).digits;
+  Index at = index(row_);
   for (const auto& [v, local] : results_) {
     if (v == sink) x = local;
   }
   if (x < 0) {
     x = value(sink, row_);
   } else if (has_column_chunk_) {
-    digits.push_back(column_chunk_digit_);
+    at.digits.push_back(column_chunk_digit_);
   }
   const BufferId id = program_.buffer_of[sink];
   const int buffer = buffer_arg(id, true);
   Stmt s = make_statement(StmtKind::kStore);
   s.dtype = program_.buffers[id].dtype;
   s.args = {x};
-  s.address = address(buffer, flatten(digits));
+  s.address = address(buffer, position_in(program_.buffers[id], at));
   note_access(buffer, s.address, true, false, kRow);
   emit_effect(std::move(s), kRow);
 }

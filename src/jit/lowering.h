@@ -126,6 +126,8 @@ class Lowering {
   std::vector<std::vector<Digit>> isolate(const Index& at, const ir::SymDims& shape);
   std::pair<Digit, Digit> cut(const Digit& d, ir::Dim inner);
   Linear flatten(const std::vector<Digit>& digits) { return jit::flatten(sym(), digits); }
+  /// Where the element at an index lies in a buffer.
+  Linear position_in(const BufferInfo& info, const Index& at);
   IndexId moved(const ir::Node& n, IndexId at);
   LocalId to_local(const Linear& l);
   LocalId inside(const Linear& value, ir::Dim lo, ir::Dim hi);

@@ -46,7 +46,7 @@ struct BufferInfo {
   DType dtype = DType::kFloat32;
   ir::SymDims shape, strides;  ///< in elements
   ir::Dim offset;              ///< first element
-  ir::Dim elements;            ///< product of the shape
+  ir::Dim elements;            ///< product of the shape, and of an intermediate room behind its rows (align_rows.h)
   bool contiguous = true;
   ir::ValueId value = ir::kNone;
 };
