@@ -157,9 +157,21 @@ class Settle {
 
 }  // namespace
 
+/// A phase that a row is kept for may have its values at hand, and then never reads it.
+void Lowering::drop_unread_rows(Stmt& root) {
+  const auto is_unread = [&](int argument) { return buffers_[argument] < 0 && !buffer_args_[argument].read; };
+  std::erase_if(scratch_rows_, [&](const KernelCall::Scratch& row) { return is_unread(row.argument); });
+  const auto drop = [&](Stmt& s) {
+    std::erase_if(s.body, [&](const Stmt& x) { return x.kind == StmtKind::kStore && is_unread(x.address.buffer); });
+  };
+  drop(root);
+  visit(root.body, drop);
+}
+
 void Lowering::finish(KernelCall& call) {
   Kernel& k = call.kernel;
   Stmt& root = k.root;
+  drop_unread_rows(root);
   LoopMerger merger(sym(), pool_, root);
   merger.merge_parallel();
   const auto is_vector = [](const Stmt& s) { return s.kind == StmtKind::kVector; };

@@ -131,7 +131,7 @@ LocalId Lowering::kept_or_computed(ValueId v, IndexId at) {
   if (it->in_sink == ir::kNone) {
     kept_buffer_[k] = static_cast<int>(buffers_.size());
     buffers_.push_back(-1);
-    buffer_args_.push_back({graph().dtype(v), true, true});
+    buffer_args_.push_back({graph().dtype(v), false, true});  // until it is
     scratch_rows_.push_back({kept_buffer_[k], vector_extent_, static_cast<int64_t>(itemsize(graph().dtype(v)))});
   } else {
     kept_buffer_[k] = buffer_arg(program_.buffer_of[it->in_sink], true);

@@ -151,6 +151,7 @@ class Lowering {
 
   // -- finish_kernel.cpp
   void finish(KernelCall& call);
+  void drop_unread_rows(Stmt& root);
   void find_in_place(KernelCall& call) const;
 
   Program& program_;

@@ -144,6 +144,15 @@ PlanTest::Result PlanTest::run(const Plan& plan) {
   return result;
 }
 
+namespace {
+
+bool loads(const Stmt& s, int32_t buffer) {
+  if (s.kind == StmtKind::kLoad && s.address.buffer == buffer) return true;
+  return std::ranges::any_of(s.body, [&](const Stmt& inner) { return loads(inner, buffer); });
+}
+
+}  // namespace
+
 std::shared_ptr<const Plan> PlanTest::compile(const CompileOptions& options) {
   auto plan = Plan::compile(g, options);
   for (const Step& s : dynamic_cast<const PlanImpl&>(*plan).program().steps) {
@@ -153,6 +162,9 @@ std::shared_ptr<const Plan> PlanTest::compile(const CompileOptions& options) {
     Kernel canonical = s.kernel->kernel;
     canonicalize(canonical);
     EXPECT_EQ(print(canonical), text);
+    for (const KernelCall::Scratch& row : s.kernel->scratch) {
+      EXPECT_TRUE(loads(s.kernel->kernel.root, row.argument)) << "a row is kept and not read:\n" << text;
+    }
   }
   return plan;
 }

@@ -53,7 +53,7 @@ class PlanTest {
   /// Compiles and runs with fresh data for these sizes.
   Result run(const CompileOptions& options = {});
   Result run(const Plan& plan);
-  /// Also checks that every kernel keeps the rules of loop IR and is canonical.
+  /// Also checks that every kernel keeps the rules of loop IR, is canonical, and reads the rows that it keeps.
   std::shared_ptr<const Plan> compile(const CompileOptions& options = {});
 
   /// Runs fused, one kernel a primitive, and eagerly, and expects equal bits; compares with the reference interpreter
