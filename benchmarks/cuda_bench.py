@@ -332,18 +332,20 @@ def main():
     columns = [c for c in options.columns.split(",") if torch or c.startswith(("smolder", "jax"))]
     print(f"{cuda.get_device_name()}\n{'row':30}" + "".join(f"{name:>17}" for name in columns))
     for row in options.rows or ROWS:
-        cells = []
-        for column in columns:
+        print(f"{row:30}", end="", flush=True)
+        failed = []
+        for column in columns:  # each is told when it is known: one that takes minutes may be cut off
             try:
-                cells.append(text(*COLUMNS[column](row)))
+                cell = text(*COLUMNS[column](row))
             except Exception as e:  # a row that fails is told, and the others go on
-                cells.append("-" if isinstance(e, KeyError) and column == "jax" else type(e).__name__)
-                if cells[-1] != "-":
-                    print(f"{row}, {column}: {str(e)[:300]}")
+                cell = "-" if isinstance(e, KeyError) and column == "jax" else type(e).__name__
+                if cell != "-":
+                    failed.append(f"{row}, {column}: {str(e)[:300]}")
+            print(f"{cell:>17}", end="", flush=True)
             cuda.empty_cache()
             if torch:
                 torch.cuda.empty_cache()
-        print(f"{row:30}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+        print("".join(f"\n{message}" for message in failed), flush=True)
 
 
 if __name__ == "__main__":
