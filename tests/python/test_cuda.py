@@ -237,6 +237,25 @@ def test_a_model_trains_on_the_device_as_on_the_host():
 
 
 @on_a_device
+@pytest.mark.parametrize("classes", [65, 1001])
+def test_gradients_of_scores_whose_rows_have_room(classes):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((4, 33, 72), (classes, 72))]
+    target = smolder.tensor(rng.integers(0, classes, (4, 33)))
+
+    def gradients(device):
+        x, w = (smolder.tensor(a, device=device, requires_grad=True) for a in arrays)
+        with smolder.autocast(device, dtype=smolder.bfloat16):
+            scores = nn.functional.linear(x, w).tanh()
+        loss = nn.functional.cross_entropy(scores.reshape(-1, classes), target.to(device).reshape(-1))
+        loss.backward()
+        return [t.detach().float().cpu().numpy() for t in (loss, x.grad, w.grad)]
+
+    for got, want in zip(gradients("cuda"), gradients("cpu"), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=0.02 * np.abs(want).max())
+
+
+@on_a_device
 def test_a_repeated_step_compiles_nothing():
     train("cuda", 3)
     before = smolder.metrics()["counters"]["kernels.compiled"]

@@ -151,11 +151,10 @@ void KernelEmitter::columns() {
 }
 
 /// What is the same for all elements of a position, once; and chunks of it, of which one is loaded while another is
-/// used.
+/// used. What is left behind the last whole one is the last block's.
 void KernelEmitter::several_chunks(const Stmt& s) {
-  line("const i64 step = V * blockDim.x, first = tile * step * a.chunks + threadIdx.x * V;");
-  line("const i64 end = smaller(n, first + step * a.chunks);");
-  line("const bool whole = aligned && n % V == 0;");
+  line("const i64 step = V * blockDim.x, start = tile * step * a.chunks, end = smaller(n, start + step * a.chunks);");
+  line("const i64 first = start + threadIdx.x * V, all = aligned ? n - n % V : 0, whole = smaller(all, end);");
   loop_ = &s;
   vars_[s.vars[0]] = "(i + k)";
   std::string before = std::exchange(out_, {});
@@ -171,7 +170,7 @@ void KernelEmitter::several_chunks(const Stmt& s) {
     loads += cat({"load_whole(next", result, ", ", chunk_at(x.address), "); "});
     taken_ahead_.push_back(&x);
   }
-  if (!loads.empty()) line("if (const i64 i = first; whole && i < n) { " + loads + "}");
+  if (!loads.empty()) line("if (const i64 i = first; i < whole) { " + loads + "}");
   for (const Stmt& x : k_.root.body) {
     if (&x != &s) statement(x);
   }
@@ -182,22 +181,16 @@ void KernelEmitter::several_chunks(const Stmt& s) {
     if (!is_uniform(inner)) varying(inner);
   }
   line("};");
-  line("if (whole) {");
   line("#pragma unroll 1");
-  line("for (i64 j = first; j < end; j += step) {");
+  line("for (i64 j = first; j < whole; j += step) {");
   for (const Stmt* x : taken_ahead_) {
     line(cat({"held", std::to_string(x->result), " = next", std::to_string(x->result), ";"}));
   }
-  if (!loads.empty()) line("if (const i64 i = j + step; i < end) { " + loads + "}");
+  if (!loads.empty()) line("if (const i64 i = j + step; i < whole) { " + loads + "}");
   line("chunk(j, Lanes<V>());");
   line("}");
-  line("} else {");
-  line("const i64 others = tile * step * a.chunks + threadIdx.x;");
   line("#pragma unroll 1");
-  line("for (int k = 0; k < V * a.chunks; ++k) {");
-  line("if (const i64 i = others + k * static_cast<i64>(blockDim.x); i < n) chunk(i, Lanes<1>());");
-  line("}");
-  line("}");
+  line("for (i64 i = (all > start ? all : start) + threadIdx.x; i < end; i += blockDim.x) chunk(i, Lanes<1>());");
   add_after_rows(std::move(before));
   loop_ = nullptr;
 }
