@@ -258,6 +258,7 @@ ROWS = {
     "block_train_f32": lambda lib: block(lib, True),
     "nanogpt_char_train": lambda lib: gpt(lib, 64, vocabulary=65, context=256, layers=6, heads=6, width=384),
     "gpt2_124m_train": lambda lib: gpt(lib, 16, vocabulary=50304, context=1024, layers=12, heads=12, width=768),
+    "gpt2_50257_train": lambda lib: gpt(lib, 16, vocabulary=50257, context=1024, layers=12, heads=12, width=768),
 }
 
 

@@ -237,11 +237,15 @@ def test_a_model_trains_on_the_device_as_on_the_host():
 
 
 @on_a_device
-@pytest.mark.parametrize("classes", [65, 1001])
-def test_gradients_of_scores_whose_rows_have_room(classes):
+@pytest.mark.parametrize(
+    ("batch", "length", "width", "classes"),
+    [(4, 33, 72, 65), (4, 33, 72, 1001), (2, 1056, 512, 1001)],
+    ids=["short", "long", "whose products are cut where sizes are odd"],
+)
+def test_gradients_of_scores_whose_rows_have_room(batch, length, width, classes):
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((4, 33, 72), (classes, 72))]
-    target = smolder.tensor(rng.integers(0, classes, (4, 33)))
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((batch, length, width), (classes, width))]
+    target = smolder.tensor(rng.integers(0, classes, (batch, length)))
 
     def gradients(device):
         x, w = (smolder.tensor(a, device=device, requires_grad=True) for a in arrays)

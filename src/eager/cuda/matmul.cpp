@@ -210,7 +210,8 @@ std::string layout_of(const MatmulDesc& d) {
 
 class LtMatmul final : public DeviceMatmul {
  public:
-  LtMatmul(const MatmulDesc& d, int device) : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d) {
+  LtMatmul(const MatmulDesc& d, int device, bool adds)
+      : queue_(Queue::of(device)), shared_(Shared::of(device)), desc_(d), adds_(adds) {
     if (d.k == 0) return;
     smolder::cuda::make_current(device);
     problem_.emplace(d, Operands(d), precision_);
@@ -225,6 +226,7 @@ class LtMatmul final : public DeviceMatmul {
   }
 
   void run(const void* a, const void* b, const void* bias, void* c) const override {
+    if (desc_.k == 0 && adds_) return;
     if (desc_.k == 0) return fill_zeros(c);
     const auto at = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
     const bool aligned = aligned_.usual && at(a) && at(b) && at(c);
@@ -301,12 +303,12 @@ class LtMatmul final : public DeviceMatmul {
   }
 
   LtStatus multiply(const LtChoice& choice, const Call& call) const {
-    const float one = 1, zero = 0;
-    const double one_wide = 1, zero_wide = 0;
+    const float one = 1, before = adds_ ? 1 : 0;
+    const double one_wide = 1, before_wide = before;
     const bool wide = desc_.dtype == DType::kFloat64;
     const Problem& p = *problem_;
     return cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, call.first,
-                               p.first, call.second, p.second, wide ? static_cast<const void*>(&zero_wide) : &zero,
+                               p.first, call.second, p.second, wide ? static_cast<const void*>(&before_wide) : &before,
                                call.result, p.result, call.result, p.result, &choice.algo, call.workspace,
                                kWorkspaceBytes, queue_.stream().handle());
   }
@@ -314,7 +316,7 @@ class LtMatmul final : public DeviceMatmul {
   /// Calls algorithms that are still to be tried, as far as there is time. What they leave in the result is written
   /// over by the run that this is a part of.
   void try_algorithms(ProductTrials& trials, const Choice& choice, const Call& call) const {
-    if (!choice.of_rows) return;
+    if (!choice.of_rows || adds_) return;  // a trial that adds leaves what no run writes over
     TunedProduct& row = row_of(choice);
     const std::lock_guard hold(row.lock);
     if (row.phase() == TunedProduct::Phase::kSettled) return;
@@ -412,6 +414,7 @@ class LtMatmul final : public DeviceMatmul {
   Queue& queue_;
   Shared& shared_;
   MatmulDesc desc_;
+  const bool adds_;
   const Precision precision_ = precision();
   std::optional<Problem> problem_;
   mutable std::mutex lock_;  // guards what follows, once it is made
@@ -449,8 +452,8 @@ bool can_multiply(const MatmulDesc& d) {
   return d.k == 0 || (operands.first && operands.second);
 }
 
-std::shared_ptr<const DeviceMatmul> DeviceMatmul::get(const MatmulDesc& desc, int device) {
-  return std::make_shared<LtMatmul>(desc, device);
+std::shared_ptr<const DeviceMatmul> DeviceMatmul::get(const MatmulDesc& desc, int device, bool adds) {
+  return std::make_shared<LtMatmul>(desc, device, adds);
 }
 
 }  // namespace smolder::eager::cuda

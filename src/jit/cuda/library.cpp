@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
@@ -28,41 +30,89 @@ namespace {
 
 using Epilogue = eager::MatmulDesc::Epilogue;
 
+constexpr int64_t kHalvesAtOnce = 8;  ///< in 16 bytes
+
+/// A part of a product that is a call of its own: of some columns of the result, or of some of the depth.
+struct ProductPart {
+  eager::MatmulDesc desc;
+  int64_t a = 0, b = 0, bias = 0, c = 0;  ///< where its operands begin, in bytes from where the product's do
+  bool adds = false;                      ///< to what the part before left
+};
+
+/// Cuts `size` where it is no multiple of what is loaded at once, if `cuts`.
+std::vector<std::pair<int64_t, int64_t>> ranges_of(int64_t size, bool cuts) {
+  const int64_t whole = size / kHalvesAtOnce * kHalvesAtOnce;
+  if (!cuts || whole == 0 || whole == size) return {{0, size}};
+  return {{0, whole}, {whole, size - whole}};
+}
+
+/// Whether rows of a large product of halves begin where its operands are loaded 16 bytes at a time. cuBLASLt then has
+/// kernels that do, but for depths and widths that are multiples of that, too: it takes six times as long for 50257
+/// columns as for 50256.
+bool is_worth_cutting(const eager::MatmulDesc& d) {
+  constexpr double kLarge = 1 << 30;  // multiplications, which take 15 us at best
+  const auto is_apart = [](int64_t row, int64_t col) { return (row == 1 ? col : row) % kHalvesAtOnce == 0; };
+  const int64_t steps = d.a_batch_stride | d.b_batch_stride | d.c_batch_stride;
+  return is_half(d.dtype) && static_cast<double>(d.batch * d.m) * static_cast<double>(d.n * d.k) >= kLarge &&
+         is_apart(d.a_row, d.a_col) && is_apart(d.b_row, d.b_col) && (d.batch == 1 || steps % kHalvesAtOnce == 0);
+}
+
+std::vector<ProductPart> parts_of(const eager::MatmulDesc& d, bool cuts_columns, bool cuts_depth) {
+  const auto item = static_cast<int64_t>(itemsize(d.dtype)), result_item = static_cast<int64_t>(itemsize(d.out_dtype));
+  std::vector<ProductPart> parts;
+  for (const auto& [column, columns] : ranges_of(d.n, cuts_columns)) {
+    for (const auto& [deep, depth] : ranges_of(d.k, cuts_depth)) {
+      ProductPart part{d};
+      part.desc.n = columns, part.desc.k = depth;
+      part.a = deep * d.a_col * item;
+      part.b = (column * d.b_col + deep * d.b_row) * item;
+      part.bias = part.c = column * result_item;
+      part.adds = deep > 0;
+      parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
 /// A matrix product by cuBLASLt, which adds the bias where it has an algorithm that does.
 class DeviceProduct final : public BoundLibrary {
  public:
   DeviceProduct(int device, ProductSteps steps) : device_(NativeDevice::of(device)), steps_(std::move(steps)) {
     if (steps_.is_empty()) return;
     eager::MatmulDesc d = without_relu(steps_.desc);
+    const bool cuts = is_worth_cutting(d), cuts_depth = cuts && d.k % kHalvesAtOnce != 0;
     try {
-      product_ = eager::cuda::DeviceMatmul::get(d, device);
+      if (cuts_depth) keep_sums(d);
+      bind(device, d, cuts && d.c_row % kHalvesAtOnce == 0, cuts_depth);
     } catch (const NotImplementedError&) {
       if (d.epilogue == Epilogue::kNone) throw;
-      d.epilogue = Epilogue::kNone;
-      if (is_half(d.out_dtype)) d.out_dtype = DType::kFloat32;
-      d.c_row = d.n, d.c_batch_stride = d.m * d.n;
-      product_ = eager::cuda::DeviceMatmul::get(d, device);
-      sums_bytes_ = d.batch * d.c_batch_stride * static_cast<int64_t>(itemsize(d.out_dtype));
+      keep_sums(d);
+      bind(device, d, false, false);
     }
     adds_bias_ = d.epilogue != Epilogue::kNone;
     if (sums_bytes_ > 0 || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device_, d, steps_.desc);
   }
   bool run(std::span<void* const> addresses) const override {
-    if (!product_) return true;
+    if (parts_.empty()) return true;
     BufferRef bias_holder, sums_holder;
     const void* const bias = steps_.desc.epilogue == Epilogue::kNone ? nullptr : aligned(addresses[2], bias_holder);
     if (sums_bytes_ > 0) sums_holder = device_.allocate(sums_bytes_);
     for (const ProductSteps::Offsets& o : steps_.offsets) {
-      void* const c = static_cast<char*>(addresses.back()) + o.c;
+      void* const c = at(addresses.back(), o.c);
       void* const sums = sums_holder ? sums_holder->data() : c;
-      product_->run(static_cast<char*>(addresses[0]) + o.a, static_cast<char*>(addresses[1]) + o.b,
-                    adds_bias_ ? bias : nullptr, sums);
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        const ProductPart& part = parts_[i];
+        products_[i]->run(at(addresses[0], o.a + part.a), at(addresses[1], o.b + part.b),
+                          adds_bias_ ? at(bias, part.bias) : nullptr, at(sums, part.c));
+      }
       if (finish_) finish_->run(sums, adds_bias_ ? nullptr : bias, c);
     }
     return true;
   }
   bool only_queues() const override { return true; }
-  std::string describe() const override { return steps_.describe() + " by cuBLASLt"; }
+  std::string describe() const override {
+    return steps_.describe() + (parts_.size() > 1 ? " by cuBLASLt in parts" : " by cuBLASLt");
+  }
 
   /// What cuBLASLt is asked for: its relu takes nan for 0.
   static eager::MatmulDesc without_relu(eager::MatmulDesc d) {
@@ -71,6 +121,29 @@ class DeviceProduct final : public BoundLibrary {
   }
 
  private:
+  /// Has the sums in memory of their own, in float32 where the result is halves, and what follows done with these.
+  void keep_sums(eager::MatmulDesc& d) {
+    d.epilogue = Epilogue::kNone;
+    if (is_half(d.out_dtype)) d.out_dtype = DType::kFloat32;
+    d.c_row = ceil_div(d.n, kHalvesAtOnce) * kHalvesAtOnce;
+    d.c_batch_stride = d.m * d.c_row;
+    sums_bytes_ = d.batch * d.c_batch_stride * static_cast<int64_t>(itemsize(d.out_dtype));
+  }
+
+  void bind(int device, const eager::MatmulDesc& d, bool cuts_columns, bool cuts_depth) {
+    parts_ = parts_of(d, cuts_columns, cuts_depth);
+    products_.clear();
+    for (const ProductPart& part : parts_) {
+      products_.push_back(eager::cuda::DeviceMatmul::get(part.desc, device, part.adds));
+    }
+  }
+
+  template <class T>
+  static T* at(T* base, int64_t offset) {
+    using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+    return static_cast<Byte*>(base) + offset;
+  }
+
   /// The bias where cuBLASLt may read 16 bytes at once.
   const void* aligned(const void* bias, BufferRef& holder) const {
     if (reinterpret_cast<uintptr_t>(bias) % 16 == 0) return bias;
@@ -82,7 +155,8 @@ class DeviceProduct final : public BoundLibrary {
 
   NativeDevice& device_;
   ProductSteps steps_;
-  std::shared_ptr<const eager::cuda::DeviceMatmul> product_;
+  std::vector<ProductPart> parts_;
+  std::vector<std::shared_ptr<const eager::cuda::DeviceMatmul>> products_;  ///< of the parts
   bool adds_bias_ = false;
   int64_t sums_bytes_ = 0;  ///< other than 0: cuBLASLt's result is in memory of its own
   std::optional<ProductFinish> finish_;

@@ -103,6 +103,7 @@ struct Product {
   void* d_memory;
   Algorithm algorithm;
   int splits;
+  bool adds;
 
   /// One matrix as rows of `columns` numbers, whichever way it lies.
   template <class T>
@@ -134,7 +135,9 @@ struct Product {
         }
         for (int64_t r = 0; r < rows; ++r) {
           const double bias = desc.epilogue == LtEpilogue::kBias ? load(desc.bias, d.type, r) : 0;
-          store(d_memory, d.type, batch * d.batch_stride + c * d.leading + r, sums[static_cast<size_t>(r)] + bias);
+          const int64_t at = batch * d.batch_stride + c * d.leading + r;
+          const double before = adds ? load(d_memory, d.type, at) : 0;
+          store(d_memory, d.type, at, sums[static_cast<size_t>(r)] + before + bias);
         }
       }
     }
@@ -234,7 +237,8 @@ API LtStatus cublasLtMatmul(LtHandle handle, LtDesc desc, const void* alpha, con
                             LtLayout d_layout, const LtAlgo* algo, void* workspace, size_t, DriverStream stream) {
   if (handle->device != current_device()) return kInvalidValue;
   if (!kAlgorithms[algo->data[0]].works) return kInvalidValue;
-  if (!is(alpha, desc->compute, 1) || !is(beta, desc->compute, 0)) return kInvalidValue;
+  const bool adds = is(beta, desc->compute, 1);
+  if (!is(alpha, desc->compute, 1) || (!adds && !is(beta, desc->compute, 0))) return kInvalidValue;
   using Work = void (*)(const void*);
   using Queue = void (*)(DriverStream, Work, const void*);
   using Refuses = int (*)(DriverStream, const void*);
@@ -245,7 +249,8 @@ API LtStatus cublasLtMatmul(LtHandle handle, LtDesc desc, const void* alpha, con
   }
   // A graph that is captured runs this again and again: it stays.
   const auto* const product = new Product{
-      *desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]], static_cast<int>(algo->data[1])};
+      *desc, *a_layout, *b_layout, *d_layout, a, b, d, kAlgorithms[algo->data[0]], static_cast<int>(algo->data[1]),
+      adds};
   queue(stream, [](const void* p) { static_cast<const Product*>(p)->run(); }, product);
   return 0;
 }
