@@ -79,3 +79,17 @@ def test_a_row_by_its_largest_is_the_rounded_quotient(n):
     known = ~np.isnan(want)
     assert_same_bits(got[known], want[known])
     assert np.isnan(got[~known]).all()
+
+
+def test_weights_of_halves_are_no_step_of_their_own():
+    """A device makes float32 of halves as it loads them."""
+    x = smolder.randn(64, 1024, device="cuda").to(smolder.bfloat16)
+    w, b = (smolder.randn(1024, device="cuda").to(smolder.bfloat16) for _ in range(2))
+    smolder.mark_step()
+
+    def step():
+        return smolder.nn.functional.layer_norm(x, (1024,), w, b)
+
+    assert [len(g.kernels) for g in smolder.explain(step)().graphs] == [1]
+    want = smolder.nn.functional.layer_norm(x.float(), (1024,), w.float(), b.float())
+    np.testing.assert_allclose(step().cpu().float().numpy(), want.cpu().numpy(), rtol=1e-2, atol=1e-2)
