@@ -75,22 +75,24 @@ class Queue {
   static Queue* existing(int device) noexcept;
 
   /// Where work goes: to the device, or to a lane of the graph that this thread is capturing.
-  Stream& stream() { return capturing_ == this ? *lanes_[lane_] : stream_; }
+  Stream& stream() { return is_capturing() ? *lanes_[lane_] : stream_; }
   int device() const { return stream_.device(); }
 
+  /// On this thread.
+  bool is_capturing() const { return capturing_ == this; }
   /// What `work` queues, as a graph. It must only queue, and on `stream()`.
   std::unique_ptr<Graph> capture(const std::function<void()>& work);
   /// For work that is being captured: lanes go side by side, from the start of the graph to its end.
   static constexpr int kLanes = 6;
   void use_lane(int lane);
   /// The lane in use; 0 when nothing is being captured.
-  int lane() const { return capturing_ == this ? lane_ : 0; }
+  int lane() const { return is_capturing() ? lane_ : 0; }
   /// A point of the lane in use, and what follows on the lane in use waits for such a point.
   int mark();
   void wait_for(int mark);
   void launch(const Graph& graph);
   /// Null unless this thread is capturing a graph, which keeps what is added.
-  LaneMemory* temporaries() { return capturing_ == this ? &temporaries_ : nullptr; }
+  LaneMemory* temporaries() { return is_capturing() ? &temporaries_ : nullptr; }
 
   /// Copies to memory of another device, after all that either was given; what either is given from now on is after
   /// the copy.

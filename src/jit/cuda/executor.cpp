@@ -152,7 +152,8 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
       for (const Segment& s : some) spans.push_back(span_of(s.step));
       return spans;
     });
-    queue_segments(launch, some, false);
+    // In a graph that somebody else captures this may follow anything.
+    queue_segments(launch, some, !queue().is_capturing());
   }
 }
 
