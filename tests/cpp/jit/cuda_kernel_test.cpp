@@ -94,8 +94,8 @@ TEST(CudaLaunch, ElementsInOneGrid) {
 TEST(CudaLaunch, RowsByLength) {
   const auto warp = planned("softmax", {1000, 1024}, 1000);
   EXPECT_EQ(warp.shape.block[0], 32u);
-  EXPECT_EQ(warp.shape.block[1], 4u);
-  EXPECT_EQ(warp.shape.grid[0], 250u);
+  EXPECT_EQ(warp.shape.block[1], 2u);
+  EXPECT_EQ(warp.shape.grid[0], 500u);
   const auto block = planned("softmax", {1000, 8192}, 1000);
   EXPECT_EQ(block.shape.block[0], 256u);
   EXPECT_EQ(block.shape.grid[0], 1000u);
@@ -103,6 +103,7 @@ TEST(CudaLaunch, RowsByLength) {
   EXPECT_EQ(planned("softmax", {3, 50304}, 3).shape.block[0], 512u);
   // Short rows share a warp: a thread has two chunks of four.
   EXPECT_EQ(planned("softmax", {1000, 64}, 1000).shape.block[0], 8u);
+  EXPECT_EQ(planned("softmax", {1000, 64}, 1000).shape.block[1], 16u);
   EXPECT_EQ(planned("softmax", {1000, 3}, 1000).shape.block[0], 2u);
 }
 
@@ -118,7 +119,8 @@ TEST(CudaLaunch, RowsAreHeld) {
   const auto kept = planned("softmax_kept", {8, 1024}, 8);
   EXPECT_EQ(kept.scratch[0].bytes, 4096);
   EXPECT_EQ(kept.shape.block[0], 16u);
-  EXPECT_EQ(kept.shape.shared_bytes, 8u * 4096);
+  EXPECT_EQ(kept.shape.block[1], 2u);
+  EXPECT_EQ(kept.shape.shared_bytes, 2u * 4096);
   EXPECT_TRUE(planned("softmax_kept", {8, 60000}, 8).scratch_in_memory);
 }
 
