@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_map>
 #include <vector>
 
 #include "smolder/core/error.h"
@@ -58,6 +59,8 @@ class Interpreter {
         accs_(k.num_accs),
         order_(order) {
     note_dtypes(k.root);
+    if (order && order->strips) strips_ = order->strips(k);
+    totals_.resize(strips_.sums.size());
   }
 
   void run(int64_t begin, int64_t end) {
@@ -107,9 +110,15 @@ class Interpreter {
   void loop(const Stmt& s) {
     int64_t extent = integer(s.extents[0]);
     const ReduceOrder::Deal deal = order_ ? order_->deal(extent) : ReduceOrder::Deal{kReduceLanes, 1};
+    const bool in_strips = &s == strips_.loop;
+    const int64_t strip = in_strips ? strips_.turns(extent) : 1;
     if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
     for (int64_t i = 0; i < extent; ++i) {
       vars_[s.vars[0]] = i;
+      if (in_strips) {
+        begins_strip_ = i % strip == 0;
+        ends_strip_ = i % strip == strip - 1 || i == extent - 1;
+      }
       lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i / deal.unit % deal.lanes) : 0;
       body(s);
     }
@@ -124,9 +133,10 @@ class Interpreter {
       case StmtKind::kVector:
         return loop(s);
       case StmtKind::kLoad:
-        return set(s, load(s));
+        return set(s, from_strip(s, load(s)));
       case StmtKind::kStore:
-        return store_element(buffers_[s.address.buffer], at(s.address), s.dtype, locals_[s.args[0]].value);
+        return store_element(buffers_[s.address.buffer], at(s.address), s.dtype,
+                             with_total(s, locals_[s.args[0]].value));
       case StmtKind::kPrimitive:
         return set(s, primitive(s));
       case StmtKind::kConstant:
@@ -161,6 +171,26 @@ class Interpreter {
       if (x < integer(b.lo) || x >= integer(b.hi)) return number(s.constant, s.dtype);
     }
     return load_element(buffers_[s.address.buffer], at(s.address), s.dtype);
+  }
+
+  /// What is in memory is a strip's sum from its first turn on, and the total again after its last.
+  V from_strip(const Stmt& s, V loaded) {
+    if (!begins_strip_) return loaded;
+    for (size_t i = 0; i < strips_.sums.size(); ++i) {
+      if (strips_.sums[i].load != &s) continue;
+      totals_[i][at(s.address)] = loaded;
+      return number(step_identity(strips_.sums[i].step->op, s.dtype), s.dtype);
+    }
+    return loaded;
+  }
+  V with_total(const Stmt& s, V sum) {
+    if (!ends_strip_) return sum;
+    for (size_t i = 0; i < strips_.sums.size(); ++i) {
+      if (strips_.sums[i].store != &s) continue;
+      const std::array<V, 2> args{totals_[i].at(at(s.address)), sum};
+      return evaluate(static_cast<scalar::Primitive>(strips_.sums[i].step->op), s.dtype, args);
+    }
+    return sum;
   }
 
   V primitive(const Stmt& s) {
@@ -213,6 +243,9 @@ class Interpreter {
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
   const ReduceOrder* const order_;
+  ReduceOrder::Strips strips_;
+  std::vector<std::unordered_map<int64_t, V>> totals_;  ///< by sum and element, while a strip of it is added up
+  bool begins_strip_ = false, ends_strip_ = false;
   int lane_ = 0;
 };
 

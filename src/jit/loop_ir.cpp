@@ -81,6 +81,14 @@ Op reduce_step(ReduceKind kind) {
   raise<InternalError>("internal error: bad reduction");
 }
 
+Scalar step_identity(Op op, DType t) {
+  using enum ReduceKind;
+  for (const ReduceKind kind : {kSum, kProd, kMax, kMin, kAny, kAll}) {
+    if (reduce_step(kind) == op) return reduce_identity(kind, t);
+  }
+  raise<InternalError>("internal error: no reduction has such a step");
+}
+
 DType result_dtype(const Stmt& s) {
   if (s.kind != StmtKind::kPrimitive || !ir::is_elementwise_primitive(s.op)) return s.dtype;
   return ir::scalar::info(static_cast<ir::scalar::Primitive>(s.op)).result_dtype(s.dtype);

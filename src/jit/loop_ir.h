@@ -55,16 +55,6 @@ namespace smolder::jit {
 /// Lanes of a canonical row reduction, whatever the machine's vectors are.
 inline constexpr int kReduceLanes = 32;
 
-/// The order of a device's reductions over a vector loop: element j goes to lane j / unit modulo lanes, a power of two.
-/// Neighbouring lanes are combined, then what that gave likewise, until it is one.
-struct ReduceOrder {
-  struct Deal {
-    int lanes, unit;
-  };
-  std::function<Deal(int64_t extent)> deal;
-};
-inline constexpr int kMostReduceLanes = 1024;
-
 /// An integer in a kernel: a constant of the structure, or run-time integer `slot`.
 struct IntRef {
   int64_t constant = 0;
@@ -181,6 +171,27 @@ struct Kernel {
   Stmt root;
 };
 
+/// The order of a device's reductions over a vector loop: element j goes to lane j / unit modulo lanes, a power of two.
+/// Neighbouring lanes are combined, then what that gave likewise, until it is one.
+struct ReduceOrder {
+  struct Deal {
+    int lanes, unit;
+  };
+  std::function<Deal(int64_t extent)> deal;
+  /// What the turns of a sequential loop add to elements of one place is summed in strips of so many turns, each from
+  /// the identity, and strips are added in order.
+  struct Strips {
+    struct Sum {
+      const Stmt *load, *step, *store;  ///< store(step(load, x)), all of one address
+    };
+    const Stmt* loop = nullptr;
+    std::vector<Sum> sums;
+    int64_t (*turns)(int64_t extent) = nullptr;
+  };
+  std::function<Strips(const Kernel& k)> strips;
+};
+inline constexpr int kMostReduceLanes = 1024;
+
 /// Text of everything but the name; of a canonical kernel, what the cache key is made of. `parse_loop` is its
 /// inverse.
 std::string print(const Kernel& k);
@@ -199,6 +210,8 @@ Renumbering canonicalize(Kernel& k);
 
 /// What the lanes of an accumulator start from, and the primitive that an update applies.
 Scalar reduce_identity(ir::ReduceKind kind, DType t);
+/// The identity of the reduction whose step is `op`.
+Scalar step_identity(ir::Op op, DType t);
 ir::Op reduce_step(ir::ReduceKind kind);
 /// Dtype of the value that a statement defines, given the dtype field and the op.
 DType result_dtype(const Stmt& s);

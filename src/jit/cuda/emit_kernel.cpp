@@ -39,10 +39,9 @@ std::string KernelEmitter::run() {
   out_ += arguments();
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   // A compiler that is not told that one block will do may move what is held out of registers for the sake of two.
-  const std::string threads =
-      columns_mode     ? std::to_string(kColumnThreads)
-      : has_two_rows() ? cat({std::to_string(kMostRowThreads), ", ", std::to_string(std::max(k_.row.near, 1))})
-                       : std::to_string(kMostRowThreads);
+  std::string threads = std::to_string(columns_mode ? kColumnThreads : shape_.team_threads);
+  if (columns_mode && shape_.team) threads += ", " + std::to_string(kTeamBlocks);
+  if (has_two_rows()) threads += ", " + std::to_string(std::max(k_.row.near, 1));
   line("extern \"C\" __global__ void __launch_bounds__(" + threads + ") " + entry_ + "(const __grid_constant__ " +
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
   if (k_.together) find_call();
@@ -64,11 +63,11 @@ std::string KernelEmitter::arguments() const {
   for (const auto& row : shape_.scratch) text += cat({"  i64 step", std::to_string(row.buffer), ";\n"});
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer);
-    text += cat({"  i64 slots", b, ", sums", b, ", slot_size", b, ";\n"});
+    text += cat({"  i64 slots", b, ", memory", b, ", slot_size", b, ";\n"});
   }
   for (const auto& row : shape_.shared_rows) text += cat({"  i64 row", std::to_string(row.buffer), ";\n"});
   for (const auto& row : shape_.near_rows) text += cat({"  i64 near", std::to_string(row.buffer), ";\n"});
-  if (shape_.team && shape_.mode == KernelShape::kColumns) text += "  i64 groups;\n";
+  if (shape_.summed) text += shape_.mode == KernelShape::kColumns ? "  i64 strip, groups;\n" : "  i64 strip, strips;\n";
   if (shape_.takes_several) text += "  i64 chunks;\n";
   if (shape_.synchronizes) {
     for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
@@ -428,17 +427,45 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
 }
 
 void KernelEmitter::sequential(const Stmt& s) {
-  const std::vector<Kept> kept = shape_.mode == KernelShape::kColumns ? find_kept(s) : std::vector<Kept>{};
+  std::vector<Kept> kept = shape_.mode == KernelShape::kColumns ? find_kept(s) : std::vector<Kept>{};
   for (const Kept& x : kept) transfer_kept(x, true);
   const size_t before = kept_.size();
   kept_.insert(kept_.end(), kept.begin(), kept.end());
   const std::string v = vars_[s.vars[0]];
+  strips(s, kept, true);
   if (reads_ahead(s, kept)) line("#pragma unroll 8");
   line("for (i64 " + v + " = 0, end_" + v + " = " + extent(s) + "; " + v + " < end_" + v + "; ++" + v + ") {");
   body(s.body);
+  strips(s, kept, false);
   line("}");
   kept_.resize(before);
+  if (&s == shape_.summed) {
+    for (Kept& x : kept) {
+      if (std::ranges::find(shape_.columns, x.buffer, &KernelShape::TeamColumn::buffer) != shape_.columns.end())
+        x.name = "total" + std::to_string(x.buffer);
+    }
+  }
   for (const Kept& x : kept) transfer_kept(x, false);
+}
+
+/// Of a loop that has no team, the totals of columns before the loop, or its strips' ends in the loop.
+void KernelEmitter::strips(const Stmt& s, const std::vector<Kept>& kept, bool before) {
+  if (&s != shape_.summed) return;
+  const std::string v = vars_[s.vars[0]], end = "end_" + v;
+  if (!before) line("if ((" + v + " + 1) % a.strip == 0 || " + v + " + 1 == " + end + ") {");
+  for (const auto& c : shape_.columns) {
+    const auto it = std::ranges::find(kept, c.buffer, &Kept::buffer);
+    if (it == kept.end()) raise<InternalError>("internal error: a column without registers");
+    const std::string total = "total" + std::to_string(c.buffer);
+    if (!before) {
+      add_lanes(c, total + ".x[k]", it->name + ".x[k]");
+      lanes(it->name + ".x[k] = " + identity(c) + ";");
+      continue;
+    }
+    line(pack(c.buffer) + " " + total + " = " + it->name + ";");
+    lanes(it->name + ".x[k] = " + identity(c) + ";");
+  }
+  if (!before) line("}");
 }
 
 /// Whether no turn writes to memory, so that the loads of several turns can be on their way at once.

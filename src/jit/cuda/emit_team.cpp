@@ -32,10 +32,10 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
   line("});");
 }
 
-/// Rounds of as many turns as the groups have at once. What they add waits in slots until all have theirs; then a
-/// thread adds up an element, in order. One group alone adds at once.
+/// Rounds of as many strips as there are groups. What a strip comes to waits in a slot until all have theirs; then a
+/// thread adds up an element, in order. One group alone goes from strip to strip, and adds at once.
 void KernelEmitter::column_turns(const Stmt& s) {
-  const std::string v = vars_[s.vars[0]], turn = "const i64 " + v + " = round + u * groups + group;";
+  const std::string v = vars_[s.vars[0]], all = integer(s.extents[0]);
   const auto at = [&](const KernelShape::TeamColumn& c) {
     return cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + first + column",
                 std::to_string(c.buffer), "]"});
@@ -53,65 +53,126 @@ void KernelEmitter::column_turns(const Stmt& s) {
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
     const std::string type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
     line(cat({type, "* const slots", b, " = reinterpret_cast<", type, "*>(shared + a.slots", b, ") + a.slot_size", b,
-              " * (threadIdx.y / groups * groups * U);"}));
+              " * (threadIdx.y / groups * groups);"}));
     line(cat({"const int column", b, " = slot_column<", type, ", V>(slot);"}));
     line(cat({"const bool owns", b, " = adds && first + column", b, " < n;"}));
     line(
         cat({type, " sum", b, " = ", c.initial ? initial(c) : cat({"owns", b, " ? ", at(c), " : ", type, "()"}), ";"}));
     line(cat({pack(c.buffer), " own", b, ";"}));
+    line("if (alone) {");
     c.initial ? lanes(cat({"own", b, ".x[k] = sum", b, ";"}))
               : line(cat({"if (mine) load_whole(own", b, ", ", chunk(c), ");"}));
+    line(cat({"store_slot(slots", b, ", own", b, ");"}));
+    line("}");
+    lanes(cat({"own", b, ".x[k] = ", identity(c), ";"}));
   });
-  line("const i64 end = " + extent(s) + ";");
-  if (!shape_.ahead.empty()) load_ahead(s);
+  line("const int end = static_cast<int>(" + extent(s) + "), all = static_cast<int>(" + all + ");");
+  line("const int strip = static_cast<int>(a.strip), span = alone ? all : strip * groups;");
+  line("int last = alone ? strip - 1 : -1;");
   line("#pragma unroll 1");
-  line("for (i64 round = 0; round < " + integer(s.extents[0]) + "; round += U * groups) {");
+  line("for (int round = 0; round < all; round += span) {");
+  line("const int begin = round + group * strip, stop = !mine ? 0 : alone ? end : smaller(begin + strip, end);");
+  if (!shape_.ahead.empty()) places_ahead(s);
+  line("#pragma unroll 1");
+  line("for (int turn = begin; turn < stop; turn += U) {");
+  if (!shape_.ahead.empty()) load_ahead(s);
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
-  line(turn);
-  line("if (mine && " + v + " < end) {");
+  line("const int " + v + " = turn + u;");
+  line("if (" + v + " < stop) {");
   in_team_ = true;
   body(s.body);
   in_team_ = false;
+  line("if (" + v + " == last) {");
+  each([&](const KernelShape::TeamColumn& c, const std::string& b) {
+    add_strip(c);
+    line(cat({"store_slot(slots", b, ", total", b, ");"}));
+    lanes(cat({"own", b, ".x[k] = ", identity(c), ";"}));
+  });
+  line("last += strip;");
   line("}");
   line("}");
-  if (!shape_.ahead.empty()) line("load(round + U * groups);");
+  line("}");
+  line("}");
   line("if (alone) continue;");
+  each([&](const KernelShape::TeamColumn& c, const std::string& b) {
+    line(cat({"store_slot(slots", b, " + a.slot_size", b, " * group, own", b, ");"}));
+    lanes(cat({"own", b, ".x[k] = ", identity(c), ";"}));
+  });
   line("__syncthreads();");
-  line("const int turns = static_cast<int>(smaller(end - round, U * groups));");
+  line("const int turns = smaller((end - round + strip - 1) / strip, groups);");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
     line(cat({"if (owns", b, ") sum", b, " = add_slots(sum", b, ", slots", b, " + slot, a.slot_size", b, ", turns, ",
               step_of(c), ");"}));
   });
-  line("__syncthreads();");
+  line("if (V == 1 || round + span < all) __syncthreads();");
   line("}");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
     line(cat({"if (owns", b, ") ", at(c), " = sum", b, ";"}));
-    line(cat({"if (alone && mine) store_whole(", chunk(c), ", own", b, ");"}));
+    line("if (alone && mine) {");
+    add_strip(c);
+    line(cat({"store_whole(", chunk(c), ", total", b, ");"}));
+    line("}");
   });
   if (&s != &k_.root.body.back()) line("__syncthreads();");
 }
 
-/// What turns of a round load, from its number.
+/// What a group that is alone has of all strips, which waits in its slot.
+void KernelEmitter::add_strip(const KernelShape::TeamColumn& c) {
+  const std::string b = std::to_string(c.buffer);
+  line(cat({pack(c.buffer), " total", b, ";"}));
+  line(cat({"load_slot(total", b, ", slots", b, ");"}));
+  add_lanes(c, "total" + b + ".x[k]", "own" + b + ".x[k]");
+}
+
+void KernelEmitter::add_lanes(const KernelShape::TeamColumn& c, const std::string& to, const std::string& x) {
+  const DType t = k_.buffers[c.buffer].dtype;
+  lanes(to + " = " + stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, to) + ", " + loaded(t, x) + ")") +
+        ";");
+}
+
+/// As memory has it.
+std::string KernelEmitter::identity(const KernelShape::TeamColumn& c) const {
+  const DType t = k_.buffers[c.buffer].dtype;
+  return stored(t, literal(register_lane(t), register_bits(step_identity(c.step->op, t), t)));
+}
+
+/// Where what the strip's turns load is.
+void KernelEmitter::places_ahead(const Stmt& s) {
+  for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
+    if (!is_ahead(x) || !x.bounds.empty()) return;
+    std::string& turn = vars_[s.vars[0]];
+    const std::string name = std::exchange(turn, "begin");
+    vars_[vector->vars[0]] = "i";
+    line(cat({"const auto* at", std::to_string(x.result), " = ", buffer(x.address.buffer), " + (",
+              affine(x.address.map, vector->vars[0]), ") + i;"}));
+    turn = name;
+  });
+}
+
+/// What some turns load, all of it before the first is taken: what is loaded while a turn runs has that turn wait, as a
+/// thread can tell only a few loads apart.
 void KernelEmitter::load_ahead(const Stmt& s) {
   const std::string v = vars_[s.vars[0]];
+  std::string steps;
   line(entry_ + "_loads<V> loads[U];");
-  line("const auto load = [&](i64 round) {");
   line("#pragma unroll");
   line("for (int u = 0; u < U; ++u) {");
-  line("const i64 " + v + " = round + u * groups + group;");
-  line("if (mine && " + v + " < end) {");
+  line(cat({"if (const int ", v, " = turn + u; ", v, " < stop) {"}));
   for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
-    if (std::ranges::find(shape_.ahead, &x) == shape_.ahead.end()) return;
-    const std::string load = cat({"load_whole(loads[u].raw", std::to_string(x.result), ", ", buffer(x.address.buffer),
-                                  " + (", affine(x.address.map, vector->vars[0]), ") + i);"});
+    if (!is_ahead(x)) return;
+    const std::string number = std::to_string(x.result), to = "load_whole(loads[u].raw" + number + ", ";
     vars_[vector->vars[0]] = "i";
-    line(x.bounds.empty() ? load : "if (R && " + bounds(x) + ") " + load);
+    if (!x.bounds.empty()) {
+      return line(cat({"if (R && ", bounds(x), ") ", to, buffer(x.address.buffer), " + (",
+                       affine(x.address.map, vector->vars[0]), ") + i);"}));
+    }
+    line(cat({to, "at", number, ");"}));
+    steps += cat({steps.empty() ? "" : " ", "at", number, " += ", integer(stride_of(x.address.map, s.vars[0])), ";"});
   });
   line("}");
+  if (!steps.empty()) line(steps);
   line("}");
-  line("};");
-  line("load(0);");
 }
 
 /// Whether all that a loop does is what `initial` says of a column.
@@ -132,25 +193,54 @@ std::string KernelEmitter::step_of(const KernelShape::TeamColumn& c) {
 
 // -- kRows: the threads of a group share out the elements of a turn
 
-/// What groups add to columns waits in slots, in shared memory, where there are several. The sums are there too, or
-/// where they belong for want of room.
+/// What strips come to is in slots, in shared memory, or the device's for want of room.
 void KernelEmitter::slots() {
   for (const auto& column : shape_.columns) {
     const std::string b = std::to_string(column.buffer);
     const std::string type = type_name(storage_lane(k_.buffers[column.buffer].dtype));
-    const auto in_shared = [&](const std::string& name) {
-      return cat({"reinterpret_cast<", type, "*>(shared + a.", name, b, ")"});
-    };
-    line(cat({type, "* const slots", b, " = ", in_shared("slots"), ";"}));
-    const std::string at =
-        buffer(column.buffer) + " + (" + affine(column.load->address.map, column.vector->vars[0]) + ")";
-    line(cat({type, "* const sums", b, " = a.sums", b, " < 0 ? ", at, " : ", in_shared("sums"), ";"}));
+    line(cat({type, "* const slots", b, " = a.memory", b, " ? reinterpret_cast<", type, "*>(a.memory", b,
+              ") + a.slot_size", b, " * a.strips * position : reinterpret_cast<", type, "*>(shared + a.slots", b,
+              ");"}));
+    line(cat({type, "* const sums", b, " = ", buffer(column.buffer), " + (",
+              affine(column.load->address.map, column.vector->vars[0]), ");"}));
+    if (column.in_registers) line(cat({pack(column.buffer), " own", b, "[C];"}));
+  }
+}
+
+/// The thread's part of a strip begins.
+void KernelEmitter::begin_strip() {
+  for (const auto& c : shape_.columns) {
+    const std::string b = std::to_string(c.buffer), identity = this->identity(c);
+    const std::string type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
+    line(cat({type, "* const slot", b, " = slots", b, " + a.slot_size", b, " * s;"}));
+    if (c.in_registers) {
+      line("if constexpr (fits) {");
+      line("#pragma unroll");
+      line(cat({"for (int c = 0; c < C; ++c) FOR_LANES own", b, "[c].x[k] = ", identity, ";"}));
+      line("} else {");
+    }
+    line("#pragma unroll 1");
+    line(cat({"for (i64 j = t; j < ", extent(*c.vector), "; j += blockDim.x) slot", b, "[j] = ", identity, ";"}));
+    if (c.in_registers) line("}");
+  }
+  line(group_sync());
+}
+
+/// What is in registers goes to the slot.
+void KernelEmitter::end_strip() {
+  for (const auto& c : shape_.columns) {
+    if (!c.in_registers) continue;
+    const std::string b = std::to_string(c.buffer);
+    line("if constexpr (fits) {");
+    line(cat({"const int n = static_cast<int>(", extent(*c.vector), "), first = t * V;"}));
+    line(cat({"FOR_CHUNKS store_whole(slot", b, " + i, own", b, "[c]);"}));
+    line("}");
   }
 }
 
 /// Rows of a turn that are on their way when the turn before ends.
 bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
-  return shape_.team && row.load && row.last->clamp_var < 0 &&
+  return shape_.team && has_two_rows() && row.load &&
          std::ranges::any_of(shape_.team->body, [&](const Stmt& s) { return &s == row.first; });
 }
 
@@ -158,37 +248,61 @@ bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
 /// with waits for all loads, those of the next turn too.
 void KernelEmitter::number_of_turn(const Stmt& s) {
   const Local& l = define(s, false);
-  const std::string raw = cat({"same(", buffer(s.address.buffer), "[", element(s.address), "])"});
-  line(cat({"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, raw), ";"}));
+  const std::string ahead = "ahead" + std::to_string(s.result);
+  const bool is_ahead = is_number_ahead(s);
+  const std::string raw = is_ahead ? ahead : cat({buffer(s.address.buffer), "[", element(s.address), "]"});
+  line(cat(
+      {"const ", type_name(register_lane(l.dtype)), " ", l.name, " = ", loaded(s.dtype, "same(" + raw + ")"), ";"}));
+  if (is_ahead) line(cat({"if (next < end) ", ahead, " = ", number_at(s, "next"), ";"}));
 }
 
-/// Rounds of as many turns as the block has groups. What they add to columns waits in slots until all have theirs.
+/// Of such a number, whether it is on its way a turn before.
+bool KernelEmitter::is_number_ahead(const Stmt& s) const {
+  return s.kind == StmtKind::kLoad && s.bounds.empty() && s.address.indirect.empty() &&
+         !k_.buffers[s.address.buffer].write;
+}
+
+std::string KernelEmitter::number_at(const Stmt& s, const std::string& turn) {
+  const std::string name = std::exchange(vars_[shape_.team->vars[0]], turn);
+  const std::string at = cat({buffer(s.address.buffer), "[", element(s.address), "]"});
+  vars_[shape_.team->vars[0]] = name;
+  return at;
+}
+
+/// Rounds of as many strips as there are slots, of which each group has some.
 void KernelEmitter::team(const Stmt& s) {
   const std::string v = vars_[s.vars[0]];
-  line("__syncthreads();");
   slots();
-  for (const auto& column : shape_.columns) move_sums(column, true);
   shared_rows();
-  line("const int end = static_cast<int>(" + extent(s) + ");");
+  line("const int end = static_cast<int>(" + extent(s) + "), strip = static_cast<int>(a.strip);");
+  line("const int strips = static_cast<int>(a.strips);");
   line("__syncthreads();");
   line("#pragma unroll 1");
-  line("for (int round = 0; round < end; round += blockDim.y) {");
-  line("const int " + v + " = round + threadIdx.y, next = " + v + " + blockDim.y;");
-  line("const bool more = fits && next < end;");
-  line("if (" + v + " < end) {");
+  line("for (int round = 0; round == 0 || round < end; round += strip * strips) {");
+  line("#pragma unroll 1");
+  line("for (int s = threadIdx.y; s < strips; s += blockDim.y) {");
+  line("const int begin = round + strip * s, stop = smaller(begin + strip, end);");
+  begin_strip();
+  for (const Stmt& x : s.body) {
+    if (!is_number_ahead(x)) continue;
+    line(cat({type_name(storage_lane(x.dtype)), " ahead", std::to_string(x.result), " = begin < stop ? ",
+              number_at(x, "begin"), " : ", type_name(storage_lane(x.dtype)), "();"}));
+  }
+  line("#pragma unroll 1");
+  line("for (int " + v + " = begin; " + v + " < stop; ++" + v + ") {");
+  line("const int next = " + v + " + 1 < stop ? " + v + " + 1 : begin + strip * blockDim.y;");
+  if (has_two_rows()) line("const bool starts = " + v + " == strip * threadIdx.y, more = next < end;");
   in_team_ = true;
   body(s.body);
   in_team_ = false;
   line("}");
-  line("if (blockDim.y == 1) continue;");
+  end_strip();
+  line("}");
   line("__syncthreads();");
-  line("const int turns = end - round < blockDim.y ? end - round : blockDim.y;");
+  line("const int turns = smaller((end - round + strip - 1) / strip, strips);");
   for (size_t i = 0; i < shape_.columns.size(); ++i) add_in_order(i);
   line("__syncthreads();");
   line("}");
-  line("__syncthreads();");
-  for (const auto& column : shape_.columns) move_sums(column, false);
-  line("__syncthreads();");
 }
 
 bool KernelEmitter::is_shared(const Address& a) const {
@@ -212,27 +326,13 @@ void KernelEmitter::shared_rows() {
   }
 }
 
-/// To shared memory before the loop, and back after it.
-void KernelEmitter::move_sums(const KernelShape::TeamColumn& c, bool load) {
-  const std::string b = std::to_string(c.buffer),
-                    at = cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + j]"});
-  const bool sets = load && c.initial;
-  if (!sets) line("if (a.sums" + b + " >= 0) {");
-  line("#pragma unroll 1");
-  line("for (i64 j = threadIdx.y * blockDim.x + t; j < " + extent(*c.vector) + "; j += blockDim.x * blockDim.y) {");
-  line(load ? "sums" + b + "[j] = " + (sets ? initial(c) : at) + ";" : at + " = sums" + b + "[j];");
-  line("}");
-  if (!sets) line("}");
-}
-
-/// Each column begins with other threads, so that they add side by side. Where there are several groups there is room
-/// for the sums, and a load that may be from anywhere would wait for those of the next turn.
+/// Each column begins with other threads, so that they add side by side.
 void KernelEmitter::add_in_order(size_t column) {
   const KernelShape::TeamColumn& c = shape_.columns[column];
-  const std::string b = std::to_string(c.buffer), type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
-  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", reinterpret_cast<",
-            type, "*>(shared + a.sums", b, "), slots", b, ", a.slot_size", b, ", turns, ", extent(*c.vector),
-            ", aligned, ", step_of(c), ");"}));
+  const std::string b = std::to_string(c.buffer);
+  line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", sums", b, ", ",
+            c.initial ? "round == 0, " + initial(c) : "false, " + identity(c), ", slots", b, ", a.slot_size", b,
+            ", turns, ", extent(*c.vector), shape_.vector > 1 ? ", aligned, " : ", false, ", step_of(c), ");"}));
 }
 
 /// The column that a statement is part of, where groups take turns.
@@ -243,32 +343,25 @@ const KernelShape::TeamColumn* KernelEmitter::team_column(const Stmt& s) const {
   return it == shape_.columns.end() ? nullptr : &*it;
 }
 
-/// Adds to a column: after the round, or at once where there is one group.
+/// Adds to a strip.
 void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
   const DType t = k_.buffers[c.buffer].dtype;
   const std::string b = std::to_string(c.buffer), x = value(c.step->args[1]);
-  const std::string out = "out" + std::to_string(outs_++);
-  if (shape_.mode == KernelShape::kColumns) {
-    const std::string own = "own" + b + ".x[k]";
-    const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, own) + ", " + x + ")";
-    line("if (alone) {");
-    lanes(own + " = " + stored(t, sum) + ";");
+  const auto add = [&](const std::string& own) {
+    lanes(own + " = " + stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, own) + ", " + x + ")") + ";");
+  };
+  if (shape_.mode == KernelShape::kColumns) return add("own" + b + ".x[k]");
+  if (c.in_registers) {
+    line("if constexpr (V > 1 && fits) {");
+    add("own" + b + "[c].x[k]");
     line("} else {");
-    line(pack(c.buffer) + " " + out + ";");
-    lanes(out + ".x[k] = " + stored(t, x) + ";");
-    line(cat({"store_slot(slots", b, " + a.slot_size", b, " * (u * groups + group), ", out, ");"}));
-    return line("}");
   }
+  const std::string out = "out" + std::to_string(outs_++);
   line(pack(c.buffer) + " " + out + ";");
-  line("if (blockDim.y > 1) {");
-  lanes(out + ".x[k] = " + stored(t, x) + ";");
-  line(cat({"store_shared(slots", b, " + a.slot_size", b, " * threadIdx.y + i, ", out, ");"}));
-  line("} else {");
-  line("load_whole(" + out + ", sums" + b + " + i);");
-  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, out + ".x[k]") + ", " + x + ")";
-  lanes(out + ".x[k] = " + stored(t, sum) + ";");
-  line("store_whole(sums" + b + " + i, " + out + ");");
-  line("}");
+  line("load_whole(" + out + ", slot" + b + " + i);");
+  add(out + ".x[k]");
+  line("store_whole(slot" + b + " + i, " + out + ");");
+  if (c.in_registers) line("}");
 }
 
 }  // namespace smolder::jit::cuda

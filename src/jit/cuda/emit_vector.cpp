@@ -83,6 +83,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     line("const int first = t * V;");
     load_held(s, true);
     line("FOR_CHUNKS chunk(c, i, Lanes<V>());");
+    load_next(s);
     line("} else if (" + whole + ") {");
   } else {
     line("if (" + whole + ") {");
@@ -96,7 +97,6 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
       line("FOR_CHUNKS {");
       line("chunk(c, i, Lanes<V>());");
       line("}");
-      load_next(s);
       line("}");
     } else {
       line("for (int first = t * (V << pair); first < n; first += step << pair) {");
@@ -160,7 +160,7 @@ void KernelEmitter::add_after_rows(std::string before) {
 /// texts, that of rows that fit.
 void KernelEmitter::load_held(const Stmt& s, bool fits) {
   std::string always, short_row, long_row;
-  Loads first_turn, each_turn;
+  Loads first_turn;
   for (const auto& row : shape_.held) {
     const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
       return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
@@ -169,9 +169,8 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
     if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
     const Address& address = is_first ? row.load->address : access->address;
     const VarId v = is_first ? row.var : s.vars[0];
-    if (is_read_ahead(row)) {
+    if (fits && is_read_ahead(row)) {
       if (is_first) add_load(first_turn, address, v);
-      if (is_used) add_load(each_turn, address, v);
       continue;
     }
     std::string& loads = !is_first ? long_row : is_used ? always : short_row;
@@ -182,8 +181,7 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
     loads += cat({"load_whole(held", b, "[c], ", at, " + i); "});
   }
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
-  load_chunks("if (fits && round == 0)", first_turn);
-  load_chunks("if (!fits)", each_turn);
+  load_chunks("if (starts)", first_turn);
   const bool known = shape_.has_row_size();
   if (!short_row.empty() && (fits || !known)) line((known ? "" : "if (fits) ") + ("FOR_CHUNKS { " + short_row + "}"));
   if (!long_row.empty() && !fits) line((known ? "" : "if (!fits) ") + ("FOR_CHUNKS { " + long_row + "}"));

@@ -150,15 +150,16 @@ DEVICE f32 tanh_f32(f32 x) {
 #endif
 )";
 
-/// 1 / (1 + 2^y) for y = -x log2(e), whose rounding error counts where e^-x does, unless x is too large for one.
+/// 1 / (1 + 2^y) for y = -x log2(e), whose rounding error counts where e^-x does. Of an x too large for one it is no
+/// number, or large: the factor is kept between 1/2 and 3/2.
 constexpr const char* kSigmoid = R"(#else
 DEVICE f32 sigmoid_f32(f32 x) {
   const f32 y = x * -0x1.715476p+0f;
   const f32 rest = __fmaf_rn(x, -0x1.4ae0cp-26f, __fmaf_rn(x, -0x1.715476p+0f, -y));
-  f32 e, r;
+  f32 e, r, more;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
-  e *= __fmaf_rn(fminf(fmaxf(rest, -1.0f), 1.0f), 0x1.62e43p-1f, 1.0f);
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(more) : "f"(rest), "f"(0x1.62e43p-1f), "f"(0.5f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__fmaf_rn(e, more + 0.5f, 1.0f)));
   return r;
 }
 #endif

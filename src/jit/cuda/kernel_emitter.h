@@ -3,6 +3,7 @@
 // within a vector loop are arrays, an element for each of the lanes that a thread takes at once.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,7 @@ class KernelEmitter {
   void lanes_begin();
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);
+  void strips(const Stmt& s, const std::vector<Kept>& kept, bool before);
   bool reads_ahead(const Stmt& loop, const std::vector<Kept>& kept) const;
   std::vector<Kept> find_kept(const Stmt& loop) const;
   std::string extent(const Stmt& s) const;
@@ -72,18 +74,26 @@ class KernelEmitter {
   // -- turns side by side (emit_team.cpp)
   void team_of_columns(const Stmt& vector);
   void column_turns(const Stmt& s);
+  void places_ahead(const Stmt& s);
   void load_ahead(const Stmt& s);
+  bool is_ahead(const Stmt& s) const { return std::ranges::find(shape_.ahead, &s) != shape_.ahead.end(); }
   bool sets_column(const Stmt& s) const;
   std::string initial(const KernelShape::TeamColumn& c) const;
   /// The function that adds to an element of the column.
   std::string step_of(const KernelShape::TeamColumn& c);
   void team(const Stmt& s);
   void slots();
+  void begin_strip();
+  void end_strip();
+  void add_strip(const KernelShape::TeamColumn& c);
+  void add_lanes(const KernelShape::TeamColumn& c, const std::string& to, const std::string& x);
+  std::string identity(const KernelShape::TeamColumn& c) const;
   void shared_rows();
   bool is_shared(const Address& a) const;
-  void move_sums(const KernelShape::TeamColumn& column, bool load);
   void add_in_order(size_t column);
   void number_of_turn(const Stmt& s);
+  bool is_number_ahead(const Stmt& s) const;
+  std::string number_at(const Stmt& s, const std::string& turn);
   const KernelShape::TeamColumn* team_column(const Stmt& s) const;
   void varying_add(const KernelShape::TeamColumn& c);
 

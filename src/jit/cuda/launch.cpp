@@ -14,12 +14,11 @@ constexpr int64_t kRowBlock = 128;  ///< threads at most of a block whose groups
 constexpr int64_t kBlockElements = 2048;
 constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
-constexpr int64_t kTeamThreads = 256;   ///< two blocks a multiprocessor: one computes while another waits
-constexpr int64_t kFewGroups = 4, kBlockBytes = 1024;   ///< of shared memory, which the device takes for itself
-constexpr int64_t kManyThreads = 200000;                ///< that have all turns of a loop to themselves
+constexpr int64_t kManyThreads = 200000;
 constexpr int64_t kSeveral = 8, kSeveralThreads = 128;  ///< chunks of a thread where it may have several, of a block
-constexpr int64_t kNarrow = 8,
-                  kFewBlocks = 264;  ///< columns of a team are shared out to more blocks where those are few
+constexpr int64_t kAloneThreads = 131072;               ///< that have all turns of a loop to themselves
+/// Chunks of a row that a block of a team takes: fewer where there would be few blocks.
+constexpr int64_t kWide = 16, kNarrow = 8, kFewBlocks = 264, kFewThreads = 128, kFewTurns = 32, kFewAtOnce = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -50,13 +49,14 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
-/// Shared memory of a team of so many groups: what it holds, combines, adds and sums.
-int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, std::span<const int64_t> ints) {
-  int64_t sums = 0, rows = 0, bytes = group > kWarp ? kCombineBytes : 0;
-  for (const auto& column : shape.columns) sums += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
+/// Shared memory of a team of so many groups: what it holds, combines and adds.
+int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, int64_t strips,
+                   std::span<const int64_t> ints) {
+  int64_t rows = 0, slots = 0, bytes = group > kWarp ? kCombineBytes : 0;
+  for (const auto& column : shape.columns) slots += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
   for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
   for (const auto& row : shape.shared_rows) rows += row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
-  return rows + sums + groups * (bytes + (groups > 1 ? sums : 0));
+  return rows + groups * bytes + strips * slots;
 }
 
 /// Groups of a block that have a position each.
@@ -67,13 +67,21 @@ int64_t groups_of(const KernelShape& shape, int64_t group, std::span<const int64
   return std::clamp<int64_t>(static_cast<int64_t>(enough), kWarp / group, kRowBlock / group);
 }
 
-/// Groups of a block that take turns of a loop side by side: as many as there is room for.
-int64_t team_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints, int64_t shared_limit) {
-  const auto turns = static_cast<uint64_t>(std::max<int64_t>(row_extent(shape.team->extents[0], ints), 1));
-  int64_t groups = std::min(static_cast<int64_t>(std::bit_ceil(turns)), std::max<int64_t>(kTeamThreads / group, 1));
-  const int64_t half = shared_limit / 2 - kBlockBytes;
-  while (groups > kFewGroups && team_bytes(shape, group, groups, ints) > half) --groups;
-  while (groups > 1 && team_bytes(shape, group, groups, ints) > shared_limit) --groups;
+/// Strips of the team's loop, and a power of two of groups that is as many.
+int64_t strips_of(const KernelShape& shape, std::span<const int64_t> ints) {
+  const int64_t turns = std::max<int64_t>(row_extent(shape.team->extents[0], ints), 1);
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ceil_div(turns, strip_of(turns)))));
+}
+
+/// Groups of a block that take strips of a loop side by side, and strips of a round: as many as there is room for.
+int64_t team_of(LaunchPlan& plan, const KernelShape& shape, int64_t group, std::span<const int64_t> ints,
+                int64_t shared_limit) {
+  plan.strips = strips_of(shape, ints);
+  int64_t groups = std::min(plan.strips, std::max<int64_t>(shape.team_threads / group, 1));
+  while (plan.strips > 1 && team_bytes(shape, group, groups, plan.strips, ints) > shared_limit) {
+    plan.strips /= 2;
+    groups = std::min(groups, plan.strips);
+  }
   return groups;
 }
 
@@ -83,38 +91,45 @@ int64_t share_of(int64_t chunks, int64_t widest) {
   return share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);
 }
 
+/// Of each group.
+void place_slots(LaunchPlan& plan, const KernelShape& shape) {
+  int64_t shared = 0;
+  for (size_t i = 0; i < shape.columns.size(); ++i) {
+    const int64_t bytes = plan.shape.block[0] * shape.vector * shape.columns[i].itemsize;
+    plan.slots[i] = {shared, bytes};
+    shared += round_up(bytes * plan.shape.block[1], kSharedAlignment);
+  }
+  plan.shape.shared_bytes = static_cast<unsigned>(shared);
+}
+
 /// Of `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. A team
 /// has a thread for each element that it adds up.
 void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<const int64_t> ints, int64_t rows,
                       int64_t chunks, int64_t shared_limit) {
   const auto power = [](int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); };
-  if (rows * chunks >= kManyThreads) {
+  const int64_t turns = value_of(shape.team->extents[0], ints);
+  if (rows * chunks >= (turns <= kFewTurns ? kAloneThreads / 2 : kAloneThreads)) {
     const int64_t group = share_of(chunks, kColumnThreads);
     plan.tiles = ceil_div(chunks, group);
     set_block(plan, group, std::min<int64_t>(kColumnThreads / group, rows));
     set_grid(plan, ceil_div(rows, plan.shape.block[1]) * plan.tiles);
+    place_slots(plan, shape);
     return;
   }
-  int64_t group = std::min<int64_t>(power(chunks), kWarp);
+  // What computes much has longer strips for what a thread does once.
+  int64_t group = std::min<int64_t>(power(chunks), shape.at_once < kFewAtOnce ? 2 * kWide : kWide);
   while (group > kNarrow && rows * ceil_div(chunks, group) < kFewBlocks) group /= 2;
-  const int64_t rounds = std::max<int64_t>(ceil_div(value_of(shape.team->extents[0], ints), shape.at_once), 1);
-  int64_t groups = std::clamp<int64_t>(power(rounds), shape.vector, kColumnThreads / group);
-  int64_t side = std::min(kColumnThreads / group / groups, power(rows)), itemsizes = 0;
+  int64_t groups = std::clamp<int64_t>(strips_of(shape, ints), shape.vector, kColumnThreads / group);
+  int64_t side = std::clamp<int64_t>(kFewThreads / group / groups, 1, power(rows)), itemsizes = 0;
   for (const auto& column : shape.columns) itemsizes += column.itemsize;
-  while (group * shape.vector * itemsizes * groups * side * shape.at_once > shared_limit) {
+  while (group * shape.vector * itemsizes * groups * side > shared_limit) {
     (side > 1 ? side : groups > shape.vector ? groups : group) /= 2;
   }
   plan.groups = groups;
   plan.tiles = ceil_div(chunks, group);
   set_block(plan, group, groups * side);
   set_grid(plan, ceil_div(rows, side) * plan.tiles);
-  int64_t shared = 0;
-  for (size_t i = 0; i < shape.columns.size(); ++i) {
-    const int64_t bytes = group * shape.vector * shape.columns[i].itemsize;
-    plan.slots[i] = {shared, bytes};
-    shared += round_up(bytes * groups * side * shape.at_once, kSharedAlignment);
-  }
-  plan.shape.shared_bytes = static_cast<unsigned>(shared);
+  place_slots(plan, shape);
 }
 
 }  // namespace
@@ -122,9 +137,9 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
                        int64_t shared_limit, bool together) {
   LaunchPlan plan;
+  if (shape.summed) plan.strip = strip_of(value_of(shape.summed->extents[0], ints));
   if (shape.mode == KernelShape::kColumns) {
     plan.slots.resize(shape.columns.size());
-    plan.sums.resize(shape.columns.size());
     const int64_t rows = flat ? 1 : positions;
     const int64_t threads = ceil_div(flat ? positions : value_of(shape.extent, ints), shape.vector);
     if (rows <= 0 || threads <= 0) {
@@ -153,7 +168,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   }
   int64_t group = 1;
   for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(row_extent(n, ints)) / shape.sides);
-  const int64_t groups = shape.team       ? team_of(shape, group, ints, shared_limit)
+  const int64_t groups = shape.team       ? team_of(plan, shape, group, ints, shared_limit)
                          : group <= kWarp ? groups_of(shape, group, ints)
                                           : 1;
   set_block(plan, group, groups);
@@ -175,8 +190,7 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   };
   for (const auto& column : shape.columns) {
     const int64_t bytes = row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
-    plan.slots.push_back({groups > 1 ? place(bytes * groups) : -1, bytes});
-    plan.sums.push_back({place(bytes), bytes});
+    plan.slots.push_back({place(bytes * plan.strips), bytes});
   }
   for (const auto& row : shape.shared_rows) {
     const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
@@ -222,11 +236,16 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArgum
   }
   for (size_t i = 0; i < shape.columns.size(); ++i) {
     const LaunchPlan::Row& slots = plan_.slots[i];
-    words_.insert(words_.end(), {slots.offset, plan_.sums[i].offset, slots.bytes / shape.columns[i].itemsize});
+    if (shape.mode == KernelShape::kRows && slots.offset < 0) {
+      placed_.push_back({words_.size() + 1, scratch_bytes_});
+      scratch_bytes_ += slots.bytes * call.positions * plan_.strips;
+    }
+    words_.insert(words_.end(), {slots.offset, 0, slots.bytes / shape.columns[i].itemsize});
   }
   for (const LaunchPlan::Row& row : plan_.shared_rows) words_.push_back(row.offset);
   for (const LaunchPlan::Row& row : plan_.near_rows) words_.push_back(row.offset);
-  if (shape.team && shape.mode == KernelShape::kColumns) words_.push_back(plan_.groups);
+  if (shape.summed)
+    words_.insert(words_.end(), {plan_.strip, shape.mode == KernelShape::kRows ? plan_.strips : plan_.groups});
   if (shape.takes_several) words_.push_back(plan_.chunks);
   if (shape.synchronizes) {
     for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));

@@ -20,10 +20,12 @@ struct LaunchPlan {
   };
   std::vector<Row> scratch;
   bool scratch_in_memory = false;
-  /// By team column: what groups add (an offset of -1 where there is one group), and sums (-1 where there is no room).
-  std::vector<Row> slots, sums;
+  /// By team column: what a strip comes to (an offset of -1 where that is in registers, or there is no room).
+  std::vector<Row> slots;
   std::vector<Row> shared_rows, near_rows;  ///< -1 where there is no room
   int64_t groups = 1;                       ///< kColumns: of the team of a position
+  int64_t strip = 1;                        ///< turns of a strip of the team
+  int64_t strips = 1;                       ///< kRows: of a round, in slots of their own
   int64_t chunks = 1;                       ///< kColumns: that a thread takes one after the other
 };
 

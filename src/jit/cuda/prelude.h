@@ -75,6 +75,7 @@ DEVICE i64 take_digit(u64& position, u64 n) {
   return static_cast<i64>(digit);
 }
 DEVICE i64 smaller(i64 x, i64 y) { return x < y ? x : y; }
+DEVICE int smaller(int x, int y) { return x < y ? x : y; }
 DEVICE u64 clamp_index(u64 i, i64 limit) {
   const i64 last = limit > 1 ? limit - 1 : 0, x = static_cast<i64>(i);
   return static_cast<u64>(x < 0 ? 0 : x > last ? last : x);
@@ -176,25 +177,9 @@ template <class T, int V> DEVICE void store_global(T* to, const Pack<T, V>& from
     __stwb(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
   }
 }
-// The same to shared memory.
-template <class T> DEVICE void store_shared_piece(T* to, T piece) { *to = piece; }
 #ifdef __CUDA_ARCH__
 DEVICE u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
-DEVICE void store_shared_piece(uint2* to, uint2 p) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared_address(to)), "r"(p.x), "r"(p.y) : "memory");
-}
-DEVICE void store_shared_piece(uint4* to, uint4 p) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)), "r"(p.x), "r"(p.y), "r"(p.z),
-               "r"(p.w)
-               : "memory");
-}
 #endif
-template <class T, int V> DEVICE void store_shared(T* to, const Pack<T, V>& from) {
-#pragma unroll
-  for (int i = 0; i < from.kPieces; ++i) {
-    store_shared_piece(reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(to) + i, piece_of(from, i));
-  }
-}
 // Past the caches.
 template <class T, int V> DEVICE void stream_whole(T* to, const Pack<T, V>& from) {
 #pragma unroll
@@ -338,6 +323,12 @@ template <class T, int V> DEVICE void store_slot(T* slot, const Pack<T, V>& from
     reinterpret_cast<typename Bytes<Pack<T, V>::kPiece>::type*>(slot)[i * blockDim.x + threadIdx.x] = piece_of(from, i);
   }
 }
+template <class T, int V> DEVICE void load_slot(Pack<T, V>& to, const T* slot) {
+#pragma unroll
+  for (int i = 0; i < to.kPieces; ++i) {
+    to.pieces[i] = reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(slot)[i * blockDim.x + threadIdx.x];
+  }
+}
 template <class T, int V> DEVICE int slot_column(int place) {
   constexpr int kPiece = Pack<T, V>::kPiece / sizeof(T);
   const int all = blockDim.x * kPiece, piece = place / all, rest = place - piece * all;
@@ -349,23 +340,29 @@ template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_si
   for (int turn = 0; turn < turns; ++turn) sum = step(sum, slot[slot_size * turn]);
   return sum;
 }
-// Adds to sums what groups have in their slots, group by group. Of so many columns each begins with warps of its own.
+// Adds to sums, or to what they begin with, what groups have in their slots, group by group. Of so many columns each
+// begins with warps of its own.
 template <int V, class T, class F>
-DEVICE void add_turns(int column, int columns, T* sums, const T* slots, i64 slot_size, int turns, i64 n, bool aligned,
-                      F step) {
+DEVICE void add_turns(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size, int turns,
+                      i64 n, bool aligned, F step) {
   const int threads = blockDim.x * blockDim.y, rest = threads - threads / columns / 32 * 32 * column;
   int t = threadIdx.y * blockDim.x + threadIdx.x + rest;
   if (t >= threads) t -= threads;
   const auto add = [&](i64 i, auto lanes) {
     Pack<T, decltype(lanes)::kCount> sum, x;
-    load_whole(sum, sums + i);
+    if (!begins) {
+      load_whole(sum, sums + i);
+    } else {
+#pragma unroll
+      for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = initial;
+    }
 #pragma unroll(decltype(lanes)::kCount)
     for (int turn = 0; turn < turns; ++turn) {
       load_whole(x, slots + slot_size * turn + i);
 #pragma unroll
       for (int k = 0; k < decltype(lanes)::kCount; ++k) sum.x[k] = step(sum.x[k], x.x[k]);
     }
-    store_shared(sums + i, sum);
+    store_whole(sums + i, sum);
   };
   const i64 whole = aligned ? n / V * V : 0;
 #pragma unroll 1

@@ -192,8 +192,10 @@ class TeamFinder {
       }
     }
     if (columns.empty()) return;
-    out.team = loop_;
+    out.summed = loop_;
     out.columns = std::move(columns);
+    if (out.transposed) return;
+    out.team = loop_;
     out.mode == KernelShape::kColumns ? find_ahead(out) : find_shared(out);
   }
 
@@ -223,8 +225,8 @@ class TeamFinder {
 
   /// What turns load whatever happens, and none of them writes.
   void find_ahead(KernelShape& out) const {
-    constexpr int kFewStatements = 8;
-    int statements = 0;
+    constexpr int kFewStatements = 4;
+    int statements = -3 * static_cast<int>(out.columns.size());
     for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
       ++statements;
       if (s.kind != StmtKind::kLoad || !vector || k_.buffers[s.address.buffer].write) return;
@@ -232,7 +234,8 @@ class TeamFinder {
       if (whole && s.address.indirect.empty() && stride_of(s.address.map, vector->vars[0]) == IntRef{1})
         out.ahead.push_back(&s);
     });
-    out.at_once = statements <= kFewStatements ? 4 : 2;
+    const int loads = static_cast<int>(out.ahead.size());
+    out.at_once = statements - loads > kFewStatements ? 2 : 4;
   }
 
   /// Rows that the position has, in order.
@@ -367,6 +370,26 @@ class RowHolder {
   std::vector<int64_t> live_;  ///< by vector loop, registers that hold rows
 };
 
+/// What strips come to is in registers where rows leave many: what the compiler moves to memory costs more than slots
+/// in shared memory do. Half as many threads have twice as many registers.
+void hold_strips(KernelShape& shape, const Kernel& k) {
+  constexpr int64_t kFewRegisters = 96, kManyRegisters = 144;
+  const auto registers_of = [&](int64_t itemsize) { return shape.held_chunks * shape.vector * itemsize / 4; };
+  int64_t registers = 0;
+  for (const auto& row : shape.held) {
+    registers += registers_of(static_cast<int64_t>(itemsize(k.buffers[static_cast<size_t>(row.buffer)].dtype)));
+  }
+  const int64_t rows = registers;
+  for (const auto& c : shape.columns) registers += registers_of(c.itemsize);
+  if (registers > kFewRegisters && k.row.threads < kMostRowThreads) shape.team_threads = kMostRowThreads / 2;
+  const int64_t most = shape.team_threads < kMostRowThreads ? kManyRegisters : kFewRegisters;
+  registers = rows;
+  for (auto& c : shape.columns) {
+    registers += registers_of(c.itemsize);
+    c.in_registers = registers <= most;
+  }
+}
+
 /// Of loads that may be turned those that there is room for.
 std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std::vector<const Stmt*> loads) {
   constexpr size_t kMostStatic = 48 << 10;  // shared memory of a block that need not be asked for
@@ -389,6 +412,7 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
   const Facts facts(kernel);
   if (unit_of(n) == 1) return {.vector = 1};
   if (unit_of(n) > kUnit) {
+    if (shape.team) return {.vector = unit_of(n)};
     int64_t bytes = 0;
     for (const auto& row : shape.held) {
       if (row.load && facts.is_used_again(static_cast<size_t>(row.buffer)))
@@ -435,9 +459,20 @@ int lanes_of(int64_t extent) {
   return static_cast<int>(std::clamp<int64_t>(std::max(few, groups_of(kShare)), 2, kMostRowThreads));
 }
 
+int64_t strip_of(int64_t turns) {
+  constexpr int64_t kStrips = 16, kShortest = 4;
+  return std::max<int64_t>((turns + kStrips - 1) / kStrips, kShortest);
+}
+
 const ReduceOrder& reduce_order() {
+  const auto strips = [](const Kernel& k) {
+    const KernelShape shape = shape_of(k);
+    ReduceOrder::Strips all{shape.summed, {}, strip_of};
+    for (const auto& c : shape.columns) all.sums.push_back({c.load, c.step, c.store});
+    return all;
+  };
   static const auto* const kOrder =
-      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }};
+      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }, strips};
   return *kOrder;
 }
 
@@ -479,7 +514,7 @@ KernelShape shape_of(const Kernel& k) {
     shape.transposed = !loads.empty();
     if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
     shape.takes_several = takes_several(k, shape);
-    if (!shape.transposed) TeamFinder(k, facts, shape).find(shape);
+    TeamFinder(k, facts, shape).find(shape);
     return shape;
   }
   shape.mode = KernelShape::kRows;
@@ -509,6 +544,7 @@ KernelShape shape_of(const Kernel& k) {
       if (k.row.near > 0 && shape.has_row_size() && row.load && facts.is_used_again(b))
         shape.near_rows.push_back({row.buffer, row.load, last, static_cast<int64_t>(itemsize(k.buffers[b].dtype))});
     }
+    if (shape.team && shape.has_row_size() && k.row.chunks > 0) hold_strips(shape, k);
   }
   return shape;
 }

@@ -14,6 +14,7 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
+inline constexpr int kTeamBlocks = 4;       ///< of a team of columns, that a multiprocessor has registers for
 inline constexpr int kHeldElements = 64;    ///< of a row that a thread has in registers, and loads at once
 inline constexpr int64_t kLongRow = 16384;  ///< beyond this, units are twice as long
 inline constexpr int kAtOnce = 16;          ///< elements that it loads at once of other rows
@@ -62,15 +63,18 @@ struct KernelShape {
   std::vector<HeldRow> held;
   int held_chunks = 8;  ///< that there is room for
   /// A sequential loop whose turns depend on each other only in the elements they add to, as in a sum of columns or the
-  /// backward pass of layer_norm: the groups of a block take turns side by side, and what they add is added in order
-  /// after each round.
+  /// backward pass of layer_norm: these are summed in strips of turns.
+  const Stmt* summed = nullptr;
+  /// The same where the groups of a block take strips side by side, and add in order what these come to.
   const Stmt* team = nullptr;
+  int team_threads = kMostRowThreads;  ///< kRows: of a block
   struct TeamColumn {
     int buffer;
     const Stmt *load, *step, *store;  ///< store(step(load, x)), all of one address
     const Stmt* vector;               ///< the loop they are in
     const Stmt* initial;              ///< the loop before that sets all elements to one value; null: they are in memory
     int64_t itemsize;
+    bool in_registers = false;  ///< kRows: of a strip, where the row is not too long
   };
   std::vector<TeamColumn> columns;
   /// kRows: what all turns of the team read, in the vector loops, which a block has in shared memory where there is
@@ -86,9 +90,9 @@ struct KernelShape {
   /// kRows: whether threads have the same elements in all loops, of which they take several chunks at once.
   bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
-  bool has_row_size() const { return in_chunks() && !team && !clamped; }
-  int at_once = 1;                 ///< kColumns: turns of a round that a thread of the team takes
-  std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way a round before
+  bool has_row_size() const { return in_chunks() && !clamped; }
+  int at_once = 1;                 ///< kColumns: turns of a strip that are on their way at once
+  std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way before their turn
 };
 
 /// Refers to statements of the kernel, which must outlive it.
@@ -110,6 +114,8 @@ constexpr int unit_of(int64_t extent) {
 }
 /// Lanes that they are dealt out to: threads of a group that take the loop, or its sides.
 int lanes_of(int64_t extent);
+/// Turns of a strip, of a loop of so many: there are up to 16 strips, of four turns or more.
+int64_t strip_of(int64_t turns);
 /// In which order reductions combine elements: docs/design.md, "CUDA kernels".
 const ReduceOrder& reduce_order();
 

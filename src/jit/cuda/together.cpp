@@ -20,7 +20,7 @@ constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
 int64_t words_of_call(const Kernel& kernel, const KernelShape& shape) {
   size_t words = kernel.buffers.size() + static_cast<size_t>(kernel.num_ints) + 4 + 3 * shape.columns.size();
   words += shape.shared_rows.size() + shape.near_rows.size();
-  if (shape.team && shape.mode == KernelShape::kColumns) ++words;
+  if (shape.summed) words += 2;
   if (shape.takes_several) ++words;
   if (shape.synchronizes) words += shape.extents.size();
   return static_cast<int64_t>(words);
@@ -63,7 +63,8 @@ struct Table {
 }  // namespace
 
 int64_t most_together(const Kernel& kernel, const KernelShape& shape) {
-  if (!shape.scratch.empty()) return 0;  // rows that may need memory of their own
+  const bool sums_rows = shape.team && shape.mode == KernelShape::kRows;
+  if (!shape.scratch.empty() || sums_rows) return 0;  // rows that may need memory of their own
   const int64_t bytes = words_of_call(kernel, shape) * 8 + 4;
   const int64_t calls = std::min((kArgumentBytes - 8) / bytes, kMostCalls);
   return calls < 2 ? 0 : calls;

@@ -151,22 +151,23 @@ TEST(CudaLaunch, RowsAsExpected) {
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
-  // 3 chunks of rows by 2 of columns, 1024 columns each: few, so blocks are narrow and have many groups.
+  // 3 chunks of rows by 2 of columns, 1024 columns each: few, so blocks are narrow.
   const auto plan = planned("column_sum", {3, 2, 2000, 300, 128 * 2000}, 6);
   EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * 8, 6 * 1024);
   EXPECT_EQ(plan.shape.block[0], 8u);
-  EXPECT_EQ(plan.groups, 32);
-  EXPECT_EQ(plan.shape.shared_bytes, 4u * 32 * 64 * 4);
+  EXPECT_EQ(plan.groups, 16);
+  EXPECT_EQ(plan.strip, 8);
+  EXPECT_EQ(plan.shape.shared_bytes, 16u * 64 * 4);
   // 100 chunks of rows are blocks enough for wide ones.
-  EXPECT_EQ(planned("column_sum", {100, 2, 2000, 12800, 128 * 2000}, 200).groups, 8);
+  EXPECT_EQ(planned("column_sum", {100, 2, 2000, 12800, 128 * 2000}, 200).shape.block[0], 16u);
   // So many threads have all turns to themselves.
   const auto many = planned("column_sum", {2048, 1, 1024, 128 * 2048, 128 * 1024}, 2048);
   EXPECT_EQ(many.groups, 1);
-  EXPECT_EQ(many.shape.shared_bytes, 0u);
+  EXPECT_EQ(many.shape.shared_bytes, 256u * 8 * 4);
   EXPECT_EQ(int64_t{many.shape.grid[0]} * many.shape.block[0] * many.shape.block[1] * 8, 2048 * 1024);
 }
 
-// Positions of each kernel: chunks of 16 rows up to 512, and their partials at once where they are few.
+// Positions of each kernel: chunks of 16 rows up to 2048, and their partials at once where they are few.
 TEST(CudaLaunch, LongColumnsInChunks) {
   const auto positions = [](int64_t rows, DeviceType device) {
     const std::string text = "symbols s0=" + std::to_string(rows) +
@@ -181,9 +182,10 @@ TEST(CudaLaunch, LongColumnsInChunks) {
   EXPECT_EQ(positions(128, DeviceType::kCUDA), (Positions{1}));
   EXPECT_EQ(positions(300, DeviceType::kCUDA), (Positions{19, 1}));
   EXPECT_EQ(positions(2048, DeviceType::kCUDA), (Positions{128, 1}));
-  EXPECT_EQ(positions(2049, DeviceType::kCUDA), (Positions{129, 1}));
-  EXPECT_EQ(positions(65536, DeviceType::kCUDA), (Positions{256, 1}));
-  EXPECT_EQ(positions(300000, DeviceType::kCUDA), (Positions{586, 37, 1}));
+  EXPECT_EQ(positions(2049, DeviceType::kCUDA), (Positions{65, 1}));
+  EXPECT_EQ(positions(65536, DeviceType::kCUDA), (Positions{128, 1}));
+  EXPECT_EQ(positions(300000, DeviceType::kCUDA), (Positions{147, 1}));
+  EXPECT_EQ(positions(2000000, DeviceType::kCUDA), (Positions{977, 62, 1}));
   EXPECT_EQ(positions(2048, DeviceType::kCPU), (Positions{16, 1}));
 }
 
@@ -236,10 +238,10 @@ TEST(CudaLaunch, TurnsSideBySide) {
   const auto plan = planned("layer_norm_backward", {3, 1024, 300, 128 * 1024}, 3);
   EXPECT_EQ(plan.shape.grid[0], 3u);
   EXPECT_EQ(plan.shape.block[0], 32u);
-  EXPECT_EQ(plan.shape.block[1], 8u);
+  EXPECT_EQ(plan.shape.block[1], 16u);
   EXPECT_EQ(planned("layer_norm_backward", {3, 100, 300, 128 * 100}, 3).shape.block[1], 16u);
-  EXPECT_EQ(planned("layer_norm_backward", {3, 2000, 300, 128 * 2000}, 3).shape.block[1], 4u);
-  EXPECT_EQ(planned("layer_norm_backward", {3, 8192, 300, 128 * 8192}, 3).shape.block[1], 1u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 2000, 300, 128 * 2000}, 3).shape.block[1], 8u);
+  EXPECT_EQ(planned("layer_norm_backward", {3, 8192, 300, 128 * 8192}, 3).shape.block[1], 2u);
   EXPECT_EQ(planned("layer_norm_backward", {3, 50304, 300, 128 * 50304}, 3).shape.block[1], 1u);
 }
 
@@ -255,7 +257,7 @@ TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
   const cuda::KernelShape shape = cuda::shape_of(k);
   EXPECT_TRUE(shape.scratch.empty());
   EXPECT_EQ(shape.columns.size(), 1u);
-  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, 227 << 10).shape.block[1], 32u);
+  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, 227 << 10).shape.block[1], 8u);
   expect_same({{k, {10, 320, 320}, {}, {10, 32}, {}, 1}}, {});
 }
 

@@ -9,11 +9,11 @@ struct k0_arguments {
   const u64* scalars;
   u32* errors;
   i64 positions, tiles;
-  i64 slots0, sums0, slot_size0;
-  i64 groups;
+  i64 slots0, memory0, slot_size0;
+  i64 strip, groups;
 };
 template <int V> struct k0_loads { Pack<u16, V> raw1; };
-extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
   constexpr int V = 8;
   f32* const b0 = a.b0;
@@ -37,53 +37,69 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     const bool alone = groups == 1;
     const int slot = group * blockDim.x + threadIdx.x;
     const bool adds = !alone && slot < blockDim.x * V;
-    f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups * U);
+    f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups);
     const int column0 = slot_column<f32, V>(slot);
     const bool owns0 = adds && first + column0 < n;
     f32 sum0 = x0;
     Pack<f32, V> own0;
-    FOR_LANES own0.x[k] = sum0;
-    const i64 end = smaller(128ll, a.n3 - v0 * 128ll);
-    k0_loads<V> loads[U];
-    const auto load = [&](i64 round) {
-      #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const i64 v3 = round + u * groups + group;
-        if (mine && v3 < end) {
-          load_whole(loads[u].raw1, b1 + (v0 * a.n4 + v1 * 1024ll + v3 * a.n2) + i);
-        }
-      }
-    };
-    load(0);
+    if (alone) {
+      FOR_LANES own0.x[k] = sum0;
+      store_slot(slots0, own0);
+    }
+    FOR_LANES own0.x[k] = 0.0f;
+    const int end = static_cast<int>(smaller(128ll, a.n3 - v0 * 128ll)), all = static_cast<int>(128ll);
+    const int strip = static_cast<int>(a.strip), span = alone ? all : strip * groups;
+    int last = alone ? strip - 1 : -1;
     #pragma unroll 1
-    for (i64 round = 0; round < 128ll; round += U * groups) {
-      #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const i64 v3 = round + u * groups + group;
-        if (mine && v3 < end) {
-          {
-            f32 x1[V];
-            FOR_LANES x1[k] = bf16_lane(loads[u].raw1, k);
-            f32 x2[V];
-            FOR_LANES x2[k] = x1[k];
-            if (alone) {
+    for (int round = 0; round < all; round += span) {
+      const int begin = round + group * strip, stop = !mine ? 0 : alone ? end : smaller(begin + strip, end);
+      const auto* at1 = b1 + (v0 * a.n4 + v1 * 1024ll + begin * a.n2) + i;
+      #pragma unroll 1
+      for (int turn = begin; turn < stop; turn += U) {
+        k0_loads<V> loads[U];
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (const int v3 = turn + u; v3 < stop) {
+            load_whole(loads[u].raw1, at1);
+          }
+          at1 += a.n2;
+        }
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+          const int v3 = turn + u;
+          if (v3 < stop) {
+            {
+              f32 x1[V];
+              FOR_LANES x1[k] = bf16_lane(loads[u].raw1, k);
+              f32 x2[V];
+              FOR_LANES x2[k] = x1[k];
               FOR_LANES own0.x[k] = add_f32(own0.x[k], x2[k]);
-            } else {
-              Pack<f32, V> out0;
-              FOR_LANES out0.x[k] = x2[k];
-              store_slot(slots0 + a.slot_size0 * (u * groups + group), out0);
+            }
+            if (v3 == last) {
+              Pack<f32, V> total0;
+              load_slot(total0, slots0);
+              FOR_LANES total0.x[k] = add_f32(total0.x[k], own0.x[k]);
+              store_slot(slots0, total0);
+              FOR_LANES own0.x[k] = 0.0f;
+              last += strip;
             }
           }
         }
       }
-      load(round + U * groups);
       if (alone) continue;
+      store_slot(slots0 + a.slot_size0 * group, own0);
+      FOR_LANES own0.x[k] = 0.0f;
       __syncthreads();
-      const int turns = static_cast<int>(smaller(end - round, U * groups));
+      const int turns = smaller((end - round + strip - 1) / strip, groups);
       if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
-      __syncthreads();
+      if (V == 1 || round + span < all) __syncthreads();
     }
     if (owns0) b0[v0 * a.n2 + v1 * 1024ll + first + column0] = sum0;
-    if (alone && mine) store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, own0);
+    if (alone && mine) {
+      Pack<f32, V> total0;
+      load_slot(total0, slots0);
+      FOR_LANES total0.x[k] = add_f32(total0.x[k], own0.x[k]);
+      store_whole(b0 + (v0 * a.n2 + v1 * 1024ll) + i, total0);
+    }
   });
 }

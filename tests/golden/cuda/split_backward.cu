@@ -16,11 +16,11 @@ struct k0_arguments {
   const u64* scalars;
   u32* errors;
   i64 positions, tiles;
-  i64 slots0, sums0, slot_size0;
-  i64 groups;
+  i64 slots0, memory0, slot_size0;
+  i64 strip, groups;
 };
 template <int V> struct k0_loads { Pack<u16, V> raw3; };
-extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
   constexpr int V = 8;
   f32* const b0 = a.b0;
@@ -47,94 +47,108 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     const bool alone = groups == 1;
     const int slot = group * blockDim.x + threadIdx.x;
     const bool adds = !alone && slot < blockDim.x * V;
-    f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups * U);
+    f32* const slots0 = reinterpret_cast<f32*>(shared + a.slots0) + a.slot_size0 * (threadIdx.y / groups * groups);
     const int column0 = slot_column<f32, V>(slot);
     const bool owns0 = adds && first + column0 < n;
     f32 sum0 = x0;
     Pack<f32, V> own0;
-    FOR_LANES own0.x[k] = sum0;
-    const i64 end = smaller(a.n3, a.n4 - v0 * a.n3);
-    k0_loads<V> loads[U];
-    const auto load = [&](i64 round) {
-      #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const i64 v2 = round + u * groups + group;
-        if (mine && v2 < end) {
-          if (R && (0ll <= i && i < a.n6)) load_whole(loads[u].raw3, b1 + (v0 * a.n5 + v2 * a.n6) + i);
-        }
-      }
-    };
-    load(0);
+    if (alone) {
+      FOR_LANES own0.x[k] = sum0;
+      store_slot(slots0, own0);
+    }
+    FOR_LANES own0.x[k] = 0.0f;
+    const int end = static_cast<int>(smaller(a.n3, a.n4 - v0 * a.n3)), all = static_cast<int>(a.n3);
+    const int strip = static_cast<int>(a.strip), span = alone ? all : strip * groups;
+    int last = alone ? strip - 1 : -1;
     #pragma unroll 1
-    for (i64 round = 0; round < a.n3; round += U * groups) {
-      #pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const i64 v2 = round + u * groups + group;
-        if (mine && v2 < end) {
-          const u64 x2 = static_cast<u64>(v0 * a.n3 + v2);
-          {
-            f32 x3[V];
-            if constexpr (R) {
-              constexpr int k = 0;
-              const bool inside = (0ll <= (i + k) && (i + k) < a.n6);
-              FOR_LANES x3[k] = inside ? bf16_lane(loads[u].raw3, k) : 0.0f;
-            } else {
-              FOR_LANES x3[k] = (0ll <= (i + k) && (i + k) < a.n6) ? bf16_to_f32(b1[v0 * a.n5 + v2 * a.n6 + (i + k)]) : 0.0f;
-            }
-            u64 x4[V];
-            FOR_LANES x4[k] = static_cast<u64>(a.n7 + (i + k));
-            u64 x5[V];
-            if constexpr (R) {
-              constexpr int k = 0;
-              const u64 first = floor_div_i64(x4[k], x1);
-              FOR_LANES x5[k] = first;
-            } else {
-              FOR_LANES x5[k] = floor_div_i64(x4[k], x1);
-            }
-            u64 x6[V];
-            if constexpr (R) {
-              constexpr int k = 0;
-              const u64 first = remainder_i64(x4[k], x1);
-              FOR_LANES x6[k] = first + k;
-            } else {
-              FOR_LANES x6[k] = remainder_i64(x4[k], x1);
-            }
-            f32 x7[V];
-            if constexpr (R) {
-              constexpr int k = 0;
-              const bool inside = (0ll <= a.n7 + (i + k) && a.n7 + (i + k) < a.n6);
-              Pack<u16, V> raw7;
-              if (inside) load_whole(raw7, b2 + (0ll + static_cast<i64>(x5[k]) * a.n8 + static_cast<i64>(x2) * a.n2 + static_cast<i64>(x6[k])));
-              FOR_LANES x7[k] = inside ? bf16_lane(raw7, k) : 0.0f;
-            } else {
-              FOR_LANES x7[k] = (0ll <= a.n7 + (i + k) && a.n7 + (i + k) < a.n6) ? bf16_to_f32(b2[0ll + static_cast<i64>(x5[k]) * a.n8 + static_cast<i64>(x2) * a.n2 + static_cast<i64>(x6[k])]) : 0.0f;
-            }
-            f32 x8[V];
-            FOR_LANES x8[k] = add_f32(x3[k], x7[k]);
-            round_lanes_bf16(x8);
-            f32 x9[V];
-            FOR_LANES x9[k] = x8[k];
-            if (alone) {
+    for (int round = 0; round < all; round += span) {
+      const int begin = round + group * strip, stop = !mine ? 0 : alone ? end : smaller(begin + strip, end);
+      #pragma unroll 1
+      for (int turn = begin; turn < stop; turn += U) {
+        k0_loads<V> loads[U];
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+          if (const int v2 = turn + u; v2 < stop) {
+            if (R && (0ll <= i && i < a.n6)) load_whole(loads[u].raw3, b1 + (v0 * a.n5 + v2 * a.n6) + i);
+          }
+        }
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+          const int v2 = turn + u;
+          if (v2 < stop) {
+            const u64 x2 = static_cast<u64>(v0 * a.n3 + v2);
+            {
+              f32 x3[V];
+              if constexpr (R) {
+                constexpr int k = 0;
+                const bool inside = (0ll <= (i + k) && (i + k) < a.n6);
+                FOR_LANES x3[k] = inside ? bf16_lane(loads[u].raw3, k) : 0.0f;
+              } else {
+                FOR_LANES x3[k] = (0ll <= (i + k) && (i + k) < a.n6) ? bf16_to_f32(b1[v0 * a.n5 + v2 * a.n6 + (i + k)]) : 0.0f;
+              }
+              u64 x4[V];
+              FOR_LANES x4[k] = static_cast<u64>(a.n7 + (i + k));
+              u64 x5[V];
+              if constexpr (R) {
+                constexpr int k = 0;
+                const u64 first = floor_div_i64(x4[k], x1);
+                FOR_LANES x5[k] = first;
+              } else {
+                FOR_LANES x5[k] = floor_div_i64(x4[k], x1);
+              }
+              u64 x6[V];
+              if constexpr (R) {
+                constexpr int k = 0;
+                const u64 first = remainder_i64(x4[k], x1);
+                FOR_LANES x6[k] = first + k;
+              } else {
+                FOR_LANES x6[k] = remainder_i64(x4[k], x1);
+              }
+              f32 x7[V];
+              if constexpr (R) {
+                constexpr int k = 0;
+                const bool inside = (0ll <= a.n7 + (i + k) && a.n7 + (i + k) < a.n6);
+                Pack<u16, V> raw7;
+                if (inside) load_whole(raw7, b2 + (0ll + static_cast<i64>(x5[k]) * a.n8 + static_cast<i64>(x2) * a.n2 + static_cast<i64>(x6[k])));
+                FOR_LANES x7[k] = inside ? bf16_lane(raw7, k) : 0.0f;
+              } else {
+                FOR_LANES x7[k] = (0ll <= a.n7 + (i + k) && a.n7 + (i + k) < a.n6) ? bf16_to_f32(b2[0ll + static_cast<i64>(x5[k]) * a.n8 + static_cast<i64>(x2) * a.n2 + static_cast<i64>(x6[k])]) : 0.0f;
+              }
+              f32 x8[V];
+              FOR_LANES x8[k] = add_f32(x3[k], x7[k]);
+              round_lanes_bf16(x8);
+              f32 x9[V];
+              FOR_LANES x9[k] = x8[k];
               FOR_LANES own0.x[k] = add_f32(own0.x[k], x9[k]);
-            } else {
-              Pack<f32, V> out0;
-              FOR_LANES out0.x[k] = x9[k];
-              store_slot(slots0 + a.slot_size0 * (u * groups + group), out0);
+              Pack<u16, V> out0;
+              FOR_LANES out0.x[k] = bf16_bits(x8[k]);
+              store_global(b3 + (v0 * a.n9 + v2 * a.n1) + i, out0);
             }
-            Pack<u16, V> out1;
-            FOR_LANES out1.x[k] = bf16_bits(x8[k]);
-            store_global(b3 + (v0 * a.n9 + v2 * a.n1) + i, out1);
+            if (v2 == last) {
+              Pack<f32, V> total0;
+              load_slot(total0, slots0);
+              FOR_LANES total0.x[k] = add_f32(total0.x[k], own0.x[k]);
+              store_slot(slots0, total0);
+              FOR_LANES own0.x[k] = 0.0f;
+              last += strip;
+            }
           }
         }
       }
-      load(round + U * groups);
       if (alone) continue;
+      store_slot(slots0 + a.slot_size0 * group, own0);
+      FOR_LANES own0.x[k] = 0.0f;
       __syncthreads();
-      const int turns = static_cast<int>(smaller(end - round, U * groups));
+      const int turns = smaller((end - round + strip - 1) / strip, groups);
       if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
-      __syncthreads();
+      if (V == 1 || round + span < all) __syncthreads();
     }
     if (owns0) b0[v0 * a.n1 + first + column0] = sum0;
-    if (alone && mine) store_whole(b0 + (v0 * a.n1) + i, own0);
+    if (alone && mine) {
+      Pack<f32, V> total0;
+      load_slot(total0, slots0);
+      FOR_LANES total0.x[k] = add_f32(total0.x[k], own0.x[k]);
+      store_whole(b0 + (v0 * a.n1) + i, total0);
+    }
   });
 }
