@@ -141,8 +141,9 @@ TEST_F(BuilderTest, ChunksLongRowsAndColumns) {
   EXPECT_EQ(chunks({4097}, 0), Chunks({128, 0}));
   EXPECT_EQ(chunks({1 << 20}, 0), Chunks({1024, 0}));
   EXPECT_EQ(chunks({1, 1 << 16}, 1), Chunks({0})) << "not all axes";
-  EXPECT_EQ(chunks({4096, 4}, 0), Chunks({16, 0}));
-  EXPECT_EQ(chunks({16384, 4}, 0), Chunks({64, 0}));
+  EXPECT_EQ(chunks({2048, 4}, 0), Chunks({16, 0}));
+  EXPECT_EQ(chunks({4096, 4}, 0), Chunks({32, 0}));
+  EXPECT_EQ(chunks({16384, 4}, 0), Chunks({128, 0}));
 }
 
 TEST_F(BuilderTest, GuardsTheThresholdsOfReductions) {

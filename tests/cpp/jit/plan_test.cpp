@@ -511,18 +511,24 @@ TEST(Plan, KernelsAreShorterOnDevices) {
   }
 }
 
-/// A launch there moves as much as 5 MB, and no more than that is computed to spare it.
+/// A launch there moves as much as 5 MB, and no more than that is computed to spare it. Halves become float32 as they
+/// are loaded.
 TEST(Plan, WhatIsSmallIsMadeAgainOnDevices) {
   struct Case {
     DeviceType device;
+    DType weights;
     int64_t rows;
     size_t groups;
   };
-  for (const auto& [device, num_rows, groups] :
-       {Case{DeviceType::kCPU, 2048, 2}, {DeviceType::kCUDA, 2048, 1}, {DeviceType::kCUDA, 65536, 2}}) {
+  constexpr DType kInts = DType::kInt32, kHalves = DType::kBFloat16;
+  for (const auto& [device, weights, num_rows, groups] : {Case{DeviceType::kCPU, kInts, 2048, 2},
+                                                          {DeviceType::kCPU, kHalves, 2048, 2},
+                                                          {DeviceType::kCUDA, kInts, 2048, 1},
+                                                          {DeviceType::kCUDA, kInts, 65536, 2},
+                                                          {DeviceType::kCUDA, kHalves, 65536, 1}}) {
     PlanTest t;
     const auto rows = t.size(num_rows), n = t.size(512);
-    const Value x = t.input({rows, n}), w = t.input({n}, DType::kBFloat16);
+    const Value x = t.input({rows, n}), w = t.input({n}, weights, 0, 9);
     t.output((x - sum(t, x, {1}, true)) * t.b.cast(w, DType::kFloat32));
     Program p;
     p.graph = t.g;
