@@ -16,8 +16,8 @@ bool can_multiply(const MatmulDesc& desc);
 /// or as TF32 where `precision()` allows it; halves are summed in float32, partial sums in halves where that allows it.
 class DeviceMatmul {
  public:
-  /// `adds`: to what C holds. Throws RuntimeError naming the package to install when there is no cuBLASLt, NotImplementedError when it has no
-  /// algorithm.
+  /// `adds`: to what C holds. Throws RuntimeError naming the package to install when there is no cuBLASLt,
+  /// NotImplementedError when it has no algorithm.
   static std::shared_ptr<const DeviceMatmul> get(const MatmulDesc& desc, int device, bool adds = false);
   virtual ~DeviceMatmul() = default;
   /// Queues the product. C overlaps neither A nor B. The bias, which is read where the description has one, starts at a
