@@ -240,7 +240,6 @@ def test_a_model_trains_on_the_device_as_on_the_host():
 @pytest.mark.parametrize(
     ("batch", "length", "width", "classes"),
     [(4, 33, 72, 65), (4, 33, 72, 1001), (2, 1056, 512, 1001)],
-    ids=["short", "long", "whose products are cut where sizes are odd"],
 )
 def test_gradients_of_scores_whose_rows_have_room(batch, length, width, classes):
     rng = np.random.default_rng(0)
@@ -257,6 +256,22 @@ def test_gradients_of_scores_whose_rows_have_room(batch, length, width, classes)
 
     for got, want in zip(gradients("cuda"), gradients("cpu"), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=0.02 * np.abs(want).max())
+
+
+@on_a_device
+def test_large_products_of_odd_sizes_are_cut():
+    """That of the scores by columns, that of the gradient by depth; that of the weight's gradient has only odd rows."""
+    script = """
+import smolder
+x = smolder.randn(2112, 512, device="cuda", dtype=smolder.bfloat16).requires_grad_()
+w = smolder.randn(1001, 512, device="cuda", dtype=smolder.bfloat16).requires_grad_()
+smolder.nn.functional.linear(x, w).tanh().sum().backward()
+print(float(x.grad.float().sum()), float(w.grad.float().sum()))
+"""
+    environment = {**os.environ, "SMOLDER_DEBUG": "2"}
+    said = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+    products = [line for line in said.stderr.splitlines() if "by cuBLASLt" in line]
+    assert sorted("in parts" in line for line in products) == [False, True, True], said.stderr
 
 
 @on_a_device

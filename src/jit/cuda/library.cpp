@@ -50,18 +50,19 @@ std::vector<std::pair<int64_t, int64_t>> ranges_of(int64_t size, bool cuts) {
 /// kernels that do, but for depths and widths that are multiples of that, too: it takes six times as long for 50257
 /// columns as for 50256.
 bool is_worth_cutting(const eager::MatmulDesc& d) {
-  constexpr double kLarge = 1 << 30;  // multiplications, which take 15 us at best
+  constexpr double kLarge = 1 << 30;  // multiplications: 20 us of those kernels, which reached 100 TFLOP/s
   const auto is_apart = [](int64_t row, int64_t col) { return (row == 1 ? col : row) % kHalvesAtOnce == 0; };
   const int64_t steps = d.a_batch_stride | d.b_batch_stride | d.c_batch_stride;
   return is_half(d.dtype) && static_cast<double>(d.batch * d.m) * static_cast<double>(d.n * d.k) >= kLarge &&
          is_apart(d.a_row, d.a_col) && is_apart(d.b_row, d.b_col) && (d.batch == 1 || steps % kHalvesAtOnce == 0);
 }
 
-std::vector<ProductPart> parts_of(const eager::MatmulDesc& d, bool cuts_columns, bool cuts_depth) {
+/// Columns are cut where rows of the result begin at such multiples, too.
+std::vector<ProductPart> parts_of(const eager::MatmulDesc& d, bool cuts) {
   const auto item = static_cast<int64_t>(itemsize(d.dtype)), result_item = static_cast<int64_t>(itemsize(d.out_dtype));
   std::vector<ProductPart> parts;
-  for (const auto& [column, columns] : ranges_of(d.n, cuts_columns)) {
-    for (const auto& [deep, depth] : ranges_of(d.k, cuts_depth)) {
+  for (const auto& [column, columns] : ranges_of(d.n, cuts && d.c_row % kHalvesAtOnce == 0)) {
+    for (const auto& [deep, depth] : ranges_of(d.k, cuts)) {
       ProductPart part{d};
       part.desc.n = columns, part.desc.k = depth;
       part.a = deep * d.a_col * item;
@@ -79,18 +80,11 @@ class DeviceProduct final : public BoundLibrary {
  public:
   DeviceProduct(int device, ProductSteps steps) : device_(NativeDevice::of(device)), steps_(std::move(steps)) {
     if (steps_.is_empty()) return;
-    eager::MatmulDesc d = without_relu(steps_.desc);
-    const bool cuts = is_worth_cutting(d), cuts_depth = cuts && d.k % kHalvesAtOnce != 0;
-    try {
-      if (cuts_depth) keep_sums(d);
-      bind(device, d, cuts && d.c_row % kHalvesAtOnce == 0, cuts_depth);
-    } catch (const NotImplementedError&) {
-      if (d.epilogue == Epilogue::kNone) throw;
-      keep_sums(d);
-      bind(device, d, false, false);
-    }
-    adds_bias_ = d.epilogue != Epilogue::kNone;
-    if (sums_bytes_ > 0 || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device_, d, steps_.desc);
+    const eager::MatmulDesc d = without_relu(steps_.desc);
+    const bool cuts_depth = ranges_of(d.k, true).size() > 1;
+    if (is_worth_cutting(d) && bind(device, d, {.cuts = true, .keeps_sums = cuts_depth, .may_fail = true})) return;
+    if (bind(device, d, {.may_fail = d.epilogue != Epilogue::kNone})) return;
+    bind(device, d, {.keeps_sums = true});
   }
   bool run(std::span<void* const> addresses) const override {
     if (parts_.empty()) return true;
@@ -121,6 +115,29 @@ class DeviceProduct final : public BoundLibrary {
   }
 
  private:
+  struct Way {
+    bool cuts = false, keeps_sums = false;
+    bool may_fail = false;  ///< or else throws
+  };
+  /// Whether cuBLASLt has algorithms for the product made so.
+  bool bind(int device, eager::MatmulDesc d, const Way& way) {
+    sums_bytes_ = 0;
+    if (way.keeps_sums) keep_sums(d);
+    parts_ = parts_of(d, way.cuts);
+    products_.clear();
+    try {
+      for (const ProductPart& part : parts_) {
+        products_.push_back(eager::cuda::DeviceMatmul::get(part.desc, device, part.adds));
+      }
+    } catch (const NotImplementedError&) {
+      if (!way.may_fail) throw;
+      return false;
+    }
+    adds_bias_ = d.epilogue != Epilogue::kNone;
+    if (way.keeps_sums || steps_.desc.epilogue == Epilogue::kBiasRelu) finish_.emplace(device_, d, steps_.desc);
+    return true;
+  }
+
   /// Has the sums in memory of their own, in float32 where the result is halves, and what follows done with these.
   void keep_sums(eager::MatmulDesc& d) {
     d.epilogue = Epilogue::kNone;
@@ -128,14 +145,6 @@ class DeviceProduct final : public BoundLibrary {
     d.c_row = ceil_div(d.n, kHalvesAtOnce) * kHalvesAtOnce;
     d.c_batch_stride = d.m * d.c_row;
     sums_bytes_ = d.batch * d.c_batch_stride * static_cast<int64_t>(itemsize(d.out_dtype));
-  }
-
-  void bind(int device, const eager::MatmulDesc& d, bool cuts_columns, bool cuts_depth) {
-    parts_ = parts_of(d, cuts_columns, cuts_depth);
-    products_.clear();
-    for (const ProductPart& part : parts_) {
-      products_.push_back(eager::cuda::DeviceMatmul::get(part.desc, device, part.adds));
-    }
   }
 
   template <class T>
