@@ -16,9 +16,11 @@ constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
 constexpr int64_t kManyThreads = 200000;
 constexpr int64_t kSeveral = 8, kSeveralThreads = 128;  ///< chunks of a thread where it may have several, of a block
-constexpr int64_t kAloneThreads = 131072;               ///< that have all turns of a loop to themselves
-/// Chunks of a row that a block of a team takes: fewer where there would be few blocks.
-constexpr int64_t kWide = 16, kNarrow = 8, kFewBlocks = 264, kFewThreads = 128, kFewTurns = 32, kFewAtOnce = 4;
+/// That have all turns of a loop to themselves; half as many do where turns are few.
+constexpr int64_t kAloneThreads = 131072, kFewTurns = 32;
+/// Chunks of a row that a block of a team takes: fewer where there would be few blocks, twice as many where a thread
+/// has few turns on their way at once. A block has so many threads, if there are rows.
+constexpr int64_t kWide = 16, kNarrow = 8, kFewBlocks = 264, kFewAtOnce = 4, kFewThreads = 128;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
