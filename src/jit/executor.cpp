@@ -7,6 +7,7 @@
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/memory_history.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
@@ -36,8 +37,10 @@ struct KernelRun {
 
   /// Gives the segment rows of this thread's memory.
   void with_scratch(const Segment& s, int64_t begin, int64_t end) const {
-    thread_local std::vector<void*> table;
-    thread_local BufferRef memory;
+    static const PerThread<std::vector<void*>> table_of_thread;
+    static const PerThread<BufferRef> memory_of_thread;
+    std::vector<void*>& table = *table_of_thread;
+    BufferRef& memory = *memory_of_thread;
     const ScratchSlot* slots = scratch + s.first_scratch;
     const ScratchSlot& last = slots[s.num_scratch - 1];
     const auto bytes = static_cast<size_t>(last.offset + last.bytes);
@@ -86,8 +89,8 @@ struct SegmentTimes {
 };
 
 RunTables& RunTables::of_thread() {
-  thread_local RunTables tables;
-  return tables;
+  static const PerThread<RunTables> tables;
+  return *tables;
 }
 
 NestedRun::NestedRun() : outer_(std::exchange(RunTables::of_thread(), {})) {

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "smolder/core/error.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/lazy/ops.h"  // generated
 
 namespace smolder {
@@ -28,8 +29,8 @@ struct State {
   std::unordered_map<const lazy::TensorImpl*, Kept> kept;
 };
 State& state() {
-  static thread_local State t_state;
-  return t_state;
+  static const PerThread<State> states;
+  return *states;
 }
 
 int checked(DeviceType type) {

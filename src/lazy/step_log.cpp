@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/core/scalar.h"
 #include "smolder/jit/plan_report.h"
 #include "smolder/jit/time_plan.h"
@@ -26,7 +27,7 @@ struct Log {
 std::mutex g_lock;
 std::map<uint64_t, Log> g_logs;
 uint64_t g_last = 0;
-thread_local std::optional<Recompile> t_recompile;
+const PerThread<std::optional<Recompile>> g_recompile;
 
 /// Memory of a leaf that was not kept: small numbers, among them no index out of range.
 void fill(void* data, int64_t bytes, DType dtype) {
@@ -47,7 +48,7 @@ std::atomic<bool> StepLog::on_ = false;
 
 uint64_t StepLog::start(bool keep_leaves) {
   const std::lock_guard hold(g_lock);
-  t_recompile.reset();
+  g_recompile->reset();
   g_logs[++g_last].keep_leaves = keep_leaves;
   on_.store(true, std::memory_order_relaxed);
   return g_last;
@@ -97,8 +98,8 @@ void StepLog::note_eager(Device device, const RanOp& op) {
   }
 }
 
-void StepLog::note_recompile(Recompile why) { t_recompile = std::move(why); }
-std::optional<Recompile> StepLog::take_recompile() { return std::exchange(t_recompile, {}); }
+void StepLog::note_recompile(Recompile why) { *g_recompile = std::move(why); }
+std::optional<Recompile> StepLog::take_recompile() { return std::exchange(*g_recompile, {}); }
 
 std::vector<RanOp> ops_of(const Trace& t) {
   std::vector<RanOp> out;

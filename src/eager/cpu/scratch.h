@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "smolder/core/error.h"
+#include "smolder/core/per_thread.h"
 
 namespace smolder::eager {
 
@@ -17,7 +18,8 @@ T* scratch(int64_t elements) {
     int64_t bytes = 0;
     ~Buffer() { std::free(data); }
   };
-  static thread_local Buffer buffer;
+  static const PerThread<Buffer> buffers;
+  Buffer& buffer = *buffers;
   const int64_t bytes = (elements * static_cast<int64_t>(sizeof(T)) + 4095) / 4096 * 4096;
   if (bytes > buffer.bytes) {
     std::free(buffer.data);

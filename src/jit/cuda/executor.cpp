@@ -13,6 +13,7 @@
 #include "smolder/core/cuda/timeline.h"
 #include "smolder/core/error.h"
 #include "smolder/core/memory_history.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/core/source_line.h"
 #include "smolder/eager/cuda/tuned_products.h"
 #include "smolder/jit/arena.h"
@@ -122,7 +123,8 @@ void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment>
   RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
   uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
-  thread_local std::vector<KernelArguments> calls;
+  static const PerThread<std::vector<KernelArguments>> calls_of_thread;
+  std::vector<KernelArguments>& calls = *calls_of_thread;
   calls.clear();
   for (const Segment& s : segments) {
     calls.push_back(
@@ -224,7 +226,8 @@ void InstanceImpl::rehearse(const RunArguments& args, cuda::InstanceState& state
 std::span<void* const> InstanceImpl::graph_key(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
   if (number_slots_.empty()) return t.pointers;
-  thread_local std::vector<void*> key;
+  static const PerThread<std::vector<void*>> key_of_thread;
+  std::vector<void*>& key = *key_of_thread;
   key = t.pointers;
   for (const uint32_t slot : number_slots_) {
     key[slot] =
@@ -266,7 +269,8 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
   }
   // The profile has times of steps, which a graph would not tell.
   const bool may_replay = !is_watched && !tries && mode.replays && cuda::graphs_enabled() && state.graphs.may_replay();
-  thread_local std::vector<char*> own;  // addresses of the run's leaves and outputs
+  static const PerThread<std::vector<char*>> own_of_thread;
+  std::vector<char*>& own = *own_of_thread;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
   if (may_replay) state.staging->replace(std::span(t.bases).subspan(PointerSlot::kFirstLeaf));
   fill_tables(args);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "smolder/core/per_thread.h"
 #include "smolder/jit/cuda/functions.h"
 #include "smolder/jit/cuda/shape.h"
 #include "smolder/jit/loop_interpret.h"
@@ -55,8 +56,10 @@ bool Numbers::has(const Stmt& s) const { return s.result >= 0 && computed_[stati
 
 void Numbers::compute(uint64_t* scalars) const {
   if (results_.empty()) return;
-  thread_local std::vector<uint64_t> values;
-  thread_local std::vector<DType> dtypes;
+  static const PerThread<std::vector<uint64_t>> values_of_thread;
+  static const PerThread<std::vector<DType>> dtypes_of_thread;
+  std::vector<uint64_t>& values = *values_of_thread;
+  std::vector<DType>& dtypes = *dtypes_of_thread;
   values.resize(static_cast<size_t>(k_.num_locals));
   dtypes.resize(static_cast<size_t>(k_.num_locals));
   for (const Stmt* s : all_) {
