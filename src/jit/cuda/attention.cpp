@@ -8,18 +8,15 @@
 #include <utility>
 
 #include "smolder/core/buffer.h"
-#include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
-#include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
-#include "smolder/core/hash.h"
 #include "smolder/core/precision.h"
 #include "smolder/core/scalar.h"
 #include "smolder/eager/cuda/cudnn_attention.h"
-#include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/cuda/attention_text.h"
+#include "smolder/jit/cuda/device_program.h"
 #include "smolder/jit/cuda/native/device.h"
 
 namespace smolder::jit::cuda {
@@ -37,61 +34,35 @@ constexpr int kSharedWanted = 160 << 10;  ///< of a block; where there is less, 
 
 // -- programs
 
-/// A program, once it is compiled; the second kernel is the backward's, which has two.
-struct Kernels {
+/// A program and its kernel, which is found once.
+struct Program {
+  DeviceProgram program;
   std::once_flag once;
-  std::shared_ptr<const smolder::cuda::Module> module;
-  smolder::cuda::DriverKernel first = nullptr, second = nullptr;
+  smolder::cuda::DriverKernel kernel = nullptr;
+
+  Program(const AttentionText& text, AttentionText::Kernel which, const std::string& arch)
+      : program(text.instructions() + text.text_of(which), AttentionText::name_of(which), arch, Contraction::kAllowed) {
+  }
 };
 
-std::shared_ptr<const smolder::cuda::Module> compile(const AttentionText& text,
-                                                     const smolder::cuda::DeviceInfo& device) {
-  using smolder::cuda::Module;
-  constexpr const char* kFlags[] = {"--std=c++17", "--disable-warnings"};
-  const std::string arch =
-      "sm_" + std::to_string(device.major) + std::to_string(device.minor) + (text.warpgroups ? "a" : "");
-  CacheRecord record;
-  record.kind = "kernel";
-  record.name = text.backward ? "attention_backward" : "attention";
-  record.structure = text.instructions() + text.kernels();
-  record.target = arch + " nvrtc " + smolder::cuda::nvrtc_version();
-  record.key = hash_bytes(record.structure.data(), record.structure.size());
-  KernelCache& cache = KernelCache::global();
-  const CacheKey key = record.cache_key();
-  const auto held = [](const std::shared_ptr<void>& object) { return std::static_pointer_cast<const Module>(object); };
-  CacheLookup found = cache.lookup(key);
-  if (auto* hit = std::get_if<MemoryHit>(&found)) return held(hit->object);
-  if (auto* hit = std::get_if<DiskHit>(&found)) {
-    try {
-      const std::string& cubin = hit->record.payload;
-      return held(cache.loaded(key, std::make_shared<Module>(cubin), cubin.size()));
-    } catch (const ValueError&) {
-      cache.reject(key);
-    }
-  }
-  record.payload = smolder::cuda::nvrtc_compile(record.structure, arch, kFlags);
-  auto module = std::make_shared<Module>(record.payload);
-  const size_t bytes = record.payload.size();
-  counter("kernels.compiled").add();
-  return held(cache.insert(std::move(record), std::move(module), bytes));
-}
-
-const Kernels& kernels_of(const AttentionText& text, const smolder::cuda::DeviceInfo& device) {
-  using Key = std::tuple<int, int, AttentionText>;
+/// Programs are few and live as long as the process.
+smolder::cuda::DriverKernel kernel_of(const AttentionText& text, AttentionText::Kernel which,
+                                      const smolder::cuda::DeviceInfo& device) {
+  using Key = std::tuple<int, int, AttentionText, AttentionText::Kernel>;
   static std::mutex mutex;
-  static auto* all = new std::map<Key, std::unique_ptr<Kernels>>;
-  Kernels* const kernels = [&] {
+  static auto* all = new std::map<Key, std::unique_ptr<Program>>;
+  Program* const program = [&] {
     const std::lock_guard lock(mutex);
-    std::unique_ptr<Kernels>& known = (*all)[{device.major, device.minor, text}];
-    if (!known) known = std::make_unique<Kernels>();
+    std::unique_ptr<Program>& known = (*all)[{device.major, device.minor, text, which}];
+    if (!known) {
+      const std::string arch = "sm_" + std::to_string(device.major) + std::to_string(device.minor);
+      known = std::make_unique<Program>(text, which, arch + (text.warpgroups ? "a" : ""));
+    }
     return known.get();
   }();
-  std::call_once(kernels->once, [&] {
-    kernels->module = compile(text, device);
-    kernels->first = kernels->module->kernel(text.backward ? "attention_grad_query" : "attention_forward");
-    if (text.backward) kernels->second = kernels->module->kernel("attention_grad_key_value");
-  });
-  return *kernels;
+  std::call_once(program->once,
+                 [&] { program->kernel = program->program.module().kernel(AttentionText::name_of(which)); });
+  return program->kernel;
 }
 
 // -- a call
@@ -180,12 +151,14 @@ class AttentionCall final : public BoundLibrary {
     prepare();
     text_.aligned = aligned_;
     bind_cudnn();
-    if (!plan_) NativeDevice::add_unready([text = text_, &device] { kernels_of(text, device); });
+    if (plan_) return;
+    for (const Kernel kernel : text_.kernels()) {
+      NativeDevice::add_unready([text = text_, kernel, &device] { kernel_of(text, kernel, device); });
+    }
   }
 
   bool only_queues() const override { return true; }
   bool run(std::span<void* const> addresses) const override {
-    smolder::cuda::Stream& stream = smolder::cuda::Queue::of(device_).stream();
     const double scale = number_of(scale_dtype_, addresses[scale_]);
     AttentionText text = text_;
     text.positive = text.backward || (scale > 0 && text.mask != AttentionText::Mask::kAdded);
@@ -203,7 +176,6 @@ class AttentionCall final : public BoundLibrary {
       problem_.run(*plan_, data, static_cast<float>(scale), device_);
       return true;
     }
-    const Kernels& kernels = kernels_of(text, smolder::cuda::device_info(device_));
     BufferRef delta;
     if (text.backward) {
       delta = smolder::cuda::allocate_temporary(static_cast<size_t>(numel(delta_.shape)) * sizeof(float), device_);
@@ -215,12 +187,7 @@ class AttentionCall final : public BoundLibrary {
         words[p.word] = reinterpret_cast<int64_t>(base + p.bytes);
       }
       words.back() = std::bit_cast<int64_t>(scale);
-      if (text.backward) {
-        launch(stream, kernels.first, queries_, text.grad_query(), text.grad_query_shared(), words);
-        launch(stream, kernels.second, keys_, text.grad_key(), text.grad_key_shared(), words);
-      } else {
-        launch(stream, kernels.first, queries_, text.forward(), text.forward_shared(), words);
-      }
+      for (const Kernel kernel : text.kernels()) launch(text, kernel, words);
     }
     return true;
   }
@@ -236,6 +203,8 @@ class AttentionCall final : public BoundLibrary {
   }
 
  private:
+  using Kernel = AttentionText::Kernel;
+
   struct Axis {
     int64_t extent;
     std::vector<int64_t> strides;  ///< by operand
@@ -374,17 +343,19 @@ class AttentionCall final : public BoundLibrary {
     plan_ = problem_.plan(device_);
   }
 
-  void launch(smolder::cuda::Stream& stream, smolder::cuda::DriverKernel kernel, int64_t rows,
-              const AttentionText::Shape& block, int shared, std::vector<int64_t>& words) const {
+  void launch(const AttentionText& text, Kernel which, std::vector<int64_t>& words) const {
+    const AttentionText::Shape block = text.shape_of(which);
+    const int64_t rows = which == Kernel::kGradKey ? keys_ : queries_;
     const int64_t blocks = (rows + block.rows() - 1) / block.rows() * outer_ * inner_;
     SMOLDER_CHECK(blocks < int64_t{1} << 31, NotImplementedError, "attention of ", outer_ * inner_, " heads of ", rows,
                   " rows has more blocks than a launch");
     smolder::cuda::LaunchShape shape;
     shape.grid[0] = static_cast<unsigned>(blocks);
     shape.block[0] = static_cast<unsigned>(block.threads);
-    shape.shared_bytes = static_cast<unsigned>(shared);
+    shape.shared_bytes = static_cast<unsigned>(text.shared_of(which));
     void* parameters[] = {words.data()};
-    smolder::cuda::launch(kernel, stream, shape, parameters);
+    const smolder::cuda::DriverKernel kernel = kernel_of(text, which, smolder::cuda::device_info(device_));
+    smolder::cuda::launch(kernel, smolder::cuda::Queue::of(device_).stream(), shape, parameters);
   }
 
   int device_;

@@ -408,22 +408,40 @@ std::string group_multiply(int n, bool in_registers) {
 }  // namespace
 
 std::string AttentionText::instructions() const {
-  std::string text = std::string(kTypes) + kInstructions;
-  if (!is_half(dtype)) return text + kWarpCommon + kFloatInstructions;
+  std::ostringstream text;
+  text << kTypes << kInstructions;
+  if (!is_half(dtype)) {
+    text << kWarpCommon << kFloatInstructions;
+    return text.str();
+  }
   const bool bfloat16 = dtype == DType::kBFloat16;
-  text += std::string("typedef unsigned long long u64;\n#define HALF \"") + (bfloat16 ? "bf16" : "f16") +
-          "\"\n#define IS_BFLOAT16 " + (bfloat16 ? "1" : "0") + kHalfInstructions;
-  if (!warpgroups) return text + kWarpCommon + kWarpInstructions;
-  text += kGroupInstructions;
-  for (const int n : {4, 8}) text += group_multiply(n, /*in_registers=*/false);
-  return text + group_multiply(head / 8, /*in_registers=*/true);
+  text << "typedef unsigned long long u64;\n#define HALF \"" << (bfloat16 ? "bf16" : "f16")
+       << "\"\n#define IS_BFLOAT16 " << (bfloat16 ? "1" : "0") << kHalfInstructions;
+  if (warpgroups) {
+    text << kGroupInstructions;
+    for (const int n : {4, 8}) text << group_multiply(n, /*in_registers=*/false);
+    text << group_multiply(head / 8, /*in_registers=*/true);
+  } else {
+    text << kWarpCommon << kWarpInstructions;
+  }
+  return text.str();
 }
 
 std::string AttentionText::products() const {
-  const std::string warps = kWarpAddresses;
-  if (!is_half(dtype))
-    return tf32 ? warps + kTensorLayout + kTensorRows + kTensorFloatProducts : warps + kFloatProducts;
-  return std::string(kTensorLayout) + kHalves + (warpgroups ? kGroupProducts : warps + kTensorRows + kHalfProducts);
+  std::ostringstream text;
+  if (is_half(dtype)) {
+    text << kTensorLayout << kHalves;
+    if (warpgroups) {
+      text << kGroupProducts;
+    } else {
+      text << kWarpAddresses << kTensorRows << kHalfProducts;
+    }
+  } else if (tf32) {
+    text << kWarpAddresses << kTensorLayout << kTensorRows << kTensorFloatProducts;
+  } else {
+    text << kWarpAddresses << kFloatProducts;
+  }
+  return text.str();
 }
 
 }  // namespace smolder::jit::cuda

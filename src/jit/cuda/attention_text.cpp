@@ -352,7 +352,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
 }
 )cuda";
 
-constexpr const char* kBackward = R"cuda(
+constexpr const char* kBackwardArguments = R"cuda(
 struct BackwardArguments {
   Rows grad, query, key, value, result, grad_query, grad_key, grad_value;
 #if MASK
@@ -362,7 +362,9 @@ struct BackwardArguments {
   i64 batches, inners, queries, keys;
   f64 scale;
 };
+)cuda";
 
+constexpr const char* kGradQuery = R"cuda(
 // Of a thread's eighth of a row: the sum of x y.
 DEVICE f32 dot_row(const Rows& x, const Element* x_row, const Rows& y, const Element* y_row) {
   f32 sum = 0;
@@ -527,7 +529,9 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
   __syncthreads();
   store_rows(query_tile, my_row, out, a.grad_query, batch(a.grad_query), my_first, queries);
 }
+)cuda";
 
+constexpr const char* kGradKey = R"cuda(
 // A block takes keys and values, and goes through the queries. Scores are transposed: a warp has its keys' rows.
 extern "C" __global__ void __launch_bounds__(kGradKeyThreads, kGradKeyBlocks)
 attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
@@ -690,7 +694,22 @@ AttentionText::Shape AttentionText::of_large_tiles(int columns_where_many) const
 }
 int AttentionText::staging(const Shape& s) const { return is_half(dtype) || tf32 ? 0 : s.rows() * (s.part + 8) * 4; }
 
-std::string AttentionText::kernels() const {
+AttentionText::Shape AttentionText::shape_of(Kernel kernel) const {
+  return kernel == Kernel::kForward ? forward() : kernel == Kernel::kGradQuery ? grad_query() : grad_key();
+}
+
+int AttentionText::shared_of(Kernel kernel) const {
+  const Shape s = shape_of(kernel);
+  if (kernel == Kernel::kGradKey) return bytes_of(s, 2) + 4 * s.columns * 4 + mask_bytes(s.columns, s.rows());
+  return bytes_of(s, kernel == Kernel::kForward ? 1 : 2) + mask_bytes(s.rows(), s.columns);
+}
+
+const char* AttentionText::name_of(Kernel kernel) {
+  constexpr const char* kNames[] = {"attention_forward", "attention_grad_query", "attention_grad_key_value"};
+  return kNames[static_cast<int>(kernel)];
+}
+
+std::string AttentionText::text_of(Kernel kernel) const {
   std::ostringstream out;
   const char* const element = is_half(dtype) ? "u16" : "f32";
   out << "// The kernels of attention.\ntypedef " << element << " Element;\n";
@@ -705,18 +724,15 @@ std::string AttentionText::kernels() const {
   out << "#define MASK " << static_cast<int>(mask) << "\n"
       << std::boolalpha << "constexpr int kHead = " << head << ";\nconstexpr bool kCausal = " << is_causal
       << ", kAligned = " << aligned << ", kPositive = " << positive << ", kWarpgroups = " << warpgroups << ";\n";
-  const auto constants = [&](const char* name, const Shape& s) {
-    out << "constexpr int k" << name << "Threads = " << s.threads << ", k" << name << "Tiles = " << s.tiles << ", k"
-        << name << "Columns = " << s.columns << ", k" << name << "Part = " << s.part << ", k" << name
-        << "Blocks = " << s.blocks << ", k" << name << "Staging = " << staging(s) << ";\n";
-  };
-  if (backward) {
-    constants("GradQuery", grad_query());
-    constants("GradKey", grad_key());
-  } else {
-    constants("Forward", forward());
-  }
-  out << kCommon << products() << kRest << (mask == Mask::kNone ? "" : kMask) << (backward ? kBackward : kForward);
+  constexpr const char* kNames[] = {"Forward", "GradQuery", "GradKey"};
+  constexpr const char* kTexts[] = {kForward, kGradQuery, kGradKey};
+  const std::string name = kNames[static_cast<int>(kernel)];
+  const Shape s = shape_of(kernel);
+  out << "constexpr int k" << name << "Threads = " << s.threads << ", k" << name << "Tiles = " << s.tiles << ", k"
+      << name << "Columns = " << s.columns << ", k" << name << "Part = " << s.part << ", k" << name
+      << "Blocks = " << s.blocks << ", k" << name << "Staging = " << staging(s) << ";\n"
+      << kCommon << products() << kRest << (mask == Mask::kNone ? "" : kMask) << (backward ? kBackwardArguments : "")
+      << kTexts[static_cast<int>(kernel)];
   return out.str();
 }
 

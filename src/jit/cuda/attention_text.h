@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "smolder/core/dtype.h"
@@ -35,8 +36,16 @@ struct AttentionText {
   }
   static constexpr int kWidest = 128;
 
-  /// How a kernel shares out its work: `attention_forward`, `attention_grad_query`, and `attention_grad_key_value`,
-  /// whose blocks take rows of keys.
+  /// Each is a program, as to compile one takes up to 0.3 s.
+  enum class Kernel : uint8_t { kForward, kGradQuery, kGradKey };
+  /// In their order.
+  std::span<const Kernel> kernels() const {
+    static constexpr Kernel kForwards[] = {Kernel::kForward}, kBackwards[] = {Kernel::kGradQuery, Kernel::kGradKey};
+    return backward ? std::span<const Kernel>(kBackwards) : kForwards;
+  }
+  static const char* name_of(Kernel kernel);
+
+  /// How a kernel shares out its work. Blocks of `kGradKey` take rows of keys, others of queries.
   struct Shape {
     int threads;  ///< of a block
     int tiles;    ///< of 16 rows that a warp has
@@ -45,24 +54,18 @@ struct AttentionText {
     int blocks;   ///< of a multiprocessor, at least
     int rows() const { return threads / 2 * tiles; }
   };
-  Shape forward() const;
-  Shape grad_query() const;
-  Shape grad_key() const;
+  Shape shape_of(Kernel kernel) const;
   /// Bytes of shared memory of a block.
-  int forward_shared() const { return bytes_of(forward(), 1) + mask_bytes(forward().rows(), forward().columns); }
-  int grad_query_shared() const {
-    return bytes_of(grad_query(), 2) + mask_bytes(grad_query().rows(), grad_query().columns);
-  }
-  int grad_key_shared() const {
-    const Shape s = grad_key();
-    return bytes_of(s, 2) + 4 * s.columns * 4 + mask_bytes(s.columns, s.rows());
-  }
+  int shared_of(Kernel kernel) const;
 
   /// The instructions that are PTX, and what is made of them. A test puts functions of the host in place of the first.
   std::string instructions() const;
-  std::string kernels() const;
+  std::string text_of(Kernel kernel) const;
 
  private:
+  Shape forward() const;
+  Shape grad_query() const;
+  Shape grad_key() const;
   /// Of tiles of a block's own rows, four of the other operand's, and of `staging`.
   int bytes_of(const Shape& s, int tiles) const {
     const int item = static_cast<int>(itemsize(dtype));

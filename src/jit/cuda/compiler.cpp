@@ -19,11 +19,15 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-/// Each operation rounds as IEEE says, and nothing is contracted. Generic lambdas are the device's. --minimal leaves
-/// out what a program would have of textures and of CUDA's run time, 7 ms a program.
-std::vector<const char*> flags() {
-  std::vector<const char*> all = {"--fmad=false",      "--ftz=false", "--prec-div=true",
-                                  "--prec-sqrt=true",  "--std=c++17", "--device-as-default-execution-space",
+/// Each operation rounds as IEEE says. Generic lambdas are the device's. --minimal leaves out what a program would have
+/// of textures and of CUDA's run time, 7 ms a program.
+std::vector<const char*> flags(Contraction contraction) {
+  std::vector<const char*> all = {contraction == Contraction::kAllowed ? "--fmad=true" : "--fmad=false",
+                                  "--ftz=false",
+                                  "--prec-div=true",
+                                  "--prec-sqrt=true",
+                                  "--std=c++17",
+                                  "--device-as-default-execution-space",
                                   "--disable-warnings"};
   if (smolder::cuda::nvrtc_is_at_least(12, 8)) all.push_back("--minimal");
   const char* const host = std::getenv("SMOLDER_HOST_MATH");
@@ -104,16 +108,16 @@ Object object_from_bytes(const std::string& bytes) {
   return object;
 }
 
-std::string target_of(const std::string& arch) {
+std::string target_of(const std::string& arch, Contraction contraction) {
   static const char here = 0;
   std::string target = "cuda " + smolder::build_id(&here) + " " + arch + " nvrtc " + smolder::cuda::nvrtc_version();
-  for (const char* flag : flags()) target += std::string(" ") + flag;
+  for (const char* flag : flags(contraction)) target += std::string(" ") + flag;
   return target;
 }
 
-std::string compile_text(const std::string& text, const std::string& arch) {
+std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction) {
   if (debug_level() >= 4) debug(4, "cuda", "\n" + text);
-  return smolder::cuda::nvrtc_compile(text, arch, flags());
+  return smolder::cuda::nvrtc_compile(text, arch, flags(contraction));
 }
 
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {

@@ -29,10 +29,14 @@ std::string to_bytes(const Object& object);
 /// Throws ValueError when the bytes are none.
 Object object_from_bytes(const std::string& bytes);
 
+/// Whether a product and the sum that takes it may be rounded as one, which no bits of a generated kernel may depend
+/// on.
+enum class Contraction : bool { kNone, kAllowed };
 /// Everything that what is compiled depends on but the kernel: architecture, compiler and flags.
-std::string target_of(const std::string& arch);
-/// Code of a whole program, as those that are generated are compiled.
-std::string compile_text(const std::string& text, const std::string& arch);
+std::string target_of(const std::string& arch, Contraction contraction = Contraction::kNone);
+/// Code of a whole program.
+std::string compile_text(const std::string& text, const std::string& arch,
+                         Contraction contraction = Contraction::kNone);
 /// Verifies the kernels, then compiles each `kProgramKernels` as a program.
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch);
 

@@ -15,6 +15,7 @@
 #include "jit/cuda_emulator.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/jit/cuda/attention_text.h"
+#include "smolder/jit/cuda/compiler.h"
 
 namespace smolder::jit::test {
 namespace {
@@ -168,27 +169,27 @@ class Trial {
     words.insert(words.end(),
                  {Matrices::kHeads, Matrices::kHeads, p_.queries, p_.keys, std::bit_cast<int64_t>(p_.scale)});
   }
-  static void launch(const HostProgram& program, const char* kernel, const std::vector<int64_t>& words, int64_t rows,
-                     const AttentionText::Shape& shape) {
+  static void launch(const AttentionText& text, AttentionText::Kernel kernel, const std::vector<int64_t>& words,
+                     int64_t rows) {
+    const HostProgram program(text.instructions() + text.text_of(kernel), SMOLDER_HOST_CXX);
+    const AttentionText::Shape shape = text.shape_of(kernel);
     const int64_t blocks = (rows + shape.rows() - 1) / shape.rows() * Matrices::kHeads;
     const unsigned grid[] = {static_cast<unsigned>(blocks), 1}, block[] = {static_cast<unsigned>(shape.threads), 1};
-    program.run(kernel, words.data(), grid, block);
+    program.run(AttentionText::name_of(kernel), words.data(), grid, block);
   }
 
   void forward() {
     const AttentionText t = text(false);
-    const HostProgram program(t.instructions() + t.kernels(), SMOLDER_HOST_CXX);
     std::vector<int64_t> words;
     for (Matrices* m : {&query_, &key_, &value_, &result_}) m->append_to(words);
     append_mask(words);
     append_numbers(words, lse_);
     append_sizes(words);
-    launch(program, "attention_forward", words, p_.queries, t.forward());
+    launch(t, AttentionText::Kernel::kForward, words, p_.queries);
   }
 
   void backward() {
     const AttentionText t = text(true);
-    const HostProgram program(t.instructions() + t.kernels(), SMOLDER_HOST_CXX);
     std::vector<int64_t> words;
     for (Matrices* m : {&grad_, &query_, &key_, &value_, &result_, &grad_query_, &grad_key_, &grad_value_}) {
       m->append_to(words);
@@ -197,8 +198,8 @@ class Trial {
     append_numbers(words, lse_);
     append_numbers(words, delta_);
     append_sizes(words);
-    launch(program, "attention_grad_query", words, p_.queries, t.grad_query());
-    launch(program, "attention_grad_key_value", words, p_.keys, t.grad_key());
+    launch(t, AttentionText::Kernel::kGradQuery, words, p_.queries);
+    launch(t, AttentionText::Kernel::kGradKey, words, p_.keys);
   }
 
   static double dot(const Matrices& a, int64_t i, const Matrices& b, int64_t j, int64_t head) {
@@ -378,7 +379,6 @@ TEST(CudaAttention, KernelsCompile) {
   SKIP_UNDER_SANITIZER;
   if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing();
   constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
-  constexpr const char* kFlags[] = {"--std=c++17"};
   const int every = std::getenv("SMOLDER_CUDA_ALL") ? 1 : 25;
   std::vector<AttentionText> texts;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
@@ -403,8 +403,10 @@ TEST(CudaAttention, KernelsCompile) {
   }
   for (size_t i = 0; i < texts.size(); i += every) {
     const char* const arch = texts[i].warpgroups ? "sm_90a" : kArchitectures[i / every % 3];
-    const std::string source = texts[i].instructions() + texts[i].kernels();
-    EXPECT_FALSE(smolder::cuda::nvrtc_compile(source, arch, kFlags).empty());
+    for (const AttentionText::Kernel kernel : texts[i].kernels()) {
+      const std::string source = texts[i].instructions() + texts[i].text_of(kernel);
+      EXPECT_FALSE(compile_text(source, arch, cuda::Contraction::kAllowed).empty());
+    }
   }
 }
 
@@ -420,9 +422,10 @@ TEST(CudaAttention, TilesFitTheSharedMemoryOfABlock) {
       const int room = (text.small ? 99 : 160) << 10;
       for (const auto mask : {AttentionText::Mask::kNone, AttentionText::Mask::kBool, AttentionText::Mask::kAdded}) {
         text.mask = mask;
-        EXPECT_LE(text.forward_shared(), room);
-        EXPECT_LE(text.grad_query_shared(), room);
-        EXPECT_LE(text.grad_key_shared(), room);
+        for (const bool backward : {false, true}) {
+          text.backward = backward;
+          for (const AttentionText::Kernel kernel : text.kernels()) EXPECT_LE(text.shared_of(kernel), room);
+        }
       }
     }
   }

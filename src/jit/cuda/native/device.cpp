@@ -1,19 +1,16 @@
 #include "smolder/jit/cuda/native/device.h"
 
 #include <array>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
-#include "smolder/jit/cache/kernel_cache.h"
-#include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/device_program.h"
 #include "smolder/jit/cuda/prelude.h"
 
 namespace smolder::jit::cuda {
@@ -79,78 +76,11 @@ std::string typedef_of(const char* name, DType dtype) {
 
 namespace {
 
-using smolder::cuda::Module;
 using smolder::cuda::Queue;
-
-/// A program and its module, which is made once.
-class NativeProgram {
- public:
-  /// `entry`: the first function of it that was asked for, for listings.
-  NativeProgram(const std::string& program, std::string entry, std::string arch)
-      : text_(std::string(kPrelude) + kNativePrelude + program), entry_(std::move(entry)), arch_(std::move(arch)) {}
-
-  const Module& module() {
-    const std::lock_guard hold(making_);
-    if (!module_) module_ = find();
-    if (!module_) module_ = compile();
-    return *module_;
-  }
-  /// Whether it is loaded, or was found where compiled programs are kept.
-  bool is_kept() {
-    const std::lock_guard hold(making_);
-    if (!module_) module_ = find();
-    return module_ != nullptr;
-  }
-
- private:
-  /// `target` must outlive it.
-  CacheKey key(const std::string& target) const {
-    return {"native", hash_bytes(text_.data(), text_.size()), text_, target};
-  }
-
-  std::shared_ptr<const Module> find() const {
-    KernelCache& cache = KernelCache::global();
-    const std::string target = target_of(arch_);
-    const CacheKey key = this->key(target);
-    CacheLookup found = cache.lookup(key);
-    if (auto* hit = std::get_if<MemoryHit>(&found)) return std::static_pointer_cast<const Module>(hit->object);
-    if (auto* hit = std::get_if<DiskHit>(&found)) {
-      try {
-        auto loaded = std::make_shared<Module>(hit->record.payload);
-        return std::static_pointer_cast<const Module>(cache.loaded(key, std::move(loaded), hit->record.payload.size()));
-      } catch (const ValueError&) {
-        cache.reject(key);
-      }
-    }
-    return nullptr;
-  }
-
-  std::shared_ptr<const Module> compile() const {
-    const std::string target = target_of(arch_);
-    const CacheKey key = this->key(target);
-    const auto start = std::chrono::steady_clock::now();
-    CacheRecord record;
-    record.name = entry_;
-    record.payload = compile_text(text_, arch_);
-    record.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    record.kind = key.kind, record.key = key.key, record.structure = key.structure, record.target = key.target;
-    static Counter& compiled = counter("kernels.compiled");
-    static Counter& micros = counter("kernels.compile_us");
-    compiled.add();
-    micros.add(static_cast<int64_t>(record.build_ms * 1000));
-    auto module = std::make_shared<Module>(record.payload);
-    const size_t bytes = record.payload.size();
-    return std::static_pointer_cast<const Module>(KernelCache::global().insert(std::move(record), module, bytes));
-  }
-
-  const std::string text_, entry_, arch_;
-  std::mutex making_;
-  std::shared_ptr<const Module> module_;
-};
 
 class DeviceFunction final : public NativeFunction {
  public:
-  DeviceFunction(Queue& queue, std::shared_ptr<NativeProgram> program, std::string entry)
+  DeviceFunction(Queue& queue, std::shared_ptr<DeviceProgram> program, std::string entry)
       : queue_(queue), program_(std::move(program)), entry_(std::move(entry)) {}
 
   void launch(int64_t blocks, int threads, const Words& arguments, const LaunchOptions& options) const override {
@@ -169,7 +99,7 @@ class DeviceFunction final : public NativeFunction {
 
  private:
   Queue& queue_;
-  const std::shared_ptr<NativeProgram> program_;
+  const std::shared_ptr<DeviceProgram> program_;
   const std::string entry_;
   mutable std::once_flag loaded_;
   mutable smolder::cuda::DriverKernel kernel_ = nullptr;
@@ -202,7 +132,7 @@ class QueueDevice final : public NativeDevice {
     const std::lock_guard lock(mutex_);
     if (programs_.contains(text)) return true;
     if (!on_disk) return false;
-    auto program = std::make_shared<NativeProgram>(text, "multiply", arch_);
+    auto program = program_in(text, "multiply");
     if (!program->is_kept()) return false;
     programs_[text] = std::move(program);
     return true;
@@ -219,11 +149,14 @@ class QueueDevice final : public NativeDevice {
   }
 
  private:
+  std::shared_ptr<DeviceProgram> program_in(const std::string& text, const std::string& entry) const {
+    return std::make_shared<DeviceProgram>(std::string(kPrelude) + kNativePrelude + text, entry, arch_);
+  }
   /// Programs are few and live as long as the process.
-  std::shared_ptr<NativeProgram> program_of(const std::string& text, const std::string& entry) {
-    std::shared_ptr<NativeProgram>& program = programs_[text];
+  std::shared_ptr<DeviceProgram> program_of(const std::string& text, const std::string& entry) {
+    std::shared_ptr<DeviceProgram>& program = programs_[text];
     if (!program) {
-      program = std::make_shared<NativeProgram>(text, entry, arch_);
+      program = program_in(text, entry);
       add_unready([program] { program->module(); });
     }
     return program;
@@ -232,7 +165,7 @@ class QueueDevice final : public NativeDevice {
   Queue& queue_;
   std::string arch_;
   std::mutex mutex_;  // guards both below
-  std::map<std::string, std::shared_ptr<NativeProgram>> programs_;
+  std::map<std::string, std::shared_ptr<DeviceProgram>> programs_;
   std::map<std::pair<std::string, std::string>, NativeRef> functions_;
 };
 
