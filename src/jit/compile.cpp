@@ -20,6 +20,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/profile.h"
+#include "smolder/jit/align_rows.h"
 #include "smolder/jit/decompose.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/fuse.h"
@@ -35,6 +36,7 @@ namespace {
 
 void run_fuse(Program& p) {
   if (!p.options.fuse) return one_kernel_each(p);
+  if (p.options.device == DeviceType::kCUDA && !is_disabled("align_rows")) copy_odd_outputs(p);
   if (p.options.device != DeviceType::kCPU) keep_random_results_apart(p);
   fuse(p);
   // Where memory is a device's.

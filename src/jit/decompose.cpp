@@ -128,12 +128,7 @@ void decompose(Program& program) {
   }
   for (const ir::ValueId v : from.outputs) {
     ir::ValueId out = now[v];
-    if (is_strided_leaf(to, out)) {
-      const ir::ValueInfo info = to.info(out);
-      std::vector<ir::Dim> words{info.shape.size()};
-      words.insert(words.end(), info.shape.begin(), info.shape.end());
-      out = to.append(ir::Op::kExpand, {out}, std::move(words), {&info, 1});
-    }
+    if (is_strided_leaf(to, out)) out = append_shaped(to, ir::Op::kExpand, out, to.info(out), {});
     to.outputs.push_back(out);
   }
   widen_half_reductions(to);

@@ -1,5 +1,8 @@
 #include "smolder/jit/view.h"
 
+#include <utility>
+#include <vector>
+
 #include "smolder/jit/attributes.h"
 
 namespace smolder::jit {
@@ -10,6 +13,13 @@ using ir::SymDims;
 
 StridedView identity_view(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v) {
   return {v, g.shape(v), sym.contiguous_strides(g.shape(v)), 0};
+}
+
+ir::ValueId append_shaped(ir::Graph& g, Op op, ir::ValueId x, const ir::ValueInfo& result, ir::Origin origin) {
+  const ir::ValueInfo info = result;  // which may be of the graph that grows
+  std::vector<Dim> words{info.shape.size()};
+  words.insert(words.end(), info.shape.begin(), info.shape.end());
+  return g.append(op, {x}, std::move(words), {&info, 1}, origin);
 }
 
 bool is_contiguous(ir::SymTable& sym, const StridedView& v) {

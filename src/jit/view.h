@@ -23,6 +23,10 @@ std::optional<StridedView> apply_movement(ir::SymTable& sym, const ir::Graph& g,
 /// Is the walk row-major without gaps (so that its elements are a block of memory)?
 bool is_contiguous(ir::SymTable& sym, const StridedView& v);
 
+/// Appends movement that is given the shape of its result alone: kReshape, or kExpand, which for the shape that `x` has
+/// is a copy.
+ir::ValueId append_shaped(ir::Graph& g, ir::Op op, ir::ValueId x, const ir::ValueInfo& result, ir::Origin origin);
+
 /// Movement that moves nothing: the result is the same bytes in the same order.
 inline bool is_alias(ir::Op op) { return op == ir::Op::kReshape || op == ir::Op::kBarrier; }
 /// Primitives whose results are elements of their first input, placed anew.

@@ -275,6 +275,39 @@ print(float(x.grad.float().sum()), float(w.grad.float().sum()))
 
 
 @on_a_device
+def test_scores_that_a_script_holds_are_copies_of_those_that_are_multiplied():
+    script = """
+import smolder
+from smolder.nn.functional import cross_entropy
+x = smolder.randn(2, 264, 512, device="cuda").requires_grad_()
+w = smolder.randn(4099, 512, device="cuda").requires_grad_()
+target = smolder.randint(0, 4099, (528,), device="cuda")
+
+def step():
+    with smolder.autocast("cuda", dtype=smolder.bfloat16):
+        scores = smolder.nn.functional.linear(x, w)
+        loss = cross_entropy(scores.reshape(-1, 4099), target)
+    loss.backward()
+    return scores, loss
+
+smolder.mark_step()
+other = step()[1]  # its scores are dropped
+smolder.mark_step()
+gradients, x.grad, w.grad = [x.grad, w.grad], None, None
+held, loss = step()
+smolder.mark_step()
+print([bool((a == b).all()) for a, b in zip([other, *gradients], [loss, x.grad, w.grad])])
+print(float((held.float() - x.detach() @ w.detach().T).abs().max()) < 1, held.is_contiguous())
+"""
+    environment = {**os.environ, "SMOLDER_DEBUG": "2"}
+    said = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+    assert said.stdout.split("\n")[:2] == ["[True, True, True]", "True True"]
+    runs = [line for line in said.stderr.splitlines() if "[smolder:run]" in line]
+    assert ["in parts" in line for line in runs if ": linear (dot" in line] == [True, True], said.stderr
+    assert sum(": expand" in line for line in runs) == 1, said.stderr
+
+
+@on_a_device
 def test_a_repeated_step_compiles_nothing():
     train("cuda", 3)
     before = smolder.metrics()["counters"]["kernels.compiled"]

@@ -142,11 +142,22 @@ void KernelEmitter::columns() {
   regular();
   line("const i64 n = " + extent(*loop) + ";");
   if (shape_.takes_several) return several_chunks(*loop);
-  line("for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
+  line(moves_rows() ? std::string("for_moved_columns<V>(tile, n, aligned, [&](auto i, auto lanes) {")
+                    : "for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
   lanes_begin();
   if (!flat) load_first();
   flat ? vector_columns(k_.root) : body(k_.root.body);
   line("});");
+}
+
+/// Whether the kernel does no more than to move rows, so that it costs little to have it written once more.
+bool KernelEmitter::moves_rows() const {
+  if (shape_.vector == 1 || k_.root.body.size() != 1 || k_.root.body[0].kind != StmtKind::kVector) return false;
+  const Stmt& loop = k_.root.body[0];
+  return std::ranges::all_of(loop.body, [&](const Stmt& s) {
+    const bool moves = s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore;
+    return moves ? s.bounds.empty() && is_contiguous(s.address, loop.vars[0]) : s.op == ir::Op::kCast;
+  });
 }
 
 /// What is the same for all elements of a position, once; and chunks of it, of which one is loaded while another is

@@ -53,6 +53,7 @@ class KernelEmitter {
   void columns();
   void several_chunks(const Stmt& s);
   void turn_loads(const Stmt& loop);
+  bool moves_rows() const;
   void load_first();
   void rows();
   void position(const std::string& name);

@@ -269,6 +269,32 @@ template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned,
   if (aligned && regular && i + V <= n) return body(i, Lanes<V, true>());
   for_columns<V>(tile, n, aligned, body);
 }
+// The same of rows that begin anywhere, by a body that moves elements: a thread has as many on their way as in a chunk,
+// each as far from the next as makes those of neighbours lie next to each other.
+struct Apart {
+  i64 first;
+  int step;
+};
+template <class T> struct PlacesApart {
+  T* first;
+  int step;
+};
+DEVICE i64 operator+(Apart i, int k) { return i.first + k * i.step; }
+template <class T> DEVICE PlacesApart<T> operator+(T* at, Apart i) { return {at + i.first, i.step}; }
+template <class T, int V> DEVICE void load_whole(Pack<T, V>& to, PlacesApart<T> from) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) to.x[k] = from.first[k * from.step];
+}
+template <class T, int V> DEVICE void store_global(PlacesApart<T> to, const Pack<T, V>& from) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) to.first[k * to.step] = from.x[k];
+}
+template <int V, class F> DEVICE void for_moved_columns(i64 tile, i64 n, bool aligned, F body) {
+  const int step = blockDim.x;
+  const i64 first = tile * step * V;
+  if (!aligned && first + step * V <= n) return body(Apart{first + threadIdx.x, step}, Lanes<V>());
+  for_columns<V>(tile, n, aligned, body);
+}
 // The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole, or
 // elements are taken one by one.
 template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
