@@ -30,10 +30,8 @@ class DeviceKernel {
   virtual ~DeviceKernel() = default;
   /// Queues runs of the whole root loop, which are independent: side by side where the kernel is compiled for that
   /// (`Kernel::together`). Integers are read before this returns, scalars and error words when the kernel runs.
-  /// `follows`: it may start while the kernel before it in the stream ends. Of a graph that is captured, all that it
-  /// waits for must be one kernel.
-  virtual void launch(smolder::cuda::Stream& stream, std::span<const KernelArguments> calls, bool follows) const = 0;
-  void launch(smolder::cuda::Stream& stream, const KernelArguments& call) const { launch(stream, {&call, 1}, false); }
+  virtual void launch(smolder::cuda::Stream& stream, std::span<const KernelArguments> calls) const = 0;
+  void launch(smolder::cuda::Stream& stream, const KernelArguments& call) const { launch(stream, {&call, 1}); }
   /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
   virtual size_t num_computed() const { return 0; }
   virtual void compute_scalars(uint64_t* /*scalars*/) const {}

@@ -36,9 +36,6 @@ class BoundLibrary {
   /// Whether that does no more than queue work on the stream of a device's queue, with temporaries from
   /// `allocate_temporary`, for equal addresses and numbers the same: it can be captured in a graph.
   virtual bool only_queues() const { return false; }
-  /// Whether a call is one kernel of ours, which `queue_following` lets start while the kernel before it ends.
-  virtual bool may_follow() const { return false; }
-  virtual void queue_following(std::span<void* const> addresses) const { run(addresses); }
   /// The call is made again and again: what it was bound to so as not to wait for a compiler, though it takes longer,
   /// is replaced by what is best. That may be unready.
   virtual void settle() {}

@@ -182,8 +182,7 @@ class InstanceImpl final : public Instance {
   std::span<void* const> graph_key(const RunArguments& args) const;
   void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   bool queue_library(const LibraryStep& step) const;
-  bool queue_in_lane(const LibraryStep& step, bool follows) const;
-  void queue_segments(const Launch& launch, std::span<const Segment> segments, bool follows) const;
+  void queue_segments(const Launch& launch, std::span<const Segment> segments) const;
   std::span<const Segment> segments_of(const Launch& launch) const;
   void queue_on_lanes() const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;

@@ -16,6 +16,7 @@ using DriverStream = struct OpaqueStream*;
 using DriverEvent = struct OpaqueEvent*;
 using DriverLibrary = struct OpaqueLibrary*;
 using DriverGraph = struct OpaqueGraph*;
+using DriverGraphNode = struct OpaqueGraphNode*;
 using DriverGraphExec = struct OpaqueGraphExec*;
 using DriverKernel = struct OpaqueKernel*;  ///< CUkernel; launches take it where they take a CUfunction
 using NvrtcProgram = struct OpaqueProgram*;
@@ -152,6 +153,9 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(fill_bytes, cuMemsetD8Async, (Address, unsigned char, size_t, DriverStream))                             \
   FUNCTION(capture_begin, cuStreamBeginCapture_v2, (DriverStream, int))                                             \
   FUNCTION(capture_end, cuStreamEndCapture, (DriverStream, DriverGraph*))                                           \
+  FUNCTION(capture_info, cuStreamGetCaptureInfo_v2,                                                                 \
+           (DriverStream, int*, uint64_t*, DriverGraph*, const DriverGraphNode**, size_t*))                         \
+  FUNCTION(node_type, cuGraphNodeGetType, (DriverGraphNode, int*))                                                  \
   FUNCTION(graph_instantiate, cuGraphInstantiateWithFlags, (DriverGraphExec*, DriverGraph, uint64_t))               \
   FUNCTION(graph_launch, cuGraphLaunch, (DriverGraphExec, DriverStream))                                            \
   FUNCTION(graph_exec_destroy, cuGraphExecDestroy, (DriverGraphExec))                                               \

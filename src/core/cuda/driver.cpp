@@ -215,13 +215,24 @@ bool can_access_peer(int device, int other) {
 
 // -- streams and events
 
-Stream::Stream(int device) : device_(device) {
+Stream::Stream(int device, bool captured) : device_(device), is_captured_(captured) {
   constexpr unsigned kNonBlocking = 1;
   make_current(device);
   SMOLDER_CUDA(stream_create, &handle_, kNonBlocking);
 }
 // A destructor has nobody to tell: what fails here has failed before, where it was told.
 Stream::~Stream() { driver().stream_destroy(handle_); }
+bool Stream::ends_in_kernel() const {
+  constexpr int kKernel = 0;
+  int status = 0, type = -1;
+  uint64_t id = 0;
+  DriverGraph graph = nullptr;
+  const DriverGraphNode* nodes = nullptr;
+  size_t count = 0;
+  // Fails where a dependency is of a kind that it does not tell of.
+  if (driver().capture_info(handle_, &status, &id, &graph, &nodes, &count) != 0 || count != 1) return false;
+  return driver().node_type(nodes[0], &type) == 0 && type == kKernel;
+}
 void Stream::synchronize() { SMOLDER_CUDA(stream_synchronize, handle_); }
 bool Stream::idle() {
   const Status status = driver().stream_query(handle_);
@@ -360,6 +371,7 @@ void launch(DriverKernel kernel, Stream& stream, const LaunchShape& shape, void*
     SMOLDER_CUDA(kernel_set_attribute, KernelAttribute::kMaxDynamicShared, static_cast<int>(shape.shared_bytes), kernel,
                  opened(stream.device()).handle);
   }
+  const bool follows = shape.dependent && (!stream.is_captured() || stream.ends_in_kernel());
   LaunchAttribute dependent{};
   dependent.id = LaunchAttribute::kProgrammaticSerialization;
   dependent.value.allowed = 1;
@@ -367,8 +379,8 @@ void launch(DriverKernel kernel, Stream& stream, const LaunchShape& shape, void*
                             {shape.block[0], shape.block[1], shape.block[2]},
                             shape.shared_bytes,
                             stream.handle(),
-                            shape.dependent ? &dependent : nullptr,
-                            shape.dependent ? 1U : 0U};
+                            follows ? &dependent : nullptr,
+                            follows ? 1U : 0U};
   SMOLDER_CUDA(launch, &config, kernel, parameters, nullptr);
 }
 

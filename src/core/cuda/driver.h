@@ -63,7 +63,8 @@ bool can_access_peer(int device, int other);
 /// A queue of work, in order. Not blocked by the default stream.
 class Stream {
  public:
-  explicit Stream(int device);
+  /// `captured`: whatever it is given is part of a graph.
+  explicit Stream(int device, bool captured = false);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -73,9 +74,13 @@ class Stream {
   void wait(const class Event& event);
   int device() const { return device_; }
   DriverStream handle() const { return handle_; }
+  /// Of one that is captured: whether one kernel is all that what it is given next waits for.
+  bool ends_in_kernel() const;
+  bool is_captured() const { return is_captured_; }
 
  private:
   int device_;
+  bool is_captured_;
   DriverStream handle_ = nullptr;
 };
 
@@ -177,7 +182,8 @@ int kernel_attribute(DriverKernel kernel, KernelAttribute attribute, int device)
 struct LaunchShape {
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
-  /// May start while the kernel before it ends: it must wait (griddepcontrol.wait) before it reads what that wrote.
+  /// May start while the kernel before it ends: it must wait (griddepcontrol.wait) before it touches memory. Where what
+  /// is before it in a graph is no kernel, it starts afterwards.
   bool dependent = false;
 };
 /// `parameters`: the address of each parameter.

@@ -63,7 +63,7 @@ Queue* Queue::existing(int device) noexcept {
 std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
   constexpr int kRelaxed = 2;  // memory may be taken from the driver meanwhile
   for (auto& lane : lanes_) {
-    if (!lane) lane = std::make_unique<Stream>(device());
+    if (!lane) lane = std::make_unique<Stream>(device(), true);
   }
   const DriverStream origin = lanes_[0]->handle();
   make_current(device());

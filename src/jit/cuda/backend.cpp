@@ -45,12 +45,11 @@ class CudaKernel final : public DeviceKernel {
         module_(module_of(object.cubin)),
         function_(module_->kernel(object.entry.c_str())) {}
 
-  void launch(Stream& stream, std::span<const KernelArguments> calls, bool follows) const override {
+  void launch(Stream& stream, std::span<const KernelArguments> calls) const override {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
-    follows = follows && info.major >= 9;
     if (kernel_.together) {
       for (TableLaunch& table : launch_together(kernel_, shape_, calls, info.shared_bytes)) {
-        launch(stream, table.shape, table.words, follows);
+        launch(stream, table.shape, table.words);
       }
       return;
     }
@@ -62,16 +61,16 @@ class CudaKernel final : public DeviceKernel {
         scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(own.scratch_bytes()), stream.device());
         own.place_scratch(reinterpret_cast<int64_t>(scratch->data()));
       }
-      launch(stream, own.plan().shape, own.words(), follows);
+      launch(stream, own.plan().shape, own.words());
     }
   }
   size_t num_computed() const override { return numbers_.results().size(); }
   void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
 
  private:
-  void launch(Stream& stream, smolder::cuda::LaunchShape shape, std::vector<int64_t>& words, bool follows) const {
+  void launch(Stream& stream, smolder::cuda::LaunchShape shape, std::vector<int64_t>& words) const {
     void* parameters[] = {words.data()};
-    shape.dependent = follows;
+    shape.dependent = smolder::cuda::device_info(stream.device()).major >= 9;
     smolder::cuda::launch(function_, stream, shape, parameters);
   }
 

@@ -109,17 +109,7 @@ bool InstanceImpl::queue_library(const LibraryStep& step) const {
   return step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error);
 }
 
-/// Queues a call that is being captured. True: it is one kernel of ours.
-bool InstanceImpl::queue_in_lane(const LibraryStep& step, bool follows) const {
-  if (!step.call->may_follow() || !follows) {
-    queue_library(step);
-  } else {
-    step.call->queue_following({RunTables::of_thread().pointers.data() + step.pointers, step.num_pointers});
-  }
-  return step.call->may_follow();
-}
-
-void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment> segments, bool follows) const {
+void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment> segments) const {
   RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
   uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
@@ -130,7 +120,7 @@ void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment>
     calls.push_back(
         {t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions});
   }
-  launch.device->launch(queue().stream(), calls, follows);
+  launch.device->launch(queue().stream(), calls);
 }
 
 std::span<const Segment> InstanceImpl::segments_of(const Launch& launch) const {
@@ -154,8 +144,7 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& repor
       for (const Segment& s : some) spans.push_back(span_of(s.step));
       return spans;
     });
-    // In a graph that somebody else captures this may follow anything.
-    queue_segments(launch, some, !queue().is_capturing());
+    queue_segments(launch, some);
   }
 }
 
@@ -173,18 +162,15 @@ void InstanceImpl::queue_on_lanes() const {
   }
   const std::vector<cuda::LanePlace> places = cuda::deal_to_lanes(work, smolder::cuda::Queue::kLanes);
   std::vector<int> marks(units_.size(), -1);
-  std::array<bool, smolder::cuda::Queue::kLanes> ends_in_kernel{};  // of ours
   for (size_t u = 0; u < units_.size(); ++u) {
     const cuda::LanePlace& place = places[u];
     queue.use_lane(place.lane);
     for (const int earlier : place.waits) queue.wait_for(marks[earlier]);
     const Launch& launch = launches_[units_[u].launch];
-    const bool follows = place.follows_one && ends_in_kernel[place.lane];
     if (units_[u].num_segments > 0) {
-      queue_segments(launch, {segments_.data() + units_[u].first_segment, units_[u].num_segments}, follows);
-      ends_in_kernel[place.lane] = true;
+      queue_segments(launch, {segments_.data() + units_[u].first_segment, units_[u].num_segments});
     } else {
-      ends_in_kernel[place.lane] = queue_in_lane(library_[launch.library], follows);
+      queue_library(library_[launch.library]);
     }
     if (place.is_waited_for) marks[u] = queue.mark();
   }
@@ -216,7 +202,7 @@ void InstanceImpl::rehearse(const RunArguments& args, cuda::InstanceState& state
   if (!state.takes_memory || !std::ranges::any_of(plan_->donations(), overwrites)) return;
   smolder::cuda::Rehearsal rehearsal;
   for (const Launch& launch : launches_) {
-    if (launch.num_segments > 0) queue_segments(launch, segments_of(launch), false);
+    if (launch.num_segments > 0) queue_segments(launch, segments_of(launch));
     if (launch.library >= 0 && library_[launch.library].call->only_queues()) queue_library(library_[launch.library]);
   }
   state.takes_memory = rehearsal.takes_memory();

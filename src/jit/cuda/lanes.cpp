@@ -55,7 +55,6 @@ class Dealer {
       places_[j].is_waited_for = true;
       for (size_t l = 0; l < known.size(); ++l) known[l] = std::max(known[l], done_[j][l]);
     }
-    p.follows_one = tail != kNone && p.waits.empty();
     tails_[p.lane] = i;
     known[p.lane] = ++counts_[p.lane];
     done_[i] = std::move(known);

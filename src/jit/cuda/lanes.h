@@ -18,7 +18,6 @@ struct LanePlace {
   int lane = 0;
   std::vector<int> waits;      ///< earlier pieces, on other lanes, that it must wait for
   bool is_waited_for = false;  ///< by some on other lanes
-  bool follows_one = false;    ///< the piece before it on its lane is all that it waits for
 };
 
 /// Deals work, given in an order that is right, to `lanes` queues so that pieces of which one writes what the other

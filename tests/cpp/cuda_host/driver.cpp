@@ -510,6 +510,13 @@ API Status cuStreamEndCapture(DriverStream, DriverGraph* graph) {
   host.mutex.unlock();
   return 0;
 }
+API Status cuStreamGetCaptureInfo_v2(DriverStream, int* status, uint64_t*, DriverGraph*, const DriverGraphNode**,
+                                     size_t* count) {
+  *status = Host::get().captured != nullptr;
+  *count = 0;
+  return 0;
+}
+API Status cuGraphNodeGetType(DriverGraphNode, int*) { return kNotSupported; }
 API Status cuGraphInstantiateWithFlags(DriverGraphExec* graph, DriverGraph from, uint64_t) {
   *graph = new OpaqueGraphExec{*from};
   return 0;

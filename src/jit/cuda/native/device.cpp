@@ -92,7 +92,7 @@ class DeviceFunction final : public NativeFunction {
     shape.grid[0] = static_cast<unsigned>(blocks);
     shape.block[0] = static_cast<unsigned>(threads);
     shape.shared_bytes = static_cast<unsigned>(options.shared_bytes);
-    shape.dependent = options.follows && smolder::cuda::device_info(queue_.device()).major >= 9;
+    shape.dependent = options.waits && smolder::cuda::device_info(queue_.device()).major >= 9;
     void* parameters[] = {const_cast<uint64_t*>(arguments.all().data())};
     smolder::cuda::launch(kernel_, queue_.stream(), shape, parameters);
   }

@@ -45,7 +45,7 @@ Words words(const Parts&... parts) {
 
 struct LaunchOptions {
   int shared_bytes = 0;  ///< that the kernel finds at `shared`
-  bool follows = false;  ///< may start while the kernel before it ends, for which it waits before it touches memory
+  bool waits = false;    ///< for the kernel before it, before it touches memory: it may start while that one ends
 };
 
 /// A kernel that is loaded. Grids and blocks have one dimension.

@@ -365,11 +365,9 @@ class FloatProduct final : public BoundLibrary {
   }
 
   bool run(std::span<void* const> addresses) const override {
-    launch(addresses, false);
+    launch(addresses);
     return true;
   }
-  bool may_follow() const override { return steps_.offsets.size() == 1; }
-  void queue_following(std::span<void* const> addresses) const override { launch(addresses, true); }
   bool only_queues() const override { return true; }
   void settle() override {
     if (now_.tile != best_.tile || now_.once != best_.once) use(best_);
@@ -404,7 +402,7 @@ class FloatProduct final : public BoundLibrary {
     return best_;
   }
 
-  void launch(std::span<void* const> addresses, bool follows) const {
+  void launch(std::span<void* const> addresses) const {
     const eager::MatmulDesc& d = steps_.desc;
     const auto at = [](void* base, int64_t offset) { return static_cast<char*>(base) + offset; };
     const auto is_whole = [](const void* p, DType t) {
@@ -425,7 +423,7 @@ class FloatProduct final : public BoundLibrary {
               blocks_, now_.tile->threads(),
               words(a, b, bias, c, d.m, d.n, d.k, d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, outer_.extent * d.batch,
                     d.batch, outer_.a, d.a_batch_stride, outer_.b, d.b_batch_stride, outer_.c, d.c_batch_stride, flags),
-              {shared_bytes_, follows});
+              {.shared_bytes = shared_bytes_, .waits = true});
     }
   }
 
