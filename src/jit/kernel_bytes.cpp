@@ -175,6 +175,7 @@ void kernel(S& s, K& k) {
   number(s, k.together);
   for (auto* n : {&k.row.vector, &k.row.sides, &k.row.threads, &k.row.chunks, &k.row.near}) number(s, *n);
   number(s, k.row.whole);
+  number(s, k.row.rest);
   statement(s, k.root);
 }
 

@@ -150,6 +150,7 @@ struct RowSize {
   int threads = 0, chunks = 0;  ///< of a row, and what each of these takes; 0: any number
   bool whole = false;           ///< all threads have as many chunks, else the last may be missing
   int near = 0;                 ///< blocks of a multiprocessor whose rows wait in its shared memory between loops
+  bool rest = false;            ///< rows may end with less than a chunk
   friend bool operator==(const RowSize&, const RowSize&) = default;
 };
 

@@ -152,6 +152,7 @@ class Parser {
     if (in_.take("row")) {
       for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.near}) *n = count();
       k_.row.whole = in_.take("whole");
+      k_.row.rest = in_.take("rest");
     }
   }
 

@@ -63,7 +63,8 @@ class Printer {
     if (k.together) out += "  together\n";
     if (k.row != RowSize{}) {
       const RowSize& r = k.row;
-      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole\n" : "\n");
+      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole" : "",
+           r.rest ? " rest\n" : "\n");
     }
   }
 

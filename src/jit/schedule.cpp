@@ -18,10 +18,10 @@ void guard_rows(ir::SymTable& sym, ir::Dim n, const RowSize& row) {
   const cuda::RowRange range = cuda::row_range(n.value);
   if (range.first > 0) sym.less_equal(n, range.first);
   if (range.last < INT64_MAX) sym.less_equal(n, range.last);
-  if (row.vector > 1) {
+  if (row.vector > 1 && !row.rest) {
     sym.equal(sym.mod(n, row.vector), 0);
   } else if (!n.is_constant()) {
-    sym.guard(ir::GuardKind::kNotEqual, sym.mod(n, 4), 0);
+    sym.guard(ir::GuardKind::kNotEqual, sym.mod(n, n.value > cuda::kLongRow ? 2 * cuda::kUnit : cuda::kUnit), 0);
   }
 }
 

@@ -368,7 +368,7 @@ void KernelEmitter::held_rows() {
   } else {
     line("constexpr int pair = 0;");
     const std::string of_unit = "unit == V / " + std::to_string(shape_.sides);
-    line("const bool whole = aligned && " + n + " % V == 0 && " + of_unit + ";");
+    line("const bool whole = aligned && " + (k_.row.rest ? "" : n + " % V == 0 && ") + of_unit + ";");
   }
   if (has_near_rows()) {
     std::string fits = "whole";

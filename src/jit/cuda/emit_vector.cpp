@@ -68,7 +68,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   uniform_part(s);
   rows_at_.clear();
   std::string before = std::exchange(out_, {});
-  const std::string whole = s.clamp_var < 0 ? "whole" : "whole && n % V == 0";
+  const std::string whole = shape_.has_row_size() ? "whole" : "whole && n % V == 0";
   line("const auto chunk = [&](int c, int i, auto lanes) {");
   line("constexpr int V = decltype(lanes)::kCount;");
   for (const Stmt& inner : s.body) {
@@ -86,7 +86,9 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     load_next(s);
     line("} else if (" + whole + ") {");
   } else {
+    if (k_.row.rest) line("const int all = whole ? n / V * V : 0;");
     line("if (" + whole + ") {");
+    if (k_.row.rest) line("const int n = all;");
   }
   if (shape_.vector > 1) {
     if (has_near_rows()) copy_near(s);
@@ -103,9 +105,15 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
       line("for (int i = first; i < n && i < first + (V << pair); i += V) chunk(0, i, Lanes<V>());");
       line("}");
     }
-    line("} else {");
-    single_elements(s);
-    line("}");
+    if (k_.row.rest) {
+      line("}");
+      line(may_deal_anew(s) ? std::string("for_any(all, n, chunk);")
+                            : cat({"for_rest<V>(all, n, unit_of(", integer(s.extents[0]), "), chunk);"}));
+    } else {
+      line("} else {");
+      single_elements(s);
+      line("}");
+    }
   }
   add_after_rows(std::move(before));
   line("}");
@@ -119,6 +127,17 @@ void KernelEmitter::single_elements(const Stmt& s) {
   }
   line(cat({"for_single<", std::to_string(shape_.sides), ">(n, unit_of(", integer(s.extents[0]), "), chunk, [&] { ",
             swaps, "});"}));
+}
+
+/// Whether any thread may take any element: the last loop, where it reduces nothing and all of the group waited for a
+/// reduction since the loop before.
+bool KernelEmitter::may_deal_anew(const Stmt& s) const {
+  const std::vector<Stmt>& all = k_.root.body;
+  const auto before = std::find_if(all.rbegin() + 1, all.rend(), [](const Stmt& x) {
+    return x.kind == StmtKind::kResult || x.kind == StmtKind::kVector;
+  });
+  return &s == &all.back() && before != all.rend() && before->kind == StmtKind::kResult &&
+         std::ranges::none_of(s.body, [](const Stmt& x) { return x.kind == StmtKind::kUpdate; });
 }
 
 /// What later loops read of the position's row, on its way to shared memory.

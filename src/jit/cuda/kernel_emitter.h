@@ -134,6 +134,7 @@ class KernelEmitter {
   const Stmt* any_halves(AccId acc) const;
   void declare(const Stmt& acc);
   void single_elements(const Stmt& s);
+  bool may_deal_anew(const Stmt& s) const;
   bool exp_lanes(const Stmt& s);
   bool rare_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;

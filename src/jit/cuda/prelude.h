@@ -107,7 +107,7 @@ template <int C, int N = 0, int T = 0> struct Row {
   static constexpr int kChunks = C, kSure = N, kThreads = T;
 };
 // Neighbours that are of one lane of a reduction over n elements.
-DEVICE int unit_of(i64 n) { return n % 4 != 0 ? 1 : n > 16384 && n % 8 == 0 ? 8 : 4; }
+DEVICE int unit_of(i64 n) { return n > 16384 ? 8 : n % 4 != 0 ? 1 : 4; }
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
 template <> struct Bytes<1> { typedef u8 type; };
@@ -335,6 +335,26 @@ template <int S, class F, class R> DEVICE void for_single(int n, int unit, F chu
       next_side();
     }
   }
+}
+// The same from `begin` on, a multiple of a unit, where a thread has one side. Of a whole unit all elements are on their
+// way at once.
+template <int V, class F> DEVICE void for_rest(int begin, int n, int unit, F chunk) {
+  const int turn = (threadIdx.x - begin / unit) & (blockDim.x - 1);
+#pragma unroll 1
+  for (int i = begin + turn * unit; i < n; i += unit * blockDim.x) {
+    if (unit == V && i + V <= n) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) chunk(0, i + k, Lanes<1>());
+    } else {
+#pragma unroll 1
+      for (int k = 0; k < unit && i + k < n; ++k) chunk(0, i + k, Lanes<1>());
+    }
+  }
+}
+// Elements from `begin` on, of which any thread may take any: neighbours, those next to each other.
+template <class F> DEVICE void for_any(int begin, int n, F chunk) {
+#pragma unroll 1
+  for (int i = begin + threadIdx.x; i < n; i += blockDim.x) chunk(0, i, Lanes<1>());
 }
 template <class T> DEVICE void swap_sides(T (&x)[2]) {
   const T first = x[0];

@@ -412,13 +412,15 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
   const Facts facts(kernel);
   if (unit_of(n) == 1) return {.vector = 1};
   if (unit_of(n) > kUnit) {
-    if (shape.team) return {.vector = unit_of(n)};
+    const bool rest = n % unit_of(n) != 0;
+    if (shape.team) return {.vector = rest ? 1 : unit_of(n)};
     int64_t bytes = 0;
     for (const auto& row : shape.held) {
       if (row.load && facts.is_used_again(static_cast<size_t>(row.buffer)))
         bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
     }
-    return {.vector = unit_of(n), .near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2};
+    const int near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2;
+    return {.vector = unit_of(n), .near = near, .rest = rest};
   }
   // Chunks of eight are of half as many threads, which have no registers for two rows.
   int64_t read = 0;

@@ -108,10 +108,8 @@ struct RowRange {
 RowRange row_range(int64_t extent);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
-/// these, or one by one where that leaves a rest.
-constexpr int unit_of(int64_t extent) {
-  return extent % kUnit != 0 ? 1 : extent > kLongRow && extent % (2 * kUnit) == 0 ? 2 * kUnit : kUnit;
-}
+/// these, of which the last may be short, or one by one where that would leave a rest of a row that is not long.
+constexpr int unit_of(int64_t extent) { return extent > kLongRow ? 2 * kUnit : extent % kUnit != 0 ? 1 : kUnit; }
 /// Lanes that they are dealt out to: threads of a group that take the loop, or its sides.
 int lanes_of(int64_t extent);
 /// Turns of a strip, of a loop of so many: there are up to 16 strips, of four turns or more.

@@ -145,9 +145,10 @@ TEST(CudaLaunch, RowsAsExpected) {
   // Long rows wait in shared memory, of two blocks where there is room.
   EXPECT_EQ(row(softmax, "bfloat16", 50304), (RowSize{.vector = 8, .near = 2}));
   EXPECT_EQ(row(sum, "bfloat16", 50304), (RowSize{.vector = 8, .near = 2}));
+  EXPECT_EQ(row(sum, "bfloat16", 50257), (RowSize{.vector = 8, .near = 2, .rest = true}));
   EXPECT_EQ(row(softmax, "float32", 50304), (RowSize{.vector = 8, .near = 1}));
   EXPECT_EQ(row(softmax, "float32", 100000), (RowSize{.vector = 8}));
-  EXPECT_EQ(row(softmax, "float32", 50308), (RowSize{.vector = 4}));
+  EXPECT_EQ(row(softmax, "float32", 50308), (RowSize{.vector = 8, .near = 1, .rest = true}));
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
@@ -372,7 +373,7 @@ TEST(CudaEmulated, GoldenKernels) {
     samples.push_back({golden(name), std::move(sizes), {}, std::move(ints), std::move(scalars), positions});
   };
   for (const int64_t n : {0, 1, 7, 1029}) add("gelu", {n, n}, {n}, {}, n);
-  for (const int64_t n : {1, 24, 31, 256, 1024, 1025, 9000, 20000}) {
+  for (const int64_t n : {1, 24, 31, 256, 1024, 1025, 9000, 16391, 20000, 20004}) {
     add("softmax", {3 * n, 3 * n}, {3, n}, {}, 3);
     add("softmax_kept", {3 * n, n, 3 * n}, {3, n}, {}, 3);
     samples.back().scratch = {false, true, false};
@@ -386,6 +387,25 @@ TEST(CudaEmulated, GoldenKernels) {
   samples.push_back({golden("softmax"), {60000, 60000}, {}, {1, 60000}, {}, 1});
   add("softmax_kept", {20000, 20000, 20000}, {1, 20000}, {}, 1);  // beyond registers
   samples.back().scratch = {false, true, false};
+  // Odd rows that begin where chunks may be loaded, and in a kernel that is made for longer ones.
+  const std::string padded =
+      "kernel {\n  buffers b0:bfloat16 r, b1:bfloat16 w\n  ints 3\n  parallel v0 < n0 {\n    acc a0 = max float32\n"
+      "    vector v1 < n1 {\n      %0 = load b0[v0*n2 + v1]\n      %1 = cast float32 %0\n      update a0, %1\n    }\n"
+      "    %2 = result a0\n    acc a1 = sum float32\n    vector v2 < n1 {\n      %3 = load b0[v0*n2 + v2]\n"
+      "      %4 = cast float32 %3\n      %5 = sub float32 %4, %2\n      %6 = exp float32 %5\n      update a1, %6\n    "
+      "}\n"
+      "    %7 = result a1\n    vector v3 < n1 {\n      %8 = load b0[v0*n2 + v3]\n      %9 = cast float32 %8\n"
+      "      %10 = sub float32 %9, %7\n      %11 = cast bfloat16 %10\n      store b1[v0*n2 + v3], %11\n    }\n  }\n}\n";
+  for (const int64_t n : {16385, 16390, 20007, 20500, 50257, 130001}) {
+    const int64_t distance = (n + 7) / 8 * 8;
+    samples.push_back({parse_loop(padded), {3 * distance, 3 * distance}, {}, {3, n, distance}, {}, 3});
+    samples.back().kernel.row = cuda::row_size(samples.back().kernel, samples.back().ints);
+    EXPECT_EQ(samples.back().kernel.row, (RowSize{.vector = 8,
+                                                  .near = n > 120000  ? 0
+                                                          : n > 60000 ? 1
+                                                                      : 2,
+                                                  .rest = true}));
+  }
   // A number of each row; of the long rows a thread takes several chunks.
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 2200008}, {5, 1000}, {4, 77}}) {
     samples.push_back({parse_loop("kernel {\n  buffers b0:float32 r, b1:bfloat16 rw\n  ints 2\n  parallel v0 < n0 {\n"
