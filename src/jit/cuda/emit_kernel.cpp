@@ -40,7 +40,7 @@ std::string KernelEmitter::run() {
   const bool columns_mode = shape_.mode == KernelShape::kColumns;
   // A compiler that is not told that one block will do may move what is held out of registers for the sake of two.
   std::string threads = std::to_string(columns_mode ? kColumnThreads : shape_.team_threads);
-  if (columns_mode && shape_.team) threads += ", " + std::to_string(kTeamBlocks);
+  if (columns_mode && shape_.team) threads += ", " + std::to_string(shape_.team_blocks);
   if (has_two_rows()) threads += ", " + std::to_string(std::max(k_.row.near, 1));
   line("extern \"C\" __global__ void __launch_bounds__(" + threads + ") " + entry_ + "(const __grid_constant__ " +
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");

@@ -226,6 +226,7 @@ class TeamFinder {
   /// What turns load whatever happens, and none of them writes.
   void find_ahead(KernelShape& out) const {
     constexpr int kFewStatements = 4;
+    constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
     int statements = -3 * static_cast<int>(out.columns.size());
     for_each_statement(*loop_, [&](const Stmt& s, const Stmt* vector) {
       ++statements;
@@ -236,6 +237,9 @@ class TeamFinder {
     });
     const int loads = static_cast<int>(out.ahead.size());
     out.at_once = statements - loads > kFewStatements ? 2 : 4;
+    int64_t bytes = 0;
+    for (const Stmt* load : out.ahead) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
+    if (bytes * out.at_once > kManyBytes) out.team_blocks = 2;
   }
 
   /// Rows that the position has, in order.

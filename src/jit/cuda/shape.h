@@ -14,7 +14,6 @@ namespace smolder::jit::cuda {
 inline constexpr int kWarp = 32, kUnit = 4;
 inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
-inline constexpr int kTeamBlocks = 4;       ///< of a team of columns, that a multiprocessor has registers for
 inline constexpr int kHeldElements = 64;    ///< of a row that a thread has in registers, and loads at once
 inline constexpr int64_t kLongRow = 16384;  ///< beyond this, units are twice as long
 inline constexpr int kAtOnce = 16;          ///< elements that it loads at once of other rows
@@ -92,6 +91,7 @@ struct KernelShape {
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
   bool has_row_size() const { return in_chunks() && !clamped; }
   int at_once = 1;                 ///< kColumns: turns of a strip that are on their way at once
+  int team_blocks = 4;             ///< kColumns: that a multiprocessor has registers for
   std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way before their turn
 };
 
