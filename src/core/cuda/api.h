@@ -71,6 +71,15 @@ struct MemoryAccess {
 };
 static_assert(sizeof(MemoryAccess) == 12);
 
+/// CUDA_MEMSET_NODE_PARAMS
+struct FillParameters {
+  Address to;
+  size_t pitch;
+  unsigned value, element_bytes;
+  size_t width, height;
+};
+static_assert(sizeof(FillParameters) == 40);
+
 /// CUfunction_attribute
 enum class KernelAttribute : int { kLocalBytes = 3, kRegisters = 4, kMaxDynamicShared = 8 };
 
@@ -156,6 +165,16 @@ static_assert(sizeof(LaunchConfig) == 56);
   FUNCTION(capture_info, cuStreamGetCaptureInfo_v2,                                                                 \
            (DriverStream, int*, uint64_t*, DriverGraph*, const DriverGraphNode**, size_t*))                         \
   FUNCTION(node_type, cuGraphNodeGetType, (DriverGraphNode, int*))                                                  \
+  FUNCTION(graph_nodes, cuGraphGetNodes, (DriverGraph, DriverGraphNode*, size_t*))                                  \
+  FUNCTION(graph_roots, cuGraphGetRootNodes, (DriverGraph, DriverGraphNode*, size_t*))                              \
+  FUNCTION(node_dependencies, cuGraphNodeGetDependencies, (DriverGraphNode, DriverGraphNode*, size_t*))             \
+  FUNCTION(node_dependents, cuGraphNodeGetDependentNodes, (DriverGraphNode, DriverGraphNode*, size_t*))             \
+  FUNCTION(node_destroy, cuGraphDestroyNode, (DriverGraphNode))                                                     \
+  FUNCTION(fill_parameters, cuGraphMemsetNodeGetParams, (DriverGraphNode, FillParameters*))                         \
+  FUNCTION(add_fill, cuGraphAddMemsetNode,                                                                          \
+           (DriverGraphNode*, DriverGraph, const DriverGraphNode*, size_t, const FillParameters*, DriverContext))   \
+  FUNCTION(add_dependencies, cuGraphAddDependencies,                                                                \
+           (DriverGraph, const DriverGraphNode*, const DriverGraphNode*, size_t))                                   \
   FUNCTION(graph_instantiate, cuGraphInstantiateWithFlags, (DriverGraphExec*, DriverGraph, uint64_t))               \
   FUNCTION(graph_launch, cuGraphLaunch, (DriverGraphExec, DriverStream))                                            \
   FUNCTION(graph_exec_destroy, cuGraphExecDestroy, (DriverGraphExec))                                               \

@@ -384,4 +384,44 @@ void launch(DriverKernel kernel, Stream& stream, const LaunchShape& shape, void*
   SMOLDER_CUDA(launch, &config, kernel, parameters, nullptr);
 }
 
+namespace {
+
+/// The nodes that one of the driver's functions lists of a graph or a node.
+template <class List, class Of>
+std::vector<DriverGraphNode> nodes_of(List list, const char* what, Of of) {
+  size_t count = 0;
+  check(list(of, nullptr, &count), what);
+  std::vector<DriverGraphNode> nodes(count);
+  if (count > 0) check(list(of, nodes.data(), &count), what);
+  return nodes;
+}
+
+}  // namespace
+
+void zero_first(DriverGraph graph, int device, void* to, size_t bytes) {
+  constexpr int kFill = 2;
+  const Driver& d = driver();
+  for (const DriverGraphNode node : nodes_of(d.graph_nodes, "graph_nodes", graph)) {
+    int type = 0;
+    SMOLDER_CUDA(node_type, node, &type);
+    if (type != kFill) continue;
+    FillParameters fill{};
+    SMOLDER_CUDA(fill_parameters, node, &fill);
+    const bool inside =
+        fill.to >= address_of(to) && fill.to + fill.width * fill.element_bytes <= address_of(to) + bytes;
+    if (!inside || fill.value != 0 || fill.height != 1) continue;
+    for (const DriverGraphNode after : nodes_of(d.node_dependents, "node_dependents", node)) {
+      for (const DriverGraphNode before : nodes_of(d.node_dependencies, "node_dependencies", node)) {
+        SMOLDER_CUDA(add_dependencies, graph, &before, &after, 1);
+      }
+    }
+    SMOLDER_CUDA(node_destroy, node);
+  }
+  const std::vector<DriverGraphNode> roots = nodes_of(d.graph_roots, "graph_roots", graph);
+  const FillParameters all{address_of(to), 0, 0, 1, bytes, 1};
+  DriverGraphNode first = nullptr;
+  SMOLDER_CUDA(add_fill, &first, graph, nullptr, 0, &all, opened(device).context);
+  for (const DriverGraphNode root : roots) SMOLDER_CUDA(add_dependencies, graph, &first, &root, 1);
+}
+
 }  // namespace smolder::cuda

@@ -186,6 +186,8 @@ struct LaunchShape {
   /// is before it in a graph is no kernel, it starts afterwards.
   bool dependent = false;
 };
+/// Fills memory with zeros once, before all that a graph does, in place of each fill with zeros of a part of it.
+void zero_first(DriverGraph graph, int device, void* to, size_t bytes);
 /// `parameters`: the address of each parameter.
 void launch(DriverKernel kernel, Stream& stream, const LaunchShape& shape, void** parameters);
 

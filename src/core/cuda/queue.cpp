@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -85,13 +86,36 @@ std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
   } catch (...) {
     capturing_ = nullptr;
     temporaries_.take_all();
+    zeros_.reset();
     if (driver().capture_end(origin, &graph) == 0 && graph) driver().graph_destroy(graph);
     throw;
   }
   capturing_ = nullptr;
   std::vector<BufferRef> kept = temporaries_.take_all();
+  const BufferRef zeros = std::exchange(zeros_, nullptr);
   SMOLDER_CUDA(capture_end, origin, &graph);
+  if (zeros) {
+    try {
+      zero_first(graph, device(), zeros->data(), zeros_used_);
+    } catch (...) {
+      driver().graph_destroy(graph);
+      throw;
+    }
+    kept.push_back(zeros);
+  }
   return std::make_unique<Graph>(graph, std::move(kept));
+}
+
+void* Queue::zeros(size_t bytes) {
+  constexpr size_t kApart = 256;
+  const size_t taken = (bytes + kApart - 1) / kApart * kApart;
+  if (!is_capturing()) return nullptr;
+  if (!zeros_) {
+    zeros_ = allocate(kZeros, device(), Purpose::kGraph);
+    zeros_used_ = 0;
+  }
+  if (zeros_used_ + taken > kZeros) return nullptr;
+  return static_cast<char*>(zeros_->data()) + std::exchange(zeros_used_, zeros_used_ + taken);
 }
 
 void Queue::use_lane(int lane) {

@@ -93,6 +93,9 @@ class Queue {
   void launch(const Graph& graph);
   /// Null unless this thread is capturing a graph, which keeps what is added.
   LaneMemory* temporaries() { return is_capturing() ? &temporaries_ : nullptr; }
+  /// A few bytes for the work that is being captured and nobody else, which are zeros when the graph begins: what fills
+  /// them with zeros is left out of it. Null when nothing is being captured, or all were given.
+  void* zeros(size_t bytes);
 
   /// Copies to memory of another device, after all that either was given; what either is given from now on is after
   /// the copy.
@@ -108,7 +111,7 @@ class Queue {
  private:
   explicit Queue(int device);
 
-  static constexpr size_t kParts = 4, kPartBytes = 256 << 10;
+  static constexpr size_t kParts = 4, kPartBytes = 256 << 10, kZeros = 128 << 10;
   static thread_local Queue* capturing_;
 
   Stream stream_;
@@ -119,6 +122,8 @@ class Queue {
   std::vector<std::unique_ptr<Event>> events_;
   int marks_ = 0;
   LaneMemory temporaries_;
+  BufferRef zeros_;
+  size_t zeros_used_ = 0;
 
   std::mutex mutex_;
   Event handed_over_;

@@ -246,7 +246,9 @@ class LtMatmul final : public DeviceMatmul {
         trials->give_up(e.what());
       }
     }
-    check_lt(multiply(choice.now ? *choice.now : *choice.usual, call), "matmul");
+    const LtChoice& algorithm = choice.now ? *choice.now : *choice.usual;
+    take_counter(algorithm, call);
+    check_lt(multiply(algorithm, call), "matmul");
   }
 
  private:
@@ -260,6 +262,7 @@ class LtMatmul final : public DeviceMatmul {
   struct Call {
     const void *first, *second;
     void *result, *workspace;
+    size_t workspace_bytes = kWorkspaceBytes;
   };
 
   /// What is best for operands in rows, where it takes these as they lie: how they lie differs between a step and its
@@ -302,6 +305,17 @@ class LtMatmul final : public DeviceMatmul {
     }
   }
 
+  /// Some algorithms count tiles in their workspace, which a fill of its own zeroes before each. In a graph one fill does
+  /// for all, so each product has a counter to itself.
+  void take_counter(const LtChoice& algorithm, Call& call) const {
+    constexpr size_t kFew = 64;
+    if (algorithm.workspace_bytes == 0 || algorithm.workspace_bytes > kFew) return;
+    void* const counter = queue_.zeros(algorithm.workspace_bytes);
+    if (!counter) return;
+    call.workspace = counter;
+    call.workspace_bytes = algorithm.workspace_bytes;
+  }
+
   LtStatus multiply(const LtChoice& choice, const Call& call) const {
     const float one = 1, before = adds_ ? 1 : 0;
     const double one_wide = 1, before_wide = before;
@@ -310,7 +324,7 @@ class LtMatmul final : public DeviceMatmul {
     return cublaslt().multiply(shared_.handle, p.product, wide ? static_cast<const void*>(&one_wide) : &one, call.first,
                                p.first, call.second, p.second, wide ? static_cast<const void*>(&before_wide) : &before,
                                call.result, p.result, call.result, p.result, &choice.algo, call.workspace,
-                               kWorkspaceBytes, queue_.stream().handle());
+                               call.workspace_bytes, queue_.stream().handle());
   }
 
   /// Calls algorithms that are still to be tried, as far as there is time. What they leave in the result is written

@@ -228,7 +228,10 @@ API LtStatus cublasLtMatmulAlgoGetHeuristic(LtHandle handle, LtDesc desc, LtLayo
   *count = 0;
   for (uint64_t i = 0; i < (has_several() ? std::size(kAlgorithms) : 1) && *count < most; ++i) {
     const LtAlgo algo{{i, 1}};
-    if (cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, &algo, &choices[*count]) == 0) ++*count;
+    LtChoice& choice = choices[*count];
+    if (cublasLtMatmulAlgoCheck(handle, desc, a, b, c, d, &algo, &choice) != 0) continue;
+    choice.workspace_bytes = sizeof(uint32_t);  // as of one that counts tiles
+    ++*count;
   }
   return 0;
 }

@@ -517,6 +517,27 @@ API Status cuStreamGetCaptureInfo_v2(DriverStream, int* status, uint64_t*, Drive
   return 0;
 }
 API Status cuGraphNodeGetType(DriverGraphNode, int*) { return kNotSupported; }
+// Nothing is told of a graph's nodes, and what fills memory stays where it is.
+API Status cuGraphGetNodes(DriverGraph, DriverGraphNode*, size_t* count) {
+  *count = 0;
+  return 0;
+}
+API Status cuGraphGetRootNodes(DriverGraph, DriverGraphNode*, size_t* count) {
+  *count = 0;
+  return 0;
+}
+API Status cuGraphNodeGetDependencies(DriverGraphNode, DriverGraphNode*, size_t*) { return kNotSupported; }
+API Status cuGraphNodeGetDependentNodes(DriverGraphNode, DriverGraphNode*, size_t*) { return kNotSupported; }
+API Status cuGraphDestroyNode(DriverGraphNode) { return kNotSupported; }
+API Status cuGraphMemsetNodeGetParams(DriverGraphNode, FillParameters*) { return kNotSupported; }
+API Status cuGraphAddMemsetNode(DriverGraphNode*, DriverGraph graph, const DriverGraphNode*, size_t,
+                                const FillParameters* fill, DriverContext) {
+  auto* const to = reinterpret_cast<char*>(fill->to);
+  graph->work.insert(graph->work.begin(),
+                     [to, bytes = fill->width * fill->element_bytes] { std::memset(to, 0, bytes); });
+  return 0;
+}
+API Status cuGraphAddDependencies(DriverGraph, const DriverGraphNode*, const DriverGraphNode*, size_t) { return 0; }
 API Status cuGraphInstantiateWithFlags(DriverGraphExec* graph, DriverGraph from, uint64_t) {
   *graph = new OpaqueGraphExec{*from};
   return 0;
