@@ -305,8 +305,8 @@ class LtMatmul final : public DeviceMatmul {
     }
   }
 
-  /// Some algorithms count tiles in their workspace, which a fill of its own zeroes before each. In a graph one fill does
-  /// for all, so each product has a counter to itself.
+  /// Some algorithms count tiles in their workspace, which a fill of its own zeroes before each. In a graph one fill
+  /// does for all, so each product has a counter to itself.
   void take_counter(const LtChoice& algorithm, Call& call) const {
     constexpr size_t kFew = 64;
     if (algorithm.workspace_bytes == 0 || algorithm.workspace_bytes > kFew) return;
