@@ -11,6 +11,9 @@ namespace smolder::jit {
 /// Nanoseconds to move a byte between a core and memory.
 inline constexpr double kByteCost = 0.04;
 
+/// Nanoseconds an element from which on a load and a store are cheaper.
+inline constexpr double kCostly = 0.12;
+
 /// Nanoseconds an element of a primitive takes in vector code.
 double op_cost(ir::Op op);
 /// The same for a statement of a kernel; loads and stores by their bytes.

@@ -14,8 +14,6 @@ using ir::ValueId;
 
 namespace {
 
-/// Nanoseconds an element from which on a load and a store are cheaper.
-constexpr double kCostly = 0.12;
 /// Bytes of a row that a device has a place for in shared memory, beside that of another block.
 constexpr int64_t kMostOnDevice = 64 << 10;
 

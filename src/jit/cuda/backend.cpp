@@ -48,13 +48,13 @@ class CudaKernel final : public DeviceKernel {
   void launch(Stream& stream, std::span<const KernelArguments> calls) const override {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
     if (kernel_.together) {
-      for (TableLaunch& table : launch_together(kernel_, shape_, calls, info.shared_bytes)) {
+      for (TableLaunch& table : launch_together(kernel_, shape_, calls, info)) {
         launch(stream, table.shape, table.words);
       }
       return;
     }
     for (const KernelArguments& call : calls) {
-      Launch own(kernel_, shape_, call, info.shared_bytes);
+      Launch own(kernel_, shape_, call, info);
       if (own.empty()) continue;
       BufferRef scratch;
       if (own.scratch_bytes() > 0) {

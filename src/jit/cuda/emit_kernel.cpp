@@ -67,6 +67,7 @@ std::string KernelEmitter::arguments() const {
   }
   for (const auto& row : shape_.shared_rows) text += cat({"  i64 row", std::to_string(row.buffer), ";\n"});
   for (const auto& row : shape_.near_rows) text += cat({"  i64 near", std::to_string(row.buffer), ";\n"});
+  if (walks()) text += "  i64 blocks;\n";
   if (shape_.summed) text += shape_.mode == KernelShape::kColumns ? "  i64 strip, groups;\n" : "  i64 strip, strips;\n";
   if (shape_.takes_several) text += "  i64 chunks;\n";
   if (shape_.synchronizes) {
@@ -313,18 +314,18 @@ void KernelEmitter::rows() {
   const std::string chunks = has_two_rows() ? "" : cat({", C = ", std::to_string(shape_.held_chunks), ", N = 0"});
   line(cat({"constexpr int V = ", std::to_string(shape_.vector), chunks, ";"}));
   line("const int t = threadIdx.x;");
-  if (shape_.team) {
+  if (shape_.team || walks()) {
     line("const i64 position = " + block() + ";");
   } else {
     line("const i64 position = static_cast<i64>(" + block() + ") * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
   }
-  position("position");
+  if (!walks()) position("position");
   scratch_rows();
   if (!shape_.extents.empty() && shape_.vector > 1) line("const bool aligned = " + aligned() + ";");
   if (shape_.in_chunks() && shape_.vector > 1) held_rows();
   if (k_.num_accs > 0) line("u32 turn = 0;");
-  body(k_.root.body);
+  has_near_rows() ? near_positions() : body(k_.root.body);
   if (!has_two_rows()) return;
   line("};");
   const RowSize& r = k_.row;
@@ -333,6 +334,30 @@ void KernelEmitter::rows() {
   const int threads = has_near_rows() ? kMostRowThreads : r.threads;
   line(cat({"fits ? row(Row<", std::to_string(held), ", ", std::to_string(sure), ", ", std::to_string(threads),
             ">()) : row(Row<", std::to_string(at_once), ">());"}));
+}
+
+/// What later loops read of the first position's row, on its way to shared memory. Blocks that walk go from there.
+void KernelEmitter::near_positions() {
+  line("if constexpr (near) {");
+  if (walks()) position("position");
+  line("const int n = static_cast<int>(" + integer(shape_.extents[0]) + ")" + (k_.row.rest ? " / V * V;" : ";"));
+  std::string copies;
+  for (const auto& near : shape_.near_rows) {
+    const KernelShape::HeldRow& row = *held_row(near.buffer);
+    const std::string at = buffer(near.buffer) + " + (" + affine(row.load->address.map, row.var) + ")";
+    copies += copy_near(near, "fixed(" + at + ")");
+  }
+  line("#pragma unroll 4");
+  line("for (int i = t * V; i < n; i += step) { " + copies + "}");
+  line("}");
+  if (walks()) {
+    line("#pragma unroll 1");
+    line("for (i64 now = position; now < a.positions; now += a.blocks) {");
+    position("now");
+  }
+  line("if constexpr (near) wait_for_copies();");
+  body(k_.root.body);
+  if (walks()) line("}");
 }
 
 /// A row of scratch is the group's own, in shared memory (an offset; its step is negative) or in the device's.

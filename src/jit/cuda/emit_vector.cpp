@@ -76,6 +76,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   }
   line("};");
   const bool several = takes_several_chunks(s);
+  const std::string copies = copy_next(s);
   if (shape_.vector == 1) {
     single_elements(s);
   } else if (has_two_rows() && !has_near_rows() && several) {
@@ -91,11 +92,11 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     if (k_.row.rest) line("const int n = all;");
   }
   if (shape_.vector > 1) {
-    if (has_near_rows()) copy_near(s);
     line("#pragma unroll 1");
     if (several) {
       line("for (int first = t * (V << pair); first < n; first += C * step) {");
       load_held(s, false);
+      if (!copies.empty()) line("if (more) FOR_CHUNKS { " + copies + "}");
       line("FOR_CHUNKS {");
       line("chunk(c, i, Lanes<V>());");
       line("}");
@@ -140,22 +141,27 @@ bool KernelEmitter::may_deal_anew(const Stmt& s) const {
          std::ranges::none_of(s.body, [](const Stmt& x) { return x.kind == StmtKind::kUpdate; });
 }
 
-/// What later loops read of the position's row, on its way to shared memory.
-void KernelEmitter::copy_near(const Stmt& s) {
+/// A chunk of a near row, on its way to shared memory.
+std::string KernelEmitter::copy_near(const KernelShape::SharedRow& near, const std::string& from) const {
+  const std::string b = std::to_string(near.buffer), type = type_name(storage_lane(k_.buffers[near.buffer].dtype));
+  return cat({"copy_near<", type, ", V>(near", b, " + i, ", from, " + i); "});
+}
+
+/// What the loop is the last to read makes room for the next position's: where that is, and what copies a chunk of it.
+std::string KernelEmitter::copy_next(const Stmt& s) {
   std::string copies;
   for (const auto& near : shape_.near_rows) {
+    if (!walks() || near.vector != &s) continue;
     const KernelShape::HeldRow& row = *held_row(near.buffer);
-    if (row.first != &s) continue;
     const std::string b = std::to_string(near.buffer);
-    const std::string type = type_name(storage_lane(k_.buffers[near.buffer].dtype));
-    copies += cat({"copy_near<", type, ", V>(near", b, " + i, ", row_at(row.load->address, row.var), " + i); "});
+    line("const auto next" + b + " = [&] {");
+    position("now + a.blocks");
+    line(cat({"return fixed(", buffer(near.buffer), " + (", affine(row.load->address.map, row.var), "));"}));
+    line("}();");
+    copies += copy_near(near, "next" + b);
   }
-  if (copies.empty()) return;
-  line("if constexpr (near) {");
-  line("#pragma unroll 4");
-  line("for (int i = t * V; i < n; i += step) { " + copies + "}");
-  line("wait_for_copies();");
-  line("}");
+  if (!copies.empty()) line("const bool more = near && now + a.blocks < a.positions;");
+  return copies;
 }
 
 /// Several chunks at once wait for memory together, or stay in registers; else they would only be more text.

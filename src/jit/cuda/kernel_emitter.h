@@ -56,6 +56,7 @@ class KernelEmitter {
   bool moves_rows() const;
   void load_first();
   void rows();
+  void near_positions();
   void position(const std::string& name);
   void scratch_rows();
   void held_rows();
@@ -109,7 +110,9 @@ class KernelEmitter {
   /// Whether there is a text for rows of the size that is expected, and another for all others.
   bool has_two_rows() const { return shape_.has_row_size() && (k_.row.chunks > 0 || has_near_rows()); }
   bool has_near_rows() const { return !shape_.near_rows.empty(); }
-  void copy_near(const Stmt& s);
+  bool walks() const { return shape_.near_blocks > 0; }
+  std::string copy_near(const KernelShape::SharedRow& near, const std::string& from) const;
+  std::string copy_next(const Stmt& s);
   void vector_chunks(const Stmt& s);
   bool takes_several_chunks(const Stmt& s) const;
   void uniform_part(const Stmt& s);

@@ -137,7 +137,8 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
 }  // namespace
 
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       int64_t shared_limit, bool together) {
+                       const smolder::cuda::DeviceInfo& device, bool together) {
+  const int64_t shared_limit = device.shared_bytes;
   LaunchPlan plan;
   if (shape.summed) plan.strip = strip_of(value_of(shape.summed->extents[0], ints));
   if (shape.mode == KernelShape::kColumns) {
@@ -206,15 +207,19 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   if (std::ranges::any_of(plan.near_rows, [](const auto& row) { return row.offset < 0; })) {
     for (auto& row : plan.near_rows) row.offset = -1;
     shared = before;
+  } else if (shape.near_blocks > 0) {
+    const int blocks = device.multiprocessors * shape.near_blocks;
+    plan.shape.grid[0] = std::min(plan.shape.grid[0], static_cast<unsigned>(blocks));
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
   return plan;
 }
 
-Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call, int64_t shared_limit) {
+Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call,
+               const smolder::cuda::DeviceInfo& device) {
   const std::span<const int64_t> integers(call.ints, static_cast<size_t>(kernel.num_ints));
   const bool flat = kernel.root.kind == StmtKind::kParallelVector;
-  plan_ = plan_launch(shape, flat, integers, call.positions, shared_limit, kernel.together);
+  plan_ = plan_launch(shape, flat, integers, call.positions, device, kernel.together);
   for (size_t i = 0; i < kernel.buffers.size(); ++i) words_.push_back(reinterpret_cast<int64_t>(call.buffers[i]));
   words_.insert(words_.end(), integers.begin(), integers.end());
   words_.push_back(reinterpret_cast<int64_t>(call.scalars));
@@ -246,6 +251,7 @@ Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArgum
   }
   for (const LaunchPlan::Row& row : plan_.shared_rows) words_.push_back(row.offset);
   for (const LaunchPlan::Row& row : plan_.near_rows) words_.push_back(row.offset);
+  if (shape.near_blocks > 0) words_.push_back(plan_.shape.grid[0]);
   if (shape.summed)
     words_.insert(words_.end(), {plan_.strip, shape.mode == KernelShape::kRows ? plan_.strips : plan_.groups});
   if (shape.takes_several) words_.push_back(plan_.chunks);

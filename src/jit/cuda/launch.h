@@ -29,17 +29,17 @@ struct LaunchPlan {
   int64_t chunks = 1;                       ///< kColumns: that a thread takes one after the other
 };
 
-/// `flat`: the root is one vector loop. `shared_limit`: what a block may have. Throws RuntimeError when there are more
-/// blocks than a launch can have. Without work, the grid is empty. `together`: blocks have as many threads as those of
-/// other calls, where they can.
+/// `flat`: the root is one vector loop. Throws RuntimeError when there are more blocks than a launch can have. Without
+/// work, the grid is empty. `together`: blocks have as many threads as those of other calls, where they can.
 LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       int64_t shared_limit, bool together = false);
+                       const smolder::cuda::DeviceInfo& device, bool together = false);
 
 /// A plan and the words of the arguments' struct, in the order that the generator declares them.
 class Launch {
  public:
   /// `shape` is the kernel's.
-  Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call, int64_t shared_limit);
+  Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call,
+         const smolder::cuda::DeviceInfo& device);
 
   const LaunchPlan& plan() const { return plan_; }
   bool empty() const { return plan_.shape.grid[0] == 0; }

@@ -195,7 +195,7 @@ template <class T, int V> DEVICE void copy_near(T* to, const T* from) {
   for (int i = 0; i < Pack<T, V>::kPieces; ++i) {
 #if __CUDA_ARCH__ >= 800
     if constexpr (kPiece == 16) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + 16 * i), "l"(from + 16 / sizeof(T) * i));
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + 16 * i), "l"(from + 16 / sizeof(T) * i) : "memory");
       continue;
     }
 #endif

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "smolder/jit/cost.h"
+
 namespace smolder::jit::cuda {
 
 namespace {
@@ -68,14 +70,14 @@ struct Facts {
     });
   }
 
-  /// Whether the elements are of the position's row, in order, and used in loops of one body alone.
-  bool is_own_row(size_t buffer) const {
+  /// Whether the elements are of the position's row, in order, and used in loops of one body alone. `common`: or of a
+  /// row that all positions have.
+  bool is_own_row(size_t buffer, bool common = false) const {
     const auto& all = accesses[buffer];
     return !all.empty() && stays_in_column(buffer) && std::ranges::all_of(all, [&](const Access& a) {
       const Address& at = a.statement->address;
-      // A row that is the same for all positions is in a cache anyway.
       return a.vector && a.outer == all.front().outer && a.statement->bounds.empty() && at.indirect.empty() &&
-             at.map.terms.size() > 1 && stride_of(at.map, a.var()) == IntRef{1};
+             at.map.terms.size() > (common ? 0 : 1) && stride_of(at.map, a.var()) == IntRef{1};
     });
   }
   /// Whether what is read goes nowhere but, with something added, to the same place again.
@@ -131,6 +133,23 @@ int vector_of(const Kernel& k, const Facts& facts) {
   // not just sums of it, that costs more than narrow loads do.
   const int most = k.root.kind == StmtKind::kParallelVector ? std::max(kUnit, kBytes / widest) : kMost;
   return std::min(most, kBytes / narrowest);
+}
+
+/// Whether a held row, where it is long, is worth a place in shared memory: it is the position's, and read several
+/// times.
+bool is_near(const Kernel& k, const Facts& facts, const KernelShape::HeldRow& row) {
+  const auto b = static_cast<size_t>(row.buffer);
+  const bool has_turns = std::ranges::find(k.root.body, StmtKind::kLoop, &Stmt::kind) != k.root.body.end();
+  return row.load && !has_turns && facts.is_own_row(b) && facts.is_used_again(b);
+}
+
+/// Whether it computes what takes longer than memory does.
+bool is_costly(const Kernel& k) {
+  bool costly = false;
+  for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) {
+    costly = costly || (vector && s.kind == StmtKind::kPrimitive && op_cost(s.op) >= kCostly);
+  });
+  return costly;
 }
 
 /// Loads that go along the last variable of the root loop and across the vector loop.
@@ -321,9 +340,12 @@ class RowHolder {
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
       if (facts_.is_own_row(b) && is_written(b)) hold_written(b, false);
     }
+    // A row that is the same for all positions is in a cache, which is near enough for what registers are too few for.
+    // Of rows that do not fit some chunks are loaded at once, and nothing else is before they are stored.
+    const bool common = shape_.has_row_size() && !shape_.team && k_.row.chunks == 0;
     for (const bool again : {true, false}) {
       for (size_t b = 0; b < k_.buffers.size(); ++b) {
-        if (facts_.is_own_row(b) && !is_written(b) && facts_.is_used_again(b) == again) hold_read(b);
+        if (facts_.is_own_row(b, common) && !is_written(b) && facts_.is_used_again(b) == again) hold_read(b);
       }
     }
   }
@@ -420,8 +442,7 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
     if (shape.team) return {.vector = rest ? 1 : unit_of(n)};
     int64_t bytes = 0;
     for (const auto& row : shape.held) {
-      if (row.load && facts.is_used_again(static_cast<size_t>(row.buffer)))
-        bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
+      if (is_near(kernel, facts, row)) bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
     }
     const int near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2;
     return {.vector = unit_of(n), .near = near, .rest = rest};
@@ -546,10 +567,11 @@ KernelShape shape_of(const Kernel& k) {
     if (shape.vector > 1) RowHolder(k, facts, shape).hold();
     for (const auto& row : shape.held) {
       const auto b = static_cast<size_t>(row.buffer);
-      const Stmt* last = facts.accesses[b].back().vector;
-      if (k.row.near > 0 && shape.has_row_size() && row.load && facts.is_used_again(b))
-        shape.near_rows.push_back({row.buffer, row.load, last, static_cast<int64_t>(itemsize(k.buffers[b].dtype))});
+      if (k.row.near == 0 || !shape.has_row_size() || !is_near(k, facts, row)) continue;
+      const auto size = static_cast<int64_t>(itemsize(k.buffers[b].dtype));
+      shape.near_rows.push_back({row.buffer, row.load, facts.accesses[b].back().vector, size});
     }
+    if (!shape.near_rows.empty() && !is_costly(k)) shape.near_blocks = k.row.near;
     if (shape.team && shape.has_row_size() && k.row.chunks > 0) hold_strips(shape, k);
   }
   return shape;

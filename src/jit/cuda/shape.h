@@ -86,6 +86,9 @@ struct KernelShape {
   std::vector<SharedRow> shared_rows;
   /// Of long rows what several loops read, which waits in shared memory where there is room for all of it.
   std::vector<SharedRow> near_rows;
+  /// Of a multiprocessor, that go from position to position: what the last loop reads of near rows makes room for those
+  /// of the next one. 0: blocks have a position each.
+  int near_blocks = 0;
   /// kRows: whether threads have the same elements in all loops, of which they take several chunks at once.
   bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.

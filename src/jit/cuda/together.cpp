@@ -21,6 +21,7 @@ int64_t words_of_call(const Kernel& kernel, const KernelShape& shape) {
   size_t words = kernel.buffers.size() + static_cast<size_t>(kernel.num_ints) + 4 + 3 * shape.columns.size();
   words += shape.shared_rows.size() + shape.near_rows.size();
   if (shape.summed) words += 2;
+  if (shape.near_blocks > 0) ++words;
   if (shape.takes_several) ++words;
   if (shape.synchronizes) words += shape.extents.size();
   return static_cast<int64_t>(words);
@@ -73,11 +74,12 @@ int64_t most_together(const Kernel& kernel, const KernelShape& shape) {
 bool may_run_together(const Kernel& kernel) { return most_together(kernel, shape_of(kernel)) > 0; }
 
 std::vector<TableLaunch> launch_together(const Kernel& kernel, const KernelShape& shape,
-                                         std::span<const KernelArguments> calls, int64_t shared_limit) {
+                                         std::span<const KernelArguments> calls,
+                                         const smolder::cuda::DeviceInfo& device) {
   const int64_t most = most_together(kernel, shape), words = words_of_call(kernel, shape);
   std::vector<Table> tables;
   for (const KernelArguments& c : calls) {
-    Launch launch(kernel, shape, c, shared_limit);
+    Launch launch(kernel, shape, c, device);
     if (launch.empty()) continue;
     SMOLDER_INVARIANT(static_cast<int64_t>(launch.words().size()) == words);
     const smolder::cuda::LaunchShape& own = launch.plan().shape;

@@ -22,6 +22,7 @@ struct TableLaunch {
 };
 /// Launches that run all calls of a kernel which has `together`: those whose blocks have the same threads share one.
 std::vector<TableLaunch> launch_together(const Kernel& kernel, const KernelShape& shape,
-                                         std::span<const KernelArguments> calls, int64_t shared_limit);
+                                         std::span<const KernelArguments> calls,
+                                         const smolder::cuda::DeviceInfo& device);
 
 }  // namespace smolder::jit::cuda

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda_host/host_program.h"
+#include "smolder/core/cuda/driver.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/loop_ir.h"
@@ -23,6 +24,17 @@
 namespace smolder::jit::test {
 
 using cuda_host::HostProgram;
+
+/// What launches are planned for: few multiprocessors, so that blocks which walk have several positions.
+inline const smolder::cuda::DeviceInfo& emulated_device() {
+  static const auto* const info = [] {
+    auto* device = new smolder::cuda::DeviceInfo;
+    device->multiprocessors = 2;
+    device->shared_bytes = 227 << 10;
+    return device;
+  }();
+  return *info;
+}
 
 /// Kernels of loop IR.
 class CudaEmulator {

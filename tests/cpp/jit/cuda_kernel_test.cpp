@@ -80,7 +80,8 @@ TEST(CudaKernel, FunctionsAreNamedAfterTheirOps) {
 
 cuda::LaunchPlan planned(const std::string& name, const std::vector<int64_t>& ints, int64_t positions) {
   const Kernel k = golden(name);
-  return cuda::plan_launch(cuda::shape_of(k), k.root.kind == StmtKind::kParallelVector, ints, positions, 227 << 10);
+  return cuda::plan_launch(cuda::shape_of(k), k.root.kind == StmtKind::kParallelVector, ints, positions,
+                           test::emulated_device());
 }
 
 TEST(CudaLaunch, ElementsInOneGrid) {
@@ -151,6 +152,22 @@ TEST(CudaLaunch, RowsAsExpected) {
   EXPECT_EQ(row(softmax, "float32", 50308), (RowSize{.vector = 8, .near = 1, .rest = true}));
 }
 
+TEST(CudaLaunch, BlocksWalkOverLongRows) {
+  Kernel k = golden("layer_norm");
+  const std::vector<int64_t> ints{1000, 20000};
+  k.row = cuda::row_size(k, ints);
+  EXPECT_EQ(k.row, (RowSize{.vector = 8, .near = 2}));
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, ints, 1000, emulated_device()).shape.grid[0], 4u);
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, ints, 3, emulated_device()).shape.grid[0], 3u);
+  // There is no room for longer ones.
+  const std::vector<int64_t> longer{1000, 60000};
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, longer, 1000, emulated_device()).shape.grid[0], 1000u);
+  // Exponentials take longer than memory does.
+  Kernel costly = golden("softmax");
+  costly.row = cuda::row_size(costly, ints);
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, ints, 1000, emulated_device()).shape.grid[0], 1000u);
+}
+
 TEST(CudaLaunch, ColumnsAreSharedOut) {
   // 3 chunks of rows by 2 of columns, 1024 columns each: few, so blocks are narrow.
   const auto plan = planned("column_sum", {3, 2, 2000, 300, 128 * 2000}, 6);
@@ -203,7 +220,8 @@ TEST(CudaLaunch, TransposesInTiles) {
       samples.push_back({k, {rows * columns, rows * columns}, {}, {rows, columns}, {}, rows});
     }
   }
-  const auto plan = cuda::plan_launch(cuda::shape_of(samples[0].kernel), false, samples[0].ints, 1000, 227 << 10);
+  const auto plan =
+      cuda::plan_launch(cuda::shape_of(samples[0].kernel), false, samples[0].ints, 1000, test::emulated_device());
   EXPECT_EQ(plan.shape.block[0], 8u);
   EXPECT_EQ(plan.shape.block[1], 32u);
   EXPECT_EQ(plan.shape.grid[0], 32u * 19);
@@ -258,7 +276,8 @@ TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
   const cuda::KernelShape shape = cuda::shape_of(k);
   EXPECT_TRUE(shape.scratch.empty());
   EXPECT_EQ(shape.columns.size(), 1u);
-  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, 227 << 10).shape.block[1], 8u);
+  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, test::emulated_device()).shape.block[1],
+            8u);
   expect_same({{k, {10, 320, 320}, {}, {10, 32}, {}, 1}}, {});
 }
 

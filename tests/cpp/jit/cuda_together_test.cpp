@@ -223,7 +223,7 @@ TEST(Together, TablesAreNoLargerThanArgumentsMayBe) {
     }
     std::vector<void*> buffers(k.buffers.size());
     const KernelArguments call{buffers.data(), r.ints.data(), r.scalars.data(), nullptr, r.positions};
-    for (const cuda::TableLaunch& t : cuda::launch_together(k, shape, {&call, 1}, 227 << 10)) {
+    for (const cuda::TableLaunch& t : cuda::launch_together(k, shape, {&call, 1}, test::emulated_device())) {
       EXPECT_LE(t.words.size() * 8, 4096u);
     }
   }
