@@ -3,8 +3,8 @@
 
 #include <atomic>
 
-/// A thread-local of the library's own, reached without a call. Keep them small and trivial: their room
-/// in a process that loads the library late is limited.
+/// A thread-local of the library's own, reached without a call. Keep them small and trivial, and what is not in
+/// PerThread (core/per_thread.h), which says why.
 #if defined(__GNUC__)
 #define SMOLDER_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local constinit
 #else
