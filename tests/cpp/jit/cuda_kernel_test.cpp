@@ -406,7 +406,7 @@ TEST(CudaEmulated, GoldenKernels) {
   samples.push_back({golden("softmax"), {60000, 60000}, {}, {1, 60000}, {}, 1});
   add("softmax_kept", {20000, 20000, 20000}, {1, 20000}, {}, 1);  // beyond registers
   samples.back().scratch = {false, true, false};
-  // Odd rows that begin where chunks may be loaded, and in a kernel that is made for longer ones.
+  // Odd rows that begin where chunks may be loaded. With exponentials blocks have a position each, else they walk.
   const std::string padded =
       "kernel {\n  buffers b0:bfloat16 r, b1:bfloat16 w\n  ints 3\n  parallel v0 < n0 {\n    acc a0 = max float32\n"
       "    vector v1 < n1 {\n      %0 = load b0[v0*n2 + v1]\n      %1 = cast float32 %0\n      update a0, %1\n    }\n"
@@ -415,15 +415,21 @@ TEST(CudaEmulated, GoldenKernels) {
       "}\n"
       "    %7 = result a1\n    vector v3 < n1 {\n      %8 = load b0[v0*n2 + v3]\n      %9 = cast float32 %8\n"
       "      %10 = sub float32 %9, %7\n      %11 = cast bfloat16 %10\n      store b1[v0*n2 + v3], %11\n    }\n  }\n}\n";
+  const std::string_view exponential = "exp float32 %5", square = "mul float32 %5, %5";
   for (const int64_t n : {16385, 16390, 20007, 20500, 50257, 130001}) {
-    const int64_t distance = (n + 7) / 8 * 8;
-    samples.push_back({parse_loop(padded), {3 * distance, 3 * distance}, {}, {3, n, distance}, {}, 3});
-    samples.back().kernel.row = cuda::row_size(samples.back().kernel, samples.back().ints);
-    EXPECT_EQ(samples.back().kernel.row, (RowSize{.vector = 8,
-                                                  .near = n > 120000  ? 0
-                                                          : n > 60000 ? 1
-                                                                      : 2,
-                                                  .rest = true}));
+    for (const bool walks : {false, true}) {
+      std::string text = padded;
+      if (walks) text.replace(text.find(exponential), exponential.size(), square);
+      const int64_t positions = walks ? 7 : 3, distance = (n + 7) / 8 * 8;
+      KernelSample s{parse_loop(text), {positions * distance, positions * distance}, {}, {positions, n, distance}, {},
+                     positions};
+      s.kernel.row = cuda::row_size(s.kernel, s.ints);
+      const bool fits = n < 120000;
+      EXPECT_EQ(s.kernel.row, (RowSize{.vector = 8, .near = fits ? 2 : 0, .rest = true}));
+      const auto plan = cuda::plan_launch(cuda::shape_of(s.kernel), false, s.ints, positions, test::emulated_device());
+      EXPECT_EQ(plan.shape.grid[0], walks && fits ? 4U : positions);
+      samples.push_back(std::move(s));
+    }
   }
   // A number of each row; of the long rows a thread takes several chunks.
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 2200008}, {5, 1000}, {4, 77}}) {
