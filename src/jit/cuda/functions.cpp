@@ -234,21 +234,25 @@ std::string Functions::sigmoid() {
   return name;
 }
 
-/// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish.
+/// exp of several numbers: of small ones, as nearly all are, without care for those that overflow or vanish. One
+/// comparison finds others, of a maximum that keeps NaNs; they are computed again, so that nothing waits for it.
 std::string Functions::exp_lanes() {
   const std::string name = "exp_lanes";
   if (!defined_.emplace(name, true).second) return name;
-  const std::string any = exp();
+  const std::string any = exp(), most = extremum(ir::Op::kMaximum);
   text_ += four(any) + R"(template <int V> DEVICE void exp_lanes(f32 (&y)[V], const f32 (&x)[V]) {
-  bool normal = true;
+  f32 most[V];
 #pragma unroll
-  for (int k = 0; k < V; ++k) normal = normal && fabsf(x[k]) < 87.0f;
-  if (normal) {
+  for (int k = 0; k < V; ++k) most[k] = fabsf(x[k]);
 #pragma unroll
-    for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
-  } else {
-    by_fours(y, x, exp_f32_four);
+  for (int by = V / 2; by > 0; by /= 2) {
+#pragma unroll
+    for (int k = 0; k < by; ++k) most[k] = )" +
+           most + R"((most[k], most[k + by]);
   }
+#pragma unroll
+  for (int k = 0; k < V; ++k) y[k] = exp_normal(x[k]);
+  if (!(most[0] < 87.0f)) by_fours(y, x, exp_f32_four);
 }
 )";
   return name;
