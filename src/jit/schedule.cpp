@@ -15,7 +15,7 @@ namespace {
 
 /// Keeps a plan to rows for which a kernel that is made for those of the sample is not slow.
 void guard_rows(ir::SymTable& sym, ir::Dim n, const RowSize& row) {
-  const cuda::RowRange range = cuda::row_range(n.value);
+  const cuda::RowRange range = cuda::row_range(n.value, row);
   if (range.first > 0) sym.less_equal(n, range.first);
   if (range.last < INT64_MAX) sym.less_equal(n, range.last);
   if (row.vector > 1 && !row.rest) {

@@ -47,7 +47,7 @@ def softmax(x):
 
 
 @pytest.mark.parametrize("dtype,tolerance", [("float32", 5e-6), ("bfloat16", 4e-3)])
-@pytest.mark.parametrize("n", [5, 48, 1024, 1028, 4096, 16384, 17000, 20001, 50304])
+@pytest.mark.parametrize("n", [5, 48, 1024, 1028, 4096, 16384, 17000, 20001, 20480, 50304])
 def test_softmax_of_any_row(dtype, tolerance, n):
     """Rows that registers hold, in whole chunks and not, and longer ones; with -inf, large numbers and nan."""
     rng = np.random.default_rng(n)

@@ -329,9 +329,9 @@ void KernelEmitter::rows() {
   if (!has_two_rows()) return;
   line("};");
   const RowSize& r = k_.row;
-  const int at_once = kAtOnce / shape_.vector, held = has_near_rows() ? at_once : r.chunks;
-  const int sure = has_near_rows() ? 0 : r.whole ? held : held - 1;
-  const int threads = has_near_rows() ? kMostRowThreads : r.threads;
+  const int at_once = kAtOnce / shape_.vector, held = r.chunks > 0 ? r.chunks : at_once;
+  const int sure = r.chunks == 0 ? 0 : r.whole ? held : held - 1;
+  const int threads = r.chunks > 0 ? r.threads : kMostRowThreads;
   line(cat({"fits ? row(Row<", std::to_string(held), ", ", std::to_string(sure), ", ", std::to_string(threads),
             ">()) : row(Row<", std::to_string(at_once), ">());"}));
 }
@@ -395,32 +395,29 @@ void KernelEmitter::held_rows() {
     const std::string of_unit = "unit == V / " + std::to_string(shape_.sides);
     line("const bool whole = aligned && " + (k_.row.rest ? "" : n + " % V == 0 && ") + of_unit + ";");
   }
-  if (has_near_rows()) {
+  if (has_two_rows()) {
     std::string fits = "whole";
     for (const auto& row : shape_.near_rows) fits += cat({" && a.near", std::to_string(row.buffer), " >= 0"});
+    if (k_.row.chunks > 0) {
+      const int all = shape_.vector * k_.row.threads, most = k_.row.chunks * all;
+      fits += " && blockDim.x == " + std::to_string(k_.row.threads);
+      if (!k_.row.whole) fits += cat({" && ", n, " > ", std::to_string(most - all)});
+      fits += cat({" && ", n, k_.row.whole ? " == " : " <= ", std::to_string(most)});
+    }
+    // Scratch that is the caller's memory is read there afterwards.
+    for (const auto& row : shape_.held) {
+      if (row.is_scratch && k_.row.chunks > 0) fits += cat({" && a.step", std::to_string(row.buffer), " != 0"});
+    }
     line("const bool fits = " + fits + ";");
     line("const auto row = [&](auto kind) {");
     line("constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;");
-    line("constexpr bool fits = false, near = T > 0;");
-    line("const int step = V * (near ? T : blockDim.x);");
+    const std::string near = has_near_rows() ? ", near = T > 0;" : ";";
+    line(std::string("constexpr bool fits = ") + (k_.row.chunks > 0 ? "T > 0" : "false") + near);
+    line("const int step = V * (T > 0 ? T : blockDim.x);");
     for (const auto& row : shape_.near_rows) {
       const std::string b = std::to_string(row.buffer), type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
       line(cat({type, "* const near", b, " = reinterpret_cast<", type, "*>(shared + a.near", b, ");"}));
     }
-  } else if (has_two_rows()) {
-    const int all = shape_.vector * k_.row.threads, most = k_.row.chunks * all;
-    std::string fits = "whole && blockDim.x == " + std::to_string(k_.row.threads);
-    if (!k_.row.whole) fits += cat({" && ", n, " > ", std::to_string(most - all)});
-    fits += cat({" && ", n, k_.row.whole ? " == " : " <= ", std::to_string(most)});
-    // Scratch that is the caller's memory is read there afterwards.
-    for (const auto& row : shape_.held) {
-      if (row.is_scratch) fits += cat({" && a.step", std::to_string(row.buffer), " != 0"});
-    }
-    line("const bool fits = " + fits + ";");
-    line("const auto row = [&](auto kind) {");
-    line("constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;");
-    line("constexpr bool fits = T > 0;");
-    line("const int step = V * (fits ? T : blockDim.x);");
   } else {
     line("const int step = V * blockDim.x;");
     line(shape_.has_row_size() ? "constexpr bool fits = false;" : "const bool fits = whole && " + n + " <= C * step;");
@@ -430,6 +427,9 @@ void KernelEmitter::held_rows() {
     line(cat({pack(row.buffer), " held", b, "[C];"}));
     if (row.is_scratch)
       line(cat({"const bool stores", b, " = !fits", shape_.has_row_size() ? "" : " || a.step" + b + " == 0", ";"}));
+  }
+  for (const auto& repeat : shape_.repeats) {
+    line(cat({"Pack<f32, V> repeat", std::to_string(repeat.first->result), "[C];"}));
   }
 }
 

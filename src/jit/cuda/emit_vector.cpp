@@ -77,9 +77,22 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   line("};");
   const bool several = takes_several_chunks(s);
   const std::string copies = copy_next(s);
+  const bool near_chunks = keeps_near() && several;
   if (shape_.vector == 1) {
     single_elements(s);
-  } else if (has_two_rows() && !has_near_rows() && several) {
+  } else if (near_chunks) {
+    // The other text is for what hardly comes: were it longer, this one would have fewer registers.
+    line("if constexpr (fits) {");
+    line("const int first = t * V;");
+    line("FOR_CHUNKS {");
+    load_held(s, true);
+    if (!copies.empty()) line("if (more) { " + copies + "}");
+    line("chunk(c, i, Lanes<V>());");
+    line("}");
+    line("} else {");
+    single_elements(s);
+    line("}");
+  } else if (has_two_rows() && k_.row.chunks > 0 && several) {
     line("if constexpr (fits) {");
     line("const int first = t * V;");
     load_held(s, true);
@@ -91,7 +104,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
     line("if (" + whole + ") {");
     if (k_.row.rest) line("const int n = all;");
   }
-  if (shape_.vector > 1) {
+  if (shape_.vector > 1 && !near_chunks) {
     line("#pragma unroll 1");
     if (several) {
       line("for (int first = t * (V << pair); first < n; first += C * step) {");
@@ -182,7 +195,7 @@ void KernelEmitter::add_after_rows(std::string before) {
 }
 
 /// What this loop finds of held rows nowhere but in memory: all on its way before any of it is used. `fits`: of two
-/// texts, that of rows that fit.
+/// texts, that of rows that fit; of near rows that is one chunk.
 void KernelEmitter::load_held(const Stmt& s, bool fits) {
   std::string always, short_row, long_row;
   Loads first_turn;
@@ -204,6 +217,10 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
         std::ranges::find(shape_.near_rows, row.buffer, &KernelShape::SharedRow::buffer) != shape_.near_rows.end();
     if (is_near) loads += cat({"if constexpr (near) load_whole(held", b, "[c], near", b, " + i); else "});
     loads += cat({"load_whole(held", b, "[c], ", at, " + i); "});
+  }
+  if (keeps_near() && fits) {
+    if (!always.empty() || !long_row.empty()) line(always + long_row);
+    return;
   }
   if (!always.empty()) line("FOR_CHUNKS { " + always + "}");
   load_chunks("if (starts)", first_turn);
@@ -313,14 +330,30 @@ void KernelEmitter::varying(const Stmt& s) {
     default:
       break;
   }
-  if (random_lanes(s)) return;
-  if (!exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
-    const std::string x = unrounded(s), name = declare_lanes(s);
-    lanes(name + " = " + x + ";");
+  const std::string x = declare_lanes(s), kept = repeat_of(&KernelShape::Repeat::again, s);
+  if (!kept.empty()) {
+    line("if constexpr (V > 1 && fits) {");
+    lanes(x + " = " + kept + ";");
+    line("} else {");
   }
+  if (!random_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
+    lanes(x + " = " + unrounded(s) + ";");
+  }
+  if (!kept.empty()) line("}");
   if (rounds(s)) {
     line(std::string("round_lanes_") + (s.dtype == DType::kFloat16 ? "f16(" : "bf16(") + locals_[s.result].name + ");");
   }
+  if (const std::string keeps = repeat_of(&KernelShape::Repeat::first, s); !keeps.empty()) {
+    line("if constexpr (V > 1 && fits) {");
+    lanes(keeps + " = " + x + ";");
+    line("}");
+  }
+}
+
+/// Where the thread keeps what a statement computes of a row that fits, for when it comes again.
+std::string KernelEmitter::repeat_of(const Stmt* KernelShape::Repeat::* which, const Stmt& s) const {
+  const auto it = std::ranges::find(shape_.repeats, &s, which);
+  return it == shape_.repeats.end() ? "" : "repeat" + std::to_string(it->first->result) + "[c].x[k]";
 }
 
 /// Of the update of a float32 maximum or minimum with halves as they lie in a chunk, the load of these.
@@ -350,7 +383,6 @@ bool KernelEmitter::exp_lanes(const Stmt& s) {
   const bool is_exp = s.kind == StmtKind::kPrimitive && s.op == ir::Op::kExp;
   if (!is_exp || compute_type(s.dtype) != DType::kFloat32 || !locals_[s.args[0]].varies) return false;
   const std::string function = functions_.exp_lanes();
-  declare_lanes(s);
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
   return true;
 }
@@ -360,7 +392,6 @@ bool KernelEmitter::rare_lanes(const Stmt& s) {
     return false;
   const std::string function = functions_.rare_lanes(s.op, s.dtype);
   if (function.empty()) return false;
-  declare_lanes(s);
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
   return true;
 }
@@ -374,10 +405,19 @@ bool KernelEmitter::divides_row(const Stmt& s) const {
 bool KernelEmitter::div_lanes(const Stmt& s) {
   if (!divides_row(s)) return false;
   const std::string function = functions_.div_lanes();
-  declare_lanes(s);
   const std::string name = locals_[s.result].name;
-  line(cat(
-      {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"}));
+  const std::string call = cat(
+      {function, "(", name, ", ", locals_[s.args[0]].name, ", ", locals_[s.args[1]].name, ", inverse_", name, ");"});
+  if (!keeps_near()) {
+    line(call);
+    return true;
+  }
+  // Where single elements called what chunks call for rare numbers, the compiler would keep registers free for that.
+  line("if constexpr (V > 1) {");
+  line(call);
+  line("} else {");
+  lanes(name + "[k] = " + unrounded(s) + ";");
+  line("}");
   return true;
 }
 
@@ -386,7 +426,7 @@ bool KernelEmitter::divide_chunk(const Stmt& s) {
   const auto is_in = [&](const std::vector<const Stmt*>& list) { return std::ranges::find(list, &s) != list.end(); };
   const bool steps = is_in(shape_.chunks.steps);
   if (!steps && !is_in(shape_.chunks.same)) return false;
-  const std::string x = unrounded(s), name = declare_lanes(s);
+  const std::string x = unrounded(s), name = locals_[s.result].name + "[k]";
   line("if constexpr (R) {");
   line("constexpr int k = 0;");
   line("const u64 first = " + x + ";");
@@ -406,7 +446,6 @@ bool KernelEmitter::random_lanes(const Stmt& s) {
   if (position == loop_->body.end() || position->kind != StmtKind::kIndex) return false;
   if (stride_of(position->map, v) != IntRef{1}) return false;
   const std::string function = functions_.random_lanes();
-  declare_lanes(s);
   line(function + "(" + locals_[s.result].name + ", " + value(s.args[0]) + ", " + value(s.args[1]) +
        ", static_cast<u64>(" + affine(position->map, v) + " + i));");
   return true;

@@ -111,6 +111,8 @@ class KernelEmitter {
   bool has_two_rows() const { return shape_.has_row_size() && (k_.row.chunks > 0 || has_near_rows()); }
   bool has_near_rows() const { return !shape_.near_rows.empty(); }
   bool walks() const { return shape_.near_blocks > 0; }
+  /// Whether threads have what they computed of near rows in registers.
+  bool keeps_near() const { return has_near_rows() && k_.row.chunks > 0; }
   std::string copy_near(const KernelShape::SharedRow& near, const std::string& from) const;
   std::string copy_next(const Stmt& s);
   void vector_chunks(const Stmt& s);
@@ -128,6 +130,7 @@ class KernelEmitter {
   bool is_read_ahead(const KernelShape::HeldRow& row) const;
   bool is_uniform(const Stmt& s) const;
   void varying(const Stmt& s);
+  std::string repeat_of(const Stmt* KernelShape::Repeat::* which, const Stmt& s) const;
   void varying_load(const Stmt& s);
   void load_chunk(const Stmt& s);
   void load_lanes(const Stmt& s, const std::string& name);

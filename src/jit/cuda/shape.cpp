@@ -12,6 +12,7 @@ namespace smolder::jit::cuda {
 namespace {
 
 constexpr int64_t kNearBytes = 220 << 10;  // of shared memory, which a multiprocessor has for rows
+constexpr int64_t kRowRegisters = 104;     // of the 128 that a thread has
 
 struct Access {
   const Stmt* statement;
@@ -150,6 +151,59 @@ bool is_costly(const Kernel& k) {
     costly = costly || (vector && s.kind == StmtKind::kPrimitive && op_cost(s.op) >= kCostly);
   });
   return costly;
+}
+
+/// Whether a vector loop computes of each element what another does.
+bool is_same(const Kernel& k, const Stmt& loop, LocalId x, const Stmt& other, LocalId y) {
+  if (x == y) return true;
+  const auto a = std::ranges::find(loop.body, x, &Stmt::result), b = std::ranges::find(other.body, y, &Stmt::result);
+  if (a == loop.body.end() || b == other.body.end() || a->kind != b->kind || a->dtype != b->dtype) return false;
+  if (a->kind == StmtKind::kLoad) {
+    return !k.buffers[a->address.buffer].write && a->address.buffer == b->address.buffer && a->bounds.empty() &&
+           b->bounds.empty() && same_column(a->address, loop.vars[0], b->address, other.vars[0]);
+  }
+  if (a->kind != StmtKind::kPrimitive || a->op != b->op) return false;
+  return std::ranges::equal(a->args, b->args, [&](LocalId p, LocalId q) { return is_same(k, loop, p, other, q); });
+}
+
+std::vector<KernelShape::Repeat> repeats_of(const Kernel& k, const Facts& facts) {
+  std::vector<KernelShape::Repeat> all;
+  const auto is_costly = [](const Stmt& s) {
+    return s.kind == StmtKind::kPrimitive && s.dtype == DType::kFloat32 && op_cost(s.op) >= kCostly;
+  };
+  for (size_t i = 1; i < facts.vectors.size(); ++i) {
+    for (const Stmt& again : facts.vectors[i]->body) {
+      if (!is_costly(again)) continue;
+      for (size_t j = 0; j < i; ++j) {
+        const Stmt& loop = *facts.vectors[j];
+        const auto first = std::ranges::find_if(
+            loop.body, [&](const Stmt& s) { return is_same(k, loop, s.result, *facts.vectors[i], again.result); });
+        if (first == loop.body.end()) continue;
+        all.push_back({&*first, &again});
+        break;
+      }
+    }
+  }
+  return all;
+}
+
+/// The last loop that needs elements of the buffer for what is not kept.
+const Stmt* last_to_read(const KernelShape& shape, const Facts& facts, size_t buffer) {
+  const auto needs = [&](const Stmt& loop) {
+    std::vector<LocalId> needed;
+    for (size_t i = loop.body.size(); i-- > 0;) {
+      const Stmt& s = loop.body[i];
+      const bool is_kept = std::ranges::find(shape.repeats, &s, &KernelShape::Repeat::again) != shape.repeats.end();
+      if (is_kept || (s.result >= 0 && std::ranges::find(needed, s.result) == needed.end())) continue;
+      if (s.kind == StmtKind::kLoad && s.address.buffer == static_cast<int>(buffer)) return true;
+      needed.insert(needed.end(), s.args.begin(), s.args.end());
+      for (const auto& index : s.address.indirect) needed.push_back(index.index);
+    }
+    return false;
+  };
+  const auto it =
+      std::find_if(facts.vectors.rbegin(), facts.vectors.rend(), [&](const Stmt* loop) { return needs(*loop); });
+  return it == facts.vectors.rend() ? facts.vectors.front() : *it;
 }
 
 /// Loads that go along the last variable of the root loop and across the vector loop.
@@ -342,7 +396,7 @@ class RowHolder {
     }
     // A row that is the same for all positions is in a cache, which is near enough for what registers are too few for.
     // Of rows that do not fit some chunks are loaded at once, and nothing else is before they are stored.
-    const bool common = shape_.has_row_size() && !shape_.team && k_.row.chunks == 0;
+    const bool common = shape_.has_row_size() && !shape_.team && (k_.row.chunks == 0 || k_.row.near > 0);
     for (const bool again : {true, false}) {
       for (size_t b = 0; b < k_.buffers.size(); ++b) {
         if (facts_.is_own_row(b, common) && !is_written(b) && facts_.is_used_again(b) == again) hold_read(b);
@@ -351,8 +405,6 @@ class RowHolder {
   }
 
  private:
-  static constexpr int64_t kRegisters = 104;  // of the 128 that a thread has
-
   bool is_written(size_t b) const { return std::ranges::any_of(facts_.accesses[b], Facts::is_store); }
   size_t place_of(const Stmt* vector) const {
     return static_cast<size_t>(std::ranges::find(facts_.vectors, vector) - facts_.vectors.begin());
@@ -385,7 +437,7 @@ class RowHolder {
     const size_t begin = always ? 0 : place_of(row.first);
     const size_t end = always ? live_.size() : place_of(row.last) + 1;
     const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
-    if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRegisters; })) return;
+    if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRowRegisters; })) return;
     for (int64_t& n : live) n += registers;
     shape_.held.push_back(row);
   }
@@ -445,7 +497,17 @@ RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints) {
       if (is_near(kernel, facts, row)) bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
     }
     const int near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2;
-    return {.vector = unit_of(n), .near = near, .rest = rest};
+    RowSize row{.vector = unit_of(n), .near = near, .rest = rest};
+    const int all = row.vector * kMostRowThreads, chunks = static_cast<int>((n + all - 1) / all);
+    const auto repeats = static_cast<int64_t>(repeats_of(kernel, facts).size());
+    const bool reads = std::ranges::all_of(shape.held, [](const auto& held) { return held.load != nullptr; });
+    const bool kept = repeats > 0 && chunks * row.vector * repeats <= kRowRegisters;
+    if (near == 0 || rest || !reads || !kept || !shape.scratch.empty()) return row;
+    row.near = 1;
+    row.threads = kMostRowThreads;
+    row.chunks = chunks;
+    row.whole = n % all == 0;
+    return row;
   }
   // Chunks of eight are of half as many threads, which have no registers for two rows.
   int64_t read = 0;
@@ -467,8 +529,13 @@ IntRef row_extent(const Kernel& kernel) {
   return shape.has_row_size() ? shape.extents[0] : IntRef{};
 }
 
-RowRange row_range(int64_t extent) {
+RowRange row_range(int64_t extent, const RowSize& row) {
   constexpr int64_t kShort = 128, kWarpRow = 1024;  // between which there are as many lanes
+  // Others would go by single elements.
+  if (row.near > 0 && row.chunks > 0) {
+    const int64_t all = row.vector * row.threads, most = row.chunks * all;
+    return {row.whole ? most - 1 : most - all, most};
+  }
   if (extent > kLongRow) return {kLongRow, INT64_MAX};
   if (extent <= kShort) return {0, kShort};
   if (extent <= kWarpRow) return {kShort, kWarpRow};
@@ -562,16 +629,18 @@ KernelShape shape_of(const Kernel& k) {
     if (shape.has_row_size()) {
       shape.vector = k.row.vector;
       shape.sides = k.row.sides;
-      shape.held_chunks = k.row.chunks > 0 ? k.row.chunks : kAtOnce / shape.vector;
+      const bool near_chunks = k.row.chunks > 0 && k.row.near > 0;
+      shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
+      if (near_chunks) shape.repeats = repeats_of(k, facts);
     }
     if (shape.vector > 1) RowHolder(k, facts, shape).hold();
     for (const auto& row : shape.held) {
       const auto b = static_cast<size_t>(row.buffer);
       if (k.row.near == 0 || !shape.has_row_size() || !is_near(k, facts, row)) continue;
       const auto size = static_cast<int64_t>(itemsize(k.buffers[b].dtype));
-      shape.near_rows.push_back({row.buffer, row.load, facts.accesses[b].back().vector, size});
+      shape.near_rows.push_back({row.buffer, row.load, last_to_read(shape, facts, b), size});
     }
-    if (!shape.near_rows.empty() && !is_costly(k)) shape.near_blocks = k.row.near;
+    if (!shape.near_rows.empty() && (k.row.chunks > 0 || !is_costly(k))) shape.near_blocks = k.row.near;
     if (shape.team && shape.has_row_size() && k.row.chunks > 0) hold_strips(shape, k);
   }
   return shape;

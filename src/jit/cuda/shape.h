@@ -89,6 +89,11 @@ struct KernelShape {
   /// Of a multiprocessor, that go from position to position: what the last loop reads of near rows makes room for those
   /// of the next one. 0: blocks have a position each.
   int near_blocks = 0;
+  /// What a vector loop computes as one before it did, and is costly: where near rows are in chunks, threads keep it.
+  struct Repeat {
+    const Stmt *first, *again;
+  };
+  std::vector<Repeat> repeats;
   /// kRows: whether threads have the same elements in all loops, of which they take several chunks at once.
   bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
@@ -104,11 +109,12 @@ KernelShape shape_of(const Kernel& kernel);
 RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
 /// Of the rows that it counts for.
 IntRef row_extent(const Kernel& kernel);
-/// Lengths beyond `first`, up to `last`, for which a kernel made for one of them does.
+/// Lengths beyond `first`, up to `last`, for which a kernel made for `extent`, as `row` says, does.
 struct RowRange {
   int64_t first, last;
+  bool operator==(const RowRange&) const = default;
 };
-RowRange row_range(int64_t extent);
+RowRange row_range(int64_t extent, const RowSize& row);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, of which the last may be short, or one by one where that would leave a rest of a row that is not long.

@@ -143,8 +143,12 @@ TEST(CudaLaunch, RowsAsExpected) {
   EXPECT_EQ(row(softmax, "bfloat16", 1004), (RowSize{4, 1, 32, 8, false}));
   // No unit: elements one by one, whatever they are.
   EXPECT_EQ(row(softmax, "bfloat16", 10), (RowSize{.vector = 1}));
-  // Long rows wait in shared memory, of two blocks where there is room.
-  EXPECT_EQ(row(softmax, "bfloat16", 50304), (RowSize{.vector = 8, .near = 2}));
+  // Long rows wait in shared memory, of two blocks where there is room, or of one whose threads keep exponentials.
+  EXPECT_EQ(row(softmax, "bfloat16", 50304), (RowSize{8, 1, 512, 13, false, 1}));
+  EXPECT_EQ(row(softmax, "bfloat16", 60000), (RowSize{.vector = 8, .near = 1}));
+  const auto range = [&](int64_t n) { return cuda::row_range(n, row(softmax, "bfloat16", n)); };
+  EXPECT_EQ(range(16392), (cuda::RowRange{16384, 20480}));
+  EXPECT_EQ(range(20480), (cuda::RowRange{20479, 20480}));
   EXPECT_EQ(row(sum, "bfloat16", 50304), (RowSize{.vector = 8, .near = 2}));
   EXPECT_EQ(row(sum, "bfloat16", 50257), (RowSize{.vector = 8, .near = 2, .rest = true}));
   EXPECT_EQ(row(softmax, "float32", 50304), (RowSize{.vector = 8, .near = 1}));
@@ -162,10 +166,15 @@ TEST(CudaLaunch, BlocksWalkOverLongRows) {
   // There is no room for longer ones.
   const std::vector<int64_t> longer{1000, 60000};
   EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, longer, 1000, emulated_device()).shape.grid[0], 1000u);
-  // Exponentials take longer than memory does.
+  // Exponentials take longer than memory does, unless threads keep them.
   Kernel costly = golden("softmax");
+  const std::vector<int64_t> most{1000, 55000};
+  costly.row = cuda::row_size(costly, most);
+  EXPECT_EQ(costly.row, (RowSize{.vector = 8, .near = 1}));
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, most, 1000, emulated_device()).shape.grid[0], 1000u);
   costly.row = cuda::row_size(costly, ints);
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, ints, 1000, emulated_device()).shape.grid[0], 1000u);
+  EXPECT_EQ(costly.row, (RowSize{8, 1, 512, 5, false, 1}));
+  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, ints, 1000, emulated_device()).shape.grid[0], 2u);
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
   const auto row = [&](auto kind) {
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
     constexpr bool fits = T > 0;
-    const int step = V * (fits ? T : blockDim.x);
+    const int step = V * (T > 0 ? T : blockDim.x);
     Pack<f32, V> held0[C];
     u32 turn = 0;
     f32 a0 = __uint_as_float(0xff800000u);

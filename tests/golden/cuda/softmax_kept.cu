@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) k0(const __grid_constant__ 
   const auto row = [&](auto kind) {
     constexpr int C = decltype(kind)::kChunks, N = decltype(kind)::kSure, T = decltype(kind)::kThreads;
     constexpr bool fits = T > 0;
-    const int step = V * (fits ? T : blockDim.x);
+    const int step = V * (T > 0 ? T : blockDim.x);
     Pack<f32, V> held1[C];
     const bool stores1 = !fits;
     Pack<u16, V> held0[C];
