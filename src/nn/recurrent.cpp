@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/record.h"
 #include "smolder/nn/init.h"
 
 namespace smolder::nn {
@@ -54,14 +55,15 @@ Tensor RecurrentBase::weight(const std::string& name) const {
   return {};
 }
 
-RecurrentBase::State RecurrentBase::begin(const State& initial, int64_t batch, DType dtype) const {
+RecurrentBase::State RecurrentBase::begin(const State& initial, int64_t batch, const Tensor& x) const {
+  const lazy::DeviceMode beside(x);
   const int64_t lead = options_.num_layers * (options_.bidirectional ? 2 : 1);
   const std::vector<int64_t> sizes = widths();
   State state;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const Dims shape{lead, batch, sizes[i]};
     if (initial.empty()) {
-      state.push_back(zeros(shape, dtype));
+      state.push_back(zeros(shape, x.dtype()));
       continue;
     }
     SMOLDER_CHECK(initial[i].shape() == shape, RuntimeError, "Expected hidden size ", shape, ", got ",
@@ -83,7 +85,7 @@ std::pair<Tensor, RecurrentBase::State> RecurrentBase::run(const Tensor& x, cons
   SMOLDER_CHECK(steps > 0, RuntimeError, "Expected sequence length to be larger than 0 in RNN");
   State given = initial;
   for (Tensor& s : given) s = batched ? s : unsqueeze(s, 1);
-  const State states = begin(given, batch, x.dtype());
+  const State states = begin(given, batch, x);
   const std::vector<int64_t> sizes(static_cast<size_t>(steps), batch);
   std::vector<std::vector<Tensor>> last(states.size());
   Tensor rows = reshape(times, {steps * batch, input_size_});
@@ -189,6 +191,7 @@ RecurrentCellBase::RecurrentCellBase(int gates, int64_t input_size, int64_t hidd
 
 Tensor RecurrentCellBase::begin(const Tensor& state, const Tensor& x) const {
   SMOLDER_CHECK(x.dim() == 2, ValueError, "expected rows of input, got shape ", x.shape());
+  const lazy::DeviceMode beside(x);
   return state.defined() ? state : zeros({x.size(0), hidden_size_}, x.dtype());
 }
 

@@ -40,7 +40,7 @@ class RecurrentBase : public Module {
   RecurrentOptions options_;
 
  private:
-  State begin(const State& initial, int64_t batch, DType dtype) const;
+  State begin(const State& initial, int64_t batch, const Tensor& x) const;
 };
 
 /// h = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu of it.

@@ -362,7 +362,7 @@ def normal(
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     like = mean + std if len(given) == 2 else given[0]
-    noise = _core.empty(tuple(like.shape), dtype=like.dtype).normal_(generator=generator)
+    noise = _core.empty_like(like).normal_(generator=generator)
     return noise * std + mean
 
 

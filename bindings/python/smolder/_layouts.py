@@ -113,7 +113,7 @@ def _resize(self, *sizes, memory_format=None):
     if shape == self.shape:
         return self
     row, missing = self.detach().reshape(-1), shape.numel() - self.numel()
-    whole = _core.cat([row, _core.zeros((missing,), dtype=self.dtype)]) if missing > 0 else row[: shape.numel()]
+    whole = _core.cat([row, self.new_zeros(missing)]) if missing > 0 else row[: shape.numel()]
     self._set_data(whole.reshape(tuple(shape)))
     return self
 

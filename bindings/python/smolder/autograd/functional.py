@@ -131,7 +131,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         for o, out in enumerate(outputs):
             rows = []
             for i in range(out.numel()):
-                seed = _core.zeros(out.numel(), dtype=out.dtype)
+                seed = out.new_zeros(out.numel())
                 seed[i] = 1
                 rows.append(_grad((out,), xs, (seed.reshape(out.shape),), create_graph, strict, o))
             shape = tuple(out.shape)
@@ -139,7 +139,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                 tuple(
                     _core.stack([row[k] for row in rows]).reshape(shape + tuple(x.shape))
                     if rows
-                    else _core.zeros(shape + tuple(x.shape), dtype=x.dtype)
+                    else x.new_zeros(shape + tuple(x.shape))
                     for k, x in enumerate(xs)
                 )
             )

@@ -56,7 +56,7 @@ def _analytical(outputs, number, xs, seed=None):
     out = outputs[number]
     rows = []
     for i in range(out.numel()):
-        one = _core.zeros(out.numel(), dtype=out.dtype)
+        one = out.new_zeros(out.numel())
         one[i] = 1
         rows.append(
             _core.grad((out,), xs, (one.reshape(out.shape),), True, False, True)
@@ -117,8 +117,8 @@ def _check_undefined(func, inputs, at):
         with_zero = _core.grad(
             (*kept, outputs[skipped]), xs, (*seeds, _core.zeros_like(outputs[skipped])), True, False, True
         )
-        for a, b in zip(partial, with_zero, strict=True):
-            a, b = (_core.zeros(1) if g is None else g for g in (a, b))
+        for x, a, b in zip(xs, partial, with_zero, strict=True):
+            a, b = (x.new_zeros(1) if g is None else g for g in (a, b))
             if not bool((a == b).all() | (a != a).all()):
                 raise GradcheckError(
                     'Expected backward function to handle undefined output grads. Please look at "Notes about '
@@ -194,7 +194,7 @@ def gradgradcheck(
     inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
     outputs = _outputs(func(*inputs))
     if grad_outputs is None:
-        grad_outputs = tuple(_core.randn(tuple(o.shape), dtype=o.dtype).requires_grad_() for o in outputs)
+        grad_outputs = tuple(_core.randn_like(o.detach()).requires_grad_() for o in outputs)
     else:
         grad_outputs = (grad_outputs,) if isinstance(grad_outputs, _core.Tensor) else tuple(grad_outputs)
     n = len(grad_outputs)

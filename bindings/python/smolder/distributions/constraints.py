@@ -76,7 +76,7 @@ def _is_positive_definite(x):
 
     flat = x.detach().reshape((-1, *x.shape[-2:]))
     fine = [bool((m == m.t()).all().item()) and bool((linalg.eigvalsh(m) > 0).all().item()) for m in flat.unbind(0)]
-    return _core.full((), all(fine), dtype=_core.bool)
+    return x.new_full((), all(fine), dtype=_core.bool)
 
 
 boolean = Constraint("Boolean()", lambda x: _core.logical_or(x == 0, x == 1), is_discrete=True)

@@ -4,6 +4,7 @@ import math
 from types import MappingProxyType
 
 from smolder import _core, linalg
+from smolder._creation import rand, randn
 from smolder._functions import broadcast_shapes
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
@@ -41,7 +42,7 @@ class Normal(_Around):
         return self.scale**2
 
     def rsample(self, sample_shape=()):
-        noise = _core.randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype)
+        noise = randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + noise * self.scale
 
     def log_prob(self, value):
@@ -99,7 +100,7 @@ class Uniform(OfParameters):
         return (self.high - self.low) ** 2 / 12
 
     def rsample(self, sample_shape=()):
-        at = _core.rand(tuple(self._extended_shape(sample_shape)), dtype=self.low.dtype)
+        at = rand(tuple(self._extended_shape(sample_shape)), dtype=self.low.dtype, device=self.low.device)
         return self.low + at * (self.high - self.low)
 
     def log_prob(self, value):
@@ -148,7 +149,7 @@ class Exponential(OfParameters):
         return self.rate**-2
 
     def rsample(self, sample_shape=()):
-        drawn = _core.zeros(tuple(self._extended_shape(sample_shape)), dtype=self.rate.dtype).exponential_()
+        drawn = self.rate.new_zeros(tuple(self._extended_shape(sample_shape))).exponential_()
         return drawn / self.rate
 
     def log_prob(self, value):
@@ -182,7 +183,7 @@ class Laplace(_Around):
         return 2**0.5 * self.scale
 
     def rsample(self, sample_shape=()):
-        u = _core.rand(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype) * 2 - 1
+        u = rand(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device) * 2 - 1
         return self.loc - self.scale * u.sign() * (-u.abs().clamp(max=1 - 1e-7)).log1p()
 
     def log_prob(self, value):
@@ -261,7 +262,7 @@ class MultivariateNormal(Distribution):
         return (self.scale_tril**2).sum(-1).expand(self._batch_shape + self._event_shape)
 
     def rsample(self, sample_shape=()):
-        noise = _core.randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype)
+        noise = randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self):

@@ -3,6 +3,7 @@
 from types import MappingProxyType
 
 from smolder import _core
+from smolder._creation import arange, eye
 from smolder._modes import no_grad
 from smolder._types import finfo
 from smolder.distributions import constraints
@@ -92,7 +93,7 @@ class Bernoulli(_OfProbsOrLogits, OfParameters):
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand=True):
-        values = _core.arange(2).to(self._param.dtype).reshape((2,) + (1,) * len(self._batch_shape))
+        values = self._param.new_tensor([0, 1]).reshape((2,) + (1,) * len(self._batch_shape))
         return values.expand((2, *self._batch_shape)) if expand else values
 
 
@@ -137,7 +138,7 @@ class Categorical(_OfProbsOrLogits):
     @property
     def mean(self):
         """nan: categories have no mean."""
-        return _core.full(tuple(self._batch_shape), float("nan"), dtype=self._param.dtype)
+        return self._param.new_full(tuple(self._batch_shape), float("nan"))
 
     variance = mean
 
@@ -168,7 +169,7 @@ class Categorical(_OfProbsOrLogits):
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand=True):
-        values = _core.arange(self._num_events).reshape((-1,) + (1,) * len(self._batch_shape))
+        values = arange(self._num_events, device=self._param.device).reshape((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
@@ -231,5 +232,7 @@ class OneHotCategorical(Distribution):
 
     def enumerate_support(self, expand=True):
         n = self._event_shape[0]
-        values = _core.eye(n, dtype=self.probs.dtype).reshape((n, *(1 for _ in self._batch_shape), n))
+        values = eye(n, dtype=self.probs.dtype, device=self.probs.device).reshape(
+            (n, *(1 for _ in self._batch_shape), n)
+        )
         return values.expand((n, *self._batch_shape, n)) if expand else values

@@ -144,8 +144,8 @@ class Distribution:
 def parameters(*values):
     """Parameters, of which some may be numbers, broadcast together."""
     first = next((v for v in values if isinstance(v, _core.Tensor)), None)
-    dtype = _core.float32 if first is None else first.dtype
-    return broadcast_tensors(*(v if isinstance(v, _core.Tensor) else _core.full((), v, dtype=dtype) for v in values))
+    first = _core.zeros(()) if first is None else first
+    return broadcast_tensors(*(v if isinstance(v, _core.Tensor) else first.new_full((), v) for v in values))
 
 
 class OfParameters(Distribution):

@@ -3,6 +3,7 @@
 import functools
 
 from smolder import _core, autograd
+from smolder._creation import arange
 from smolder._modes import enable_grad
 from smolder.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -230,7 +231,7 @@ def _rows(outputs, out_spec, i, product):
     shape, rows = outputs[i].shape, []
     for k in range(outputs[i].numel()):
         seeds = [_core.zeros_like(o).detach() for o in outputs]
-        seeds[i] = seeds[i].reshape(-1).index_fill(0, _core.full((1,), k, dtype=_core.int64), 1).reshape(shape)
+        seeds[i] = seeds[i].reshape(-1).index_fill(0, arange(k, k + 1, device=seeds[i].device), 1).reshape(shape)
         rows.append(tree_flatten(product(tree_unflatten(seeds, out_spec))))
     if not rows:
         leaves, spec = tree_flatten(product(tree_unflatten([_core.zeros_like(o) for o in outputs], out_spec)))

@@ -2,7 +2,7 @@
 
 from smolder import _core
 from smolder._autocast import listed
-from smolder._creation import tensor
+from smolder._creation import arange
 
 __all__ = ["ctc_loss"]
 
@@ -31,7 +31,7 @@ def _padded(targets, lengths):
         )
     begins = [sum(lengths[:i]) for i in range(len(lengths))]
     at = [[b + i if i < n else 0 for i in range(longest)] for b, n in zip(begins, lengths, strict=True)]
-    return targets.long()[tensor(at, dtype=_core.int64).reshape((len(lengths), longest))]
+    return targets.long()[targets.new_tensor(at, dtype=_core.int64).reshape((len(lengths), longest))]
 
 
 def _shifted(alpha, by):
@@ -43,24 +43,24 @@ def _losses(log_probs, targets, input_lengths, target_lengths, blank):
     labels = _padded(targets, target_lengths)
     states = 2 * labels.size(1) + 1
     # A blank before each label, and one after the last.
-    blanks = _core.full((batch, labels.size(1)), blank, dtype=_core.int64)
+    blanks = labels.new_full((batch, labels.size(1)), blank)
     extended = _core.stack([blanks, labels], 2).reshape((batch, states - 1))
-    extended = _core.cat([extended, _core.full((batch, 1), blank, dtype=_core.int64)], 1)
+    extended = _core.cat([extended, labels.new_full((batch, 1), blank)], 1)
     emitted = log_probs.gather(2, extended.unsqueeze(0).expand((steps, batch, states)))
     emitted = emitted.clamp(min=_NEVER)
     # A blank may be left out between two labels that differ.
     before = _core.constant_pad(extended[:, : max(states - 2, 0)], [0, min(2, states)], [0, 0], blank)[:, :states]
     skips = _core.logical_and(extended != blank, extended != before)
-    place = _core.arange(states).unsqueeze(0)
+    place = arange(states, device=labels.device).unsqueeze(0)
     alpha = emitted[0].masked_fill(place > 1, _NEVER)
-    ends = tensor(input_lengths, dtype=_core.int64).unsqueeze(1)
+    ends = labels.new_tensor(input_lengths).unsqueeze(1)
     for t in range(1, steps):
         ways = [alpha, _shifted(alpha, 1)] if states > 1 else [alpha]
         if states > 2:
             ways.append(_shifted(alpha, 2).masked_fill(_core.logical_not(skips), _NEVER))
         after = (_core.stack(ways, 0).logsumexp(0) + emitted[t]).clamp(min=_NEVER)
         alpha = _core.where(ends > t, after, alpha)
-    last = tensor(target_lengths, dtype=_core.int64).unsqueeze(1) * 2
+    last = labels.new_tensor(target_lengths).unsqueeze(1) * 2
     on_blank = alpha.gather(1, last).squeeze(1)
     on_label = alpha.gather(1, (last - 1).clamp(min=0)).squeeze(1)
     on_label = on_label.masked_fill(last.squeeze(1) == 0, _NEVER)
@@ -93,7 +93,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     if reduction == "sum":
         return losses.sum()
     if reduction == "mean":
-        return (losses / tensor([max(n, 1) for n in wanted], dtype=losses.dtype)).mean()
+        return (losses / losses.new_tensor([max(n, 1) for n in wanted])).mean()
     return losses if batched else losses.squeeze(0)
 
 

@@ -8,6 +8,7 @@ from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, s
 from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
 from smolder._core import pad as _pad
+from smolder._creation import arange as _arange
 from smolder.nn import _activations, _losses, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
@@ -96,7 +97,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 
 def _bag_of(offsets, count):
     """The bag that each of count indices is in."""
-    return _core.searchsorted(offsets, _core.arange(count).to(offsets.dtype), right=True) - 1
+    return _core.searchsorted(offsets, _arange(count, dtype=offsets.dtype, device=offsets.device), right=True) - 1
 
 
 def _check_bags(input, weight, offsets, mode, per_sample_weights):
@@ -145,7 +146,7 @@ def embedding_bag(
     check_embedding(max_norm, scale_grad_by_freq, sparse)
     _check_bags(input, weight, offsets, mode, per_sample_weights)
     if input.dim() == 2:
-        offsets = _core.arange(input.size(0)) * input.size(1)
+        offsets = _arange(input.size(0), device=input.device) * input.size(1)
         input = input.reshape(-1)
         per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     elif include_last_offset:
@@ -153,11 +154,11 @@ def embedding_bag(
     bags, count = offsets.size(0), input.size(0)
     bag = _bag_of(offsets, count)
     rows = embedding(input, weight, padding_idx)
-    counted = _core.ones((count,), dtype=weight.dtype)
+    counted = weight.new_ones(count)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.size(0)).to(weight.dtype)
-    sizes = _core.zeros((bags,), dtype=weight.dtype).index_add(0, bag, counted).unsqueeze(1)
-    start = _core.zeros((bags, weight.size(1)), dtype=weight.dtype)
+    sizes = weight.new_zeros(bags).index_add(0, bag, counted).unsqueeze(1)
+    start = weight.new_zeros((bags, weight.size(1)))
     if mode == "max":
         lowest = rows.masked_fill((counted == 0).unsqueeze(1), -math.inf)
         most = start.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), lowest, "amax", include_self=False)

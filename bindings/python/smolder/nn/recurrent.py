@@ -137,11 +137,11 @@ class RNNBase(Module):
         """The sizes of the states."""
         return (self.proj_size or self.hidden_size, self.hidden_size) if self.mode == "LSTM" else (self.hidden_size,)
 
-    def _begin(self, states, batch, dtype):
-        """The states given, which must be of the right size, or zeros."""
+    def _begin(self, states, batch, rows):
+        """The states given, which must be of the right size, or zeros such as the rows of input."""
         lead = (self.num_layers * self._directions, batch)
         if states is None:
-            return [_core.zeros((*lead, width), dtype=dtype) for width in self._widths()]
+            return [rows.new_zeros((*lead, width)) for width in self._widths()]
         for i, (state, width) in enumerate(zip(states, self._widths(), strict=True)):
             if tuple(state.shape) != (*lead, width):
                 what = f"hidden[{i}]" if self.mode == "LSTM" else "hidden"
@@ -168,7 +168,7 @@ class RNNBase(Module):
         sizes_here = sizes.tolist()
         if states is not None and order is not None:
             states = [s.index_select(1, order) for s in states]
-        begin = self._begin(states, sizes_here[0], data.dtype)
+        begin = self._begin(states, sizes_here[0], data)
         out, last = self._layers(data, begin, sizes_here, packed=True)
         if back is not None:
             last = [s.index_select(1, back) for s in last]
@@ -193,9 +193,9 @@ class RNNBase(Module):
         steps, batch = times.shape[:2]
         if steps == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        begin = self._begin(states, batch, input.dtype)
+        begin = self._begin(states, batch, input)
         if batch == 0:
-            return _core.zeros((*input.shape[:2], self._widths()[0] * self._directions), dtype=input.dtype), begin
+            return input.new_zeros((*input.shape[:2], self._widths()[0] * self._directions)), begin
         out, last = self._layers(times.reshape((steps * batch, self.input_size)), begin, [batch] * steps)
         out = out.reshape((steps, batch, out.size(1)))
         out = out.transpose(0, 1) if self.batch_first else out
@@ -296,7 +296,7 @@ class RNNCellBase(Module):
                 raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {state.dim()}D instead")
         batched = input.dim() == 2
         rows = input if batched else input.unsqueeze(0)
-        zeros = _core.zeros((rows.size(0), self.hidden_size), dtype=input.dtype)
+        zeros = rows.new_zeros((rows.size(0), self.hidden_size))
         states = [zeros if s is None else s if batched else s.unsqueeze(0) for s in states]
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         last = layer(rows, *states, *weights, *options, [rows.size(0)])[1:]

@@ -209,7 +209,7 @@ class MultiheadAttention(Module):
                 continue
             if mask.dtype == _core.bool:
                 blocked = mask
-                mask = _core.zeros(tuple(mask.shape), dtype=q.dtype).masked_fill(blocked, -math.inf)
+                mask = q.new_zeros(mask.shape).masked_fill(blocked, -math.inf)
             if padding:
                 mask = mask.unsqueeze(1).unsqueeze(1)
             elif mask.dim() == 3:

@@ -133,7 +133,7 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     _attach(module, hook)
     with no_grad():
         rows, columns = hook.matrix(weight).shape
-        u, v = (_normalize(_core.randn((n,), dtype=weight.dtype), eps) for n in (rows, columns))
+        u, v = (_normalize(_core.randn((n,), dtype=weight.dtype).to(weight.device), eps) for n in (rows, columns))
     del module._parameters[name]
     module.register_parameter(name + "_orig", weight)
     setattr(module, name, weight.data)

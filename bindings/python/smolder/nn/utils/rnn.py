@@ -4,7 +4,7 @@ import itertools
 from collections import namedtuple
 
 from smolder import _core
-from smolder._creation import as_tensor, tensor
+from smolder._creation import arange, as_tensor, tensor
 
 __all__ = [
     "PackedSequence",
@@ -63,7 +63,7 @@ def invert_permutation(permutation):
     """Where each number of a permutation is; None of None."""
     if permutation is None:
         return None
-    return _core.zeros_like(permutation).scatter(0, permutation, _core.arange(permutation.numel()))
+    return _core.zeros_like(permutation).scatter(0, permutation, arange(permutation.numel(), device=permutation.device))
 
 
 def _lengths(lengths):
@@ -80,7 +80,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     order = None
     if not enforce_sorted:
         ranks = sorted(range(len(given)), key=lambda i: -given[i])
-        order = tensor(ranks, dtype=_core.int64)
+        order = tensor(ranks, dtype=_core.int64, device=input.device)
         input = input.index_select(0 if batch_first else 1, order)
         given = [given[i] for i in ranks]
     batch = input.size(0 if batch_first else 1)
@@ -107,7 +107,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         )
     sizes = [sum(n > t for n in given) for t in range(given[0])]
     rows = times.reshape((-1, *times.shape[2:]))
-    at = tensor([t * batch + b for t, n in enumerate(sizes) for b in range(n)], dtype=_core.int64)
+    at = tensor([t * batch + b for t, n in enumerate(sizes) for b in range(n)], dtype=_core.int64, device=input.device)
     return PackedSequence(rows.index_select(0, at), tensor(sizes, dtype=_core.int64), order)
 
 
@@ -123,19 +123,19 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
                 f"total_length={total_length} and max sequence length being {steps}"
             )
         steps = total_length
-    padding = _core.full((1, *data.shape[1:]), padding_value, dtype=data.dtype)
+    padding = data.new_full((1, *data.shape[1:]), padding_value)
     nothing, at, begin = data.size(0), [], 0
     for t in range(steps):
         n = sizes[t] if t < len(sizes) else 0
         at += [*range(begin, begin + n), *[nothing] * (batch - n)]
         begin += n
-    rows = _core.cat([data, padding], 0).index_select(0, tensor(at, dtype=_core.int64))
+    rows = _core.cat([data, padding], 0).index_select(0, tensor(at, dtype=_core.int64, device=data.device))
     out = rows.reshape((steps, batch, *data.shape[1:]))
     out = out.transpose(0, 1) if batch_first else out
     lengths = tensor([sum(n > b for n in sizes) for b in range(batch)], dtype=_core.int64)
     if sequence.unsorted_indices is not None:
         out = out.index_select(0 if batch_first else 1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
+        lengths = lengths[sequence.unsorted_indices.cpu()]
     return out, lengths
 
 
