@@ -93,3 +93,23 @@ def test_weights_of_halves_are_no_step_of_their_own():
     assert [len(g.kernels) for g in smolder.explain(step)().graphs] == [1]
     want = smolder.nn.functional.layer_norm(x.float(), (1024,), w.float(), b.float())
     np.testing.assert_allclose(step().cpu().float().numpy(), want.cpu().numpy(), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("width", [64, 67])
+def test_a_sum_of_all_finds_operands_that_are_spread(width):
+    """Positions are divided by sizes that are multiples of a chunk or not: whole numbers, whose sums are exact."""
+    rng = np.random.default_rng(width)
+    x, y = (rng.integers(-9, 9, (150, width)).astype(np.float32) for _ in range(2))
+    row, column, cube = y[0], x[:, :1], y[:, :, None] * x[0, :4]
+    made = {"x": x, "y": y, "row": row, "column": column, "few": cube[:5, :, :1], "cube": cube}
+    cases = {
+        "row": lambda t: t["x"] * t["row"],
+        "column": lambda t: t["x"] * t["column"],
+        "cut": lambda t: t["x"][:, :-1] * t["y"][:, 1:],
+        "turned": lambda t: t["x"].T * t["y"].T,
+        "middle": lambda t: t["cube"] * t["row"][:, None],
+        "first of three": lambda t: t["cube"][:5] * t["few"],
+    }
+    tensors = {name: smolder.tensor(np.ascontiguousarray(v), device="cuda") for name, v in made.items()}
+    for name, f in cases.items():
+        assert f(tensors).sum().item() == f(made).sum(dtype=np.float64), name

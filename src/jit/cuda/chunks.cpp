@@ -15,7 +15,7 @@ class Finder {
       if (s.result >= 0) values_[static_cast<size_t>(s.result)] = value(s, vector ? vector->vars[0] : kNoVar);
     });
     if (found_.loads.empty()) {
-      found_ = {};
+      found_ = {.divisions = std::move(found_.divisions)};
       return;
     }
     for (const auto* divisions : {&found_.same, &found_.steps}) {
@@ -77,6 +77,8 @@ class Finder {
     if ((s.op != ir::Op::kFloorDiv && s.op != ir::Op::kRemainder) || s.dtype != DType::kInt64) return;
     const Value &x = value_of(s.args[0]), &y = value_of(s.args[1]);
     const bool size = y.by && y.by->kind == StmtKind::kIndex && y.by->map.terms.empty();
+    const bool of_position = x.along == Value::kSteps && x.by->kind == StmtKind::kIndex;
+    if (of_position && size) found_.divisions.push_back({&s, x.by, y.by});
     const bool both_same = x.along == Value::kSame && y.along == Value::kSame;
     if (!both_same && !(x.along == Value::kSteps && size && possible(x.multiples))) return;
     out.along = both_same || s.op == ir::Op::kFloorDiv ? Value::kSame : Value::kSteps;

@@ -13,6 +13,11 @@ struct Chunks {
   /// Quotients and remainders of indices that are the same for all elements, and remainders that are neighbours.
   std::vector<const Stmt*> same, steps;
   std::vector<IntRef> multiples;  ///< what must be a multiple of the chunk for all of this
+  /// Of a position along the loop by a size, whatever that is.
+  struct Division {
+    const Stmt *statement, *position, *size;
+  };
+  std::vector<Division> divisions;
 };
 
 /// Of the kernel's vector loops, in chunks of `vector` from a multiple of that on.

@@ -388,6 +388,7 @@ void KernelEmitter::held_rows() {
   const std::string n = integer(loop->extents[0]);
   line("const int unit = unit_of(" + n + ");");
   if (!shape_.has_row_size()) {
+    regular();
     line("const int pair = unit / 8;");
     line("const bool whole = aligned && unit > 1;");
   } else {
@@ -654,6 +655,7 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
       return bounds(s) + " ? " + x + " : " + literal(register_lane(s.dtype), register_bits(s.constant, s.dtype));
     }
     case StmtKind::kPrimitive: {
+      if (std::string x = divided(s); !x.empty()) return x;
       if (s.op == ir::Op::kCast) return cast(locals_[s.args[0]].dtype, s.dtype, value(s.args[0]));
       std::string args;
       for (const LocalId a : s.args) args += (args.empty() ? "" : ", ") + value(a);

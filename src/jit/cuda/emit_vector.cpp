@@ -40,6 +40,28 @@ void KernelEmitter::uniform_part(const Stmt& s) {
     functions_.div_lanes();
     line(cat({"const Inverse inverse_", name, " = inverse_of(", by, ");"}));
   }
+  if (shape_.in_chunks()) dividers(s);
+}
+
+/// Of the loop's positions that are divided.
+void KernelEmitter::dividers(const Stmt& loop) {
+  std::vector<std::string> known;
+  for (const auto& d : shape_.chunks.divisions) {
+    if (std::ranges::none_of(loop.body, [&](const Stmt& s) { return &s == d.statement; })) continue;
+    const std::string name = divider(d);
+    if (std::ranges::find(known, name) != known.end()) continue;
+    known.push_back(name);
+    line(cat({"const Divider ", name, " = ", functions_.divider(), "(static_cast<u64>(",
+              affine(d.position->map, loop.vars[0]), "), ", value(d.size->result), ");"}));
+  }
+}
+
+/// A quotient or remainder of a position along the loop, or "".
+std::string KernelEmitter::divided(const Stmt& s) const {
+  const auto& all = shape_.chunks.divisions;
+  const auto it = std::ranges::find(all, &s, &Chunks::Division::statement);
+  if (it == all.end() || !loop_ || !shape_.in_chunks()) return "";
+  return cat({"divide(", divider(*it), ", i + k)", s.op == ir::Op::kFloorDiv ? ".quotient" : ".rest"});
 }
 
 /// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
@@ -70,7 +92,7 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
   std::string before = std::exchange(out_, {});
   const std::string whole = shape_.has_row_size() ? "whole" : "whole && n % V == 0";
   line("const auto chunk = [&](int c, int i, auto lanes) {");
-  line("constexpr int V = decltype(lanes)::kCount;");
+  lanes_begin();
   for (const Stmt& inner : s.body) {
     if (!is_uniform(inner)) varying(inner);
   }
@@ -110,9 +132,16 @@ void KernelEmitter::vector_chunks(const Stmt& s) {
       line("for (int first = t * (V << pair); first < n; first += C * step) {");
       load_held(s, false);
       if (!copies.empty()) line("if (more) FOR_CHUNKS { " + copies + "}");
+      const bool may_be_regular = !shape_.chunks.loads.empty();
+      if (may_be_regular) {
+        line("if (regular) {");
+        line("FOR_CHUNKS chunk(c, i, Lanes<V, true>());");
+        line("} else {");
+      }
       line("FOR_CHUNKS {");
       line("chunk(c, i, Lanes<V>());");
       line("}");
+      if (may_be_regular) line("}");
       line("}");
     } else {
       line("for (int first = t * (V << pair); first < n; first += step << pair) {");

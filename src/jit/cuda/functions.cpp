@@ -331,6 +331,36 @@ DEVICE Inverse inverse_of(f32 y) {
   return name;
 }
 
+/// A multiplication takes a sixth of a division. The quotient is at most one too small where what is left is below
+/// 2^31; that of a size beyond 2^30 is 0 or 1.
+std::string Functions::divider() {
+  const std::string name = "divider_of";
+  if (!defined_.emplace(name, true).second) return name;
+  text_ += R"(struct Divider {
+  u64 first, rest, by;
+  u32 factor;
+};
+struct Divided {
+  u64 quotient, rest;
+};
+DEVICE Divider divider_of(u64 position, u64 by) {
+  u64 first = divide_i64(position, by), rest = position - first * by;
+  if (static_cast<i64>(rest) < 0) {
+    rest += by;
+    --first;
+  }
+  return {first, rest, by, by >> 30 ? 0u : 0xffffffffu / static_cast<u32>(by)};
+}
+DEVICE Divided divide(const Divider& d, int i) {
+  const u64 all = d.rest + static_cast<u32>(i);
+  const u32 quotient = __umulhi(static_cast<u32>(all), d.factor);
+  const u64 rest = all - quotient * d.by;
+  return rest < d.by ? Divided{d.first + quotient, rest} : Divided{d.first + quotient + 1, rest - d.by};
+}
+)";
+  return name;
+}
+
 LaneType register_lane(DType t) { return scalar::register_lane(t); }
 LaneType storage_lane(DType t) { return scalar::storage_lane(t); }
 

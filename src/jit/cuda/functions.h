@@ -29,6 +29,8 @@ class Functions {
   std::string extremum_of_pack(ir::Op op, DType half);
   std::string sigmoid();
   std::string div_lanes();
+  /// What divides positions next to each other by one size.
+  std::string divider();
   std::string random_lanes();
   /// Of a primitive of one operand with a rare case, which several lanes branch around together; "" of others.
   std::string rare_lanes(ir::Op op, DType t);

@@ -146,6 +146,11 @@ class KernelEmitter {
   bool divides_row(const Stmt& s) const;
   bool div_lanes(const Stmt& s);
   bool divide_chunk(const Stmt& s);
+  void dividers(const Stmt& loop);
+  std::string divided(const Stmt& s) const;
+  static std::string divider(const Chunks::Division& d) {
+    return "divider" + std::to_string(d.position->result) + "_" + std::to_string(d.size->result);
+  }
   void varying_store(const Stmt& s);
   void transfer_kept(const Kept& kept, bool load);
   const Kept* kept_of(int buffer) const;

@@ -633,6 +633,11 @@ KernelShape shape_of(const Kernel& k) {
       shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
       if (near_chunks) shape.repeats = repeats_of(k, facts);
     }
+    if (shape.in_chunks()) {
+      shape.chunks = chunks_of(k, shape.vector);
+      // Where there are texts for two lengths of rows a third is not worth the time to compile it.
+      if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
+    }
     if (shape.vector > 1) RowHolder(k, facts, shape).hold();
     for (const auto& row : shape.held) {
       const auto b = static_cast<size_t>(row.buffer);
