@@ -144,7 +144,9 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
   if (shape.mode == KernelShape::kColumns) {
     plan.slots.resize(shape.columns.size());
     const int64_t rows = flat ? 1 : positions;
-    const int64_t threads = ceil_div(flat ? positions : value_of(shape.extent, ints), shape.vector);
+    int64_t columns = flat ? positions : value_of(shape.extent, ints);
+    if (shape.total) columns = std::min(columns, value_of(*shape.total, ints));
+    const int64_t threads = ceil_div(columns, shape.vector);
     if (rows <= 0 || threads <= 0) {
       set_grid(plan, 0);
       return plan;

@@ -603,6 +603,7 @@ KernelShape shape_of(const Kernel& k) {
     shape.mode = KernelShape::kColumns;
     shape.vector = vector_of(k, facts);
     shape.extent = facts.vectors[0]->extents[0];
+    if (facts.vectors[0]->clamp_var >= 0) shape.total = facts.vectors[0]->clamp_total;
     if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
     const auto loads = transposed_loads(k, facts);
     shape.transposed = !loads.empty();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct KernelShape {
   int vector = kUnit;       ///< neighbouring elements that a thread takes at once: a chunk
   int sides = 1;            ///< kRows: lanes of a reduction that a thread has, next to each other
   IntRef extent;            ///< kColumns: of the vector loops
+  /// kColumns: of what loops of that extent share out, which may be less.
+  std::optional<IntRef> total;
   bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
   /// kColumns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
   std::vector<const Stmt*> turned;

@@ -192,6 +192,11 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
   EXPECT_EQ(many.groups, 1);
   EXPECT_EQ(many.shape.shared_bytes, 256u * 8 * 4);
   EXPECT_EQ(int64_t{many.shape.grid[0]} * many.shape.block[0] * many.shape.block[1] * 8, 2048 * 1024);
+  // Where there are fewer columns than a chunk would have, no threads wait for others.
+  const auto narrow = planned("column_sum", {32768, 1, 64, 128 * 32768, 128 * 64}, 32768);
+  EXPECT_EQ(narrow.groups, 1);
+  EXPECT_EQ(int64_t{narrow.shape.grid[0]} * narrow.shape.block[0] * narrow.shape.block[1] * 8, 32768 * 64);
+  EXPECT_EQ(planned("column_sum", {128, 1, 64, 128 * 128, 128 * 64}, 128).shape.block[0], 8u);
 }
 
 // Positions of each kernel: chunks of 16 rows up to 2048, and their partials at once where they are few.
