@@ -30,9 +30,9 @@ struct KernelShape {
     kRows,
   };
   Mode mode = kColumns;
-  int vector = kUnit;       ///< neighbouring elements that a thread takes at once: a chunk
-  int sides = 1;            ///< kRows: lanes of a reduction that a thread has, next to each other
-  IntRef extent;            ///< kColumns: of the vector loops
+  int vector = kUnit;  ///< neighbouring elements that a thread takes at once: a chunk
+  int sides = 1;       ///< kRows: lanes of a reduction that a thread has, next to each other
+  IntRef extent;       ///< kColumns: of the vector loops
   /// kColumns: of what loops of that extent share out, which may be less.
   std::optional<IntRef> total;
   bool transposed = false;  ///< kColumns: neighbours of a loaded element are at the next positions
