@@ -28,8 +28,8 @@ class ScratchDirectory {
   std::string path_;
 };
 
-/// Divides the rounds of long tests: under ThreadSanitizer a process takes ten times as long to start.
-#ifdef __SANITIZE_THREAD__
+/// Divides the rounds of long tests: under sanitizers a process takes ten times as long to start.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr int kSlowdown = 5;
 #else
 inline constexpr int kSlowdown = 1;
