@@ -32,10 +32,10 @@ DEVICE i64 thread_number() { return static_cast<i64>(blockIdx.x) * blockDim.x + 
 // A position as its digits, the last first, each times a stride.
 DEVICE i64 offset_at(u64 position, i64 rank, const i64 (&extents)[8], const i64 (&strides)[8]) {
   i64 offset = 0;
-  for (int axis = static_cast<int>(rank) - 1; axis >= 0; --axis) {
+  for (int axis = static_cast<int>(rank) - 1; axis > 0; --axis) {
     offset += take_digit(position, static_cast<u64>(extents[axis])) * strides[axis];
   }
-  return offset;
+  return rank > 0 ? offset + static_cast<i64>(position) * strides[0] : 0;
 }
 
 // What an element is computed as, and back.

@@ -1,6 +1,7 @@
 #include "smolder/jit/cuda/native/sort.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "smolder/core/error.h"
@@ -122,8 +123,10 @@ KERNEL(sort_rows, SortArguments) {
 }
 )cuda";
 
-// Rows of which only the first few are wanted. A block finds the key of the last of them digit by digit, then takes
-// what comes before it and, in order, as many of its equals as there is room for; those it sorts.
+// Rows of which only the first few are wanted. Of what each thread comes to first no more than the wanted many can be
+// beyond the last that is wanted: what is not beyond that is little more than what is wanted, mostly, and each element
+// of it counts those before it. Where many are equal a block finds the key of the last digit by digit, then takes what
+// comes before it and, in order, as many of its equals as there is room for; those it sorts.
 constexpr const char* kSelectText = R"cuda(
 DEVICE u32 scan_threads(u32 x, u32* sums, u32& all) {
   const u32 upto = sum_up_to_lane(x);
@@ -139,11 +142,121 @@ DEVICE u32 scan_threads(u32 x, u32* sums, u32& all) {
   __syncthreads();
   return ahead + upto - x;
 }
-KERNEL(select_rows, SortArguments) {
+// A key, nearly the least of those that so many of all threads' first keys do not go beyond. One warp.
+DEVICE Key bound_of(const Key* firsts, u32 wanted) {
+  constexpr int kDigits = 14;  // of two values: as many as tell floats of one size from each other
+  Key mine[kWarps], all = kMask, any = 0;
+#pragma unroll
+  for (int k = 0; k < kWarps; ++k) {
+    mine[k] = firsts[k * 32 + lane_number()];
+    all &= mine[k];
+    any |= mine[k];
+  }
+#pragma unroll
+  for (int by = 16; by > 0; by /= 2) {
+    all &= __shfl_sync(kAll, all, lane_number() ^ by);
+    any |= __shfl_sync(kAll, any, lane_number() ^ by);
+  }
+  Key bound = any, differ = all ^ any;
+#pragma unroll
+  for (int by = 1; by < 8 * static_cast<int>(sizeof(Key)); by *= 2) differ |= differ >> by;
+  Key bit = differ ^ differ >> 1;
+#pragma unroll 1
+  for (int digit = 0; digit < kDigits && bit != 0; ++digit, bit >>= 1) {
+    const Key lower = (bound | (bit - 1)) & ~bit;
+    u32 count = 0;
+#pragma unroll
+    for (int k = 0; k < kWarps; ++k) count += __popc(__ballot_sync(kAll, mine[k] <= lower));
+    bound = count >= wanted ? lower : bound | (bit - 1);
+  }
+  return bound;
+}
+DEVICE Element element_at(const SortArguments& a, const Element* from, i64 i) {
+  return from[kNeighbours ? i : i * a.step];
+}
+// Whether that was all: there were not too many.
+DEVICE bool select_few(const SortArguments& a, const Element* from, u32 (&room)[kWarps][kBuckets], Key* firsts,
+                       u32& count, Key& bound) {
+  constexpr u32 kPlaces = sizeof(room) / (sizeof(Key) + sizeof(u32)), kMost = 640;  // beyond that counts take longer
+  constexpr u32 kRoom = kPlaces < kMost ? kPlaces : kMost;
+  constexpr int kRoomHeld = kHeld > 0 ? kHeld : 1;
+  Key* const keys = reinterpret_cast<Key*>(room);
+  u32* const positions = reinterpret_cast<u32*>(keys + kRoom);
+  const u32 n = static_cast<u32>(a.n);
+  Key held[kRoomHeld], first = ~Key(0);
+  if constexpr (kHeld > 0) {
+    Element x[kRoomHeld];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      const u32 i = k * kThreads + threadIdx.x;
+      if (i < n) x[k] = element_at(a, from, i);
+    }
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      held[k] = k * kThreads + threadIdx.x < n ? key_of(x[k]) : ~Key(0);
+      first = held[k] < first ? held[k] : first;
+    }
+  } else {
+#pragma unroll 8
+    for (i64 i = threadIdx.x; i < a.n; i += kThreads) {
+      const Key key = key_of(element_at(a, from, i));
+      first = key < first ? key : first;
+    }
+  }
+  firsts[threadIdx.x] = first;
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) bound = bound_of(firsts, static_cast<u32>(a.limit));
+  __syncthreads();
+  const Key last = bound;
+  const auto take = [&](Key key, u32 i) {
+    if (key > last) return;
+    const u32 at = atomicAdd(&count, 1u);
+    if (at >= kRoom) return;
+    keys[at] = key;
+    positions[at] = i;
+  };
+  if (first <= last) {
+    if constexpr (kHeld > 0) {
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+        if (k * kThreads + threadIdx.x < n) take(held[k], k * kThreads + threadIdx.x);
+      }
+    } else {
+#pragma unroll 8
+      for (i64 i = threadIdx.x; i < a.n; i += kThreads) {
+        take(key_of(element_at(a, from, i)), static_cast<u32>(i));
+      }
+    }
+  }
+  __syncthreads();
+  const u32 all = count;
+  if (all > kRoom) return false;
+#pragma unroll 1
+  for (u32 at = threadIdx.x; at < all; at += kThreads) {
+    const Key key = keys[at];
+    const u32 position = positions[at];
+    u32 before = 0;
+#pragma unroll 8
+    for (u32 k = 0; k < all; ++k) {
+      const bool smaller = keys[k] < key, same = keys[k] == key, earlier = positions[k] < position;
+      before += smaller | (same & earlier);
+    }
+    if (before >= a.limit) continue;
+    const i64 to = out_of(a, blockIdx.x) + before * a.out_step;
+    a.values[to] = element_of(key, from + position * a.step);
+    a.indices[to] = position;
+  }
+  return true;
+}
+BOUNDED_KERNEL(select_rows, SortArguments, kThreads, kHeld > 0 ? 1536 / kThreads : 1) {
   __shared__ TileMemory memory;
   __shared__ u32 positions_room[kTile];
   __shared__ u32 starts[kBuckets + 1], sums[kWarps], chosen;
+  __shared__ Key bound;
   const Element* from = row_of(a, blockIdx.x);
+  if (select_few(a, from, memory.ranking.counts, memory.room, chosen, bound)) return;
+  __syncthreads();
   const i64 rounds = (a.n + kThreads - 1) / kThreads;
   Key prefix = 0;  // the digits known of the last key
   u32 wanted = static_cast<u32>(a.limit);  // of those that begin like it
@@ -224,11 +337,14 @@ KERNEL(write_sorted, LongArguments) {
 }
 )cuda";
 
-constexpr int kThreads = 256, kSelectThreads = 1024;
+constexpr int kThreads = 256;
+/// Of a block that selects: as many as give each so many elements, which are in registers, or more that are not; and
+/// twice as many as are wanted, or what the threads come to first says little.
+constexpr int64_t kFewestSelect = 128, kMostSelect = 1024, kManySelect = 256, kHeldElements = 16, kFirsts = 2;
 constexpr int64_t kShortRow = 32, kLongestTile = 4096;
 /// Fewer than one in so many wanted, and at most so many: they are selected. A block reads its row several times, so
 /// long rows must be many.
-constexpr int64_t kSelectBelow = 8, kMostSelected = kSelectThreads, kSelectRow = int64_t{1} << 18, kSelectRows = 64;
+constexpr int64_t kSelectBelow = 8, kMostSelected = kMostSelect, kSelectRow = int64_t{1} << 18, kSelectRows = 64;
 /// Keys that are sorted at a time, unless a row has more.
 constexpr int64_t kBatch = int64_t{1} << 26;
 
@@ -290,15 +406,27 @@ class Sorted final : public BoundLibrary {
     return {without(x.shape), {without(x.strides), without(values_.view().strides)}};
   }
 
+  int select_threads() const {
+    const auto power = [](int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); };
+    const int64_t by_length = n_ <= kFewestSelect * kHeldElements / 2 ? kFewestSelect
+                              : n_ <= 2 * kManySelect * kHeldElements ? kManySelect
+                                                                      : kMostSelect;
+    return static_cast<int>(std::min(std::max(by_length, power(kFirsts * limit_)), kMostSelect));
+  }
+
   void choose(DType dtype, bool descending) {
     wide_ = key_bits(dtype) > 32;
-    const bool selects = limit_ * kSelectBelow < n_ && limit_ <= kMostSelected && n_ > kLongestTile &&
+    const bool selects = limit_ * kSelectBelow < n_ && limit_ <= kMostSelected && n_ >= kFewestSelect &&
                          (n_ <= kSelectRow || rows_ >= kSelectRows);
-    threads_ = selects ? kSelectThreads : kThreads;
+    threads_ = selects ? select_threads() : kThreads;
+    const auto held = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ceil_div(n_, threads_))));
     const int items = selects ? 1 : n_ <= int64_t{kThreads} * 4 ? 4 : 16;
     const std::string start = typedef_of("Element", dtype) + "typedef " + (wide_ ? "u64" : "u32") +
                               " Key;\nconstexpr int kBits = " + std::to_string(key_bits(dtype)) +
                               ", kThreads = " + std::to_string(threads_) + ", kItems = " + std::to_string(items) +
+                              (selects ? ", kHeld = " + std::to_string(held > kHeldElements ? 0 : held) +
+                                             ", kNeighbours = " + std::to_string(step_ == 1)
+                                       : "") +
                               ";\nconstexpr bool kDescending = " + (descending ? "true" : "false") + ";\n" + kKeyText;
     if (n_ <= kShortRow) {
       how_ = How::kCount;
