@@ -10,7 +10,8 @@ namespace {
 
 class Finder {
  public:
-  Finder(const Kernel& k, int vector) : vector_(vector), values_(static_cast<size_t>(k.num_locals)) {
+  Finder(const Kernel& k, int vector, bool spreads)
+      : vector_(vector), spreads_(spreads), values_(static_cast<size_t>(k.num_locals)) {
     for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) {
       if (s.result >= 0) values_[static_cast<size_t>(s.result)] = value(s, vector ? vector->vars[0] : kNoVar);
     });
@@ -99,27 +100,32 @@ class Finder {
     }
     const IntRef stride = stride_of(s.address.map, v);
     if (stride != IntRef{} && stride != IntRef{1}) return;
-    rest_of(s.address.map, v, multiples);
+    std::vector<IntRef> place;  // must be multiples for what is next to each other
+    rest_of(s.address.map, v, place);
     int steps = stride == IntRef{1} ? 1 : 0;
     for (const auto& i : s.address.indirect) {
       const Value& index = value_of(i.index);
       if (index.along == Value::kAny || (index.along == Value::kSteps && i.stride != IntRef{1})) return;
       multiples.insert(multiples.end(), index.multiples.begin(), index.multiples.end());
-      if (index.along == Value::kSame) multiples.push_back(i.stride);
+      if (index.along == Value::kSame) place.push_back(i.stride);
       steps += index.along == Value::kSteps ? 1 : 0;
     }
-    if (steps != 1 || !possible(multiples)) return;
+    if (steps == 1) multiples.insert(multiples.end(), place.begin(), place.end());
+    const bool is_spread = steps == 0 && spreads_;
+    if ((steps != 1 && !is_spread) || !possible(multiples)) return;
     found_.loads.push_back(&s);
+    if (is_spread) found_.spread.push_back(&s);
     require(multiples);
   }
 
   const int vector_;
+  const bool spreads_;
   std::vector<Value> values_;
   Chunks found_;
 };
 
 }  // namespace
 
-Chunks chunks_of(const Kernel& kernel, int vector) { return Finder(kernel, vector).take(); }
+Chunks chunks_of(const Kernel& kernel, int vector, bool spreads) { return Finder(kernel, vector, spreads).take(); }
 
 }  // namespace smolder::jit::cuda

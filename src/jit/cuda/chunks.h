@@ -9,7 +9,8 @@
 namespace smolder::jit::cuda {
 
 struct Chunks {
-  std::vector<const Stmt*> loads;  ///< with bounds or indices, whole where the sizes allow
+  std::vector<const Stmt*> loads;   ///< with bounds or indices, whole where the sizes allow
+  std::vector<const Stmt*> spread;  ///< of these, those of one element for the whole chunk
   /// Quotients and remainders of indices that are the same for all elements, and remainders that are neighbours.
   std::vector<const Stmt*> same, steps;
   std::vector<IntRef> multiples;  ///< what must be a multiple of the chunk for all of this
@@ -20,7 +21,8 @@ struct Chunks {
   std::vector<Division> divisions;
 };
 
-/// Of the kernel's vector loops, in chunks of `vector` from a multiple of that on.
-Chunks chunks_of(const Kernel& kernel, int vector);
+/// Of the kernel's vector loops, in chunks of `vector` from a multiple of that on. `spreads`: also loads of one
+/// element.
+Chunks chunks_of(const Kernel& kernel, int vector, bool spreads = false);
 
 }  // namespace smolder::jit::cuda

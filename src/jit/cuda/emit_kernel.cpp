@@ -296,6 +296,7 @@ void KernelEmitter::regular() {
   for (const IntRef r : shape_.chunks.multiples) sizes += (sizes.empty() ? "" : " | ") + integer(r);
   std::vector<int> buffers;
   for (const Stmt* s : shape_.chunks.loads) {
+    if (std::ranges::find(shape_.chunks.spread, s) != shape_.chunks.spread.end()) continue;
     if (std::ranges::find(buffers, s->address.buffer) == buffers.end()) buffers.push_back(s->address.buffer);
   }
   for (const int b : buffers) {

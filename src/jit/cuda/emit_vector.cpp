@@ -547,6 +547,12 @@ void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
   line("constexpr int k = 0;");
   const bool bounded = !s.bounds.empty();
   if (bounded) line("const bool inside = " + bounds(s) + ";");
+  if (std::ranges::find(shape_.chunks.spread, &s) != shape_.chunks.spread.end()) {
+    const std::string x = loaded(s.dtype, buffer(s.address.buffer) + "[" + element(s.address) + "]");
+    const std::string fill = bounded ? literal(register_lane(s.dtype), register_bits(s.constant, s.dtype)) : "";
+    line("const auto one = " + (bounded ? "inside ? " + x + " : " + fill : x) + ";");
+    return lanes(name + " = one;");
+  }
   if (!ahead) {
     line(pack(s.address.buffer) + " " + raw + ";");
     line(std::string(bounded ? "if (inside) " : "") + "load_whole(" + raw + ", " + buffer(s.address.buffer) + " + (" +

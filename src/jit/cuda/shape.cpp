@@ -635,7 +635,7 @@ KernelShape shape_of(const Kernel& k) {
       if (near_chunks) shape.repeats = repeats_of(k, facts);
     }
     if (shape.in_chunks()) {
-      shape.chunks = chunks_of(k, shape.vector);
+      shape.chunks = chunks_of(k, shape.vector, true);
       // Where there are texts for two lengths of rows a third is not worth the time to compile it.
       if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
     }
