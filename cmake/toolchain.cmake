@@ -26,6 +26,16 @@ function(smolder_precompile target)
        CONTENT "${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}} ${GTest_VERSION} ${ARGN}")
 endfunction()
 
+# The headers that were precompiled for another target, whose options are the same.
+function(smolder_precompile_as target other)
+  if(SMOLDER_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE -fpch-preprocess)
+    endif()
+  endif()
+endfunction()
+
 # lld links the LLVM plugin in a fraction of the time. g++ looks for a plain `ld.lld`, so a folder of ours
 # offers the versioned one under that name.
 find_program(LLD NAMES ld.lld-19 ld.lld)
