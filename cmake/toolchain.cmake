@@ -11,8 +11,8 @@ if(CCACHE)
 endif()
 
 # Precompiles headers for a target: a cold build takes half the time. Only headers that change with the
-# compiler or a package, never ours, so that the .sum is known when configuring. ThreadSanitizer's build
-# does without, and so finds an include that a file forgot.
+# compiler or a package, never ours, so that the .sum is known when configuring. (tools/tidy reads sources
+# without them, and so finds an include that a file forgot.)
 function(smolder_precompile target)
   if(NOT SMOLDER_PRECOMPILE)
     return()
@@ -45,8 +45,8 @@ if(LLD)
   add_link_options(-B${CMAKE_BINARY_DIR}/linker -fuse-ld=lld)
 endif()
 
-# A build type for sanitizers: fast enough for stress tests, lines in reports.
-set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer" CACHE STRING "")
+# The build type of sanitizers, Sanitize, has no flags of its own: not optimised, and reports name functions, not lines
+# (-DCMAKE_CXX_FLAGS=-g1 gives those).
 if(SMOLDER_SANITIZE)
   add_compile_options(-fsanitize=${SMOLDER_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SMOLDER_SANITIZE})
