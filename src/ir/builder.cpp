@@ -188,59 +188,57 @@ Value Builder::reduce_axis(ReduceKind kind, Value x, int axis, Dim chunk) {
   return append(Op::kReduce, {x}, {static_cast<int64_t>(kind), axis, chunk}, x.dtype(), shape);
 }
 
+int64_t Builder::reduce_chunk(const SymDims& shape, int axis, bool again) {
+  bool row = true;
+  for (int i = axis + 1; i < shape.size() && row; ++i) row = is_structurally_one(sym(), shape[i]);
+  const bool on_device = device_ == DeviceType::kCUDA, all = on_device && shape.size() == 1;
+  const auto fits = [&](int64_t extent) { return sym().less_equal(shape[axis], extent); };
+  if (!on_device || (row && !all)) {
+    return fits(row ? kLongestRow : kLongestColumn) ? 0 : row ? kRowChunk : kColumnChunk;
+  }
+  // One row has one group of threads.
+  if (fits(all ? kLongestDeviceRow : again ? kMostPartials : kLongestColumn)) return 0;
+  int64_t chunk = all ? kShortestDeviceRowChunk : kShortestDeviceChunk;
+  while (chunk < (all ? kRowChunk : kLongestDeviceChunk) && !fits(chunk * (all ? kDeviceRowChunks : kDeviceChunks)))
+    chunk *= 2;
+  return chunk;
+}
+
 /// Reduces one axis to extent 1, in chunks while it is long.
 Value Builder::reduce_canonical(ReduceKind kind, Value x, int axis) {
-  bool row = true;
-  for (int i = axis + 1; i < x.rank() && row; ++i) row = is_structurally_one(sym(), x.shape()[i]);
-  if (device_ == DeviceType::kCUDA && x.rank() == 1) return reduce_all_on_device(kind, x);
-  if (device_ == DeviceType::kCUDA && !row) return reduce_column_on_device(kind, x, axis);
-  const int64_t longest = row ? kLongestRow : kLongestColumn, chunk = row ? kRowChunk : kColumnChunk;
-  while (!sym().less_equal(x.shape()[axis], longest)) x = reduce_axis(kind, x, axis, chunk);
-  return reduce_axis(kind, x, axis);
-}
-
-Value Builder::reduce_column_on_device(ReduceKind kind, Value x, int axis) {
-  for (int64_t longest = kLongestColumn; !sym().less_equal(x.shape()[axis], longest); longest = kMostPartials) {
-    int64_t chunk = kShortestDeviceChunk;
-    while (chunk < kLongestDeviceChunk && !sym().less_equal(x.shape()[axis], chunk * kDeviceChunks)) chunk *= 2;
+  for (bool again = false;; again = true) {
+    const int64_t chunk = reduce_chunk(x.shape(), axis, again);
     x = reduce_axis(kind, x, axis, chunk);
+    if (chunk == 0) return x;
   }
-  return reduce_axis(kind, x, axis);
 }
 
-/// One row has one group of threads.
-Value Builder::reduce_all_on_device(ReduceKind kind, Value x) {
-  while (!sym().less_equal(x.shape()[0], kLongestDeviceRow)) {
-    int64_t chunk = kShortestDeviceRowChunk;
-    while (chunk < kRowChunk && !sym().less_equal(x.shape()[0], chunk * kDeviceRowChunks)) chunk *= 2;
-    x = reduce_axis(kind, x, 0, chunk);
-  }
-  return reduce_axis(kind, x, 0);
-}
-
-Value Builder::reduce(ReduceKind kind, Value x, const std::vector<int>& axes, bool keepdim) {
-  const SymDims shape = x.shape();
+Builder::Merged Builder::merge_reduced(const SymDims& shape, const std::vector<int>& axes) {
   const int rank = shape.size();
-  if (rank == 0) return x;
   std::array<bool, kMaxRank> reduced{};
   for (int a : axes) reduced[normalize_axis(a, rank)] = true;
   if (axes.empty()) reduced.fill(true);
-
-  SymDims merged, result;
-  std::vector<int> merged_axes;  // in ascending order
+  Merged merged;
   for (int i = 0; i < rank; ++i) {
     if (reduced[i] && i > 0 && reduced[i - 1]) {
-      Dim& last = merged[merged.size() - 1];
+      Dim& last = merged.shape[merged.shape.size() - 1];
       last = sym().mul(last, shape[i]);
     } else {
-      if (reduced[i]) merged_axes.push_back(merged.size());
-      merged.push_back(shape[i]);
+      if (reduced[i]) merged.axes.push_back(merged.shape.size());
+      merged.shape.push_back(shape[i]);
     }
-    if (!reduced[i] || keepdim) result.push_back(reduced[i] ? Dim(1) : shape[i]);
+    merged.kept.push_back(reduced[i] ? Dim(1) : shape[i]);
+    if (!reduced[i]) merged.dropped.push_back(shape[i]);
   }
-  x = reshape_unchecked(x, merged);
-  for (auto a = merged_axes.rbegin(); a != merged_axes.rend(); ++a) x = reduce_canonical(kind, x, *a);
-  return reshape_unchecked(x, result);
+  return merged;
+}
+
+Value Builder::reduce(ReduceKind kind, Value x, const std::vector<int>& axes, bool keepdim) {
+  if (x.rank() == 0) return x;
+  const Merged merged = merge_reduced(x.shape(), axes);
+  x = reshape_unchecked(x, merged.shape);
+  for (auto a = merged.axes.rbegin(); a != merged.axes.rend(); ++a) x = reduce_canonical(kind, x, *a);
+  return reshape_unchecked(x, keepdim ? merged.kept : merged.dropped);
 }
 
 // -- movement

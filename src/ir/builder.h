@@ -83,6 +83,16 @@ class Builder {
   /// Any axes, in the canonical composition of single-axis reductions. Accumulates in the dtype of x:
   /// cast first. Empty `axes` means all.
   Value reduce(ReduceKind kind, Value x, const std::vector<int>& axes, bool keepdim);
+  /// A shape whose reduced axes, where they are next to each other, are one: what `reduce` reshapes to, from the last
+  /// of its axes to the first, and what the result's shape is with and without them. Empty `axes` means all.
+  struct Merged {
+    SymDims shape;
+    std::vector<int> axes;  ///< in ascending order
+    SymDims kept, dropped;
+  };
+  Merged merge_reduced(const SymDims& shape, const std::vector<int>& axes);
+  /// In which chunks `reduce` reduces an axis of such a shape, or 0; `again`: of what that came to.
+  int64_t reduce_chunk(const SymDims& shape, int axis, bool again = false);
 
   // -- movement
   Value reshape(Value x, SymDims shape);
@@ -139,8 +149,6 @@ class Builder {
   Value elementwise_in(Op op, std::span<const Value> args, DType compute, DType result, bool weak);
   SymDims broadcast_shape(Op op, std::span<const Value> args);
   Value reduce_canonical(ReduceKind kind, Value x, int axis);
-  Value reduce_column_on_device(ReduceKind kind, Value x, int axis);
-  Value reduce_all_on_device(ReduceKind kind, Value x);
   Value reshape_unchecked(Value x, SymDims shape);
   Graph& g_;
   Origin origin_;

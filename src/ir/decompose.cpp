@@ -133,9 +133,69 @@ Value first_position(Value x, std::optional<int64_t> dim, bool keepdim, Value (*
 Value argmax(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amax); }
 Value argmin(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amin); }
 
+namespace {
+
+/// Each part's first element at all elements of the part.
+Value first_of_part(Value x, int axis, int64_t chunk) {
+  Builder& b = *x.b;
+  const SymDims all = x.shape();
+  if (chunk == 0) return b.expand(b.slice(x, axis, 0, 1), all);
+  const Value firsts = b.slice(x, axis, 0, all[axis], chunk);
+  SymDims parts, spread, joined = firsts.shape();
+  for (int i = 0; i < joined.size(); ++i) {
+    parts.push_back(joined[i]);
+    spread.push_back(joined[i]);
+    if (i == axis) parts.push_back(1), spread.push_back(chunk);
+  }
+  joined[axis] = b.sym().mul(joined[axis], chunk);
+  return b.slice(b.reshape(b.expand(b.reshape(firsts, parts), spread), joined), axis, 0, all[axis]);
+}
+
+}  // namespace
+
+// Elements are read once. Their first reduction, of parts of an axis, is of distances from the first of each part: what
+// these lose is a few bits of what the part's own squares come to, wherever the mean is. Then what parts come to is put
+// together.
+Moments moments(Value x, const Dims& axes) {
+  Builder& b = *x.b;
+  const Builder::Merged merged = x.rank() == 0 ? Builder::Merged{} : b.merge_reduced(x.shape(), axis_list(axes));
+  const int axis = merged.axes.empty() ? 0 : merged.axes.back();
+  const int64_t chunk = merged.axes.empty() ? 0 : b.reduce_chunk(merged.shape, axis);
+  const bool is_row = chunk == 0 && axis == static_cast<int>(merged.shape.size()) - 1;
+  // A row that is reduced at once is near when it is read again, and so are few columns.
+  const bool at_once = merged.axes.size() <= 1 && chunk == 0;
+  const bool is_empty = std::ranges::any_of(merged.shape, [](const Dim& n) { return n.value == 0; });
+  if (at_once || is_empty || merged.shape.size() == kMaxRank) {
+    const Value average = mean(x, axes, true), centered = x - average;
+    return {average, sum(centered * centered, axes, true)};
+  }
+  x = b.reshape(x, merged.shape);
+  Dims reduced;
+  for (const int a : merged.axes) reduced.push_back(a);
+  Value size = b.number(merged.shape[axis]);
+  const auto add = [&](Value y) { return b.reduce_axis(ReduceKind::kSum, y, axis, chunk); };
+  // Near each part's mean: that of a row is at hand.
+  const Value near = is_row
+                         ? add(x) / size
+                         : b.slice(x, axis, 0, chunk != 0 ? merged.shape[axis] : Dim(1), std::max<int64_t>(chunk, 1));
+  const Value apart = x - (is_row ? near : first_of_part(x, axis, chunk)), sums = add(apart), all = add(apart * apart);
+  if (chunk != 0) {
+    SymDims ones;
+    for (int i = 0; i < merged.shape.size(); ++i) ones.push_back(i == axis ? sums.shape()[i] : Dim(1));
+    size = b.cast(minimum(size - b.iota(ones, axis) * chunk, chunk), x.dtype());
+  }
+  const Value beyond = sums / size, squares = maximum(all - sums * beyond, 0.0);
+  Value base = near;
+  for (const int a : merged.axes) base = b.slice(base, a, 0, 1);
+  const Value means = near - base + beyond, average = sum(means * size, reduced, true) / count(x, reduced);
+  const Value from_average = means - average;
+  const Value total = sum(squares + from_average * from_average * size, reduced, true);
+  return {b.reshape(base + average, merged.kept), b.reshape(total, merged.kept)};
+}
+
 Value variance(Value x, const Dims& axes, bool keepdim, Value correction) {
-  const Value centered = x - mean(x, axes, true);
-  return sum(centered * centered, axes, keepdim) / maximum(count(x, axes) - correction, 0);
+  const Value y = moments(x, axes).squares / maximum(count(x, axes) - correction, 0);
+  return keepdim ? y : x.b->reshape(y, drop_axes(y.shape(), axes));
 }
 
 Value vector_norm(Value x, double p, const Dims& axes, bool keepdim) {

@@ -62,6 +62,11 @@ Value add_product(Value x, Value product, Value beta, Value alpha);
 Value logsumexp(Value x, const Dims& axes, bool keepdim);
 Value argmax(Value x, std::optional<int64_t> dim, bool keepdim);
 Value argmin(Value x, std::optional<int64_t> dim, bool keepdim);
+/// The mean, and the sum of squared distances from it; both keep the axes.
+struct Moments {
+  Value mean, squares;
+};
+Moments moments(Value x, const Dims& axes);
 Value variance(Value x, const Dims& axes, bool keepdim, Value correction);
 Value vector_norm(Value x, double p, const Dims& axes, bool keepdim);
 /// -1, -2, ... -n.

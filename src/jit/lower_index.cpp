@@ -74,7 +74,24 @@ void Lowering::ask_finer(const Digit& d, Dim inner) {
   refined_ = std::move(finer);
 }
 
+/// The halves of where a chunk of a reduced axis begins and how far from there, where a chunk is cut off.
+std::optional<std::pair<Digit, Digit>> Lowering::cut_chunk(const Digit& d, Dim inner) {
+  const auto halves = [&](bool chunked, const Digit& chunk, Dim size, VarId v) {
+    const auto has = [&](const Linear::Term& t) { return std::ranges::find(d.value.terms, t) != d.value.terms.end(); };
+    return chunked && size == inner && d.value.offset == Dim(0) && d.value.terms.size() == 2 &&
+           has({v, false, Dim(1)}) && has({chunk.value.terms[0].id, false, size});
+  };
+  const auto pair = [&](const Digit& chunk, VarId v) {
+    return std::pair{Digit{chunk.value, divide(sym(), d.extent, inner)}, Digit{Linear::var(v), inner}};
+  };
+  if (halves(has_row_chunk_, row_chunk_digit_, domain_.row_chunk, seq_var_)) return pair(row_chunk_digit_, seq_var_);
+  if (halves(has_column_chunk_, column_chunk_digit_, domain_.column_chunk, vector_var_))
+    return pair(column_chunk_digit_, vector_var_);
+  return {};
+}
+
 std::pair<Digit, Digit> Lowering::cut(const Digit& d, Dim inner) {
+  if (const auto halves = cut_chunk(d, inner)) return *halves;
   for (const CutLocals& c : cut_digits_) {
     if (c.whole == d && c.low.extent == inner && (level_of(d.value) != kCell || c.phase == phase_)) {
       return {c.high, c.low};

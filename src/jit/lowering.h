@@ -124,6 +124,7 @@ class Lowering {
   Level level_of(const Index& i) const;
   /// The digits of each dim of `shape`; cuts digits that straddle a boundary.
   std::vector<std::vector<Digit>> isolate(const Index& at, const ir::SymDims& shape);
+  std::optional<std::pair<Digit, Digit>> cut_chunk(const Digit& d, ir::Dim inner);
   std::pair<Digit, Digit> cut(const Digit& d, ir::Dim inner);
   Linear flatten(const std::vector<Digit>& digits) { return jit::flatten(sym(), digits); }
   /// Where the element at an index lies in a buffer.

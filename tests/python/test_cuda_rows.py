@@ -113,3 +113,34 @@ def test_a_sum_of_all_finds_operands_that_are_spread(width):
     tensors = {name: smolder.tensor(np.ascontiguousarray(v), device="cuda") for name, v in made.items()}
     for name, f in cases.items():
         assert f(tensors).sum().item() == f(made).sum(dtype=np.float64), name
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("shape,axes", [((1000, 8), 0), ((999, 9), None), ((40, 3, 50), (0, 2)), ((300, 2, 5), (0, 2))])
+def test_variance_far_from_zero(device, shape, axes):
+    """Of parts of long axes, which are put together: numbers about a large mean, and one of them far from it."""
+    x = (np.random.default_rng(3).standard_normal(shape) + 1e4).astype(np.float32)
+    for outlier in (x[(0,) * x.ndim], 0.0, 2e4):
+        x[(0,) * x.ndim] = outlier
+        t = smolder.tensor(x, device=device)
+        got = (t.var(axes) if axes is not None else t.var()).cpu().numpy()
+        np.testing.assert_allclose(
+            got, x.astype(np.float64).var(axes, ddof=1), rtol=1e-4 if outlier in (0, 2e4) else 2e-5
+        )
+    x[(0,) * x.ndim] = np.inf
+    t = smolder.tensor(x, device=device)
+    assert np.isnan((t.var(axes) if axes is not None else t.var()).cpu().numpy()).any()
+    same = smolder.full(shape, 3.3, device=device)
+    assert ((same.var(axes) if axes is not None else same.var()).cpu().numpy() < 1e-9).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("shape,axis", [((1000, 5), 0), ((150_000,), 0), ((70, 301), None), ((3, 700, 2), 1)])
+def test_the_first_of_equal_elements_is_found(device, shape, axis):
+    rng = np.random.default_rng(4)
+    x = rng.integers(-50, 50, shape).astype(np.float32)
+    for special in (0, np.nan):
+        x.reshape(-1)[rng.integers(0, x.size, 3)] = special
+        t = smolder.tensor(x, device=device)
+        np.testing.assert_array_equal(t.argmax(axis).cpu().numpy(), x.argmax(axis))
+        np.testing.assert_array_equal(t.argmin(axis).cpu().numpy(), x.argmin(axis))

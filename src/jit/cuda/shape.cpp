@@ -47,6 +47,12 @@ struct Facts {
       const auto it = std::ranges::find(outer, vector, &std::pair<const Stmt*, const Stmt*>::first);
       accesses[s.address.buffer].push_back({&s, vector, it == outer.end() ? nullptr : it->second});
     });
+    // Of what is not written, single elements that are read besides rows say nothing of these.
+    for (auto& all : accesses) {
+      const bool has_rows = std::ranges::any_of(all, [](const Access& a) { return a.vector != nullptr; });
+      if (has_rows && std::ranges::none_of(all, is_store))
+        std::erase_if(all, [](const Access& a) { return a.vector == nullptr; });
+    }
   }
 
   /// Whether each thread finds what it wrote itself, provided that it has the same elements in each loop.
