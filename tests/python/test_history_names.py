@@ -49,6 +49,8 @@ NAMES = {
     "1 - x": "RsubBackward1",
     "1 / x": "MulBackward0",
     "x**2": "PowBackward0",
+    "x**3": "PowBackward0",
+    "F.softplus(x)": "SoftplusBackward0",
     "x**x": "PowBackward1",
     "2**x": "PowBackward2",
     "x % 2": "RemainderBackward0",

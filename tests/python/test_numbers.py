@@ -162,6 +162,37 @@ def test_integers_have_no_negative_powers():
     assert (tensor([2]) ** tensor([-1])).tolist() == [0]
 
 
+@pytest.mark.parametrize("exponent", [3, 4, 3.0, -2, -2.0, 5])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int32", "uint8"])
+def test_powers_that_are_products(dtype, exponent):
+    numbers = [0, 1, 2, 3, 7, 250] if dtype == "uint8" else [-3, -1, 0, 1, 2, 11]
+    if dtype[0] not in "ui":
+        numbers += [-0.0, 0.3, -1.7, 1e30, float("inf"), -float("inf"), float("nan")]
+    x = tensor(numbers, dtype=getattr(smolder, dtype))
+    if dtype[0] in "ui" and exponent == -2:
+        return
+    got = x**exponent
+    if dtype[0] in "ui" and isinstance(exponent, int):
+        assert got.tolist() == [v**exponent % 2**8 if dtype == "uint8" else v**exponent for v in numbers]
+        return
+    wide = x.to(smolder.float64).numpy().astype(np.float32 if dtype != "float64" else np.float64)
+    with np.errstate(all="ignore"):
+        want = (wide.astype(np.float64) ** exponent).astype(wide.dtype)
+    near = {"float64": 1e-15, "bfloat16": 2**-7}.get(dtype, 3e-7)
+    np.testing.assert_allclose(got.to(smolder.float64).numpy(), want, rtol=near)
+    assert np.array_equal(np.signbit(got.to(smolder.float64).numpy()[:-1]), np.signbit(want[:-1]))
+
+
+@pytest.mark.parametrize("exponent", [3, 4, -2, 2.5])
+def test_gradients_of_powers(exponent):
+    x = tensor([0.5, 1.25, 3.0], dtype=smolder.float64, requires_grad=True)
+    (first,) = smolder.autograd.grad((x**exponent).sum(), x, create_graph=True)
+    (second,) = smolder.autograd.grad(first.sum(), x)
+    v = x.detach().numpy()
+    np.testing.assert_allclose(first.detach().numpy(), exponent * v ** (exponent - 1), rtol=1e-14)
+    np.testing.assert_allclose(second.numpy(), exponent * (exponent - 1) * v ** (exponent - 2.0), rtol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [

@@ -684,10 +684,7 @@ WHOLE = {
     "mish": (_floats, lambda w, n: w.op("Mish", w.value(n.inputs[0]))),
     "hardswish": (_floats, lambda w, n: w.op("HardSwish", w.value(n.inputs[0]))),
     "hardsigmoid": (_floats, lambda w, n: w.op("HardSigmoid", w.value(n.inputs[0]), alpha=1 / 6, beta=0.5)),
-    "softplus": (
-        lambda w, n: _floats(w, n) and _known(w, *n.inputs[1:]) and [w.numbers[v] for v in n.inputs[1:]] == [1, 20],
-        lambda w, n: w.op("Softplus", w.value(n.inputs[0])),
-    ),
+    "softplus_unit": (_floats, lambda w, n: w.op("Softplus", w.value(n.inputs[0]))),
     "clamp": (lambda w, n: _dtype_stays(w, n) and _known(w, *n.inputs[1:]) and _one_dtype(w, n), _clip),
     "sum": (lambda w, n: _dtype_stays(w, n) and not n.given("dtype"), _reduction("ReduceSum")),
     "mean": (lambda w, n: _dtype_stays(w, n) and not n.given("dtype"), _reduction("ReduceMean")),
