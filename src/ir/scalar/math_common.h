@@ -86,7 +86,7 @@ SMOLDER_INLINE Num<B, L> ordered_sum_error(Num<B, L> x, Num<B, L> y, Num<B, L> s
 template <class B, LaneType L>
 SMOLDER_INLINE Num<B, L> log_specials(Num<B, L> x, Num<B, L> r) {
   r = select(x > 0.0, r, select(x == 0.0, like(x, -kInf), kNan));
-  return select(x == kInf, kInf, r);
+  return select_seldom(x == kInf, x, r);
 }
 
 /// 1 / (1 + e^-x), where `e` is e^-|x|. The quotient takes one correction for the rounding of 1 + e, which counts
@@ -104,18 +104,19 @@ template <class B, LaneType L>
 SMOLDER_INLINE Num<B, L> pow_specials(Num<B, L> x, Num<B, L> y, Num<B, L> magnitude) {
   auto ax = abs(x);
   auto infinite = ax == kInf;
-  auto to_zero = (x == 0.0) ^ (y < 0.0);  // for x zero or infinite
-  magnitude = select((x == 0.0) | infinite, select(to_zero, like(x, 0.0), kInf), magnitude);
+  magnitude = select(x == 0.0, select(y < 0.0, like(x, kInf), 0.0), magnitude);
+  magnitude = select_seldom(infinite, select(y < 0.0, like(x, 0.0), kInf), magnitude);
   // |y| infinite: 0 or infinity as |x| lies on the side of 1, at 1 it is 1.
   auto shrinks = (ax < 1.0) ^ (y < 0.0);
   auto limit = select(ax == 1.0, like(x, 1.0), select(shrinks, like(x, 0.0), kInf));
-  magnitude = select(abs(y) == kInf, limit, magnitude);
+  magnitude = select_seldom(abs(y) == kInf, limit, magnitude);
   auto whole = trunc(y) == y;
   auto half = y * 0.5;
   auto odd = whole & (trunc(half) != half);
   auto result = select(odd & (as_int(x) < 0), -magnitude, magnitude);
-  auto undefined = ((x < 0.0) & !whole & !infinite) | (x != x) | (y != y);
-  return select((x == 1.0) | (y == 0.0), 1.0, select(undefined, kNan, result));
+  result = select((x < 0.0) & !whole & !infinite, kNan, result);
+  result = select_seldom((x != x) | (y != y), like(x, kNan), result);
+  return select((x == 1.0) | (y == 0.0), 1.0, result);
 }
 
 }  // namespace smolder::ir::scalar::detail

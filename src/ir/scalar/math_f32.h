@@ -20,6 +20,12 @@ SMOLDER_INLINE F32<B> exp_reduced(F32<B> r) {
   return polynomial(r, {0x1.694ac4p-10, 0x1.12398ep-7, 0x1.555a28p-5, 0x1.555492p-3, 0x1.fffffap-2, 1, 1});
 }
 
+/// 2^f for |f| <= 1/2.
+template <class B>
+SMOLDER_INLINE F32<B> exp2_reduced(F32<B> f) {
+  return polynomial(f, {0x1.3fabfep-13, 0x1.5f0ccap-10, 0x1.3b3098p-7, 0x1.c6af74p-5, 0x1.ebfbd8p-3, 0x1.62e43p-1, 1});
+}
+
 /// e^x for x in [-104, 89].
 template <class B>
 SMOLDER_INLINE F32<B> exp_clamped(F32<B> x) {
@@ -76,17 +82,18 @@ SMOLDER_INLINE F32<B> log_tail(F32<B> f) {
                         -0x1.fffefp-3, 0x1.555506p-2, -0.5});
 }
 
-/// x = 2^e (1 + f) with f in [-1/3, 1/3), for positive x, denormal too.
+/// x = 2^n (1 + f) with f in [-1/3, 1/3), for positive x, denormal too.
 template <class B>
 struct Log32 {
-  F32<B> e, f;
+  I32<B> n;
+  F32<B> f;
 
-  SMOLDER_INLINE explicit Log32(F32<B> x) {
-    auto tiny = x < 0x1p-126;
-    auto bits = as_int(select(tiny, x * 0x1p23, x));
-    auto n = ashr(bits - 0x3f2aaaab, 23);
+  SMOLDER_INLINE explicit Log32(F32<B> x) : n(as_int(x)), f(x) {
+    auto tiny = (x < 0x1p-126) & (x > 0.0);
+    auto bits = as_int(select_seldom(tiny, x * 0x1p23, x));
+    n = ashr(bits - 0x3f2aaaab, 23);
     f = as_float(bits - (n << 23)) - 1.0;
-    e = sitofp<LaneType::kF32>(n) - select(tiny, like(x, 23.0), 0.0);
+    n = n - select_seldom(tiny, like(n, 23), 0);
   }
 };
 
@@ -105,9 +112,7 @@ SMOLDER_INLINE F32<B> exp2(F32<B> x) {
   constexpr double kRound = detail::kRoundForHalves<LaneType::kF32>;
   auto t = x + kRound;
   auto f = x - (t - kRound);
-  auto p =
-      polynomial(f, {0x1.3fabfep-13, 0x1.5f0ccap-10, 0x1.3b3098p-7, 0x1.c6af74p-5, 0x1.ebfbd8p-3, 0x1.62e43p-1, 1});
-  return detail::scale_halves(p, t);
+  return detail::scale_halves(detail::exp2_reduced(f), t);
 }
 
 /// 2^n (1 + q) - 1 with q = e^r - 1, at half scale so that 2^128 does not come up.
@@ -165,7 +170,7 @@ SMOLDER_INLINE F32<B> log(F32<B> x) {
   detail::Log32<B> parts(x);
   auto f = parts.f;
   auto r = fma(detail::log_tail(f), f * f, f);
-  return detail::log_specials(x, fma(parts.e, std::numbers::ln2, r));
+  return detail::log_specials(x, fma(sitofp<LaneType::kF32>(parts.n), std::numbers::ln2, r));
 }
 
 namespace detail {
@@ -173,11 +178,11 @@ namespace detail {
 template <class B>
 SMOLDER_INLINE F32<B> scaled_log(F32<B> x, double c_high, double c_low, double d_high, double d_low) {
   Log32<B> parts(x);
-  auto f = parts.f;
+  auto f = parts.f, e = sitofp<LaneType::kF32>(parts.n);
   auto tail = log_tail(f) * (f * f);
-  auto low = fma(tail, d_high, fma(f, d_low, parts.e * c_low));
+  auto low = fma(tail, d_high, fma(f, d_low, e * c_low));
   auto r = fma(f, d_high, low);
-  return log_specials(x, fma(parts.e, c_high, r));
+  return log_specials(x, fma(e, c_high, r));
 }
 }  // namespace detail
 
@@ -197,11 +202,10 @@ SMOLDER_INLINE F32<B> log1p(F32<B> x) {
   auto n = ashr(as_int(x + 1.0) - 0x3f2aaaab, 23) << 23;
   auto scaled = as_float(as_int(x) - n);
   auto f = fma(as_float(0x40800000 - n), 0.25, -1.0) + scaled;  // 2^-e - 1 is exact
-  auto e = sitofp<LaneType::kF32>(n) * 0x1p-23;
-  auto r = fma(e, std::numbers::ln2, fma(detail::log_tail(f), f * f, f));
-  r = select(abs(x) < 0x1p-25, x, r);
+  auto r = fma(sitofp<LaneType::kF32>(n), std::numbers::ln2 * 0x1p-23, fma(detail::log_tail(f), f * f, f));
+  r = with_sign(r, x);  // of -0
   r = select(x > -1.0, r, select(x == -1.0, like(x, -detail::kInf), detail::kNan));
-  return select(x == detail::kInf, detail::kInf, r);
+  return select_seldom(x == detail::kInf, x, r);
 }
 
 template <class B>
@@ -231,14 +235,43 @@ SMOLDER_INLINE F32<B> atanh(F32<B> x) {
 
 // -- powers
 
-/// Through float64: 2^-36 in the logarithm leaves 2^-28 in the power.
+namespace detail {
+/// log2 x for positive x, to 2^-34 of it: float64 but for the terms from f^5 on.
+template <class B>
+SMOLDER_INLINE F64<B> log2_lite(F32<B> x) {
+  Log32<B> parts(x);
+  auto tail = polynomial(parts.f, {-0x1.3237b6p-3, 0x1.415936p-3, -0x1.cb55cp-4, 0x1.fb108p-4, -0x1.28db7ep-3,
+                                   0x1.49702cp-3, -0x1.714506p-3, 0x1.a60c52p-3, -0x1.ec70fp-3});
+  auto f = extend(parts.f), p = fma(extend(tail), f, 0x1.2776dd503575fp-2);
+  for (double c : {-0x1.715476030e79p-2, 0x1.ec709da0ea173p-2, -0x1.71547652b82fep-1, std::numbers::log2e})
+    p = fma(p, f, c);
+  return fma(p, f, sitofp<LaneType::kF64>(parts.n));
+}
+
+/// 2^x = p 2^n.
+template <class B>
+struct Exp2 {
+  F32<B> p;
+  I32<B> n;
+};
+template <class B>
+SMOLDER_INLINE Exp2<B> exp2_lite(F64<B> x) {
+  auto t = x + kRound<LaneType::kF64>;
+  auto f = narrow(x - (t - kRound<LaneType::kF64>));
+  return {exp2_reduced(f), itrunc<LaneType::kI32>(as_int(t))};
+}
+}  // namespace detail
+
 template <class B>
 SMOLDER_INLINE F32<B> pow(F32<B> x, F32<B> y) {
-  auto ax = extend(abs(x)), wide = extend(y);
-  auto exponent = wide * detail::log_lite(ax);
-  exponent = select(exponent < -150.0, -150.0, exponent);
-  exponent = select(exponent > 150.0, 150.0, exponent);
-  auto magnitude = narrow(detail::exp_lite(exponent));
+  auto exponent = detail::log2_lite(select(x == 0.0, 1.0, abs(x))) * extend(y);
+  auto [p, n] = detail::exp2_lite(exponent);
+  auto normal = as_float(as_int(p) + (n << 23));
+  auto magnitude = select_rare(!(abs(exponent) < 126.0), std::array{normal, normal}, [exponent] {
+    auto [p, n] = detail::exp2_lite(detail::at_most(detail::at_least(exponent, -151), 151));
+    auto any = detail::scale_halves(p, as_float(n + 2 * detail::kExponentBias<LaneType::kF32>));
+    return std::array{any, any};
+  })[0];
   return detail::pow_specials(x, y, magnitude);
 }
 

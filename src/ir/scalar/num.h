@@ -181,6 +181,16 @@ SMOLDER_INLINE std::array<Num<B, L>, 2> select_rare(I1<B> c, std::array<Num<B, L
   });
   return {Num<B, L>{&b, raw[0]}, Num<B, L>{&b, raw[1]}};
 }
+/// c ? rare : common, where a builder may leave it to the caller to see that `c` came up in any lane.
+template <class B, LaneType L, class Common>
+SMOLDER_INLINE Num<B, L> select_seldom(I1<B> c, Num<B, L> rare, Common common) {
+  auto usual = detail::lift_to<L>(common, c.b);
+  if constexpr (requires { c.b->template select_seldom<L>(c.v, rare.v, usual.v); }) {
+    return {c.b, c.b->template select_seldom<L>(c.v, rare.v, usual.v)};
+  } else {
+    return select(c, rare, usual);
+  }
+}
 
 /// Reinterprets the bits as the lane type of the same width and the other kind.
 template <class B, LaneType L>

@@ -13,6 +13,12 @@ namespace {
 
 bool is_fixed(const Affine& a, VarId v) { return stride_of(a, v) == IntRef{}; }
 
+/// What of a loop's body has a result.
+const Stmt* definition(const Stmt& loop, LocalId x) {
+  const auto it = std::ranges::find(loop.body, x, &Stmt::result);
+  return it == loop.body.end() ? nullptr : &*it;
+}
+
 }  // namespace
 
 // A chunk is V neighbouring elements from `i` on, all of them the loop's and aligned for the widest loads where there
@@ -365,7 +371,8 @@ void KernelEmitter::varying(const Stmt& s) {
     lanes(x + " = " + kept + ";");
     line("} else {");
   }
-  if (!random_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
+  if (!random_lanes(s) && !normal_lanes(s) && !log1p_exp_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) &&
+      !divide_chunk(s)) {
     lanes(x + " = " + unrounded(s) + ";");
   }
   if (!kept.empty()) line("}");
@@ -389,12 +396,8 @@ std::string KernelEmitter::repeat_of(const Stmt* KernelShape::Repeat::* which, c
 const Stmt* KernelEmitter::loaded_halves(const Stmt& update, const Stmt& loop) const {
   const Accumulator& acc = accs_[update.acc];
   if (acc.dtype != DType::kFloat32 || (acc.step != ir::Op::kMaximum && acc.step != ir::Op::kMinimum)) return nullptr;
-  const auto definition = [&](LocalId x) {
-    const auto it = std::ranges::find(loop.body, x, &Stmt::result);
-    return it == loop.body.end() ? nullptr : &*it;
-  };
-  const Stmt* s = definition(update.args[0]);
-  if (s && s->kind == StmtKind::kPrimitive && s->op == ir::Op::kCast) s = definition(s->args[0]);
+  const Stmt* s = definition(loop, update.args[0]);
+  if (s && s->kind == StmtKind::kPrimitive && s->op == ir::Op::kCast) s = definition(loop, s->args[0]);
   if (!s || s->kind != StmtKind::kLoad || !is_half(s->dtype) || kept_of(s->address.buffer)) return nullptr;
   return is_contiguous(s->address, loop.vars[0]) && s->bounds.empty() ? s : nullptr;
 }
@@ -408,20 +411,76 @@ const Stmt* KernelEmitter::any_halves(AccId acc) const {
   return load;
 }
 
+/// The primitive of this loop that lanes are made by, if it is `op`.
+const Stmt* KernelEmitter::made_by(ir::Op op, LocalId x) const {
+  const Stmt* d = x < 0 ? nullptr : definition(*loop_, x);
+  return d && d->kind == StmtKind::kPrimitive && d->op == op && locals_[x].varies ? d : nullptr;
+}
+
+/// The exponential in log(1 + e^x), not rounded; none of another statement.
+const Stmt* KernelEmitter::exp_in_log1p(const Stmt& s) const {
+  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kLog1p || s.dtype != DType::kFloat32) return nullptr;
+  const Stmt* exp = made_by(ir::Op::kExp, s.args[0]);
+  return exp && exp->dtype == DType::kFloat32 && locals_[exp->args[0]].varies ? exp : nullptr;
+}
+
+bool KernelEmitter::log1p_exp_lanes(const Stmt& s) {
+  const Stmt* exp = exp_in_log1p(s);
+  if (!exp) return false;
+  const std::string formula = unrounded(s);
+  lanes(cat({locals_[s.result].name, "[k] = ", functions_.log1p_exp(), "(", value(exp->args[0]), ", ", formula, ");"}));
+  return true;
+}
+
+/// The root of -2 log((radius + 1) 2^-32) times the cosine of 2 pi 2^-32 angle, for words `radius` and `angle`: what
+/// normal_unit (ir/decompose.h) makes.
+bool KernelEmitter::normal_lanes(const Stmt& s) {
+  // What an op of this loop is applied to beside a number; -1 for another op or number.
+  const auto operand = [&](LocalId x, ir::Op op, float number = 0) -> LocalId {
+    const Stmt* d = made_by(op, x);
+    if (!d || d->dtype != DType::kFloat32) return -1;
+    if (d->args.size() == 1) return d->args[0];
+    for (const int i : {0, 1}) {
+      const Stmt* c = definition(*loop_, d->args[i]);
+      if (c && c->kind == StmtKind::kConstant && static_cast<float>(c->constant.to_double()) == number)
+        return d->args[1 - i];
+    }
+    return -1;
+  };
+  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kMul || s.dtype != DType::kFloat32) return false;
+  using enum ir::Op;
+  const LocalId u = operand(operand(operand(s.args[0], kSqrt), kMul, -2.0f), kLog);
+  const LocalId radius = operand(operand(operand(u, kMul, 0x1p-32f), kAdd, 1.0f), kCast);
+  const LocalId angle = operand(operand(operand(s.args[1], kCos), kMul, 0x1.921fb6p-30f), kCast);
+  if (!made_by(kRandomBits, radius) || !made_by(kRandomBits, angle)) return false;
+  const std::string formula = unrounded(s);
+  lanes(cat({locals_[s.result].name, "[k] = ", functions_.normal(), "(", value(radius), ", ", value(angle), ", ",
+             formula, ");"}));
+  return true;
+}
+
 bool KernelEmitter::exp_lanes(const Stmt& s) {
   const bool is_exp = s.kind == StmtKind::kPrimitive && s.op == ir::Op::kExp;
   if (!is_exp || compute_type(s.dtype) != DType::kFloat32 || !locals_[s.args[0]].varies) return false;
   const std::string function = functions_.exp_lanes();
+  // What nothing but log1p_exp uses is left out: of the formula the compiler knows it.
+  if (std::ranges::any_of(loop_->body, [&](const Stmt& x) { return exp_in_log1p(x) == &s; })) {
+    lanes(cat({locals_[s.result].name, "[k] = exp_formula(", value(s.args[0]), ");"}));
+    return true;
+  }
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
   return true;
 }
 
 bool KernelEmitter::rare_lanes(const Stmt& s) {
-  if (s.kind != StmtKind::kPrimitive || s.op == ir::Op::kCast || s.args.size() != 1 || !locals_[s.args[0]].varies)
-    return false;
+  const auto varies = [&](LocalId x) { return locals_[x].varies; };
+  const bool is_of_lanes = s.args.size() <= 2 && std::ranges::any_of(s.args, varies);
+  if (s.kind != StmtKind::kPrimitive || s.op == ir::Op::kCast || !is_of_lanes) return false;
   const std::string function = functions_.rare_lanes(s.op, s.dtype);
   if (function.empty()) return false;
-  line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
+  std::string call = function + "(" + locals_[s.result].name;
+  for (const LocalId x : s.args) call += ", " + (varies(x) ? locals_[x].name : value(x));
+  line(call + ");");
   return true;
 }
 

@@ -34,6 +34,153 @@ const char* arithmetic_name(DType t) {
   }
 }
 
+/// What the device has instructions for, about as near as the formulas of ir/scalar (docs/math.md), but with bits of
+/// its own. HOST_MATH asks for the host's.
+bool is_approximate(ir::Op op) {
+  return op == ir::Op::kExp || op == ir::Op::kTanh || op == ir::Op::kSigmoid || op == ir::Op::kErf;
+}
+
+constexpr const char* kHostMath = "#if defined(HOST_MATH) || !defined(__CUDA_ARCH__)\n";
+
+/// e^x for |x| < 87 as 2^n 2^f, |f| <= 1/2.
+constexpr const char* kExpNormal = R"(#else
+DEVICE f32 exp_normal(f32 x) {
+  const f32 t = __fmaf_rn(x, 0x1.715476p+0f, 0x1.8p+23f), n = t - 0x1.8p+23f;
+  const f32 f = __fmaf_rn(x, 0x1.4ae0cp-26f, __fmaf_rn(x, 0x1.715476p+0f, -n));
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(f));
+  return __uint_as_float(__float_as_uint(y) + (__float_as_uint(t) << 23));
+}
+#endif
+)";
+
+/// 1 - 2 / (e^2|x| + 1), or below 0.6, where that cancels, a polynomial.
+constexpr const char* kTanh = R"(#else
+DEVICE f32 tanh_f32(f32 x) {
+  const f32 a = fabsf(x), s = x * x;
+  f32 e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(a * 0x1.715476p+1f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+  f32 p = __fmaf_rn(-0x1.82af92p-8f, s, 0x1.54cc1ap-6f);
+  p = __fmaf_rn(p, s, -0x1.b89be2p-5f);
+  p = __fmaf_rn(p, s, 0x1.1109c6p-3f);
+  p = __fmaf_rn(p, s, -0x1.55553ep-2f);
+  return a < 0.6f ? __fmaf_rn(p, s * x, x) : copysignf(__fmaf_rn(r, -2.0f, 1.0f), x);
+}
+#endif
+)";
+
+/// 1 / (1 + 2^y) for y = -x log2(e), whose rounding error counts where e^-x does. Of an x too large for one it is no
+/// number, or large: the factor is kept between 1/2 and 3/2.
+constexpr const char* kSigmoid = R"(#else
+DEVICE f32 sigmoid_f32(f32 x) {
+  const f32 y = x * -0x1.715476p+0f;
+  const f32 rest = __fmaf_rn(x, -0x1.4ae0cp-26f, __fmaf_rn(x, -0x1.715476p+0f, -y));
+  f32 e, r, more;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(more) : "f"(rest), "f"(0x1.62e43p-1f), "f"(0.5f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__fmaf_rn(e, more + 0.5f, 1.0f)));
+  return r;
+}
+#endif
+)";
+
+/// As the formula (ir/scalar/math_f32.h), but for its power of 2. Of a choice in C++ the compiler makes a branch.
+constexpr const char* kErf = R"(#else
+DEVICE f32 erf_f32(f32 x) {
+  const f32 a = fabsf(x), s = x * x, b = fminf(a, 3.95f);
+  f32 p = __fmaf_rn(0x1.55729cp-14f, s, -0x1.a7c4eep-11f), l = __fmaf_rn(0x1.23e3dcp-12f, b, -0x1.1cf6b2p-8f), e;
+  p = __fmaf_rn(p, s, 0x1.54772p-8f);
+  p = __fmaf_rn(p, s, -0x1.b804e6p-6f);
+  p = __fmaf_rn(p, s, 0x1.ce2d8p-4f);
+  p = __fmaf_rn(p, s, -0x1.81274p-2f);
+  p = __fmaf_rn(p, s, 0x1.06eba8p-3f);
+  l = __fmaf_rn(l, b, 0x1.055p-5f);
+  l = __fmaf_rn(l, b, -0x1.325de6p-3f);
+  l = __fmaf_rn(l, b, -0x1.d6dd2cp-1f);
+  l = __fmaf_rn(l, b, -0x1.a06c96p+0f);
+  l = __fmaf_rn(l, b, -0x1.639e68p-12f);
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(l));
+  f32 r;
+  asm("{.reg .pred p; setp.ge.f32 p, %1, 0f3F700000; selp.f32 %0, %2, %3, p;}"
+      : "=f"(r) : "f"(a), "f"(1.0f - e), "f"(__fmaf_rn(p, a, a)));
+  return copysignf(r, x);
+}
+#endif
+)";
+
+/// The root of -2 log u times the cosine of an angle, for u = 2^-32 (radius + 1). Near 1 the logarithm is a series.
+constexpr const char* kNormal = R"(  return formula;
+#else
+  const f32 u = (static_cast<f32>(static_cast<u32>(radius)) + 1.0f) * 0x1p-32f, y = 1.0f - u;
+  f32 l, root, wave;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(u));
+  f32 series = __fmaf_rn(y, 0.4f, 0.5f);
+  series = __fmaf_rn(__fmaf_rn(series, y, 0x1.555556p-1f), y, 1.0f);
+  series = __fmaf_rn(series, y, 2.0f) * y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(y < 0.0625f ? series : l * -0x1.62e43p+0f));
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(wave) : "f"(static_cast<f32>(static_cast<i32>(angle)) * 0x1.921fb6p-30f));
+  return root * wave;
+#endif
+}
+)";
+
+/// log(1 + e^x) as the larger of x and 0 and log(1 + e) for e = e^-|x|, of which less than 2^-126 is 0.
+constexpr const char* kLog1pExp = R"(  return formula;
+#else
+  const f32 a = fminf(fabsf(x), 128.0f), y = a * -0x1.715476p+0f;
+  const f32 rest = __fmaf_rn(a, -0x1.4ae0cp-26f, __fmaf_rn(a, -0x1.715476p+0f, -y));
+  f32 e, top;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
+  e = __fmaf_rn(e, rest * 0x1.62e43p-1f, e);
+  f32 p = __fmaf_rn(-0x1.a931fp-9f, e, 0x1.453e3cp-6f);
+  p = __fmaf_rn(p, e, -0x1.d29c04p-5f);
+  p = __fmaf_rn(p, e, 0x1.b252fcp-4f);
+  p = __fmaf_rn(p, e, -0x1.397544p-3f);
+  p = __fmaf_rn(p, e, 0x1.92f68cp-3f);
+  p = __fmaf_rn(p, e, -0x1.ff0f86p-3f);
+  p = __fmaf_rn(p, e, 0x1.554c8p-2f);
+  p = __fmaf_rn(p, e, -0x1.ffffbep-2f);
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(top) : "f"(x), "f"(0.0f));
+  return top + __fmaf_rn(p, e * e, e);
+#endif
+}
+)";
+
+/// Quotients and roots as the compiler makes them, but that it branches for each, around numbers so small or large
+/// that what is left of them is not exact. NaNs are not rare: they come of themselves, also of negative numbers.
+constexpr const char* kCommon = R"(#ifdef __CUDA_ARCH__
+DEVICE f32 div_common(f32 x, f32 y, bool& rare) {
+  rare |= (fabsf(x) < 0x1p-60f) | (fabsf(x) > 0x1p+60f) | (fabsf(y) < 0x1p-64f) | (fabsf(y) > 0x1p+64f);
+  f32 r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+  r = __fmaf_rn(r, __fmaf_rn(-y, r, 1.0f), r);
+  const f32 q = x * r;
+  return __fmaf_rn(r, __fmaf_rn(-y, q, x), q);
+}
+DEVICE f32 inverse_common(f32 y, bool& rare) {
+  rare |= (fabsf(y) < 0x1p-126f) | (fabsf(y) >= 0x1p+126f);
+  f32 r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
+  return __fmaf_rn(r, __fmaf_rn(-y, r, 1.0f), r);
+}
+DEVICE f32 sqrt_common(f32 x, bool& rare) {
+  rare |= ((fabsf(x) < 0x1p-101f) & (__float_as_uint(x) != 0)) | (x > 0x1.fffffep+127f);
+  f32 r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(r) : "f"(0x1p+64f));  // of 0
+  const f32 root = x * r;
+  return __fmaf_rn(__fmaf_rn(-root, root, x), r * 0.5f, root);
+}
+#else
+DEVICE f32 div_common(f32 x, f32 y, bool&) { return x / y; }
+DEVICE f32 inverse_common(f32 y, bool&) { return 1.0f / y; }
+DEVICE f32 sqrt_common(f32 x, bool&) { return __fsqrt_rn(x); }
+#endif
+DEVICE f32 lane_at(f32 x, int) { return x; }
+template <int V> DEVICE f32 lane_at(const f32 (&x)[V], int k) { return x[k]; }
+)";
+
 }  // namespace
 
 template <class Emit>
@@ -55,11 +202,22 @@ std::string Functions::define(const std::string& name, DType result, int arity, 
 }
 
 std::string Functions::primitive(ir::Op op, DType t) {
-  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kExp) return exp();
-  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kTanh) return tanh();
-  if (compute_type(t) == DType::kFloat32 && (op == ir::Op::kMaximum || op == ir::Op::kMinimum)) return extremum(op);
-  if (compute_type(t) == DType::kFloat32 && op == ir::Op::kSigmoid) return sigmoid();
-  return formula(op, t);
+  if (compute_type(t) != DType::kFloat32) return formula(op, t);
+  switch (op) {
+    case ir::Op::kExp:
+      return exp();
+    case ir::Op::kTanh:
+      return with_instructions(op, kTanh);
+    case ir::Op::kSigmoid:
+      return with_instructions(op, kSigmoid);
+    case ir::Op::kErf:
+      return with_instructions(op, kErf);
+    case ir::Op::kMaximum:
+    case ir::Op::kMinimum:
+      return extremum(op);
+    default:
+      return formula(op, t);
+  }
 }
 
 std::string Functions::formula(ir::Op op, DType t) {
@@ -116,57 +274,6 @@ template <int V> DEVICE void random_lanes(u64 (&x)[V], u64 seed, u64 offset, u64
   return name;
 }
 
-namespace {
-
-/// What the device has instructions for, about as near as the formulas of ir/scalar (docs/math.md), but with bits of
-/// its own. HOST_MATH asks for the host's.
-constexpr const char* kHostMath = "#if defined(HOST_MATH) || !defined(__CUDA_ARCH__)\n";
-
-/// e^x for |x| < 87 as 2^n 2^f, |f| <= 1/2.
-constexpr const char* kExpNormal = R"(#else
-DEVICE f32 exp_normal(f32 x) {
-  const f32 t = __fmaf_rn(x, 0x1.715476p+0f, 0x1.8p+23f), n = t - 0x1.8p+23f;
-  const f32 f = __fmaf_rn(x, 0x1.4ae0cp-26f, __fmaf_rn(x, 0x1.715476p+0f, -n));
-  f32 y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(f));
-  return __uint_as_float(__float_as_uint(y) + (__float_as_uint(t) << 23));
-}
-#endif
-)";
-
-/// 1 - 2 / (e^2|x| + 1), or below 0.6, where that cancels, a polynomial.
-constexpr const char* kTanh = R"(#else
-DEVICE f32 tanh_f32(f32 x) {
-  const f32 a = fabsf(x), s = x * x;
-  f32 e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(a * 0x1.715476p+1f));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
-  f32 p = __fmaf_rn(-0x1.82af92p-8f, s, 0x1.54cc1ap-6f);
-  p = __fmaf_rn(p, s, -0x1.b89be2p-5f);
-  p = __fmaf_rn(p, s, 0x1.1109c6p-3f);
-  p = __fmaf_rn(p, s, -0x1.55553ep-2f);
-  return a < 0.6f ? __fmaf_rn(p, s * x, x) : copysignf(__fmaf_rn(r, -2.0f, 1.0f), x);
-}
-#endif
-)";
-
-/// 1 / (1 + 2^y) for y = -x log2(e), whose rounding error counts where e^-x does. Of an x too large for one it is no
-/// number, or large: the factor is kept between 1/2 and 3/2.
-constexpr const char* kSigmoid = R"(#else
-DEVICE f32 sigmoid_f32(f32 x) {
-  const f32 y = x * -0x1.715476p+0f;
-  const f32 rest = __fmaf_rn(x, -0x1.4ae0cp-26f, __fmaf_rn(x, -0x1.715476p+0f, -y));
-  f32 e, r, more;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(more) : "f"(rest), "f"(0x1.62e43p-1f), "f"(0.5f));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__fmaf_rn(e, more + 0.5f, 1.0f)));
-  return r;
-}
-#endif
-)";
-
-}  // namespace
-
 std::string Functions::exp() {
   const std::string name = "exp_f32";
   if (!defined_.emplace(name, true).second) return name;
@@ -186,12 +293,13 @@ std::string Functions::exp() {
   return name;
 }
 
-std::string Functions::tanh() {
-  const std::string name = "tanh_f32";
+/// The formula, or `text`.
+std::string Functions::with_instructions(ir::Op op, const char* text) {
+  const std::string name = std::string(scalar::info(static_cast<scalar::Primitive>(op)).name) + "_f32";
   if (defined_.contains(name)) return name;
   text_ += kHostMath;
-  formula(ir::Op::kTanh, DType::kFloat32);
-  text_ += kTanh;
+  formula(op, DType::kFloat32);
+  text_ += text;
   return name;
 }
 
@@ -222,15 +330,6 @@ std::string Functions::extremum_of_pack(ir::Op op, DType half) {
            "  for (int k = 0; k < kLanes; ++k) x[k * S / V] = ", one, "(x[k * S / V], ", lane, ");\n}\n"});
   text_ +=
       cat({"DEVICE void ", name, "_both(f32* x, u32 pair) {\n  x[0] = ", one, "(", one, "(x[0], ", both, ");\n}\n"});
-  return name;
-}
-
-std::string Functions::sigmoid() {
-  const std::string name = "sigmoid_f32";
-  if (defined_.contains(name)) return name;
-  text_ += kHostMath;
-  formula(ir::Op::kSigmoid, DType::kFloat32);
-  text_ += kSigmoid;
   return name;
 }
 
@@ -270,22 +369,42 @@ std::string Functions::rare_lanes(ir::Op op, DType t) {
   const auto p = static_cast<scalar::Primitive>(op);
   const auto& info = scalar::info(p);
   const DType c = compute_type(t);
-  if (info.arity != 1 || c != DType::kFloat32) return "";
+  const bool two = op == ir::Op::kPow;  // others have zeros where a quotient is rare
+  if ((info.arity != 1 && !two) || c != DType::kFloat32 || is_approximate(op)) return "";
   TextBuilder b;
   b.leaves_rare = true;
-  const Text x = b.named(scalar::register_lane(c), "x");
-  const Text r = scalar::emit_primitive(b, p, c, std::span<const Text>(&x, 1));
+  const std::array<Text, 2> args{b.named(LaneType::kF32, "x"), b.named(LaneType::kF32, "y")};
+  const Text r = scalar::emit_primitive(b, p, c, std::span<const Text>(args).first(two ? 2 : 1));
   if (!b.has_rare || r.type != LaneType::kF32) return "";
   const std::string any = formula(op, t), name = any + "_lanes";
   if (!defined_.emplace(name, true).second) return name;
-  text_ += cat({"DEVICE f32 ", any, "_common(f32 x, bool& rare) {\n", b.text, "  return ", b.name(r), ";\n}\n"});
-  text_ += cat({"static __device__ __noinline__ f32 ", any, "_any(f32 x) { return ", any, "(x); }\n"});
+  if (defined_.emplace("common", true).second) text_ += kCommon;
+  const std::string_view parameters = two ? "f32 x, f32 y" : "f32 x", arguments = two ? "x, y" : "x";
   text_ +=
-      four(any + "_any") + cat({"template <int V> DEVICE void ", name, R"((f32 (&y)[V], const f32 (&x)[V]) {
-  bool rare = false;
-#pragma unroll
-  for (int k = 0; k < V; ++k) y[k] = )",
-                                any, "_common(x[k], rare);\n  if (rare) by_fours(y, x, ", any, "_any_four);\n}\n"});
+      cat({"DEVICE f32 ", any, "_common(", parameters, ", bool& rare) {\n", b.text, "  return ", b.name(r), ";\n}\n"});
+  text_ += cat(
+      {"static __device__ __noinline__ f32 ", any, "_any(", parameters, ") { return ", any, "(", arguments, "); }\n"});
+  if (!two) text_ += four(any + "_any");
+  const std::string each = "#pragma unroll\n  for (int k = 0; k < V; ++k) r[k] = " + any;
+  const std::string_view lane = two ? "(lane_at(x, k), lane_at(y, k)" : "(x[k]";
+  text_ += cat({two ? "template <int V, class X, class Y>" : "template <int V>", " DEVICE void ", name,
+                two ? "(f32 (&r)[V], const X& x, const Y& y)" : "(f32 (&r)[V], const f32 (&x)[V])",
+                " {\n  bool rare = false;\n", each, "_common", lane, ", rare);\n  if (!rare) return;\n",
+                two ? cat({each, "_any", lane, ");\n"}) : cat({"  by_fours(r, x, ", any, "_any_four);\n"}), "}\n"});
+  return name;
+}
+
+std::string Functions::log1p_exp() {
+  const std::string name = "log1p_exp_f32";
+  if (!defined_.emplace(name, true).second) return name;
+  text_ += cat({"DEVICE f32 ", name, "(f32 x, f32 formula) {\n", kHostMath, kLog1pExp});
+  return name;
+}
+
+std::string Functions::normal() {
+  const std::string name = "normal_f32";
+  if (!defined_.emplace(name, true).second) return name;
+  text_ += cat({"DEVICE f32 ", name, "(u64 radius, u64 angle, f32 formula) {\n", kHostMath, kNormal});
   return name;
 }
 

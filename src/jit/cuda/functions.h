@@ -23,17 +23,18 @@ class Functions {
   /// Of float32, with the device's own instructions.
   std::string exp();
   std::string exp_lanes();
-  std::string tanh();
   std::string extremum(ir::Op op);
   /// Of a float32 and all elements of a pack of halves, which are compared two by two.
   std::string extremum_of_pack(ir::Op op, DType half);
-  std::string sigmoid();
   std::string div_lanes();
   /// What divides positions next to each other by one size.
   std::string divider();
   std::string random_lanes();
-  /// Of a primitive of one operand with a rare case, which several lanes branch around together; "" of others.
+  /// Of a primitive with a rare case, which several lanes branch around together; "" of others.
   std::string rare_lanes(ir::Op op, DType t);
+  /// Of what becomes a normal number, two random words, or log(1 + e^x), x: and of what the formula gives.
+  std::string normal();
+  std::string log1p_exp();
 
   /// All that were asked for.
   const std::string& text() const { return text_; }
@@ -41,6 +42,7 @@ class Functions {
  private:
   /// That of ir/scalar.
   std::string formula(ir::Op op, DType t);
+  std::string with_instructions(ir::Op op, const char* text);
   static std::string four(const std::string& function);
   /// `is_rare`: so seldom called that it is not worth the compiler's time to write it out at each call.
   template <class Emit>

@@ -119,7 +119,17 @@ V TextBuilder::not_(V x) {
 V TextBuilder::call(const char* function, V x) {
   return define(x.type, std::string(function) + (x.type == LaneType::kF32 ? "f(" : "(") + name(x) + ")");
 }
+// Quotients and roots of float32 have rare cases of their own: numbers so small or large that a step is inexact.
+V TextBuilder::fdiv(V x, V y) {
+  if (x.type != LaneType::kF32) return infix(x, "/", y);
+  has_rare = true;
+  if (!leaves_rare) return infix(x, "/", y);
+  const std::string inverse = "inverse_common(" + name(y), quotient = "div_common(" + name(x) + ", " + name(y);
+  return define(x.type, (name(x) == "1.0f" ? inverse : quotient) + ", rare)");
+}
 V TextBuilder::sqrt(V x) {
+  if (x.type == LaneType::kF32) has_rare = true;
+  if (x.type == LaneType::kF32 && leaves_rare) return define(x.type, "sqrt_common(" + name(x) + ", rare)");
   return define(x.type, (x.type == LaneType::kF32 ? "__fsqrt_rn(" : "__dsqrt_rn(") + name(x) + ")");
 }
 V TextBuilder::fma(V x, V y, V z) {

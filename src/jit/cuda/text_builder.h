@@ -36,7 +36,7 @@ class TextBuilder {
   /// Statements so far, and how many.
   std::string text;
   int statements = 0;
-  bool has_rare = false;     ///< whether there was a `select_rare`
+  bool has_rare = false;     ///< whether there was a `select_rare`, or a float32 quotient or root
   bool leaves_rare = false;  ///< of which only the common case is written
 
   /// A value from outside, as a parameter.
@@ -51,7 +51,7 @@ class TextBuilder {
   V fadd(V x, V y) { return infix(x, "+", y); }
   V fsub(V x, V y) { return infix(x, "-", y); }
   V fmul(V x, V y) { return infix(x, "*", y); }
-  V fdiv(V x, V y) { return infix(x, "/", y); }
+  V fdiv(V x, V y);
   V fma(V x, V y, V z);
   V fneg(V x) { return define(x.type, "-" + name(x)); }
   V fabs(V x) { return call("fabs", x); }
@@ -97,7 +97,7 @@ class TextBuilder {
   std::array<V, 2> select_rare(V c, const std::array<V, 2>& common, Rare&& rare) {
     has_rare = true;
     if (leaves_rare) {
-      line("rare = rare || " + name(c) + ";");
+      line("rare |= " + name(c) + ";");
       return common;
     }
     const std::array<V, 2> chosen{variable(L, common[0]), variable(L, common[1])};
@@ -106,6 +106,14 @@ class TextBuilder {
     for (int i = 0; i < 2; ++i) assign(chosen[i], r[i]);
     line("}");
     return chosen;
+  }
+  /// As that, for what is computed in any case.
+  template <LaneType L>
+  V select_seldom(V c, V rare, V common) {
+    has_rare = true;
+    if (!leaves_rare) return select<L>(c, rare, common);
+    line("rare |= " + name(c) + ";");
+    return common;
   }
   /// A loop around `round`.
   template <size_t N, class Round>

@@ -391,7 +391,8 @@ void check_math() {
     const double y = 1 / (1 + std::exp(-x));
     return y < 0x1p-126 ? 0.0 : y;
   };
-  for (const Function& f : {Function{"exp", std::exp, 2}, {"tanh", std::tanh, 2}, {"sigmoid", sigmoid, 5}}) {
+  for (const Function& f :
+       {Function{"exp", std::exp, 2}, {"tanh", std::tanh, 2}, {"erf", std::erf, 2}, {"sigmoid", sigmoid, 5}}) {
     const double worst = worst_error(f.op, f.truth, stream);
     std::printf("math     %s is off by %.3f units in the last place at most\n", f.op, worst);
     ++runs;
