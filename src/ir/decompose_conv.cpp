@@ -105,6 +105,11 @@ Dims pooled_shape(Dims shape, const Dims& size) {
 
 namespace {
 
+/// Elements from which on the sum of a plane is a reduction: of fewer, slices are fewer instructions.
+constexpr int64_t kReduced = 16;
+
+bool is_one(SymTable& sym, Dim d) { return d.value == 1 && sym.equal(d, 1); }
+
 /// Windows along one axis of `n` elements.
 struct Windows {
   int axis;
@@ -208,6 +213,12 @@ Value padded(Value x, int axis, Dim before, Dim after) {
 }  // namespace
 
 Value sum_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& padding, const SymDims& size) {
+  SymTable& sym = x.b->sym();
+  const auto is_all = [&](int i) {
+    return is_one(sym, size[i]) && padding[i] == 0 && sym.equal(x.size(x.rank() - 2 + i), kernel[i]);
+  };
+  if (kernel[0] * kernel[1] >= kReduced && is_all(0) && is_all(1))
+    return x.b->reduce(ReduceKind::kSum, x, {x.rank() - 2, x.rank() - 1}, true);
   for (int i = 1; i >= 0; --i) {
     const Windows w = windows_at(x, i, kernel, stride, padding, {1, 1}, size);
     const Value from = w.padded(x, 0.0);
