@@ -136,6 +136,27 @@ Value spread_windows(Value x, const Dims& kernel, const Dims& stride, const Dims
 Value window_sizes(Builder& b, const SymDims& input, const Dims& kernel, const Dims& stride, const Dims& padding,
                    const SymDims& size, bool count_include_pad, DType dtype);
 
+// -- an axis in another size
+
+struct Resampling {
+  int axis;
+  Dim size;     ///< of the axis in the result
+  Value scale;  ///< elements from one that is read to the next
+  std::string_view mode;
+  bool align_corners;
+
+  /// Elements of the result that an element of the input is in: at most so many from the first, before which so many
+  /// may be of those that its number leads to.
+  struct Band {
+    int64_t taps, lead;
+  };
+};
+Value resample_axis(Value x, const Resampling& r);
+/// The gradient of resample_axis; `r.size` is that of its input.
+Value resample_back(Value grad, const Resampling& r, const Resampling::Band& band);
+/// Of an axis of n elements; the arithmetic is that of `dtype`.
+Resampling::Band band_of(int64_t n, int64_t size, double scale, std::string_view mode, bool align_corners, DType dtype);
+
 // -- attention
 
 /// What the rows `attention` and `attention_backward` compute; `mask` may be undefined.

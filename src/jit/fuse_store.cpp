@@ -33,15 +33,16 @@ double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6
 
 /// Nanoseconds of a core that all elements of a node's result take. What is looked up waits for its address, on a GPU
 /// as long as for the memory that it saves: a normalisation's gradient that looks up its rows, 25 MB, took 78% longer
-/// than one that reads them. Halves become float32 there as they are loaded, and are half the bytes.
-double cost_of(const Program& p, const ir::Node& n) {
+/// than one that reads them. Where that is looked up in turn (`waits`) its reader waits once for both. Halves become
+/// float32 there as they are loaded, and are half the bytes.
+double cost_of(const Program& p, const ir::Node& n, bool waits) {
   const ir::Graph& g = p.graph;
   const bool on_gpu = p.options.device == DeviceType::kCUDA;
   const bool widens = n.op == Op::kCast && is_half(g.dtype(n.inputs[0])) && g.dtype(n.first_output) == DType::kFloat32;
   if (on_gpu && widens) return 0;
   const bool looks_up = n.op == Op::kTake || n.op == Op::kGather;
   const double elements = static_cast<double>(numel(g.shape(n.first_output).values()));
-  return (op_cost(n.op) + (looks_up ? on_gpu ? 4.0 : 0.5 : 0)) * elements;
+  return (op_cost(n.op) + (looks_up ? on_gpu && !waits ? 4.0 : 0.5 : 0)) * elements;
 }
 
 /// Whether so many bytes may be held for longer in place of a value's. A reduction's results come on top of a row.
@@ -52,6 +53,7 @@ bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; 
 /// What it takes to compute a value again from memory.
 struct Clusters::Tree {
   bool possible = true;
+  bool waits = false;          ///< for the value, which is looked up
   double cost = 0;             ///< nanoseconds for all elements of the value
   std::vector<ValueId> loads;  ///< values in memory that it reads
   std::vector<ValueId> small;  ///< reductions it needs that would have to be written
@@ -90,7 +92,7 @@ void Clusters::grow(ValueId v, const int64_t bytes, Tree& tree) const {
     tree.possible = false;
     return;
   }
-  if (!is_movement(n.op)) tree.cost += cost_of(p_, n);
+  if (!is_movement(n.op)) tree.cost += cost_of(p_, n, tree.waits);
   for (const ValueId x : n.inputs) grow(x, bytes, tree);
 }
 
@@ -100,8 +102,12 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
   const NodeId home = find(g.info(v).node);
   Tree tree;
   const ir::Node& n = g.producer(v);
+  tree.waits = std::ranges::all_of(readers, [&](const Edge* e) {
+    const ir::Node& reader = g.nodes[e->to];
+    return reader.op == Op::kTake && origin_of(p_, reader.inputs[0]).value == v;
+  });
   tree.nodes.push_back(g.info(v).node);
-  tree.cost += cost_of(p_, n);
+  tree.cost += cost_of(p_, n, tree.waits);
   for (const ValueId x : n.inputs) grow(x, bytes, tree);
   if (!tree.possible || is_reduction(g, n)) return false;
 

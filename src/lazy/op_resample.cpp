@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "smolder/ir/decompose.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
@@ -104,12 +105,6 @@ Tensor from_columns(const Tensor& x, const Dims& output_size, const WindowArgume
 
 namespace {
 
-/// What an element of the result is made of, along an axis: the numbers of elements, [size, taps], and what each
-/// counts.
-struct Taps {
-  Tensor places, weights;
-};
-
 /// An axis of n elements that becomes one of `size`.
 struct Resize {
   int64_t n, size;
@@ -123,32 +118,8 @@ struct Resize {
 Tensor cubic_near(const Tensor& d, double a) { return ((a + 2) * d - (a + 3)) * d * d + 1.0; }
 Tensor cubic_far(const Tensor& d, double a) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; }
 
-Taps nearest(const Resize& r, bool exact) {
-  const Tensor at = exact ? (r.numbers() + 0.5) * r.scale : r.numbers() * r.scale;
-  return {reshape(clamp_max(floor(at).to(DType::kInt64), r.n - 1), {r.size, 1}), {}};
-}
-
-Tensor source(const Resize& r, bool align_corners) {
-  return align_corners ? r.numbers() * r.scale : (r.numbers() + 0.5) * r.scale - 0.5;
-}
-
-Taps linear(const Resize& r, bool align_corners) {
-  const Tensor at = clamp_min(source(r, align_corners), 0.0);
-  const Tensor low = clamp_max(floor(at).to(DType::kInt64), r.n - 1);
-  const Tensor up = clamp_max(at - low.to(r.dtype), 1.0);
-  return {stack({low, clamp_max(low + 1, r.n - 1)}, 1), stack({1.0 - up, up}, 1)};
-}
-
-Taps cubic(const Resize& r, bool align_corners) {
-  constexpr double kA = -0.75;
-  const Tensor at = source(r, align_corners), low = floor(at), t = at - low;
-  const Tensor places = reshape(low.to(DType::kInt64), {r.size, 1}) + (arange(4) - 1);
-  return {clamp(places, 0, r.n - 1),
-          stack({cubic_far(t + 1.0, kA), cubic_near(t, kA), cubic_near(1.0 - t, kA), cubic_far(2.0 - t, kA)}, 1)};
-}
-
 /// A filter as wide as the elements it stands for, as Pillow's: `reach` of them to each side at a scale of one.
-Taps smooth(const Resize& r, int reach) {
+Tensor smooth(const Tensor& x, int axis, const Resize& r, int reach) {
   const double wide = std::max(r.scale, 1.0), support = reach * wide;
   const Tensor center = (r.numbers() + 0.5) * r.scale;
   const Tensor first = clamp_min((center - support + 0.5).to(DType::kInt64), 0);
@@ -159,15 +130,11 @@ Taps smooth(const Resize& r, int reach) {
   const Tensor kernel = reach == 1 ? clamp_min(1.0 - d, 0.0)
                                    : where(d < 1.0, cubic_near(d, -0.5), where(d < 2.0, cubic_far(d, -0.5), 0.0));
   const Tensor weights = where(places < reshape(end, {r.size, 1}), kernel, 0.0);
-  return {clamp_max(places, r.n - 1), weights / sum(weights, 1, true)};
-}
-
-Tensor apply(const Tensor& x, int axis, const Taps& taps) {
-  if (!taps.weights.defined()) return index_select(x, axis, reshape(taps.places, {-1}));
   Dims shape = Dims::filled(x.dim() - axis + 1, 1);
-  shape[0] = taps.weights.size(0);
-  shape[1] = taps.weights.size(1);
-  return sum(at_places(x, axis, taps.places) * reshape(taps.weights, shape), axis + 1);
+  shape[0] = r.size;
+  shape[1] = taps;
+  const Tensor counts = reshape(weights / sum(weights, 1, true), shape);
+  return sum(at_places(x, axis, clamp_max(places, r.n - 1)) * counts, axis + 1);
 }
 
 }  // namespace
@@ -193,7 +160,7 @@ Tensor interpolate(const Tensor& x, const Dims& given, std::string_view mode, bo
   }
   if (mode == "area") return adaptive_avg_pool("interpolate", dims, x, size);
   const DType dtype = is_floating(x.dtype()) ? compute_type(x.dtype()) : DType::kFloat32;
-  Tensor y = is_nearest ? x : x.to(dtype);
+  Tensor y = x.to(dtype);
   for (int i = 0; i < dims; ++i) {
     const int64_t n = x.size(2 + i), m = size[i];
     const std::optional<double> factor = scales[3 - dims + i];
@@ -202,12 +169,13 @@ Tensor interpolate(const Tensor& x, const Dims& given, std::string_view mode, bo
                          : factor && *factor > 0 ? 1.0 / *factor
                                                  : ratio;
     if (n == m && scale == 1.0) continue;
-    const Resize r{n, m, scale, dtype};
-    y = apply(y, 2 + i,
-              is_nearest  ? nearest(r, mode == "nearest-exact")
-              : antialias ? smooth(r, is_cubic ? 2 : 1)
-              : is_cubic  ? cubic(r, align_corners)
-                          : linear(r, align_corners));
+    if (antialias && !is_nearest) {
+      y = smooth(y, 2 + i, {n, m, scale, dtype}, is_cubic ? 2 : 1);
+      continue;
+    }
+    const std::string_view how = mode == "nearest" ? "nearest" : is_nearest ? "exact" : is_cubic ? "cubic" : "linear";
+    const auto band = ir::band_of(n, m, scale, how, align_corners, dtype);
+    y = resample(y, scale, 2 + i, m, how, align_corners, band.taps, band.lead);
   }
   return y.to(x.dtype());
 }

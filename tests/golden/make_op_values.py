@@ -166,6 +166,24 @@ def avg_pool_backward(a):
     return torch.autograd.grad(avg_pool(a, x), x, grad)[0]
 
 
+def resample(a, x):
+    """Along the last of two dimensions, as images of one channel, whose other dimension stays as it is."""
+    mode = {"exact": "nearest-exact", "linear": "bilinear", "cubic": "bicubic"}.get(a["mode"], a["mode"])
+    aligned = a["align_corners"] if mode.startswith("bi") else None
+    x = x.movedim(a["dim"], -1)
+    size = (x[..., 0].numel(), a["size"])
+    y = F.interpolate(x.reshape(1, 1, size[0], -1), size, mode=mode, align_corners=aligned)
+    return y.reshape(*x.shape[:-1], -1).movedim(-1, a["dim"])
+
+
+def resample_backward(a):
+    grad, dim = a["grad_output"], a["dim"]
+    shape = list(grad.shape)
+    shape[dim] = a["size"]
+    x = torch.zeros(shape, dtype=grad.dtype, requires_grad=True)
+    return torch.autograd.grad(resample({**a, "size": grad.shape[dim]}, x), x, grad)[0]
+
+
 def batch_norm_train(a):
     x = a["self"].float()
     axes, shape = [i for i in range(x.dim()) if i != 1], [-1 if i == 1 else 1 for i in range(x.dim())]
@@ -298,6 +316,8 @@ TORCH = {
     ),
     "avg_pool": lambda a: avg_pool(a, a["self"]),
     "avg_pool_backward": avg_pool_backward,
+    "resample": lambda a: resample(a, a["self"]),
+    "resample_backward": resample_backward,
     "batch_norm_train": batch_norm_train,
     "attention": attention,
     "rmsprop_step": optimizer(

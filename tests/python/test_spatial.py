@@ -256,6 +256,56 @@ def test_adaptive_pools_cover_the_input_evenly(size):
     assert F.adaptive_avg_pool2d(tx, (None, 2)).shape == (2, 3, 7, 2)
 
 
+def resampling(n, m, scale, mode, aligned):
+    """What each of m elements is of n that are read at steps of `scale`: [m, n]."""
+    cubic = mode == "bicubic"
+    w = np.zeros((m, n))
+    for i in range(m):
+        at = i * scale if aligned or mode == "nearest" else (i + 0.5) * scale - (0 if mode == "nearest-exact" else 0.5)
+        if mode.startswith("nearest"):
+            w[i, min(int(at), n - 1)] = 1
+            continue
+        at = at if cubic else max(at, 0)
+        for j in range(int(np.floor(at)) - 1, int(np.floor(at)) + 3):
+            d = abs(at - j)
+            near, far = 1.25 * d**3 - 2.25 * d**2 + 1, -0.75 * (d**3 - 5 * d**2 + 8 * d - 4)
+            w[i, np.clip(j, 0, n - 1)] += (near if d <= 1 else far) if cubic else max(0, 1 - d)
+    return w
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear", "bicubic", "nearest", "nearest-exact"])
+@pytest.mark.parametrize("factor", [2, 1.7, 0.6, 0.25, 13, None])
+def test_interpolation_and_its_gradient_are_a_matrix_along_each_axis(mode, aligned, factor):
+    """Also where a gradient has so many elements to add up that it is a reduction, and for sizes of one."""
+    dims = {"linear": 1, "trilinear": 3}.get(mode, 2)
+    if aligned and mode.startswith("nearest"):
+        pytest.skip("there are no corners to align")
+    shape = (5, 7, 4)[:dims] if factor != 13 else (2, 3, 1)[:dims]
+    sizes = tuple(int(n * factor) for n in shape) if factor else (1, 5, 9)[:dims]
+    x = rand(2, 3, *shape)
+    if min(sizes) == 0:
+        pytest.skip("nothing is left")
+    tx = smolder.tensor(x, requires_grad=True)
+    given = {"scale_factor": factor} if factor else {"size": sizes}
+    y = F.interpolate(tx, mode=mode, align_corners=None if mode.startswith("nearest") else aligned, **given)
+    want, back = x, rand(*y.shape, seed=1)
+    grad = back
+    for i, (n, m) in enumerate(zip(shape, sizes, strict=True)):
+        step = (n - 1) / max(m - 1, 1) if aligned else 1 / factor if factor else n / m
+        w = resampling(n, m, step, mode, aligned)
+        want = np.moveaxis(np.tensordot(w, want, (1, 2 + i)), 0, 2 + i)
+        grad = np.moveaxis(np.tensordot(w.T, grad, (1, 2 + i)), 0, 2 + i)
+    np.testing.assert_allclose(y.detach().numpy(), want, rtol=1e-10, atol=1e-12)
+    (g,) = smolder.autograd.grad(y, [tx], smolder.tensor(back), create_graph=True)
+    np.testing.assert_allclose(g.detach().numpy(), grad, rtol=1e-10, atol=1e-12)
+    # In float32, whose rounding may have an element read elsewhere, what is read is what the gradient knows of.
+    tx = smolder.tensor(x.astype(np.float32), requires_grad=True)
+    y = F.interpolate(tx, mode=mode, align_corners=None if mode.startswith("nearest") else aligned, **given)
+    (g,) = smolder.autograd.grad(y, [tx], smolder.ones_like(y))
+    np.testing.assert_allclose((g * tx).sum().item(), y.sum().item(), rtol=1e-3, atol=1e-3)
+
+
 def test_padding_with_elements_of_the_input_is_numpys():
     x = rand(2, 3, 4, 5)
     for mode, numpys in (("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")):

@@ -171,11 +171,13 @@ void KernelEmitter::several_chunks(const Stmt& s) {
   std::string before = std::exchange(out_, {});
   std::vector<int> written;
   std::string loads;
+  // What is looked up waits for its address: more threads hide that, and they need the registers.
+  const bool looks_up = std::ranges::any_of(s.body, [](const Stmt& x) { return !x.address.indirect.empty(); });
   for (const Stmt& x : s.body) {
     if (x.kind == StmtKind::kStore) written.push_back(x.address.buffer);
     const bool ahead = x.kind == StmtKind::kLoad && !is_uniform(x) && is_contiguous(x.address) && x.bounds.empty() &&
                        std::ranges::find(written, x.address.buffer) == written.end();
-    if (!ahead) continue;
+    if (!ahead || looks_up) continue;
     const std::string result = std::to_string(x.result);
     line(cat({pack(x.address.buffer), " held", result, ", next", result, ";"}));
     loads += cat({"load_whole(next", result, ", ", chunk_at(x.address), "); "});

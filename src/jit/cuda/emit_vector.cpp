@@ -359,9 +359,9 @@ void KernelEmitter::varying(const Stmt& s) {
                         value(s.args[0]), ");"}));
     }
     case StmtKind::kCheckIndex:
-      lanes("if (" + value(s.args[0]) + " >= static_cast<u64>(" + integer(s.limit) + ")) a.errors[" +
-            std::to_string(s.slot) + "] = 1;");
-      break;
+      declare_lanes(s);
+      return line(cat({"if (clamp_lanes(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ", ",
+                       integer(s.limit), ")) a.errors[", std::to_string(s.slot), "] = 1;"}));
     default:
       break;
   }

@@ -80,6 +80,16 @@ DEVICE u64 clamp_index(u64 i, i64 limit) {
   const i64 last = limit > 1 ? limit - 1 : 0, x = static_cast<i64>(i);
   return static_cast<u64>(x < 0 ? 0 : x > last ? last : x);
 }
+// Where one of them has to be, and only then.
+template <int V> DEVICE bool clamp_lanes(u64 (&to)[V], const u64 (&from)[V], i64 limit) {
+  bool outside = false;
+  FOR_LANES {
+    outside |= from[k] >= static_cast<u64>(limit);
+    to[k] = from[k];
+  }
+  if (outside) FOR_LANES to[k] = clamp_index(from[k], limit);
+  return outside;
+}
 DEVICE i64 from_address(const void* p) { return reinterpret_cast<i64>(p); }
 
 // Of a chunk; all that its elements may have in common they have where it is regular, as one element is.
