@@ -168,6 +168,22 @@ void Lowering::drop_unread_rows(Stmt& root) {
   visit(root.body, drop);
 }
 
+/// Elements that lie two or four apart are structure, so that a generator may take a chunk of them with its neighbours.
+void Lowering::know_strides(Stmt& root) {
+  Stmt& loop = root.kind == StmtKind::kParallelVector ? root : root.body.back();
+  for (Stmt& s : loop.body) {
+    if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !s.bounds.empty()) continue;
+    for (auto& t : s.address.map.terms) {
+      if (t.var != loop.vars[0] || t.stride.is_constant()) continue;
+      const Dim stride = pool_[t.stride.slot], offset = pool_[s.address.map.offset.slot];
+      if (stride.value != 2 && stride.value != 4) continue;
+      if (!sym().equal(stride, stride.value)) continue;
+      t.stride = {stride.value, -1};
+      if (offset.is_constant() && offset.value < stride.value) s.address.map.offset = {offset.value, -1};
+    }
+  }
+}
+
 void Lowering::finish(KernelCall& call) {
   Kernel& k = call.kernel;
   Stmt& root = k.root;
@@ -189,6 +205,7 @@ void Lowering::finish(KernelCall& call) {
       root.extents = vector.extents;
     }
   }
+  if (flat) know_strides(root);
   if (root.vars.empty()) {
     root.vars = {new_var(kTop)};
     root.extents = {int_ref(1)};

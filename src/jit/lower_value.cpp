@@ -178,6 +178,23 @@ LocalId Lowering::cat(const ir::Node& n, ValueId v, IndexId at) {
   const DType t = graph().dtype(v);
   const auto dims = isolate(index(at), graph().shape(v));
   const Linear position = flatten(dims[axis]);
+  if (position.terms.empty() && position.offset.is_constant()) {
+    // Which part it is of is known.
+    Dim begin = 0;
+    for (const ValueId part : n.inputs) {
+      const Dim extent = graph().shape(part)[axis];
+      if (!begin.is_constant() || !extent.is_constant()) break;
+      if (const int64_t local = position.offset.value - begin.value; local >= 0 && local < extent.value) {
+        auto of_part = dims;
+        of_part[axis].clear();
+        if (extent != Dim(1)) of_part[axis] = {Digit{Linear{local, {}}, extent}};
+        Index inner{{}, index(at).bounds, index(at).has_fill, index(at).fill};
+        for (const auto& d : of_part) inner.digits.insert(inner.digits.end(), d.begin(), d.end());
+        return value(part, intern(std::move(inner)));
+      }
+      begin = sym().add(begin, extent);
+    }
+  }
   LocalId result = -1;
   // Last part first, so that each condition is one comparison: before this part's end?
   std::vector<Dim> ends;
@@ -301,7 +318,7 @@ LocalId Lowering::constant(Scalar v, DType dtype) {
 
 IntRef Lowering::int_ref(Dim d) {
   int slot = 0;
-  while (slot < static_cast<int>(pool_.size()) && pool_[slot] != d) ++slot;
+  while (slot < static_cast<int>(pool_.size()) && !sym().known_equal(pool_[slot], d)) ++slot;
   if (slot == static_cast<int>(pool_.size())) pool_.push_back(d);
   return {0, slot};
 }

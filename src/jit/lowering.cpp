@@ -29,8 +29,13 @@ Dim product(ir::SymTable& sym, const std::vector<Dim>& dims) {
 
 }  // namespace
 
-Lowering::Lowering(Program& program, LoweringScratch& scratch, GroupId id)
-    : program_(program), scratch_(scratch), id_(id), group_(program.groups[id]), domain_(group_.domain) {
+Lowering::Lowering(Program& program, LoweringScratch& scratch, GroupId id, int64_t written)
+    : program_(program),
+      scratch_(scratch),
+      id_(id),
+      group_(program.groups[id]),
+      written_(written),
+      domain_(group_.domain) {
   if (scratch_.heads.size() < program.graph.values.size()) scratch_.heads.resize(program.graph.values.size());
   ++scratch_.stamp;
 }
@@ -52,6 +57,7 @@ void Lowering::make_variables() {
   std::vector<Dim> rows = domain_.rows, columns = domain_.columns;
   int atom = 0;
   Dim reduced_rows = 1;
+  if (written_ > 0) rows.pop_back();
   if (domain_.reduces_rows) {
     reduced_rows = rows.back();
     rows.pop_back();
@@ -112,7 +118,13 @@ void Lowering::make_variables() {
   full.digits = row_digits_;
   row_ = intern(full);
   full.digits.insert(full.digits.end(), column_digits_.begin(), column_digits_.end());
-  full_ = intern(std::move(full));
+  for (int64_t i = 0; i < written_; ++i) {
+    Index one = full;
+    one.digits.push_back({Linear{i, {}}, written_});
+    each_.push_back(intern(std::move(one)));
+  }
+  if (each_.empty()) each_.push_back(intern(std::move(full)));
+  full_ = each_.front();
 }
 
 bool Lowering::is_reduced_here(ValueId v) const {
@@ -229,16 +241,19 @@ bool Lowering::streams(ValueId sink) {
 }
 
 void Lowering::store_full(ValueId sink) {
-  const LocalId x = value(sink, full_);
   const BufferId id = program_.buffer_of[sink];
-  const int buffer = buffer_arg(id, true);
-  Stmt s = make_statement(StmtKind::kStore);
-  s.dtype = program_.buffers[id].dtype;
-  s.args = {x};
-  s.address = address(buffer, position_in(program_.buffers[id], index(full_)));
-  s.streaming = streams(sink);
-  cost_ += statement_cost(s);
-  stores_.push_back(std::move(s));
+  for (const IndexId at : each_) {
+    full_ = at;
+    const LocalId x = value(sink, at);
+    const int buffer = buffer_arg(id, true);
+    Stmt s = make_statement(StmtKind::kStore);
+    s.dtype = program_.buffers[id].dtype;
+    s.args = {x};
+    s.address = address(buffer, position_in(program_.buffers[id], index(at)));
+    s.streaming = streams(sink);
+    cost_ += statement_cost(s);
+    stores_.push_back(std::move(s));
+  }
 }
 
 void Lowering::store_row_level(ValueId sink) {
@@ -302,6 +317,19 @@ void Lowering::update_columns(ir::NodeId node) {
   emit_effect(std::move(store), kCell);
 }
 
+int64_t Lowering::better_written(const KernelCall& call) const {
+  constexpr int64_t kMost = 4, kLong = 16;
+  const Stmt& root = call.kernel.root;
+  if (written_ > 0 || domain_.reduces_rows || domain_.reduces_columns || !domain_.columns.empty()) return 0;
+  if (root.kind != StmtKind::kParallel || domain_.rows.size() < 2 || root.body.back().kind != StmtKind::kVector)
+    return 0;
+  const IntRef extent = root.body.back().extents[0];
+  const Dim last = domain_.rows.back(), before = domain_.rows[domain_.rows.size() - 2];
+  const int64_t n = extent.is_constant() ? extent.constant : call.ints[extent.slot].value;
+  if (n != last.value || (n != 2 && n != kMost) || before.value < kLong) return 0;
+  return program_.graph.sym.equal(last, n) ? n : 0;
+}
+
 Stmt Lowering::assemble() {
   if (sequential_) {
     Stmt loop = make_statement(StmtKind::kLoop);
@@ -321,11 +349,17 @@ Stmt Lowering::assemble() {
 
 std::unique_ptr<KernelCall> lower_group(Program& program, LoweringScratch& scratch, GroupId id) {
   // Each round cuts one more axis; there are at most as many cuts as a shape has dims.
+  int64_t written = 0;
   for (int round = 0;; ++round) {
-    Lowering lowering(program, scratch, id);
+    Lowering lowering(program, scratch, id, written);
     auto call = lowering.run();
-    if (!lowering.refined() || round == kMaxRank) return call;
-    program.groups[id].domain = *lowering.refined();
+    if (lowering.refined() && round < kMaxRank) {
+      program.groups[id].domain = *lowering.refined();
+      written = 0;
+      continue;
+    }
+    written = lowering.better_written(*call);
+    if (written == 0) return call;
   }
 }
 

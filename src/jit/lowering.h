@@ -50,12 +50,15 @@ struct CannotInline {
 
 class Lowering {
  public:
-  Lowering(Program& program, LoweringScratch& scratch, GroupId id);
+  /// With `written` > 0 the last axis, of so many elements, is no loop: its elements are written one after the other.
+  Lowering(Program& program, LoweringScratch& scratch, GroupId id, int64_t written = 0);
 
   /// The kernel of the group. Asks for finer loops instead when an index has to be cut and they would
   /// spare it (`refined` then holds the domain to try with).
   std::unique_ptr<KernelCall> run();
   const std::optional<Domain>& refined() const { return refined_; }
+  /// How many elements the last axis had better be written for, where the kernel's vector loop is too short: or 0.
+  int64_t better_written(const KernelCall& call) const;
 
  private:
   // A level of the nest: what is computed in the parallel loop, in the sequential row loop, or in the
@@ -153,12 +156,14 @@ class Lowering {
   // -- finish_kernel.cpp
   void finish(KernelCall& call);
   void drop_unread_rows(Stmt& root);
+  void know_strides(Stmt& root);
   void find_in_place(KernelCall& call) const;
 
   Program& program_;
   LoweringScratch& scratch_;
   const GroupId id_;
   const Group& group_;
+  const int64_t written_;
   Domain domain_;
   std::optional<Domain> refined_;
 
@@ -173,6 +178,7 @@ class Lowering {
   Digit row_chunk_digit_, column_chunk_digit_;  // which chunk, where chunked
   bool has_row_chunk_ = false, has_column_chunk_ = false;
   IndexId full_ = -1, row_ = -1;
+  std::vector<IndexId> each_;  ///< full_, by elements of the last axis where that is no loop
   int64_t sample_rows_ = 1, sample_columns_ = 1;
 
   int phase_ = 0;

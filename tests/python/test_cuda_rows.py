@@ -144,3 +144,38 @@ def test_the_first_of_equal_elements_is_found(device, shape, axis):
         t = smolder.tensor(x, device=device)
         np.testing.assert_array_equal(t.argmax(axis).cpu().numpy(), x.argmax(axis))
         np.testing.assert_array_equal(t.argmin(axis).cpu().numpy(), x.argmin(axis))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64", "uint8"])
+@pytest.mark.parametrize("n", [64, 66, 67])
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_elements_between_each_others_are_read_and_written_whole(dtype, n, parts):
+    """Joined along a new last axis and taken apart along it, where chunks are aligned and where they are not."""
+    rng = np.random.default_rng(n)
+    xs = [rng.integers(0, 99, (5, n)) for _ in range(parts)]
+    ts = [smolder.tensor(x, device="cuda").to(getattr(smolder, dtype)) for x in xs]
+    joined, want = smolder.stack([t + 1 for t in ts], -1), np.stack(xs, -1) + 1
+    np.testing.assert_array_equal(joined.cpu().float().numpy(), want)
+    flat = (joined.flatten(-2) * 2).cpu()
+    np.testing.assert_array_equal(flat.float().numpy(), want.reshape(5, -1) * 2)
+    whole = flat.to("cuda")
+    for i in range(parts):
+        np.testing.assert_array_equal((whole[..., i::parts] + 1).cpu().float().numpy(), want[..., i] * 2 + 1)
+        np.testing.assert_array_equal((joined.unbind(-1)[i] + 1).cpu().float().numpy(), want[..., i] + 1)
+    np.testing.assert_array_equal((whole[1:, 1::2] + 1).cpu().float().numpy(), want.reshape(5, -1)[1:, 1::2] * 2 + 1)
+
+
+def test_pairs_are_rotated():
+    q = np.random.default_rng(0).standard_normal((2, 3, 4, 32)).astype(np.float32)
+    angle = np.outer(np.arange(3), np.linspace(1, 2, 16)).astype(np.float32)
+    cos, sin = np.cos(angle)[None, :, None], np.sin(angle)[None, :, None]
+
+    def rotated(x, c, s):
+        a, b = x.unflatten(-1, (16, 2)).unbind(-1)
+        return smolder.stack([a * c - b * s, a * s + b * c], -1).flatten(-2)
+
+    a, b = q[..., ::2], q[..., 1::2]
+    want = np.stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(q.shape)
+    ts = [smolder.tensor(x, device="cuda") for x in (q, cos, sin)]
+    got = rotated(*ts)
+    np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-6)

@@ -65,6 +65,7 @@ class Finder {
       }
     } else if (s.kind == StmtKind::kPrimitive) {
       divides(s, x);
+      compares(s, x);
     } else if (s.kind == StmtKind::kConstant || s.kind == StmtKind::kScalar) {
       x.along = Value::kSame;
     } else if (s.kind == StmtKind::kLoad && (!s.bounds.empty() || !s.address.indirect.empty())) {
@@ -87,6 +88,32 @@ class Finder {
     const std::vector<IntRef> of_divisor = both_same ? y.multiples : std::vector{y.by->map.offset};
     out.multiples.insert(out.multiples.end(), of_divisor.begin(), of_divisor.end());
     (out.along == Value::kSame ? found_.same : found_.steps).push_back(&s);
+  }
+
+  /// Whether an index is below a size, or not: it passes that between chunks.
+  void compares(const Stmt& s, Value& out) {
+    const auto is_size = [](const Value& x) {
+      return x.by && x.by->kind == StmtKind::kIndex && x.by->map.terms.empty();
+    };
+    if (s.op == ir::Op::kLogicalAnd) {
+      const Value &x = value_of(s.args[0]), &y = value_of(s.args[1]);
+      if (x.along != Value::kSame || y.along != Value::kSame || (x.multiples.empty() && y.multiples.empty())) return;
+      out.along = Value::kSame;
+      out.multiples = x.multiples;
+      out.multiples.insert(out.multiples.end(), y.multiples.begin(), y.multiples.end());
+    } else if ((s.op == ir::Op::kLt || s.op == ir::Op::kLe) && s.dtype == DType::kInt64) {
+      const bool below = s.op == ir::Op::kLt;
+      const Value &index = value_of(s.args[below ? 0 : 1]), &size = value_of(s.args[below ? 1 : 0]);
+      if (index.along != Value::kSteps || !is_size(size)) return;
+      std::vector<IntRef> multiples = index.multiples;
+      multiples.push_back(size.by->map.offset);
+      if (!possible(multiples)) return;
+      out.along = Value::kSame;
+      out.multiples = std::move(multiples);
+    } else {
+      return;
+    }
+    found_.same.push_back(&s);
   }
 
   void load(const Stmt& s, VarId v) {

@@ -270,10 +270,11 @@ std::string KernelEmitter::aligned() const {
   };
   for_each_statement(k_.root, [&](const Stmt& s, const Stmt* vector) {
     if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !vector) return;
-    if (stride_of(s.address.map, vector->vars[0]) != IntRef{1} || !s.address.indirect.empty()) return;
-    if (!s.bounds.empty()) return;
+    const auto spread = static_cast<int>(is_spread(s, *vector) ? spread_of(s, vector->vars[0]) : 0);
+    const bool is_next = stride_of(s.address.map, vector->vars[0]) == IntRef{1} && s.address.indirect.empty();
+    if (spread == 0 && (!is_next || !s.bounds.empty())) return;
     const auto size = static_cast<int>(itemsize(k_.buffers[s.address.buffer].dtype));
-    const int bytes = std::min(16, size * shape_.vector);
+    const int bytes = std::min(16, size * shape_.vector * std::max(spread, 1));
     if (bytes == size) return;
     const auto misaligned = [&](const std::string& x) { add("(" + x + " & " + std::to_string(bytes - 1) + ")"); };
     const auto scaled = [&](IntRef r) {
@@ -281,7 +282,7 @@ std::string KernelEmitter::aligned() const {
       misaligned(integer(r) + " * " + std::to_string(size));
     };
     misaligned("from_address(" + buffer(s.address.buffer) + ")");
-    scaled(s.address.map.offset);
+    if (spread == 0) scaled(s.address.map.offset);
     for (const auto& t : s.address.map.terms) {
       if (t.var != vector->vars[0]) scaled(t.stride);
     }

@@ -543,6 +543,50 @@ bool KernelEmitter::is_contiguous(const Address& a, VarId v) const {
   return shape_.vector > 1 && a.indirect.empty() && stride_of(a.map, v) == IntRef{1};
 }
 
+/// Whether chunks are taken with what lies between their elements.
+bool KernelEmitter::is_spread(const Stmt& s, const Stmt& loop) const {
+  if (!shape_.uses_between || shape_.vector == 1 || spread_of(s, loop.vars[0]) == 0) return false;
+  return s.kind == StmtKind::kLoad || !joined_stores(loop, s).empty();
+}
+
+void KernelEmitter::load_spread(const Stmt& s, const std::string& name) {
+  const std::string raw = "raw" + std::to_string(s.result), spread = std::to_string(spread_of(s, loop_->vars[0]));
+  const std::string begin = std::to_string(s.address.map.offset.constant), k = cat({spread, " * k + ", begin});
+  line("if constexpr (V > 1) {");
+  line("constexpr int k = 0;");
+  line(cat({"Pack<", type_name(storage_lane(s.dtype)), ", V * ", spread, "> ", raw, ";"}));
+  line(cat({"load_whole(", raw, ", ", buffer(s.address.buffer), " + (", element(s.address), ") - ", begin, ");"}));
+  const std::string x =
+      s.dtype == DType::kBFloat16 ? cat({"bf16_lane(", raw, ", ", k, ")"}) : loaded(s.dtype, cat({raw, ".x[", k, "]"}));
+  lanes(name + " = " + x + ";");
+  line("} else {");
+  load_lanes(s, name);
+  line("}");
+}
+
+/// With the last of the stores whose elements lie between each other's.
+void KernelEmitter::store_joined(const Stmt& s) {
+  const std::vector<const Stmt*> all = joined_stores(*loop_, s);
+  const bool is_last = std::none_of(&s + 1, loop_->body.data() + loop_->body.size(),
+                                    [&](const Stmt& other) { return std::ranges::find(all, &other) != all.end(); });
+  if (!is_last) return;
+  const std::string out = "out" + std::to_string(outs_++), spread = std::to_string(all.size());
+  line("if constexpr (V > 1) {");
+  line(cat({"Pack<", type_name(storage_lane(s.dtype)), ", V * ", spread, "> ", out, ";"}));
+  for (size_t i = 0; i < all.size(); ++i) {
+    lanes(
+        cat({out, ".x[", spread, " * k + ", std::to_string(i), "] = ", stored(s.dtype, value(all[i]->args[0])), ";"}));
+  }
+  line("constexpr int k = 0;");
+  line(cat({"store_global(", buffer(s.address.buffer), " + (", element(all[0]->address), "), ", out, ");"}));
+  line("} else {");
+  for (const Stmt* one : all) {
+    lanes(
+        cat({buffer(s.address.buffer), "[", element(one->address), "] = ", stored(s.dtype, value(one->args[0])), ";"}));
+  }
+  line("}");
+}
+
 bool KernelEmitter::is_scratch(int buffer) const {
   return std::ranges::find(shape_.scratch, buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
 }
@@ -574,6 +618,7 @@ void KernelEmitter::varying_load(const Stmt& s) {
     const std::string raw = "raw" + std::to_string(s.result);
     return lanes(name + " = " + lane_of(s.dtype, is_ahead ? "loads[u]." + raw : raw) + ";");
   }
+  if (is_spread(s, *loop_)) return load_spread(s, name);
   if (std::ranges::find(shape_.chunks.loads, &s) == shape_.chunks.loads.end()) return load_lanes(s, name);
   line("if constexpr (R) {");
   load_regular(s, name);
@@ -623,6 +668,7 @@ void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
 }
 
 void KernelEmitter::varying_store(const Stmt& s) {
+  if (is_spread(s, *loop_)) return store_joined(s);
   const std::string x = stored(s.dtype, value(s.args[0])), b = buffer(s.address.buffer);
   const VarId v = loop_->vars[0];
   if (const Kept* kept = kept_of(s.address.buffer)) return lanes(kept->name + ".x[k] = " + x + ";");

@@ -135,6 +135,9 @@ class KernelEmitter {
   void load_chunk(const Stmt& s);
   void load_lanes(const Stmt& s, const std::string& name);
   void load_regular(const Stmt& s, const std::string& name);
+  bool is_spread(const Stmt& s, const Stmt& loop) const;
+  void load_spread(const Stmt& s, const std::string& name);
+  void store_joined(const Stmt& s);
   bool random_lanes(const Stmt& s);
   const Stmt* loaded_halves(const Stmt& update, const Stmt& loop) const;
   const Stmt* any_halves(AccId acc) const;

@@ -58,13 +58,18 @@ struct Facts {
   /// Whether each thread finds what it wrote itself, provided that it has the same elements in each loop.
   bool stays_in_column(size_t buffer) const {
     const auto& all = accesses[buffer];
-    if (all.size() < 2) return true;
+    if (all.size() < 2 || are_joined(all)) return true;
     return std::ranges::all_of(all, [&](const Access& a) {
       const Access& first = all.front();
       return a.vector && first.vector && same_extent(*a.vector, *first.vector) &&
              stride_of(a.statement->address.map, a.var()) != IntRef{} &&
              same_column(a.statement->address, a.var(), first.statement->address, first.var());
     });
+  }
+
+  static bool are_joined(const std::vector<Access>& all) {
+    const Access& first = all.front();
+    return first.vector && joined_stores(*first.vector, *first.statement).size() == all.size();
   }
 
   /// Read and written at the loop's element alone: whatever the position, the same places.
@@ -123,18 +128,32 @@ struct Facts {
   bool is_used_again(size_t buffer) const { return accesses[buffer].front().vector != accesses[buffer].back().vector; }
 };
 
+/// Whether what lies between the elements of spread accesses is of use to the kernel, too.
+bool uses_between(const Facts& facts) {
+  return std::ranges::any_of(facts.accesses, [](const std::vector<Access>& all) {
+    return std::ranges::any_of(all, [&](const Access& a) {
+      if (!a.vector || spread_of(*a.statement, a.var()) == 0) return false;
+      if (Facts::is_store(a)) return !joined_stores(*a.vector, *a.statement).empty();
+      return a.statement->address.map.offset != all.front().statement->address.map.offset;
+    });
+  });
+}
+
 /// Elements a thread takes, so that the narrowest of them fill 16 bytes where that is not too many.
 int vector_of(const Kernel& k, const Facts& facts) {
   constexpr int kBytes = 16, kMost = 8;
-  int narrowest = kBytes, widest = 1;
+  int narrowest = kBytes, widest = 1, spread = 0;
   for (const auto& list : facts.accesses) {
     for (const Access& a : list) {
-      if (!a.vector || stride_of(a.statement->address.map, a.var()) != IntRef{1}) continue;
+      if (!a.vector) continue;
       const auto size = static_cast<int>(itemsize(k.buffers[a.statement->address.buffer].dtype));
+      spread = std::max(spread, size * static_cast<int>(spread_of(*a.statement, a.var())));
+      if (stride_of(a.statement->address.map, a.var()) != IntRef{1}) continue;
       narrowest = std::min(narrowest, std::max(size, 2));
       widest = std::max(widest, size);
     }
   }
+  if (spread > 0 && uses_between(facts)) return std::clamp(kBytes / spread, 2, kMost);
   if (narrowest == kBytes) return 1;
   // Chunks beyond 16 bytes are stored in pieces between which lie those of other threads. Where all goes to memory and
   // not just sums of it, that costs more than narrow loads do.
@@ -583,6 +602,25 @@ IntRef stride_of(const Affine& map, VarId v) {
   return {};
 }
 
+int64_t spread_of(const Stmt& s, VarId v) {
+  const IntRef stride = stride_of(s.address.map, v), offset = s.address.map.offset;
+  const bool known = stride.is_constant() && (stride.constant == 2 || stride.constant == 4) && offset.is_constant() &&
+                     offset.constant >= 0 && offset.constant < stride.constant;
+  return known && s.bounds.empty() && s.address.indirect.empty() ? stride.constant : 0;
+}
+
+std::vector<const Stmt*> joined_stores(const Stmt& loop, const Stmt& s) {
+  const int64_t spread = s.kind == StmtKind::kStore ? spread_of(s, loop.vars[0]) : 0;
+  if (spread == 0) return {};
+  std::vector<const Stmt*> all(static_cast<size_t>(spread));
+  for (const Stmt& other : loop.body) {
+    if (other.kind != StmtKind::kStore || other.address.buffer != s.address.buffer) continue;
+    if (spread_of(other, loop.vars[0]) != spread || other.address.map.terms != s.address.map.terms) return {};
+    all[static_cast<size_t>(other.address.map.offset.constant)] = &other;
+  }
+  return std::ranges::find(all, nullptr) == all.end() ? all : std::vector<const Stmt*>();
+}
+
 bool same_column(const Address& a, VarId va, const Address& b, VarId vb) {
   if (!a.indirect.empty() || !b.indirect.empty() || a.map.offset != b.map.offset) return false;
   if (a.map.terms.size() != b.map.terms.size()) return false;
@@ -608,6 +646,7 @@ KernelShape shape_of(const Kernel& k) {
       (one_extent && !facts.has_accumulators && !facts.stores_outside && !facts.clamped_inside && !written_across())) {
     shape.mode = KernelShape::kColumns;
     shape.vector = vector_of(k, facts);
+    shape.uses_between = uses_between(facts);
     shape.extent = facts.vectors[0]->extents[0];
     if (facts.vectors[0]->clamp_var >= 0) shape.total = facts.vectors[0]->clamp_total;
     if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);

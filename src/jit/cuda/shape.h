@@ -101,6 +101,7 @@ struct KernelShape {
   bool in_chunks() const { return mode == kRows && !synchronizes && !extents.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
   bool has_row_size() const { return in_chunks() && !clamped; }
+  bool uses_between = false;       ///< kColumns: chunks of spread accesses are taken with what lies between
   int at_once = 1;                 ///< kColumns: turns of a strip that are on their way at once
   int team_blocks = 4;             ///< kColumns: that a multiprocessor has registers for
   std::vector<const Stmt*> ahead;  ///< kColumns: loads of the team that are on their way before their turn
@@ -141,6 +142,11 @@ void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = 
 
 /// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.
 IntRef stride_of(const Affine& map, VarId v);
+/// How far apart the elements of a load or store lie along `v` where that is known to be 2 or 4, else 0: a chunk of a
+/// load is taken with what lies between.
+int64_t spread_of(const Stmt& s, VarId v);
+/// Stores of the loop that write what lies between each other's elements, by where they begin; none if `s` has no such.
+std::vector<const Stmt*> joined_stores(const Stmt& loop, const Stmt& s);
 /// Whether two addresses in (or before) vector loops are the same but for the name of the loop's variable.
 bool same_column(const Address& a, VarId va, const Address& b, VarId vb);
 

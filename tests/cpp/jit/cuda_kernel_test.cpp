@@ -496,6 +496,10 @@ TEST(CudaEmulated, GoldenKernels) {
     }
   }
   add("pad_and_cat", {18, 24, 200}, {5, 40, -8, 6, 3, 4}, {}, 5);
+  // Rows of pairs that begin where a chunk may, and that do not; the last chunk is short.
+  for (const auto& [n, row] : {std::pair<int64_t, int64_t>{64, 128}, {66, 136}, {65, 130}, {64, 129}}) {
+    add("pairs", {5 * row, 5 * row}, {5, n, row}, {}, 5);
+  }
   // Joined rows of two: as wide as the join's half, and as heads. Chunks are regular in the first sizes alone.
   for (const auto& [width, head] : {std::pair<int64_t, int64_t>{16, 8}, {12, 4}, {16, 4}, {5, 5}}) {
     const int64_t rows = 300, all = 2 * width;
