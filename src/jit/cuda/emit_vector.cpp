@@ -371,8 +371,7 @@ void KernelEmitter::varying(const Stmt& s) {
     lanes(x + " = " + kept + ";");
     line("} else {");
   }
-  if (!random_lanes(s) && !normal_lanes(s) && !log1p_exp_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) &&
-      !divide_chunk(s)) {
+  if (!random_lanes(s) && !normal_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
     lanes(x + " = " + unrounded(s) + ";");
   }
   if (!kept.empty()) line("}");
@@ -417,21 +416,6 @@ const Stmt* KernelEmitter::made_by(ir::Op op, LocalId x) const {
   return d && d->kind == StmtKind::kPrimitive && d->op == op && locals_[x].varies ? d : nullptr;
 }
 
-/// The exponential in log(1 + e^x), not rounded; none of another statement.
-const Stmt* KernelEmitter::exp_in_log1p(const Stmt& s) const {
-  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kLog1p || s.dtype != DType::kFloat32) return nullptr;
-  const Stmt* exp = made_by(ir::Op::kExp, s.args[0]);
-  return exp && exp->dtype == DType::kFloat32 && locals_[exp->args[0]].varies ? exp : nullptr;
-}
-
-bool KernelEmitter::log1p_exp_lanes(const Stmt& s) {
-  const Stmt* exp = exp_in_log1p(s);
-  if (!exp) return false;
-  const std::string formula = unrounded(s);
-  lanes(cat({locals_[s.result].name, "[k] = ", functions_.log1p_exp(), "(", value(exp->args[0]), ", ", formula, ");"}));
-  return true;
-}
-
 /// The root of -2 log((radius + 1) 2^-32) times the cosine of 2 pi 2^-32 angle, for words `radius` and `angle`: what
 /// normal_unit (ir/decompose.h) makes.
 bool KernelEmitter::normal_lanes(const Stmt& s) {
@@ -463,11 +447,6 @@ bool KernelEmitter::exp_lanes(const Stmt& s) {
   const bool is_exp = s.kind == StmtKind::kPrimitive && s.op == ir::Op::kExp;
   if (!is_exp || compute_type(s.dtype) != DType::kFloat32 || !locals_[s.args[0]].varies) return false;
   const std::string function = functions_.exp_lanes();
-  // What nothing but log1p_exp uses is left out: of the formula the compiler knows it.
-  if (std::ranges::any_of(loop_->body, [&](const Stmt& x) { return exp_in_log1p(x) == &s; })) {
-    lanes(cat({locals_[s.result].name, "[k] = exp_formula(", value(s.args[0]), ");"}));
-    return true;
-  }
   line(cat({function, "(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ");"}));
   return true;
 }

@@ -125,28 +125,6 @@ constexpr const char* kNormal = R"(  return formula;
 }
 )";
 
-/// log(1 + e^x) as the larger of x and 0 and log(1 + e) for e = e^-|x|, of which less than 2^-126 is 0.
-constexpr const char* kLog1pExp = R"(  return formula;
-#else
-  const f32 a = fminf(fabsf(x), 128.0f), y = a * -0x1.715476p+0f;
-  const f32 rest = __fmaf_rn(a, -0x1.4ae0cp-26f, __fmaf_rn(a, -0x1.715476p+0f, -y));
-  f32 e, top;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
-  e = __fmaf_rn(e, rest * 0x1.62e43p-1f, e);
-  f32 p = __fmaf_rn(-0x1.a931fp-9f, e, 0x1.453e3cp-6f);
-  p = __fmaf_rn(p, e, -0x1.d29c04p-5f);
-  p = __fmaf_rn(p, e, 0x1.b252fcp-4f);
-  p = __fmaf_rn(p, e, -0x1.397544p-3f);
-  p = __fmaf_rn(p, e, 0x1.92f68cp-3f);
-  p = __fmaf_rn(p, e, -0x1.ff0f86p-3f);
-  p = __fmaf_rn(p, e, 0x1.554c8p-2f);
-  p = __fmaf_rn(p, e, -0x1.ffffbep-2f);
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(top) : "f"(x), "f"(0.0f));
-  return top + __fmaf_rn(p, e * e, e);
-#endif
-}
-)";
-
 /// Quotients and roots as the compiler makes them, but that it branches for each, around numbers so small or large
 /// that what is left of them is not exact. NaNs are not rare: they come of themselves, also of negative numbers.
 constexpr const char* kCommon = R"(#ifdef __CUDA_ARCH__
@@ -391,13 +369,6 @@ std::string Functions::rare_lanes(ir::Op op, DType t) {
                 two ? "(f32 (&r)[V], const X& x, const Y& y)" : "(f32 (&r)[V], const f32 (&x)[V])",
                 " {\n  bool rare = false;\n", each, "_common", lane, ", rare);\n  if (!rare) return;\n",
                 two ? cat({each, "_any", lane, ");\n"}) : cat({"  by_fours(r, x, ", any, "_any_four);\n"}), "}\n"});
-  return name;
-}
-
-std::string Functions::log1p_exp() {
-  const std::string name = "log1p_exp_f32";
-  if (!defined_.emplace(name, true).second) return name;
-  text_ += cat({"DEVICE f32 ", name, "(f32 x, f32 formula) {\n", kHostMath, kLog1pExp});
   return name;
 }
 

@@ -146,8 +146,6 @@ class KernelEmitter {
   bool may_deal_anew(const Stmt& s) const;
   const Stmt* made_by(ir::Op op, LocalId x) const;
   bool exp_lanes(const Stmt& s);
-  const Stmt* exp_in_log1p(const Stmt& s) const;
-  bool log1p_exp_lanes(const Stmt& s);
   bool normal_lanes(const Stmt& s);
   bool rare_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
