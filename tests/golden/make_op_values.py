@@ -231,6 +231,8 @@ TORCH = {
     "leaky_relu": lambda a: F.leaky_relu(a["self"], a["negative_slope"]),
     "elu": lambda a: F.elu(a["self"], a["alpha"]),
     "softplus": lambda a: F.softplus(a["self"], a["beta"], a["threshold"]),
+    "softplus_unit": lambda a: F.softplus(a["self"]),
+    "pow_int": lambda a: a["self"] ** a["exponent"],
     "silu": lambda a: F.silu(a["self"]),
     "gelu": lambda a: F.gelu(a["self"], approximate=a["approximate"]),
     "clamp": lambda a: torch.clamp(a["self"], a["min"], a["max"]),
