@@ -179,3 +179,14 @@ def test_pairs_are_rotated():
     ts = [smolder.tensor(x, device="cuda") for x in (q, cos, sin)]
     got = rotated(*ts)
     np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(64, 1), (1, 96), ()])
+def test_normal_numbers_are_the_same_alone_and_beside_others(shape):
+    """A kernel of rows draws once for a row what one of elements draws by lanes."""
+    smolder.manual_seed(3)
+    alone = smolder.randn(*shape, device="cuda").cpu().numpy()
+    x = smolder.zeros(64, 96, device="cuda").cpu().to("cuda")
+    smolder.manual_seed(3)
+    beside = (x + smolder.randn(*shape, device="cuda")).cpu().numpy()
+    assert_same_bits(beside, np.broadcast_to(alone, (64, 96)))

@@ -371,7 +371,7 @@ void KernelEmitter::varying(const Stmt& s) {
     lanes(x + " = " + kept + ";");
     line("} else {");
   }
-  if (!random_lanes(s) && !normal_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
+  if (!random_lanes(s) && !exp_lanes(s) && !rare_lanes(s) && !div_lanes(s) && !divide_chunk(s)) {
     lanes(x + " = " + unrounded(s) + ";");
   }
   if (!kept.empty()) line("}");
@@ -408,39 +408,6 @@ const Stmt* KernelEmitter::any_halves(AccId acc) const {
     if (s.kind == StmtKind::kUpdate && s.acc == acc && vector && !load) load = loaded_halves(s, *vector);
   });
   return load;
-}
-
-/// The primitive of this loop that lanes are made by, if it is `op`.
-const Stmt* KernelEmitter::made_by(ir::Op op, LocalId x) const {
-  const Stmt* d = x < 0 ? nullptr : definition(*loop_, x);
-  return d && d->kind == StmtKind::kPrimitive && d->op == op && locals_[x].varies ? d : nullptr;
-}
-
-/// The root of -2 log((radius + 1) 2^-32) times the cosine of 2 pi 2^-32 angle, for words `radius` and `angle`: what
-/// normal_unit (ir/decompose.h) makes.
-bool KernelEmitter::normal_lanes(const Stmt& s) {
-  // What an op of this loop is applied to beside a number; -1 for another op or number.
-  const auto operand = [&](LocalId x, ir::Op op, float number = 0) -> LocalId {
-    const Stmt* d = made_by(op, x);
-    if (!d || d->dtype != DType::kFloat32) return -1;
-    if (d->args.size() == 1) return d->args[0];
-    for (const int i : {0, 1}) {
-      const Stmt* c = definition(*loop_, d->args[i]);
-      if (c && c->kind == StmtKind::kConstant && static_cast<float>(c->constant.to_double()) == number)
-        return d->args[1 - i];
-    }
-    return -1;
-  };
-  if (s.kind != StmtKind::kPrimitive || s.op != ir::Op::kMul || s.dtype != DType::kFloat32) return false;
-  using enum ir::Op;
-  const LocalId u = operand(operand(operand(s.args[0], kSqrt), kMul, -2.0f), kLog);
-  const LocalId radius = operand(operand(operand(u, kMul, 0x1p-32f), kAdd, 1.0f), kCast);
-  const LocalId angle = operand(operand(operand(s.args[1], kCos), kMul, 0x1.921fb6p-30f), kCast);
-  if (!made_by(kRandomBits, radius) || !made_by(kRandomBits, angle)) return false;
-  const std::string formula = unrounded(s);
-  lanes(cat({locals_[s.result].name, "[k] = ", functions_.normal(), "(", value(radius), ", ", value(angle), ", ",
-             formula, ");"}));
-  return true;
 }
 
 bool KernelEmitter::exp_lanes(const Stmt& s) {

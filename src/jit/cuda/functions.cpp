@@ -109,22 +109,6 @@ DEVICE f32 erf_f32(f32 x) {
 #endif
 )";
 
-/// The root of -2 log u times the cosine of an angle, for u = 2^-32 (radius + 1). Near 1 the logarithm is a series.
-constexpr const char* kNormal = R"(  return formula;
-#else
-  const f32 u = (static_cast<f32>(static_cast<u32>(radius)) + 1.0f) * 0x1p-32f, y = 1.0f - u;
-  f32 l, root, wave;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(u));
-  f32 series = __fmaf_rn(y, 0.4f, 0.5f);
-  series = __fmaf_rn(__fmaf_rn(series, y, 0x1.555556p-1f), y, 1.0f);
-  series = __fmaf_rn(series, y, 2.0f) * y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(y < 0.0625f ? series : l * -0x1.62e43p+0f));
-  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(wave) : "f"(static_cast<f32>(static_cast<i32>(angle)) * 0x1.921fb6p-30f));
-  return root * wave;
-#endif
-}
-)";
-
 /// Quotients and roots as the compiler makes them, but that it branches for each, around numbers so small or large
 /// that what is left of them is not exact. NaNs are not rare: they come of themselves, also of negative numbers.
 constexpr const char* kCommon = R"(#ifdef __CUDA_ARCH__
@@ -369,13 +353,6 @@ std::string Functions::rare_lanes(ir::Op op, DType t) {
                 two ? "(f32 (&r)[V], const X& x, const Y& y)" : "(f32 (&r)[V], const f32 (&x)[V])",
                 " {\n  bool rare = false;\n", each, "_common", lane, ", rare);\n  if (!rare) return;\n",
                 two ? cat({each, "_any", lane, ");\n"}) : cat({"  by_fours(r, x, ", any, "_any_four);\n"}), "}\n"});
-  return name;
-}
-
-std::string Functions::normal() {
-  const std::string name = "normal_f32";
-  if (!defined_.emplace(name, true).second) return name;
-  text_ += cat({"DEVICE f32 ", name, "(u64 radius, u64 angle, f32 formula) {\n", kHostMath, kNormal});
   return name;
 }
 

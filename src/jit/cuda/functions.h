@@ -32,8 +32,6 @@ class Functions {
   std::string random_lanes();
   /// Of a primitive with a rare case, which several lanes branch around together; "" of others.
   std::string rare_lanes(ir::Op op, DType t);
-  /// Of what becomes a normal number, two random words, and of what the formula gives.
-  std::string normal();
 
   /// All that were asked for.
   const std::string& text() const { return text_; }

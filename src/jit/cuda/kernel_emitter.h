@@ -144,9 +144,7 @@ class KernelEmitter {
   void declare(const Stmt& acc);
   void single_elements(const Stmt& s);
   bool may_deal_anew(const Stmt& s) const;
-  const Stmt* made_by(ir::Op op, LocalId x) const;
   bool exp_lanes(const Stmt& s);
-  bool normal_lanes(const Stmt& s);
   bool rare_lanes(const Stmt& s);
   bool divides_row(const Stmt& s) const;
   bool div_lanes(const Stmt& s);
