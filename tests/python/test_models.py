@@ -1,0 +1,29 @@
+"""The whole models of benchmarks/cuda_models.py, small: compiled steps are recorded ones."""
+
+import pathlib
+import sys
+
+import pytest
+
+import smolder
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "benchmarks"))
+import cuda_models
+
+
+def steps(name, device, compiled, n=3):
+    """What steps come to: losses, sums of scores or tokens."""
+    smolder.manual_seed(0)
+    step = cuda_models.STEPS[name](smolder, device, True)
+    if compiled:
+        step = smolder.compile(step)
+    return [step().detach().double().sum().item() for _ in range(n)]
+
+
+@pytest.mark.parametrize("name", cuda_models.STEPS)
+def test_a_compiled_step_is_the_recorded_one(name):
+    device = smolder.get_default_device().type
+    recorded = steps(name, device, False)
+    assert steps(name, device, True) == recorded
+    if name.endswith("_train") and "dcgan" not in name:
+        assert recorded[2] < recorded[0]
