@@ -562,7 +562,7 @@ void KernelEmitter::varying_load(const Stmt& s) {
     const bool is_ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
     if (!is_ahead && std::ranges::find(loaded_first_, &s) == loaded_first_.end()) load_chunk(s);
     const std::string raw = "raw" + std::to_string(s.result);
-    return lanes(name + " = " + lane_of(s.dtype, is_ahead ? "loads[u]." + raw : raw) + ";");
+    return lanes(name + " = " + lane_of(s.dtype, is_ahead ? raw_ahead(s) : raw) + ";");
   }
   if (is_spread(s, *loop_)) return load_spread(s, name);
   if (std::ranges::find(shape_.chunks.loads, &s) == shape_.chunks.loads.end()) return load_lanes(s, name);
@@ -593,7 +593,7 @@ void KernelEmitter::load_chunk(const Stmt& s) {
 /// All elements of a regular chunk as the first.
 void KernelEmitter::load_regular(const Stmt& s, const std::string& name) {
   const bool ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
-  const std::string raw = std::string(ahead ? "loads[u]." : "") + "raw" + std::to_string(s.result);
+  const std::string raw = ahead ? raw_ahead(s) : "raw" + std::to_string(s.result);
   line("constexpr int k = 0;");
   const bool bounded = !s.bounds.empty();
   if (bounded) line("const bool inside = " + bounds(s) + ";");
