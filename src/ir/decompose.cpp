@@ -110,28 +110,50 @@ Value logsumexp(Value x, const Dims& axes, bool keepdim) {
 
 namespace {
 
-/// First position along `dim` (or of all elements) where x equals its extreme value, or is nan.
-Value first_position(Value x, std::optional<int64_t> dim, bool keepdim, Value (*extreme)(Value, const Dims&, bool)) {
+/// First position along an axis where x equals its extreme value, or is nan. Of a long axis that is where a chunk has
+/// it, so that only that is looked at again.
+Value first_along(ReduceKind kind, Value x, int axis) {
   Builder& b = *x.b;
-  const int rank = x.rank();
-  if (!dim || rank == 0) x = b.reshape(x, {b.sym().numel(x.shape())});
+  const auto positions = [&](Value near, Value at) {
+    Value hit = near == b.reduce(kind, near, {axis}, true);
+    if (is_floating(near.dtype())) hit = logical_or(hit, isnan(near));
+    return b.reduce(ReduceKind::kMin, where(hit, at, b.number(x.size(axis))), {axis}, true);
+  };
+  // Of columns it lies apart: an element takes as long as a line of a cache does.
+  constexpr int64_t kManyChunks = 64;
+  const int64_t chunk = b.reduce_chunk(x.shape(), axis);
+  const bool is_near = axis == x.rank() - 1;
+  if (chunk == 0 || (!is_near && !b.sym().less_equal(chunk * kManyChunks, x.size(axis))))
+    return positions(x, b.iota(x.shape(), axis));
+  const Value begin = first_along(kind, b.reduce_axis(kind, x, axis, chunk), axis) * chunk;
+  SymDims near = x.shape();
+  near[axis] = chunk;
+  const Value at = minimum(begin + b.iota(near, axis), b.number(b.sym().sub(x.shape()[axis], 1)));
+  return positions(b.take_along(x, at, axis), at);
+}
+
+/// The same of all elements where there is no `dim`.
+Value first_position(bool largest, Value x, std::optional<int64_t> dim, bool keepdim) {
+  Builder& b = *x.b;
+  const SymDims shape = x.shape();
+  if (!dim || x.rank() == 0) x = b.reshape(x, {b.sym().numel(shape)});
   const int axis = dim ? normalize_axis(*dim, x.rank()) : 0;
-  Value hit = x == extreme(x, {axis}, true);
-  if (is_floating(x.dtype())) hit = logical_or(hit, isnan(x));
-  const Value at = where(hit, b.iota(x.shape(), axis), b.number(x.size(axis)));
-  Value first = amin(at, {axis}, keepdim);
-  if (!dim && keepdim) {
-    SymDims ones;
-    for (int i = 0; i < rank; ++i) ones.push_back(1);
-    first = b.reshape(first, ones);
+  const bool is_bool = x.dtype() == DType::kBool;
+  const ReduceKind most = is_bool ? ReduceKind::kAny : ReduceKind::kMax,
+                   least = is_bool ? ReduceKind::kAll : ReduceKind::kMin;
+  const Value first = first_along(largest ? most : least, x, axis);
+  SymDims result;
+  for (int i = 0; i < shape.size(); ++i) {
+    const bool reduced = !dim || i == axis;
+    if (!reduced || keepdim) result.push_back(reduced ? Dim(1) : shape[i]);
   }
-  return rank == 0 ? b.reshape(first, {}) : first;
+  return b.reshape(first, result);
 }
 
 }  // namespace
 
-Value argmax(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amax); }
-Value argmin(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(x, dim, keepdim, amin); }
+Value argmax(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(true, x, dim, keepdim); }
+Value argmin(Value x, std::optional<int64_t> dim, bool keepdim) { return first_position(false, x, dim, keepdim); }
 
 namespace {
 
