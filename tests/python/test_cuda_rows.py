@@ -135,7 +135,10 @@ def test_variance_far_from_zero(device, shape, axes):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("shape,axis", [((1000, 5), 0), ((150_000,), 0), ((70, 301), None), ((3, 700, 2), 1)])
+@pytest.mark.parametrize(
+    "shape,axis",
+    [((1000, 5), 0), ((9000, 3), 0), ((150_000,), 0), ((2, 70_000), 1), ((70, 301), None), ((3, 700, 2), 1)],
+)
 def test_the_first_of_equal_elements_is_found(device, shape, axis):
     rng = np.random.default_rng(4)
     x = rng.integers(-50, 50, shape).astype(np.float32)
