@@ -1,5 +1,6 @@
 """Guards of smolder.compile: one thing changes between two calls, and the compiled function does what the function does."""
 
+import functools
 import math
 
 import numpy as np
@@ -288,3 +289,17 @@ def test_a_miss_names_its_guard():
     with smolder.no_grad():
         f(randn(3), 2.0)
     assert told("missed")[2] == "grad mode was 1 and is 0"
+
+
+def test_functions_of_the_library_that_a_program_keeps_are_guarded():
+    """As in TransformerEncoderLayer, which has its activation as an attribute."""
+    x, module, bias = smolder.arange(-3.0, 3.0), nn.Identity(), smolder.ones(6)
+    module.activation, add = F.gelu, bias.add
+    halved = functools.partial(smolder.mul, other=0.5)
+    f = smolder.compile(lambda x: halved(add(module.activation(x))))
+    for activation in (F.gelu, F.gelu, F.gelu, F.relu, F.relu):
+        module.activation = activation
+        assert f(x).tolist() == ((activation(x) + 1) * 0.5).tolist()
+    bias.fill_(2)
+    assert f(x).tolist() == ((F.relu(x) + 2) * 0.5).tolist()
+    assert sum(f._hits()) >= 3

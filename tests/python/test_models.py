@@ -17,7 +17,13 @@ def steps(name, device, compiled, n=3):
     step = cuda_models.STEPS[name](smolder, device, True)
     if compiled:
         step = smolder.compile(step)
-    return [step().detach().double().sum().item() for _ in range(n)]
+    out = [step().detach().double().sum().item() for _ in range(n)]
+    assert not compiled or sum(step._hits()) >= n - 2, "it was not recorded"
+    return out
+
+
+def falls(name, losses):
+    return losses[-1] < losses[0] or not name.endswith("_train") or name == "dcgan_train"
 
 
 @pytest.mark.parametrize("name", cuda_models.STEPS)
@@ -25,5 +31,4 @@ def test_a_compiled_step_is_the_recorded_one(name):
     device = smolder.get_default_device().type
     recorded = steps(name, device, False)
     assert steps(name, device, True) == recorded
-    if name.endswith("_train") and "dcgan" not in name:
-        assert recorded[2] < recorded[0]
+    assert falls(name, recorded)

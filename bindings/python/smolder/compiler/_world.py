@@ -29,6 +29,7 @@ CONSTANTS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(NotImplemented), _core.dtype, device,
     finfo, iinfo,
 )  # fmt: skip
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType, type(_core.default_generator.get_state))
 # What has no state that a recorded step could depend on, or is looked at elsewhere.
 _OPAQUE = (
     types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
@@ -39,6 +40,7 @@ _STATELESS = {
     ("_thread", "lock"), ("_thread", "RLock"), ("re", "Pattern"), ("weakref", "ref"), ("weakref", "ReferenceType"),
     ("logging", "Logger"), ("typing", "TypeVar"), ("_random", "Random"), ("random", "Random"), ("builtins", "weakref"),
     ("numpy", "dtype"), ("numpy", "ufunc"), ("types", "UnionType"), ("_abc", "_abc_data"),
+    ("nanobind", "nb_func"), ("nanobind", "nb_method"), ("nanobind", "nb_bound_method"),
 }  # fmt: skip
 MOST_OBJECTS = 100_000
 
@@ -127,7 +129,7 @@ class World:
         elif kind is types.MethodType:
             self._later(o.__self__, path)
             self._later(o.__func__, path)
-        elif kind is types.BuiltinMethodType or kind is types.MethodWrapperType:
+        elif kind in _BOUND:
             self._container(o, kind, path)
             if not isinstance(o.__self__, types.ModuleType):
                 self._later(o.__self__, path)
