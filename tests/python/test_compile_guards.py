@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -303,3 +304,93 @@ def test_functions_of_the_library_that_a_program_keeps_are_guarded():
     bias.fill_(2)
     assert f(x).tolist() == ((F.relu(x) + 2) * 0.5).tolist()
     assert sum(f._hits()) >= 3
+
+
+class Trainer:
+    """Keeps beside what a step reads what it does not."""
+
+    def __init__(self):
+        self.model, self.scale = nn.Linear(3, 2), np.float32(2.0)
+        self.optimizer = smolder.optim.SGD(self.model.parameters(), 0.1)
+        self.losses, self.number, self.recent, self.started = [], 0, deque([1.0]), np.float32(3)
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        loss = self.model(x).square().sum() * self.scale
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def test_attributes_that_no_code_names_may_change():
+    compiled, plain = Trainer(), Trainer()
+    plain.model.load_state_dict(compiled.model.state_dict())
+    step = smolder.compile(compiled.step)
+    for i in range(8):
+        x = smolder.full((4, 3), float(i))
+        losses = step(x).item(), plain.step(x).item()
+        assert losses[0] == losses[1]
+        compiled.losses.append(losses[0])
+        compiled.recent.append(losses[0])
+        compiled.number += 1
+        compiled.model.calls = compiled.number
+        if i == 5:
+            compiled.scale = plain.scale = np.float32(3)  # which it names
+    assert (
+        sum(step._hits()) == 5
+    )  # all but the first two, when the optimizer's state is made, and the one with its scale
+
+
+class ByName:
+    factor = 2.0
+
+    def __init__(self):
+        self.other, self.name, self.count = 5.0, "factor", 0
+
+    def spelled(self, x):
+        return x * self.factor
+
+    def looked_up(self, x):
+        return x * getattr(self, self.name)
+
+    def in_text(self, x):
+        return x * float(f"{self.factor}")
+
+    def of_all(self, x):
+        return x * sum(v for v in vars(self).values() if isinstance(v, float))
+
+    def matched(self, x):
+        match self:
+            case ByName(other=5.0):
+                return x
+        return -x
+
+    def counted(self, x):
+        self.count += 1
+        return x * self.factor
+
+    def kept(self, x):
+        self.latest = float(x.shape[0])
+        return x * self.factor
+
+
+@pytest.mark.parametrize("name", ["spelled", "looked_up", "in_text", "of_all", "matched", "counted", "kept"])
+def test_attributes_are_guarded_however_code_reads_them(name):
+    """Found in the class, or set on the object later; by a name that no code spells; or written."""
+    o, wanted, x = ByName(), ByName(), smolder.ones(3)
+    f, g = smolder.compile(getattr(o, name)), getattr(wanted, name)
+    changes = [
+        lambda o: None,
+        lambda o: setattr(o, "factor", 4.0),
+        lambda o: setattr(o, "other", 6.0),
+        lambda o: setattr(o, "name", "other"),
+        lambda o: delattr(o, "factor"),
+        lambda o: setattr(o, "unknown", 7.0),
+        lambda o: None,
+    ]
+    for change in changes:
+        change(o), change(wanted)
+        x = smolder.ones(x.shape[0] + 1)
+        for _ in range(3):
+            assert f(x).tolist() == g(x).tolist()
+            assert vars(o) == vars(wanted)

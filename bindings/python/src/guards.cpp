@@ -229,8 +229,11 @@ Guards::Item Guards::item(nb::handle d, nb::handle free) {
     out.kind = Item::kDict;
     const nb::object ours =
         nb::borrow(PyDict_GetItem(free.ptr(), nb::int_(reinterpret_cast<intptr_t>(out.object)).ptr()));
+    const nb::object names = d[4];
+    out.names = names.is_none() ? nullptr : keep(names);
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(out.object, &at, &key, &value);) {
+      if (out.names && PySet_Contains(out.names, key) != 1) continue;
       add(key);
       add(ours.is_valid() && PySequence_Contains(ours.ptr(), key) == 1 ? nullptr : value);
     }
@@ -317,24 +320,38 @@ bool Guards::check(const Argument& a, PyObject* o, std::vector<PyObject*>& found
 
 namespace {
 
-/// Compares a dict with keys and values; a null value is free, a number of whatever value.
-bool same_dict(PyObject* dict, const std::vector<PyObject*>& contents, const std::string& path, std::string* why) {
-  if (static_cast<size_t>(PyDict_GET_SIZE(dict)) * 2 != contents.size()) {
+/// Compares a dict with keys and values, or what it has of those in `names`, where given; a null value is free, a
+/// number of whatever value.
+bool same_dict(PyObject* dict, const std::vector<PyObject*>& contents, PyObject* names, const std::string& path,
+               std::string* why) {
+  PyObject *key, *value;
+  PyObject *const *expected = contents.data(), *const *const end = expected + contents.size();
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+    if (expected != end) {
+      if (key == expected[0] && value == expected[1]) [[likely]] {
+        expected += 2;
+        continue;
+      }
+      const bool free = !expected[1] && (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
+      const bool known = same_value(expected[0], key);
+      if (known && (free || same_value(expected[1], value))) {
+        expected += 2;
+        continue;
+      }
+      if (known) {
+        if (why)
+          *why = changed(path + "." + (PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : text(key)), expected[1], value);
+        return false;
+      }
+    }
+    if (names && PySet_Contains(names, key) == 0) continue;
+    PyErr_Clear();
     if (why) *why = path + ": there are other keys";
     return false;
   }
-  PyObject *key, *value;
-  PyObject* const* expected = contents.data();
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); expected += 2) {
-    if (key == expected[0] && value == expected[1]) [[likely]]
-      continue;
-    const bool free = !expected[1] && (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
-    if (same_value(expected[0], key) && (free || same_value(expected[1], value))) continue;
-    if (why)
-      *why = changed(path + "." + (PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : text(key)), expected[1], value);
-    return false;
-  }
-  return true;
+  if (expected == end) return true;
+  if (why) *why = path + ": there are other keys";
+  return false;
 }
 
 }  // namespace
@@ -348,9 +365,9 @@ bool Guards::check(const Item& i, std::string* why) const {
   };
   switch (i.kind) {
     case Item::kDict:
-      return same_dict(i.object, i.contents, i.path, why);
+      return same_dict(i.object, i.contents, i.names, i.path, why);
     case Item::kClass:
-      return same_dict(reinterpret_cast<PyTypeObject*>(i.object)->tp_dict, i.contents, i.path, why);
+      return same_dict(reinterpret_cast<PyTypeObject*>(i.object)->tp_dict, i.contents, nullptr, i.path, why);
     case Item::kList: {
       const auto n = static_cast<size_t>(PyList_GET_SIZE(i.object));
       if (n != i.contents.size()) {

@@ -69,6 +69,7 @@ class Guards {
     enum Kind : uint8_t { kDict, kList, kSet, kCell, kFunction, kClass, kEntry, kAttribute } kind;
     PyObject* object;
     std::vector<PyObject*> contents;  ///< of a dict keys and values; null is free
+    PyObject* names = nullptr;        ///< the keys of a dict that matter; null: all
     std::string path;
   };
   struct WorldTensor {

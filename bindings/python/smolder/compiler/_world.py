@@ -1,7 +1,8 @@
 """What a function reads besides its arguments: the objects that it can reach, with their contents.
 
 A walk goes from the function through its closure, its defaults, the globals that its code names, and on through
-attributes and items of what it finds there. Code of this package and of Python's library is not walked: what it does
+attributes and items of what it finds there. Of an object's attributes those are guarded that the code which ran names:
+a count of steps that its owner keeps beside the model is no reason to record anew. Code of this package and of Python's library is not walked: what it does
 follows from the objects it is given. A walk made before a call visits every function; one made afterwards only those
 whose code ran, which is what is guarded.
 """
@@ -11,6 +12,7 @@ import dis
 import enum
 import functools
 import os
+import re
 import sys
 import sysconfig
 import types
@@ -34,13 +36,15 @@ _BOUND = (types.BuiltinMethodType, types.MethodWrapperType, type(_core.default_g
 _OPAQUE = (
     types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
-    types.GenericAlias, enum.Enum, type(dict.__dict__), type(sys.flags), type(collections.namedtuple("Pair", "first").first),
+    types.GenericAlias, numpy.generic, enum.Enum, type(dict.__dict__), type(sys.flags),
+    type(collections.namedtuple("Pair", "first").first),
 )  # fmt: skip
 _STATELESS = {
     ("_thread", "lock"), ("_thread", "RLock"), ("re", "Pattern"), ("weakref", "ref"), ("weakref", "ReferenceType"),
     ("logging", "Logger"), ("typing", "TypeVar"), ("_random", "Random"), ("random", "Random"), ("builtins", "weakref"),
     ("numpy", "dtype"), ("numpy", "ufunc"), ("types", "UnionType"), ("_abc", "_abc_data"),
-    ("nanobind", "nb_func"), ("nanobind", "nb_method"), ("nanobind", "nb_bound_method"),
+    ("datetime", "date"), ("datetime", "datetime"), ("datetime", "timedelta"), ("decimal", "Decimal"),
+    ("operator", "itemgetter"), ("nanobind", "nb_func"), ("nanobind", "nb_method"), ("nanobind", "nb_bound_method"),
 }  # fmt: skip
 MOST_OBJECTS = 100_000
 
@@ -77,6 +81,47 @@ def _names(code):
     return frozenset(names), frozenset(attributes), frozenset(modules)
 
 
+# What reads attributes by names that its code does not spell.
+_DYNAMIC = {
+    "getattr", "setattr", "hasattr", "delattr", "vars", "dir", "locals", "globals", "eval", "exec", "__dict__",
+    "__getattribute__", "attrgetter", "asdict", "astuple", "fields", "replace", "dumps", "__match_args__", "__slots__",
+}  # fmt: skip
+_WORD = re.compile(r"[^\W\d]\w*")
+_LONGEST_TEXT = 100  # in which names may be; longer ones are for people
+
+
+@functools.lru_cache(maxsize=4096)
+def _spelled(code):
+    """All names in code, those in its strings as well; None where it may read attributes of any name."""
+    if not is_library(code.co_filename) and (
+        _DYNAMIC & {*code.co_names} or dis.opmap.get("MATCH_CLASS", -1) in code.co_code[::2]
+    ):
+        return None
+    names, constants = set(code.co_names), [*code.co_consts]
+    while constants:
+        const = constants.pop()
+        if isinstance(const, str) and len(const) <= _LONGEST_TEXT:
+            names.update(_WORD.findall(const))
+        elif isinstance(const, tuple | frozenset):
+            constants += const
+    return frozenset(names)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_library(kind):
+    """What is no Python may read of a class of this package: names in its functions, and those of its members."""
+    names = set()
+    if any(base.__module__.partition(".")[0] == "smolder" for base in kind.__mro__):
+        names.update(*(base.__dict__ for base in kind.__mro__))
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] == "smolder":
+            for member in base.__dict__.values():
+                function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+                for code in _codes(function.__code__) if isinstance(function, types.FunctionType) else ():
+                    names.update(code.co_names)
+    return frozenset(names)
+
+
 def _codes(code):
     yield code
     for const in code.co_consts:
@@ -99,6 +144,8 @@ class World:
         self.ran, self.items, self.tensors, self.codes, self.generators = ran, [], [], set(), []
         self.unguarded = None
         self._seen, self._kept, self._entries, self._found = set(), [], set(), []
+        spelled = [None] if ran is None else [_spelled(code) for code in ran]
+        self._spelled = None if None in spelled else frozenset().union(*spelled)
 
     def walk(self, root, path):
         """Visits what `root` reaches."""
@@ -177,7 +224,7 @@ class World:
             return
         members = getattr(o, "__dict__", None)
         if isinstance(members, dict):
-            self._dict(members, path, attributes=True)
+            self._dict(members, path, kind)
             self._later(kind, f"type({path})")
             known = True
         for base in kind.__mro__:
@@ -190,14 +237,20 @@ class World:
         if not known and kind.__module__.partition(".")[0] != "smolder":
             self.unguarded = self.unguarded or f"{path} is a {kind.__name__}, whose state cannot be guarded"
 
-    def _dict(self, o, path, attributes=False):
-        if id(o) in self._seen and attributes:
+    def _dict(self, o, path, kind=None):
+        """Of an object of that kind the attributes: those that the code which ran names."""
+        if id(o) in self._seen and kind:
             return
         self._seen.add(id(o))
         self._kept.append(o)
-        self.items.append(("dict", path, o, dict(o)))
-        for key, value in o.items():
-            at = f"{path}.{key}" if attributes else f"{path}[{key!r}]" if isinstance(key, str | int) else f"{path}[...]"
+        names = None
+        if kind and self._spelled is not None:
+            ours = _of_library(kind)
+            names = self._spelled | ours | {n for n in o if ours and str(n).startswith("_")}
+        held = dict(o) if names is None else {n: v for n, v in o.items() if n in names}
+        self.items.append(("dict", path, o, held, names))
+        for key, value in held.items():
+            at = f"{path}.{key}" if kind else f"{path}[{key!r}]" if isinstance(key, str | int) else f"{path}[...]"
             self._later(key, f"{path}.keys()")
             self._later(value, at)
 
@@ -282,7 +335,7 @@ class World:
 
     def contents(self):
         """What each item held, by what it is of."""
-        return {(i[0], id(i[2]), i[3] if i[0] in ("entry", "attribute") else None): (i[1], i[-1]) for i in self.items}
+        return {(i[0], id(i[2]), i[3] if i[0] in ("entry", "attribute") else None): i for i in self.items}
 
 
 def same(a, b):
@@ -305,10 +358,12 @@ def same(a, b):
 def difference(before, after, free):
     """What a call changed of the world, as text; None where nothing, but for numbers in `free`: {id(dict): keys}."""
     known = before.contents()
-    for key, (path, now) in after.contents().items():
+    for key, (kind, path, _, *content) in after.contents().items():
         if key not in known:
             return f"{path} is reached only since the call"
-        then = known[key][1]
+        then, now = (known[key][3], content[0]) if kind == "dict" else (known[key][-1], content[-1])
+        if kind == "dict" and content[1] is not None:
+            then = {n: v for n, v in then.items() if n in content[1]}
         if same(then, now):
             continue
         if isinstance(now, dict) and isinstance(then, dict):
