@@ -19,7 +19,7 @@ from programs import FLOATS, Generator
 import smolder
 from smolder.nn import functional as F
 
-COUNT = int(os.environ.get("SMOLDER_TEST_PROGRAMS", "2500"))
+COUNT = int(os.environ.get("SMOLDER_TEST_PROGRAMS", "1000"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 100
 
