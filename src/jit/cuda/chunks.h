@@ -9,16 +9,16 @@
 namespace smolder::jit::cuda {
 
 struct Chunks {
-  std::vector<const Stmt*> loads;   ///< with bounds or indices, whole where the sizes allow
-  std::vector<const Stmt*> spread;  ///< of these, those of one element for the whole chunk
+  std::vector<const Stmt*> loads{};   ///< with bounds or indices, whole where the sizes allow
+  std::vector<const Stmt*> spread{};  ///< of these, those of one element for the whole chunk
   /// Quotients and remainders of indices that are the same for all elements, and remainders that are neighbours.
-  std::vector<const Stmt*> same, steps;
-  std::vector<IntRef> multiples;  ///< what must be a multiple of the chunk for all of this
+  std::vector<const Stmt*> same{}, steps{};
+  std::vector<IntRef> multiples{};  ///< what must be a multiple of the chunk for all of this
   /// Of a position along the loop by a size, whatever that is.
   struct Division {
     const Stmt *statement, *position, *size;
   };
-  std::vector<Division> divisions;
+  std::vector<Division> divisions{};
 };
 
 /// Of the kernel's vector loops, in chunks of `vector` from a multiple of that on. `spreads`: also loads of one
