@@ -1,8 +1,11 @@
 """Guards of smolder.compile: one thing changes between two calls, and the compiled function does what the function does."""
 
+import dataclasses
 import functools
 import math
+import types
 from collections import deque
+from dataclasses import asdict as as_a_dict
 
 import numpy as np
 import pytest
@@ -336,9 +339,13 @@ def test_attributes_that_no_code_names_may_change():
         compiled.model.calls = compiled.number
         if i == 5:
             compiled.scale = plain.scale = np.float32(3)  # which it names
-    assert (
-        sum(step._hits()) == 5
-    )  # all but the first two, when the optimizer's state is made, and the one with its scale
+    # All but the first two, when the optimizer's state is made, and the one with its scale.
+    assert sum(step._hits()) == 5
+
+
+@dataclasses.dataclass
+class Gains:
+    first: float = 2.0
 
 
 class ByName:
@@ -346,6 +353,7 @@ class ByName:
 
     def __init__(self):
         self.other, self.name, self.count = 5.0, "factor", 0
+        self.gains, self.space = Gains(), types.SimpleNamespace(mode=1)
 
     def spelled(self, x):
         return x * self.factor
@@ -365,6 +373,12 @@ class ByName:
                 return x
         return -x
 
+    def taken_apart(self, x):
+        return x * sum(as_a_dict(self.gains).values())
+
+    def compared(self, x):
+        return x * 2 if self.space == types.SimpleNamespace(mode=1) else x * 3
+
     def counted(self, x):
         self.count += 1
         return x * self.factor
@@ -374,7 +388,9 @@ class ByName:
         return x * self.factor
 
 
-@pytest.mark.parametrize("name", ["spelled", "looked_up", "in_text", "of_all", "matched", "counted", "kept"])
+@pytest.mark.parametrize(
+    "name", ["spelled", "looked_up", "in_text", "of_all", "matched", "taken_apart", "compared", "counted", "kept"]
+)
 def test_attributes_are_guarded_however_code_reads_them(name):
     """Found in the class, or set on the object later; by a name that no code spells; or written."""
     o, wanted, x = ByName(), ByName(), smolder.ones(3)
@@ -384,6 +400,7 @@ def test_attributes_are_guarded_however_code_reads_them(name):
         lambda o: setattr(o, "factor", 4.0),
         lambda o: setattr(o, "other", 6.0),
         lambda o: setattr(o, "name", "other"),
+        lambda o: (setattr(o.gains, "first", 3.0), setattr(o.space, "mode", 2)),
         lambda o: delattr(o, "factor"),
         lambda o: setattr(o, "unknown", 7.0),
         lambda o: None,
@@ -394,3 +411,17 @@ def test_attributes_are_guarded_however_code_reads_them(name):
         for _ in range(3):
             assert f(x).tolist() == g(x).tolist()
             assert vars(o) == vars(wanted)
+
+
+def test_a_detached_tensor_that_no_code_names_sees_what_is_written():
+    trainer = Trainer()
+    trainer.before = trainer.model.weight.detach()
+    step = smolder.compile(trainer.step)
+    for _ in range(5):
+        step(smolder.ones(4, 3))
+        assert trainer.before.tolist() == trainer.model.weight.tolist()
+    assert sum(step._hits()) == 3
+    late = trainer.late = trainer.model.weight.detach()
+    for _ in range(3):
+        step(smolder.ones(4, 3))
+        assert late.tolist() == trainer.before.tolist() == trainer.model.weight.tolist()

@@ -67,8 +67,8 @@ class Recorder:
         if self.fullgraph:
             raise RuntimeError(f"smolder.compile with fullgraph=True: {self.name} cannot be recorded whole: {why}")
 
-    def _look(self, args, kwargs, ran=None):
-        world, tensors = World(ran), []
+    def _look(self, args, kwargs, ran=None, every_name=False):
+        world, tensors = World(ran, every_name), []
         positional = describe(args, "args", tensors, world)
         named = describe(kwargs, "kwargs", tensors, world)
         world.walk(self.function, self.name)
@@ -106,12 +106,15 @@ class Recorder:
                 step.set_runner(self.backend(step.graph, capture.example()))
             touched = capture.touched_gradients  # before results are made, which sets them
             made = capture.first_results()
-            after, given, spec = self._look(args, kwargs, watch.ran)
             gradients = dict(zip(map(id, known), capture.gradients_before()))
-            numbers = [(t, path, gradients.get(id(t), 0)) for t, path in [*given, *after.tensors]]
-            places = {id(t): i for i, (t, *_) in reversed([*enumerate(numbers)])}
             used = [known[i] for i in step.used]
-            if any(id(t) not in places for t in used):
+            for every_name in (False, True):  # no code need name a detached tensor that sees a write
+                after, given, spec = self._look(args, kwargs, watch.ran, every_name)
+                numbers = [(t, path, gradients.get(id(t), 0)) for t, path in [*given, *after.tensors]]
+                places = {id(t): i for i, (t, *_) in reversed([*enumerate(numbers)])}
+                if all(id(t) in places for t in used):
+                    break
+            else:
                 self._broke("a tensor that no guard reaches")
                 return out
             free = _free(capture)

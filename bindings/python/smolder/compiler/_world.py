@@ -1,21 +1,26 @@
 """What a function reads besides its arguments: the objects that it can reach, with their contents.
 
 A walk goes from the function through its closure, its defaults, the globals that its code names, and on through
-attributes and items of what it finds there. Of an object's attributes those are guarded that the code which ran names:
-a count of steps that its owner keeps beside the model is no reason to record anew. Code of this package and of Python's library is not walked: what it does
+attributes and items of what it finds there. Code of this package and of Python's library is not walked: what it does
 follows from the objects it is given. A walk made before a call visits every function; one made afterwards only those
-whose code ran, which is what is guarded.
+whose code ran, which is what is guarded; and of objects of the program's classes only the attributes which that code
+names, so that a count of steps beside a model is no reason to record anew.
 """
 
+import abc
 import collections
+import dataclasses
 import dis
 import enum
 import functools
+import inspect
 import os
+import pprint
 import re
 import sys
 import sysconfig
 import types
+import typing
 
 import numpy
 
@@ -88,11 +93,15 @@ _DYNAMIC = {
 }  # fmt: skip
 _WORD = re.compile(r"[^\W\d]\w*")
 _LONGEST_TEXT = 100  # in which names may be; longer ones are for people
+_READS_ALL = tuple(m.__file__ for m in (dataclasses, inspect, pprint))  # of an object, whatever its attributes' names
+_WITHOUT_ATTRIBUTES = {object, abc.ABC, typing.Generic, typing.Protocol}
 
 
 @functools.lru_cache(maxsize=4096)
 def _spelled(code):
     """All names in code, those in its strings as well; None where it may read attributes of any name."""
+    if code.co_filename in _READS_ALL:
+        return None
     if not is_library(code.co_filename) and (
         _DYNAMIC & {*code.co_names} or dis.opmap.get("MATCH_CLASS", -1) in code.co_code[::2]
     ):
@@ -108,17 +117,21 @@ def _spelled(code):
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_library(kind):
-    """What is no Python may read of a class of this package: names in its functions, and those of its members."""
-    names = set()
-    if any(base.__module__.partition(".")[0] == "smolder" for base in kind.__mro__):
-        names.update(*(base.__dict__ for base in kind.__mro__))
+def _read_besides(kind):
+    """Names that may be read of an object by what is no Python: none of the program's classes, of this package's those in
+    its functions and of its members. None: any, as classes of Python's library compare and print all that they have."""
+    names, ours = set(), [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "smolder"]
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] == "smolder":
-            for member in base.__dict__.values():
-                function = getattr(member, "fget", None) or getattr(member, "__func__", member)
-                for code in _codes(function.__code__) if isinstance(function, types.FunctionType) else ():
-                    names.update(code.co_names)
+        module = sys.modules.get(base.__module__)
+        if base not in ours and base not in _WITHOUT_ATTRIBUTES and (module is None or _is_library_module(module)):
+            return None
+    for base in kind.__mro__ if ours else ():
+        names.update(base.__dict__)
+    for base in ours:
+        for member in base.__dict__.values():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            for code in _codes(function.__code__) if isinstance(function, types.FunctionType) else ():
+                names.update(code.co_names)
     return frozenset(names)
 
 
@@ -134,18 +147,18 @@ class Unguarded(Exception):
 
 
 class World:
-    """A walk. `ran` is the code that ran, or None for a walk of everything.
+    """A walk. `ran` is the code that ran, or None for a walk of everything; `every_name`: of all attributes even so.
 
     `items` lists (kind, path, object, ...) as _Guards takes them, `tensors` lists (tensor, path), `codes` is the code
     of all functions that were met, `unguarded` says what stands in the way of guarding.
     """
 
-    def __init__(self, ran=None):
+    def __init__(self, ran=None, every_name=False):
         self.ran, self.items, self.tensors, self.codes, self.generators = ran, [], [], set(), []
         self.unguarded = None
         self._seen, self._kept, self._entries, self._found = set(), [], set(), []
-        spelled = [None] if ran is None else [_spelled(code) for code in ran]
-        self._spelled = None if None in spelled else frozenset().union(*spelled)
+        spelled = [None] if ran is None or every_name else [_spelled(code) for code in ran]
+        self._named = None if None in spelled else frozenset().union(*spelled)  # None: any attribute may be
 
     def walk(self, root, path):
         """Visits what `root` reaches."""
@@ -244,9 +257,8 @@ class World:
         self._seen.add(id(o))
         self._kept.append(o)
         names = None
-        if kind and self._spelled is not None:
-            ours = _of_library(kind)
-            names = self._spelled | ours | {n for n in o if ours and str(n).startswith("_")}
+        if kind and self._named is not None and (besides := _read_besides(kind)) is not None:
+            names = self._named | besides | {n for n in o if besides and str(n).startswith("_")}
         held = dict(o) if names is None else {n: v for n, v in o.items() if n in names}
         self.items.append(("dict", path, o, held, names))
         for key, value in held.items():
