@@ -147,7 +147,7 @@ void KernelEmitter::places_ahead(const Stmt& s) {
     const std::string number = std::to_string(x.result);
     const std::string at = cat({buffer(x.address.buffer), " + (", affine(x.address.map, vector->vars[0]), ") + i"});
     turn = name;
-    if (!is_same_in_turns(x)) return line(cat({"const auto* at", number, " = ", at, ";"}));
+    if (!is_made_once(x)) return line(cat({"const auto* at", number, " = ", at, ";"}));
     line(cat({pack(x.address.buffer), " same", number, ";"}));
     line(cat({"if (begin < stop) load_whole(same", number, ", ", at, ");"}));
   });
@@ -163,7 +163,7 @@ void KernelEmitter::load_ahead(const Stmt& s) {
   line("for (int u = 0; u < U; ++u) {");
   line(cat({"if (const int ", v, " = turn + u; ", v, " < stop) {"}));
   for_each_statement(s, [&](const Stmt& x, const Stmt* vector) {
-    if (!is_ahead(x) || is_same_in_turns(x)) return;
+    if (!is_ahead(x) || is_made_once(x)) return;
     const std::string number = std::to_string(x.result), to = "load_whole(loads[u].raw" + number + ", ";
     vars_[vector->vars[0]] = "i";
     if (!x.bounds.empty()) {

@@ -79,12 +79,10 @@ class KernelEmitter {
   void places_ahead(const Stmt& s);
   void load_ahead(const Stmt& s);
   bool is_ahead(const Stmt& s) const { return std::ranges::find(shape_.ahead, &s) != shape_.ahead.end(); }
-  /// Whether such a load is of one place whatever the turn: then it is made once.
-  bool is_same_in_turns(const Stmt& s) const {
-    return s.bounds.empty() && stride_of(s.address.map, shape_.team->vars[0]) == IntRef{};
-  }
+  /// Whether such a load is made once for all turns.
+  bool is_made_once(const Stmt& s) const { return is_same_in_turns(s, shape_.team->vars[0]); }
   std::string raw_ahead(const Stmt& s) const {
-    return (is_same_in_turns(s) ? "same" : "loads[u].raw") + std::to_string(s.result);
+    return (is_made_once(s) ? "same" : "loads[u].raw") + std::to_string(s.result);
   }
   bool sets_column(const Stmt& s) const;
   std::string initial(const KernelShape::TeamColumn& c) const;

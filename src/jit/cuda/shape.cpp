@@ -337,8 +337,7 @@ class TeamFinder {
     out.at_once = statements - loads > kFewStatements ? 2 : 4;
     int64_t bytes = 0;
     for (const Stmt* load : out.ahead) {
-      const bool same = load->bounds.empty() && stride_of(load->address.map, loop_->vars[0]) == IntRef{};
-      bytes += same ? 0 : out.vector * static_cast<int64_t>(itemsize(load->dtype));
+      if (!is_same_in_turns(*load, loop_->vars[0])) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
     }
     if (bytes * out.at_once > kManyBytes) out.team_blocks = 2;
   }

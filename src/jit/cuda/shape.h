@@ -142,6 +142,10 @@ void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = 
 
 /// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.
 IntRef stride_of(const Affine& map, VarId v);
+/// Whether a load in a loop of variable `turn` is of one place in all turns.
+inline bool is_same_in_turns(const Stmt& load, VarId turn) {
+  return load.bounds.empty() && stride_of(load.address.map, turn) == IntRef{};
+}
 /// How far apart the elements of a load or store lie along `v` where that is known to be 2 or 4, else 0: a chunk of a
 /// load is taken with what lies between.
 int64_t spread_of(const Stmt& s, VarId v);
