@@ -4,6 +4,10 @@ namespace smolder::jit {
 
 using ir::Op;
 
+double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 2.0; }
+
+double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost / worth_on(device) : 500; }
+
 double op_cost(Op op) {
   switch (op) {
     case Op::kExp:

@@ -1,6 +1,7 @@
 // What things cost, roughly, in nanoseconds on one core: enough to order fusions and to size work.
 #pragma once
 
+#include "smolder/core/device.h"
 #include "smolder/core/scalar.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/graph.h"
@@ -13,6 +14,14 @@ inline constexpr double kByteCost = 0.04;
 
 /// Nanoseconds an element from which on a load and a store are cheaper.
 inline constexpr double kCostly = 0.12;
+
+/// How much more than the time it saves computing again may cost: it saves memory as well. Costs are a CPU core's,
+/// beside whose memory arithmetic is four times as dear as on a GPU.
+double worth_on(DeviceType device);
+
+/// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
+/// microsecond, in which it moves some 5 MB; it saves no memory, so that is all it is worth.
+double launch_cost(DeviceType device);
 
 /// Nanoseconds an element of a primitive takes in vector code.
 double op_cost(ir::Op op);

@@ -106,8 +106,8 @@ const char* Clusters::combine(const Edge& e, Combined& out) {
 }
 
 /// Is there something from a to b, or inside of both together, that one kernel can't hold?
-const char* Clusters::blocked_between(NodeId a, NodeId b) {
-  std::vector<int> moved = clusters_[a].moved;
+const char* Clusters::blocked_between(NodeId a, NodeId b, std::vector<int>& moved) {
+  moved = clusters_[a].moved;
   moved.insert(moved.end(), clusters_[b].moved.begin(), clusters_[b].moved.end());
   const bool from_a = clusters_[a].members.size() <= clusters_[b].members.size();
   for (const NodeId m : clusters_[from_a ? a : b].members) {
@@ -128,6 +128,50 @@ const char* Clusters::blocked_between(NodeId a, NodeId b) {
   for (const int id : moved) {
     if (hangs_on_reduction(f_.edges[id].from, a, b)) return "a value between them is moved after a reduction";
   }
+  return nullptr;
+}
+
+std::optional<Clusters::Repeats> Clusters::repeats_of(NodeId a, NodeId b, const std::vector<int>& moved) {
+  const ir::Graph& g = p_.graph;
+  const size_t members = clusters_[a].members.size() + (a == b ? 0 : clusters_[b].members.size());
+  const int room = max_statements() - static_cast<int>(members);
+  Repeats r;
+  seen_.clear();
+  const auto read = [&](const Edge& e, Position at) {
+    const NodeId home = e.from == ir::kNone ? ir::kNone : find(e.from);
+    const bool inside = home == a || home == b;
+    if (!seen_.insert(moved_by(at, 2 * uint64_t{inside ? e.from : e.value} + inside + 1)).second) return;
+    ++r.count;
+    if (inside) {
+      r.cost += op_cost(g.nodes[e.from].op);
+      r.computed.emplace_back(e.from, at);
+    } else if (!seen_.insert(e.value).second) {
+      r.cost += kNearLoad;
+    }
+  };
+  for (const int id : moved) read(f_.edges[id], f_.edges[id].move);
+  for (size_t i = 0; i < r.computed.size() && r.count <= room; ++i) {
+    const auto [node, at] = r.computed[i];
+    for (const int id : f_.in[node]) read(f_.edges[id], moved_by(at, f_.edges[id].move));
+  }
+  if (r.count > room) return std::nullopt;
+  return r;
+}
+
+/// Is a kernel of both too large for what it computes again where elements are moved, or does that take longer than the
+/// memory of `shared_bytes` that the two kernels would share?
+const char* Clusters::repeats_too_much(NodeId a, NodeId b, Combined& how, int64_t shared_bytes) {
+  if (how.moved.empty()) return nullptr;
+  const Cluster &A = clusters_[a], &B = clusters_[b];
+  const std::optional<Repeats> all = repeats_of(a, b, how.moved);
+  if (!all) return "values are moved, and computed at too many places for one kernel";
+  const double added = all->cost - A.repeat_cost - B.repeat_cost;
+  const double elements = static_cast<double>(how.space.elements(p_.graph.sym).value);
+  const double saved = 2 * static_cast<double>(shared_bytes) * kByteCost + launch_cost(p_.options.device.type);
+  if (added * elements > worth_on(p_.options.device.type) * saved)
+    return "values are moved, and computing them again takes longer than memory";
+  how.repeats = all->count;
+  how.repeat_cost = all->cost;
   return nullptr;
 }
 
@@ -206,24 +250,13 @@ void Clusters::stand_together(NodeId a, NodeId b) {
   while (at <= end) order_[at++] = ir::kNone;
 }
 
-void Clusters::join(NodeId a, NodeId b, const Combined& how) {
+void Clusters::join(NodeId a, NodeId b, Combined how) {
   const auto sink = [&](NodeId c) {
     for (const NodeId m : clusters_[c].members) row_level_[m] = true;
   };
   if (how.sink_a) sink(a);
   if (how.sink_b) sink(b);
   if (clusters_[a].members.size() < clusters_[b].members.size()) std::swap(a, b);
-  for (const NodeId m : clusters_[b].members) {
-    for (const auto* list : {&f_.in[m], &f_.out[m]}) {
-      for (const int id : *list) {
-        const Edge& e = f_.edges[id];
-        if (e.from == ir::kNone || e.kind != EdgeKind::kMoved) continue;
-        const NodeId from = find(e.from), to = find(e.to);
-        if (from != to && (from == a || from == b) && (to == a || to == b)) clusters_[a].moved.push_back(id);
-      }
-    }
-  }
-  clusters_[a].moved.insert(clusters_[a].moved.end(), clusters_[b].moved.begin(), clusters_[b].moved.end());
   Cluster &A = clusters_[a], &B = clusters_[b];
   order_[A.rank] = a;
   A.members.insert(A.members.end(), B.members.begin(), B.members.end());
@@ -232,7 +265,10 @@ void Clusters::join(NodeId a, NodeId b, const Combined& how) {
   A.first = std::min(A.first, B.first);
   A.last = std::max(A.last, B.last);
   A.needs_extents = A.needs_extents || B.needs_extents;
-  A.space = how.space;
+  A.space = std::move(how.space);
+  A.moved = std::move(how.moved);
+  A.repeats = how.repeats;
+  A.repeat_cost = how.repeat_cost;
   parent_[b] = a;
 }
 
@@ -268,11 +304,12 @@ const char* Clusters::try_merge(const Edge& e) {
   if (is_large_enough(a, b)) return "the kernel is large enough";
   Combined how;
   if (const char* why = combine(e, how)) return why;
-  if (const char* why = blocked_between(a, b)) return why;
+  if (const char* why = blocked_between(a, b, how.moved)) return why;
   if (const char* why = parallelism_lost(a, b, how.space)) return why;
   if (path_around(a, b)) return "it would have to run before and after another step";
+  if (const char* why = repeats_too_much(a, b, how, bytes_of(p_.graph, e.value))) return why;
   stand_together(a, b);
-  join(a, b, how);
+  join(a, b, std::move(how));
   return nullptr;
 }
 
@@ -285,13 +322,16 @@ const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (!u) return "the loops do not fit";
   if (u->joined_columns && (A.needs_extents || B.needs_extents))
     return "a reduced row joins dims that are needed apart";
-  if (const char* why = blocked_between(a, b)) return why;
-  if (const char* why = parallelism_lost(a, b, u->space)) return why;
+  Combined how;
+  how.space = std::move(u->space);
+  if (const char* why = blocked_between(a, b, how.moved)) return why;
+  if (const char* why = parallelism_lost(a, b, how.space)) return why;
   if (!near(a, b, shared)) return "they are far apart: memory would be held longer";
   if (clusters_[a].rank > clusters_[b].rank) std::swap(a, b);
   if (path_around(a, b)) return "one of them needs what the other makes";
+  if (const char* why = repeats_too_much(a, b, how, bytes_of(p_.graph, shared))) return why;
   stand_together(a, b);
-  join(a, b, {.space = u->space});
+  join(a, b, std::move(how));
   return nullptr;
 }
 

@@ -1,8 +1,13 @@
 // Clusters: nodes that will be one kernel, while fusion grows them.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 
 #include "smolder/jit/fuse_graph.h"
 
@@ -23,6 +28,8 @@ class Clusters {
   /// Cost of an element beyond which nothing more joins a kernel: a body of hundreds of sines takes a minute to
   /// compile.
   static constexpr double kMaxWork = 32;
+  /// Cost of loading what another load of the kernel has brought to the cache.
+  static constexpr double kNearLoad = 0.03;
   static constexpr int kSearchLimit = 512;
   static constexpr ir::NodeId kNear = 64;
 
@@ -36,16 +43,27 @@ class Clusters {
     bool sealed = false;         ///< merges with nothing
     bool needs_extents = false;  ///< a member's index depends on where the boundaries between extents are
     std::vector<int> moved;      ///< edges inside it that move elements
+    int repeats = 0;             ///< how often members are computed, or memory is read, at another position (Repeats)
+    double repeat_cost = 0;      ///< and the cost of an element of that
     int visit = 0;
     bool reduces_here(const Program& p, ir::NodeId i) const;
   };
   struct Combined {
     Space space;
     bool sink_a = false, sink_b = false;  ///< the members of a, of b, are computed once a row
+    std::vector<int> moved;               ///< edges inside of both together that move elements
+    int repeats = 0;
+    double repeat_cost = 0;
   };
   struct Refusal {
     int edge;
     const char* why;
+  };
+  /// What a kernel computes at other elements than the one its loops are at, as its values are moved within it.
+  struct Repeats {
+    std::vector<std::pair<ir::NodeId, Position>> computed;
+    int count = 0;  ///< of these, and of loads
+    double cost = 0;
   };
 
   ir::NodeId find(ir::NodeId i) const;
@@ -54,7 +72,11 @@ class Clusters {
   const char* try_merge(const Edge& e);
   const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
   const char* combine(const Edge& e, Combined& out);
-  const char* blocked_between(ir::NodeId a, ir::NodeId b);
+  const char* blocked_between(ir::NodeId a, ir::NodeId b, std::vector<int>& moved);
+  /// Of a kernel of clusters a and b (which may be one), in which these edges move elements. Empty where they are more
+  /// than a kernel may have.
+  std::optional<Repeats> repeats_of(ir::NodeId a, ir::NodeId b, const std::vector<int>& moved);
+  const char* repeats_too_much(ir::NodeId a, ir::NodeId b, Combined& how, int64_t shared_bytes);
   bool hangs_on_reduction(ir::NodeId node, ir::NodeId a, ir::NodeId b);
   bool is_kept_apart(ir::ValueId v) const;
   const char* parallelism_lost(ir::NodeId a, ir::NodeId b, const Space& s) const;
@@ -63,12 +85,14 @@ class Clusters {
   /// Gives two clusters one place in the order. The last search was path_around(a, b), and found none.
   void stand_together(ir::NodeId a, ir::NodeId b);
   bool near(ir::NodeId a, ir::NodeId b, ir::ValueId shared) const;
-  void join(ir::NodeId a, ir::NodeId b, const Combined& how);
+  void join(ir::NodeId a, ir::NodeId b, Combined how);
 
   // -- fuse_store.cpp
   void decide_stores();
   struct Tree;
-  void grow(ir::ValueId v, int64_t bytes, Tree& tree) const;
+  struct Reading;
+  void grow(ir::ValueId v, Position at, Tree& tree) const;
+  std::vector<Reading> readings_of(const std::vector<const Edge*>& readers);
   bool recompute_pays(ir::ValueId v, const std::vector<const Edge*>& readers);
   ir::ValueId relu_beside(ir::ValueId v) const;
   bool reads(ir::NodeId cluster, ir::ValueId v) const;
@@ -77,6 +101,8 @@ class Clusters {
 
   /// Nodes of a kernel. A device's compiler takes half a second for the slowest of 64, six times that for those of 256.
   size_t max_members() const { return p_.options.device == DeviceType::kCPU ? 256 : 64; }
+  /// Statements of a kernel: members, and what is computed again for them, at each position.
+  int max_statements() const { return p_.options.device == DeviceType::kCPU ? 512 : 256; }
 
   Program& p_;
   const FuseGraph& f_;
@@ -88,7 +114,11 @@ class Clusters {
   std::vector<ir::NodeId> order_;
   std::vector<bool> row_level_;  ///< by node: computed once a row of its cluster
   std::vector<Refusal> refused_;
-  std::vector<bool> stored_;     ///< by value
+  absl::flat_hash_set<uint64_t> seen_;  ///< by repeats_of
+  std::vector<bool> stored_;            ///< by value
+  std::vector<int> statements_;         ///< by cluster
+  /// By cluster that moves elements within itself: which members are computed at which other positions, in order.
+  absl::flat_hash_map<ir::NodeId, std::vector<std::pair<ir::NodeId, Position>>> repeated_;
   std::vector<int> crossing_;    ///< by cluster: values that others, or nobody here, read
   std::vector<int> node_visit_;  ///< by node: the last search that came by
   int visit_ = 0;

@@ -41,30 +41,54 @@ bool keeps_order(const ir::Graph& g, const ir::Node& n) {
   return true;
 }
 
+/// How a primitive maps its elements to those of an operand.
+EdgeKind map_of(const ir::Graph& g, const ir::Node& n, size_t operand) {
+  switch (n.op) {
+    case Op::kBarrier:
+      return EdgeKind::kHard;
+    case Op::kExpand:
+      return spreads_trailing(g.shape(n.inputs[0]), g.shape(n.first_output)) ? EdgeKind::kSpread : EdgeKind::kMoved;
+    case Op::kPermute:
+      return keeps_order(g, n) ? EdgeKind::kSame : EdgeKind::kMoved;
+    case Op::kSlice:
+    case Op::kFlip:
+    case Op::kPad:
+    case Op::kCat:
+    case Op::kTake:
+      return EdgeKind::kMoved;
+    case Op::kGather:
+      return operand == 0 ? EdgeKind::kMoved : EdgeKind::kSame;
+    default:
+      return EdgeKind::kSame;
+  }
+}
+
 }  // namespace
 
+Position moved_by(Position at, Move move) {
+  if (move == 0) return at;
+  const uint64_t h = (at ^ move) * 0x9e3779b97f4a7c15ull + move;
+  return h ^ h >> 29;
+}
+
+Move move_of(const ir::Graph& g, const ir::Node& n, size_t operand) {
+  if (map_of(g, n, operand) != EdgeKind::kMoved) return 0;
+  Move move = static_cast<Move>(n.op) + 1;
+  const auto add = [&](uint64_t word) { move = moved_by(move, word + 1); };
+  // Parts of a cat lie apart, and what is looked up is where an index says.
+  if (n.op == Op::kCat || n.op == Op::kTake || n.op == Op::kGather) add(operand);
+  if ((n.op == Op::kTake || n.op == Op::kGather) && operand == 0) add(n.inputs[1]);
+  for (const ir::Dim& d : n.attrs) add(static_cast<uint64_t>(d.value));
+  for (const ir::Dim& d : g.shape(n.inputs[operand])) add(static_cast<uint64_t>(d.value));
+  return move;
+}
+
 Origin origin_of(const Program& p, ValueId v) {
-  const ir::Graph& g = p.graph;
   EdgeKind kind = EdgeKind::kSame;
-  const auto at_least = [&](EdgeKind k) { kind = std::max(kind, k); };
   for (;;) {
-    const ir::Node& n = g.producer(v);
+    const ir::Node& n = p.graph.producer(v);
     if (!is_movement(n.op)) return {v, kind};
-    switch (n.op) {
-      case Op::kBarrier:
-        at_least(EdgeKind::kHard);
-        break;
-      case Op::kExpand:
-        at_least(spreads_trailing(g.shape(n.inputs[0]), g.shape(v)) ? EdgeKind::kSpread : EdgeKind::kMoved);
-        break;
-      case Op::kPermute:
-        if (!keeps_order(g, n)) at_least(EdgeKind::kMoved);
-        break;
-      case Op::kReshape:
-        break;
-      default:
-        at_least(EdgeKind::kMoved);
-    }
+    kind = std::max(kind, map_of(p.graph, n, 0));
     v = n.inputs[0];
   }
 }
@@ -158,17 +182,15 @@ class Build {
     const bool library = is_library(n.op);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       if (n.inputs[k] == ir::kNone) continue;
-      Origin o = origin(n.inputs[k]);
-      if (is_number(g_, o.value)) continue;
-      if (library || is_library(g_.op(o.value))) {
-        o.kind = EdgeKind::kHard;
-      } else {
-        o.kind = std::max(o.kind, own_map(n, k));
-      }
-      const NodeId from = g_.info(o.value).node;
-      const bool leaf = g_.op(o.value) == Op::kLeaf;
+      Edge e = origin(n.inputs[k], move_of(g_, n, k));
+      if (is_number(g_, e.value)) continue;
+      e.kind = library || is_library(g_.op(e.value)) ? EdgeKind::kHard : std::max(e.kind, map_of(g_, n, k));
+      e.to = i;
+      const NodeId from = g_.info(e.value).node;
+      const bool leaf = g_.op(e.value) == Op::kLeaf;
+      if (!leaf) e.from = from;
       const int id = static_cast<int>(f_.edges.size());
-      f_.edges.push_back({leaf ? ir::kNone : from, i, o.value, o.kind});
+      f_.edges.push_back(e);
       f_.in[i].push_back(id);
       if (leaf) {
         f_.leaf_reads[from].push_back(id);
@@ -178,47 +200,16 @@ class Build {
     }
   }
 
-  /// As origin_of, but stops at movement that is in memory of its own.
-  Origin origin(ValueId v) const {
-    Origin all{v};
-    while (is_movement(g_.op(all.value)) && !f_.computes[g_.info(all.value).node]) {
-      const Origin one = step(all.value);
-      all = {one.value, std::max(all.kind, one.kind)};
+  /// As origin_of, but stops at movement that is in memory of its own, and tells the way there after `move`.
+  Edge origin(ValueId v, Move move) const {
+    Edge e{.value = v, .move = move};
+    while (is_movement(g_.op(e.value)) && !f_.computes[g_.info(e.value).node]) {
+      const ir::Node& n = g_.producer(e.value);
+      e.kind = std::max(e.kind, map_of(g_, n, 0));
+      e.move = moved_by(e.move, move_of(g_, n, 0));
+      e.value = n.inputs[0];
     }
-    return all;
-  }
-
-  Origin step(ValueId v) const {
-    const ir::Node& n = g_.producer(v);
-    EdgeKind kind = EdgeKind::kSame;
-    if (n.op == Op::kBarrier) {
-      kind = EdgeKind::kHard;
-    } else if (n.op == Op::kExpand) {
-      kind = spreads_trailing(g_.shape(n.inputs[0]), g_.shape(v)) ? EdgeKind::kSpread : EdgeKind::kMoved;
-    } else if (n.op == Op::kPermute) {
-      kind = keeps_order(g_, n) ? EdgeKind::kSame : EdgeKind::kMoved;
-    } else if (n.op != Op::kReshape) {
-      kind = EdgeKind::kMoved;
-    }
-    return {n.inputs[0], kind};
-  }
-
-  /// How a primitive itself maps its elements to those of an input.
-  static EdgeKind own_map(const ir::Node& n, size_t input) {
-    switch (n.op) {
-      case Op::kPermute:
-      case Op::kSlice:
-      case Op::kFlip:
-      case Op::kExpand:
-      case Op::kPad:
-      case Op::kCat:
-      case Op::kTake:
-        return EdgeKind::kMoved;
-      case Op::kGather:
-        return input == 0 ? EdgeKind::kMoved : EdgeKind::kSame;
-      default:
-        return EdgeKind::kSame;
-    }
+    return e;
   }
 
   Program& p_;

@@ -16,11 +16,20 @@ enum class EdgeKind : uint8_t {
   kHard,    ///< only through memory
 };
 
+/// Which element of a value is meant, beside the one that a kernel's loops are at (0): equal numbers are one element.
+/// The reverse does not hold, as maps that undo each other are not recognised.
+using Position = uint64_t;
+/// How the element that a reader needs of an operand follows from its own; 0: element for element, or spread.
+using Move = uint64_t;
+/// The position that `move` leads to from `at`.
+Position moved_by(Position at, Move move);
+
 /// `to` reads `value`, which `from` computes (kNone: a leaf).
 struct Edge {
   ir::NodeId from = ir::kNone, to = ir::kNone;
   ir::ValueId value = ir::kNone;
   EdgeKind kind = EdgeKind::kSame;
+  Move move = 0;  ///< other than 0 for kMoved
 };
 
 struct FuseGraph {
@@ -40,6 +49,9 @@ struct Origin {
   EdgeKind kind = EdgeKind::kSame;
 };
 Origin origin_of(const Program& program, ir::ValueId v);
+
+/// How a node itself reads an operand, movement primitives included.
+Move move_of(const ir::Graph& g, const ir::Node& n, size_t operand);
 
 /// Index space of what a node computes, and of its results (rows of it, when it reduces columns).
 Space space_of(Program& program, ir::NodeId node);

@@ -23,25 +23,16 @@ namespace {
 
 constexpr int kMaxTree = 48;
 
-/// How much more than the time it saves computing again may cost: it saves memory as well. Costs are a CPU core's,
-/// beside whose memory arithmetic is four times as dear as on a GPU.
-double worth_on(DeviceType device) { return device == DeviceType::kCUDA ? 8.0 : 2.0; }
-
-/// What a kernel that disappears saves beside its bytes, in nanoseconds of a core. On a GPU a launch takes one
-/// microsecond, in which it moves some 5 MB; it saves no memory, so that is all it is worth.
-double launch_cost(DeviceType device) { return device == DeviceType::kCUDA ? 5e6 * kByteCost / worth_on(device) : 500; }
-
-/// Nanoseconds of a core that all elements of a node's result take. What is looked up waits for its address, on a GPU
-/// as long as for the memory that it saves: a normalisation's gradient that looks up its rows, 25 MB, took 78% longer
-/// than one that reads them. Where that is looked up in turn (`waits`) its reader waits once for both. Halves become
-/// float32 there as they are loaded, and are half the bytes.
-double cost_of(const Program& p, const ir::Node& n, bool waits) {
+/// Nanoseconds of a core that so many elements of a node's result take. What is looked up waits for its address, on a
+/// GPU as long as for the memory that it saves: a normalisation's gradient that looks up its rows, 25 MB, took 78%
+/// longer than one that reads them. Where that is looked up in turn (`waits`) its reader waits once for both. Halves
+/// become float32 there as they are loaded, and are half the bytes.
+double cost_of(const Program& p, const ir::Node& n, double elements, bool waits) {
   const ir::Graph& g = p.graph;
   const bool on_gpu = p.options.device == DeviceType::kCUDA;
   const bool widens = n.op == Op::kCast && is_half(g.dtype(n.inputs[0])) && g.dtype(n.first_output) == DType::kFloat32;
   if (on_gpu && widens) return 0;
   const bool looks_up = n.op == Op::kTake || n.op == Op::kGather;
-  const double elements = static_cast<double>(numel(g.shape(n.first_output).values()));
   return (op_cost(n.op) + (looks_up ? on_gpu && !waits ? 4.0 : 0.5 : 0)) * elements;
 }
 
@@ -52,15 +43,29 @@ bool may_hold(int64_t held, int64_t bytes) { return held <= bytes + bytes / 16; 
 
 /// What it takes to compute a value again from memory.
 struct Clusters::Tree {
+  int64_t bytes = 0;    ///< of the value
+  double elements = 0;  ///< of the value
   bool possible = true;
-  bool waits = false;          ///< for the value, which is looked up
-  double cost = 0;             ///< nanoseconds for all elements of the value
-  std::vector<ValueId> loads;  ///< values in memory that it reads
-  std::vector<ValueId> small;  ///< reductions it needs that would have to be written
-  std::vector<NodeId> nodes;
+  bool waits = false;                                     ///< for the value, which is looked up
+  double cost = 0;                                        ///< nanoseconds for all elements of the value
+  std::vector<ValueId> loads;                             ///< values in memory that it reads
+  std::vector<ValueId> small;                             ///< reductions it needs that would have to be written
+  std::vector<std::pair<uint32_t, Position>> statements;  ///< nodes, or values that are loaded, at each position
 };
 
-void Clusters::grow(ValueId v, const int64_t bytes, Tree& tree) const {
+/// A kernel that would compute a value again.
+struct Clusters::Reading {
+  NodeId cluster;
+  std::vector<Position> at;  ///< where in the value, beside the element that the kernel's loops are at
+  double copies(const Clusters& all, double elements) const {
+    const double ratio = static_cast<double>(all.clusters_[cluster].space.elements(all.p_.graph.sym).value) / elements;
+    double copies = 0;
+    for (const Position p : at) copies += p == 0 ? 1 : ratio;
+    return std::max(1.0, copies);
+  }
+};
+
+void Clusters::grow(ValueId v, Position at, Tree& tree) const {
   const ir::Graph& g = p_.graph;
   if (!tree.possible || is_number(g, v)) return;
   const NodeId i = g.info(v).node;
@@ -69,66 +74,86 @@ void Clusters::grow(ValueId v, const int64_t bytes, Tree& tree) const {
     list.push_back(x);
     return true;
   };
-  if (g.op(v) == Op::kLeaf || stored_[v]) {
-    once(tree.loads, v);
-    return;
-  }
+  const bool loads = g.op(v) == Op::kLeaf || stored_[v];
+  const bool again = loads && !once(tree.loads, v);
+  if (loads && at == 0) return;
   const ir::Node& n = g.nodes[i];
-  if (is_reduction(g, n)) {
+  if (!loads && is_reduction(g, n)) {
     // The result of a reduction can be kept instead, where it is little beside the value.
-    if (bytes_of(g, v) * 16 > bytes || !reduces_last(g, n)) {
+    if (bytes_of(g, v) * 16 > tree.bytes || !reduces_last(g, n)) {
       tree.possible = false;
     } else {
       once(tree.small, v);
     }
     return;
   }
-  if (is_library(n.op) || n.op == Op::kBarrier) {
+  if (!loads && (is_library(n.op) || n.op == Op::kBarrier)) {
     tree.possible = false;
     return;
   }
-  if (!once(tree.nodes, i)) return;
-  if (tree.nodes.size() > kMaxTree) {
+  if (!once(tree.statements, std::pair(2 * i + loads, at))) return;
+  if (tree.statements.size() > kMaxTree) {
     tree.possible = false;
     return;
   }
-  if (!is_movement(n.op)) tree.cost += cost_of(p_, n, tree.waits);
-  for (const ValueId x : n.inputs) grow(x, bytes, tree);
+  if (loads) {
+    if (again) tree.cost += kNearLoad * tree.elements;
+    return;
+  }
+  // What is read elsewhere is computed for each element of the value; else, spread over it, perhaps for fewer.
+  const double elements = at == 0 ? static_cast<double>(numel(g.shape(v).values())) : tree.elements;
+  if (!is_movement(n.op)) tree.cost += cost_of(p_, n, elements, tree.waits);
+  for (size_t k = 0; k < n.inputs.size(); ++k) grow(n.inputs[k], moved_by(at, move_of(g, n, k)), tree);
+}
+
+/// Where each kernel that reads `v` needs it: its reader's elements, at the positions at which that is computed itself.
+std::vector<Clusters::Reading> Clusters::readings_of(const std::vector<const Edge*>& readers) {
+  std::vector<Reading> out;
+  for (const Edge* e : readers) {
+    const NodeId cluster = find(e->to);
+    auto known = std::ranges::find(out, cluster, &Reading::cluster);
+    if (known == out.end()) known = out.insert(out.end(), Reading{cluster, {}});
+    const auto add = [&](Position at) {
+      if (std::ranges::find(known->at, at) == known->at.end()) known->at.push_back(at);
+    };
+    add(e->move);
+    if (const auto repeated = repeated_.find(cluster); repeated != repeated_.end()) {
+      const auto [first, last] =
+          std::ranges::equal_range(repeated->second, e->to, {}, &std::pair<NodeId, Position>::first);
+      for (auto r = first; r != last; ++r) add(moved_by(r->second, e->move));
+    }
+  }
+  return out;
 }
 
 bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers) {
   const ir::Graph& g = p_.graph;
   const int64_t bytes = bytes_of(g, v);
   const NodeId home = find(g.info(v).node);
-  Tree tree;
   const ir::Node& n = g.producer(v);
+  if (is_reduction(g, n)) return false;
+  Tree tree;
+  tree.bytes = bytes;
+  tree.elements = std::max(1.0, static_cast<double>(numel(g.shape(v).values())));
   tree.waits = std::ranges::all_of(readers, [&](const Edge* e) {
     const ir::Node& reader = g.nodes[e->to];
     return reader.op == Op::kTake && origin_of(p_, reader.inputs[0]).value == v;
   });
-  tree.nodes.push_back(g.info(v).node);
-  tree.cost += cost_of(p_, n, tree.waits);
-  for (const ValueId x : n.inputs) grow(x, bytes, tree);
-  if (!tree.possible || is_reduction(g, n)) return false;
+  grow(v, 0, tree);
+  if (!tree.possible) return false;
 
   double saved = static_cast<double>(bytes), added = 0, compute = 0;
   std::vector<ValueId> longer;  // values in memory that some reader needs after all that read them now
-  std::vector<NodeId> clusters;
-  for (const Edge* e : readers) {
-    const NodeId reader = find(e->to);
-    double copies = 1;
-    if (e->kind == EdgeKind::kMoved) {
-      const double elements = static_cast<double>(clusters_[reader].space.elements(p_.graph.sym).value);
-      copies = std::max(1.0, elements / std::max<double>(1, static_cast<double>(numel(g.shape(v).values()))));
-    }
-    if (std::find(clusters.begin(), clusters.end(), reader) != clusters.end()) continue;
-    clusters.push_back(reader);
+  const std::vector<Reading> readings = readings_of(readers);
+  for (const Reading& r : readings) {
+    if (statements_[r.cluster] + static_cast<int>(tree.statements.size() * r.at.size()) > max_statements())
+      return false;
     saved += static_cast<double>(bytes);
-    compute += tree.cost * copies;
+    compute += tree.cost * r.copies(*this, tree.elements);
     for (const auto* list : {&tree.loads, &tree.small}) {
       for (const ValueId x : *list) {
-        if (!reads(reader, x)) added += static_cast<double>(bytes_of(g, x));
-        const bool held = g.op(x) != Op::kLeaf && last_reader(x) < clusters_[reader].last;
+        if (!reads(r.cluster, x)) added += static_cast<double>(bytes_of(g, x));
+        const bool held = g.op(x) != Op::kLeaf && last_reader(x) < clusters_[r.cluster].last;
         if (held && std::find(longer.begin(), longer.end(), x) == longer.end()) longer.push_back(x);
       }
     }
@@ -154,6 +179,7 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
   const double gain = (saved - added) * kByteCost + launch;
   if (gain <= 0 || compute > worth_on(p_.options.device.type) * gain) return false;
   for (const ValueId x : tree.small) stored_[x] = true;
+  for (const Reading& r : readings) statements_[r.cluster] += static_cast<int>(tree.statements.size() * r.at.size());
   return true;
 }
 
@@ -203,6 +229,14 @@ void Clusters::decide_stores() {
     for (int k = 0; k < g.nodes[i].num_outputs; ++k) {
       if (f_.asked[g.nodes[i].first_output + k] || crosses(i)) ++crossing_[find(i)];
     }
+  }
+  statements_.assign(g.nodes.size(), 0);
+  for (NodeId c = 0; c < clusters_.size(); ++c) {
+    if (find(c) != c || clusters_[c].members.empty()) continue;
+    statements_[c] = static_cast<int>(clusters_[c].members.size()) + clusters_[c].repeats;
+    if (clusters_[c].moved.empty()) continue;
+    auto& repeated = repeated_[c] = repeats_of(c, c, clusters_[c].moved).value_or(Repeats{}).computed;
+    std::ranges::sort(repeated);
   }
   for (NodeId i = 0; i < g.nodes.size(); ++i) {
     if (!f_.live[i] || !f_.computes[i]) continue;
