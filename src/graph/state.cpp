@@ -76,7 +76,7 @@ void check_words(const Node& n, std::span<const int64_t> words) {
 bool is_of_plans(Op op) {
   static constexpr std::string_view kNames[] = {"fma",       "iota",      "random_bits", "cast",         "reduce",
                                                 "index_add", "index_set", "slice_write", "scatter_into", "scan",
-                                                "sorted",    "dot",       "barrier"};
+                                                "sorted",    "dot",       "barrier",     "wide_cat"};
   const std::string_view name = ir::name(op);
   return (ir::info(op).flags.primitive && std::ranges::find(kNames, name) != std::end(kNames)) || op == Op::kTake ||
          name.starts_with("flash_attention");

@@ -522,6 +522,7 @@ PlainTensor run_primitive(const Step& s) {
     case Op::kPad:
       return run_pad(s);
     case Op::kCat:
+    case Op::kWideCat:
       return run_cat(s);
     case Op::kTake:
       return run_take(s);

@@ -44,6 +44,17 @@ void widen_half_reductions(ir::Graph& g) {
   g = std::move(to);
 }
 
+/// A kernel chooses among the parts of a cat for each element that it computes, and is compiled for each number of
+/// parts.
+constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
+
+void take_wide_cats_whole(ir::Graph& g, DeviceType device) {
+  const size_t most = device == DeviceType::kCPU ? kMostParts : kMostPartsOnDevice;
+  for (ir::Node& n : g.nodes) {
+    if (n.op == ir::Op::kCat && n.inputs.size() > most) n.op = ir::Op::kWideCat;
+  }
+}
+
 /// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
 bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
   while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
@@ -132,6 +143,7 @@ void decompose(Program& program) {
     to.outputs.push_back(out);
   }
   widen_half_reductions(to);
+  take_wide_cats_whole(to, program.options.device.type);
 }
 
 std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device) {

@@ -50,6 +50,7 @@ bool is_fallback(DeviceType device, Op op) {
     case Op::kConvBackwardWeight:
     case Op::kScan:
     case Op::kSorted:
+    case Op::kWideCat:
       return false;
     default:
       return is_library(op) && !ir::info(op).flags.updates && !is_users(op);

@@ -31,6 +31,7 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kReduce, cpu::run_reduce},
                          {Op::kPad, cpu::run_pad},
                          {Op::kCat, cpu::run_cat},
+                         {Op::kWideCat, cpu::run_cat},
                          {Op::kTake, cpu::run_take},
                          {Op::kGather, cpu::run_gather},
                          {Op::kIndexAdd, cpu::run_index_add},

@@ -291,13 +291,14 @@ class HostCall final : public BoundLibrary {
 
 bool has_kernel(ir::Op op) {
   return op == ir::Op::kDot || op == ir::Op::kScan || op == ir::Op::kSorted || op == ir::Op::kSliceWrite ||
-         is_scatter(op) || is_convolution(op) || is_attention(op);
+         op == ir::Op::kWideCat || is_scatter(op) || is_convolution(op) || is_attention(op);
 }
 
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
                                           const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {
   if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kSliceWrite) return std::make_unique<SliceWrite>(device, inputs, outputs[0], attrs);
+  if (op == ir::Op::kWideCat) return std::make_unique<WideCat>(device, inputs, outputs[0], attrs);
   if (is_convolution(op)) return make_convolution(device, op, inputs, outputs[0], attrs);
   if (op == ir::Op::kScan) return make_scan(device, inputs[0], outputs[0], attrs);
   if (op == ir::Op::kSorted) return make_sorted(device, inputs[0], outputs, attrs);

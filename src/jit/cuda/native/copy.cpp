@@ -182,4 +182,26 @@ bool SliceWrite::run(std::span<void* const> addresses) const {
 
 std::string SliceWrite::describe() const { return "slice_write of " + std::to_string(elements_); }
 
+WideCat::WideCat(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
+                 std::span<const int64_t> attrs) {
+  const int axis = static_cast<int>(attrs[0]);
+  int64_t begin = 0;
+  for (const LibraryView& in : inputs) {
+    LibraryView part = out;
+    part.shape = in.shape;
+    parts_.push_back(
+        {StridedCopy(device, in, part), begin * out.strides[axis] * static_cast<int64_t>(itemsize(out.dtype))});
+    begin += in.shape[axis];
+  }
+}
+
+bool WideCat::run(std::span<void* const> addresses) const {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].copy.run(addresses[i], static_cast<char*>(addresses.back()) + parts_[i].offset);
+  }
+  return true;
+}
+
+std::string WideCat::describe() const { return "cat of " + std::to_string(parts_.size()); }
+
 }  // namespace smolder::jit::cuda

@@ -75,4 +75,21 @@ class SliceWrite final : public BoundLibrary {
   int64_t elements_;
 };
 
+/// wide_cat: each operand copied to its part of the result.
+class WideCat final : public BoundLibrary {
+ public:
+  WideCat(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
+          std::span<const int64_t> attrs);
+  bool only_queues() const override { return true; }
+  bool run(std::span<void* const> addresses) const override;
+  std::string describe() const override;
+
+ private:
+  struct Part {
+    StridedCopy copy;
+    int64_t offset;  ///< bytes
+  };
+  std::vector<Part> parts_;
+};
+
 }  // namespace smolder::jit::cuda
