@@ -235,107 +235,178 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
 
 namespace {
 
-/// Donors listed for an output: the first is alive where a program keeps gradients, say.
-constexpr size_t kMostDonors = 4;
-/// The distance of what an output is not near to.
-constexpr int kFar = 1000;
-
-/// What an output is nearest to, as an update is to what it updates: the values that `from` is computed from in at most
-/// four ops, and in how many.
-std::unordered_map<ir::ValueId, int> near_values(const ir::Graph& g, ir::ValueId from) {
-  std::unordered_map<ir::ValueId, int> out{{from, 0}};
-  std::vector<ir::ValueId> layer{from};
-  for (int depth = 1; depth <= 4; ++depth) {
-    std::vector<ir::ValueId> next;
-    for (const ir::ValueId v : layer) {
-      for (const ir::ValueId x : g.producer(v).inputs) {
-        if (x != ir::kNone && !g.info(x).weak && out.try_emplace(x, depth).second) next.push_back(x);
+/// Finds, for outputs, leaves that they may overwrite.
+class DonorSearch {
+ public:
+  DonorSearch(Program& p, std::span<const int> launch_of)
+      : p_(p), launch_of_(launch_of), last_read_(p.buffers.size(), -1), only_reader_(p.buffers.size(), -1) {
+    for (int s = 0; s < static_cast<int>(p.steps.size()); ++s) {
+      for (const BufferId b : p.steps[s].reads) {
+        if (launch_of[s] > last_read_[b]) {
+          last_read_[b] = launch_of[s];
+          only_reader_[b] = s;
+        } else if (launch_of[s] == last_read_[b] && only_reader_[b] != s) {
+          only_reader_[b] = kSeveral;
+        }
       }
     }
-    layer = std::move(next);
+    list_leaves();
   }
-  return out;
-}
 
-}  // namespace
+  void run() {
+    std::vector<int> writer(p_.buffers.size(), -1);
+    for (size_t s = p_.steps.size(); s-- > 0;) {
+      for (const BufferId b : p_.steps[s].writes) writer[b] = static_cast<int>(s);  // the first
+    }
+    const int last_throwing = last_throwing_launch();
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      const BufferId out = p_.output_buffers[o];
+      if (out >= 0 && writer[out] >= 0 && launch_of_[writer[out]] > last_throwing) {
+        find(static_cast<int>(o), out, writer[out]);
+      }
+    }
+    choose();
+  }
 
-void find_donors(Program& p, std::span<const int> launch_of) {
-  const size_t n = p.buffers.size();
-  std::vector<int> last_read(n, -1), writer(n, -1), kept(n, false);
-  for (size_t s = 0; s < p.steps.size(); ++s) {
-    for (const BufferId b : p.steps[s].reads) last_read[b] = std::max(last_read[b], launch_of[s]);
-    for (const BufferId b : p.steps[s].writes)
-      writer[b] = writer[b] < 0 ? static_cast<int>(s) : writer[b];  // the first
-  }
-  std::unordered_set<int> passed_on;  // numbers of leaves that are outputs as they are
-  for (const OutputInfo& o : p.outputs) passed_on.insert(o.same_as_leaf);
-  for (size_t b = 0; b < n; ++b) {
-    kept[b] = p.buffers[b].kind == BufferInfo::kLeaf && passed_on.contains(p.buffers[b].number);
-  }
-  // What a user's kernel throws ends the step, which then runs op by op from its leaves: none may be overwritten
-  // before.
-  int last_throwing = -1;
-  for (size_t s = 0; s < p.steps.size(); ++s) {
-    const Step& step = p.steps[s];
-    if (step.library && is_users(step.library->op)) last_throwing = std::max(last_throwing, launch_of[s]);
-  }
+ private:
   struct Candidate {
     int distance, leaf, output;
     auto operator<=>(const Candidate&) const = default;
   };
-  std::vector<Candidate> candidates;
-  std::vector<BufferId> leaves;
-  for (size_t b = 0; b < n; ++b) {
-    const BufferInfo& leaf = p.buffers[b];
-    if (leaf.kind == BufferInfo::kLeaf && !kept[b] && leaf.contiguous && leaf.offset == ir::Dim(0)) {
-      leaves.push_back(b);
+  using Near = std::unordered_map<BufferId, int>;
+
+  /// Donors listed for an output: the first is alive where a program keeps gradients, say.
+  static constexpr size_t kMostDonors = 4;
+  /// The distance of what an output is not near to.
+  static constexpr int kFar = 1000;
+  /// Who reads a buffer in the last launch that does, where they are several steps.
+  static constexpr int kSeveral = -2;
+  /// An op of more operands, as one that gathers all of a model's norms, is no update of one of them.
+  static constexpr size_t kFewOperands = 8;
+
+  void list_leaves() {
+    std::unordered_set<int> passed_on;  // numbers of leaves that are outputs as they are
+    for (const OutputInfo& o : p_.outputs) passed_on.insert(o.same_as_leaf);
+    is_leaf_.assign(p_.buffers.size(), false);
+    for (size_t b = 0; b < p_.buffers.size(); ++b) {
+      const BufferInfo& leaf = p_.buffers[b];
+      if (leaf.kind != BufferInfo::kLeaf || passed_on.contains(leaf.number)) continue;
+      if (!leaf.contiguous || leaf.offset != ir::Dim(0)) continue;
+      is_leaf_[b] = true;
+      leaves_of_size_[leaf.elements.value].push_back(static_cast<BufferId>(b));
     }
   }
-  for (size_t o = 0; o < p.outputs.size(); ++o) {
-    const BufferId out = p.output_buffers[o];
-    if (out < 0 || writer[out] < 0) continue;
-    const BufferInfo& info = p.buffers[out];
-    const Step& step = p.steps[writer[out]];
-    const int launch = launch_of[writer[out]];
-    if (launch <= last_throwing) continue;
-    const auto near = near_values(p.graph, info.value);
+
+  /// What a user's kernel throws ends the step, which then runs op by op from its leaves: none may be overwritten
+  /// before.
+  int last_throwing_launch() const {
+    int last = -1;
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      const Step& step = p_.steps[s];
+      if (step.library && is_users(step.library->op)) last = std::max(last, launch_of_[s]);
+    }
+    return last;
+  }
+
+  /// The leaves that a value is computed from in at most four ops, as an update is from what it updates, and in how
+  /// many.
+  Near near_leaves(ir::ValueId from) const {
+    const ir::Graph& g = p_.graph;
+    Near out;
+    std::unordered_set<ir::ValueId> seen{from};
+    std::vector<ir::ValueId> layer{from};
+    for (int depth = 1; depth <= 4; ++depth) {
+      std::vector<ir::ValueId> next;
+      for (const ir::ValueId v : layer) {
+        const ir::Node& n = g.producer(v);
+        if (n.inputs.size() > kFewOperands) continue;
+        for (const ir::ValueId x : n.inputs) {
+          if (x == ir::kNone || g.info(x).weak || !seen.insert(x).second) continue;
+          next.push_back(x);
+          if (const BufferId b = p_.buffer_of[x]; b >= 0 && is_leaf_[b]) out.emplace(b, depth);
+        }
+      }
+      layer = std::move(next);
+    }
+    return out;
+  }
+
+  /// In their order, the leaves that may be an output's memory as far as their sizes tell: those that it is near to,
+  /// those that its step reads in place, and of the others the first few.
+  std::vector<BufferId> leaves_for(BufferId out, const Step& step, int launch, const Near& near) const {
+    const BufferInfo& info = p_.buffers[out];
+    std::vector<BufferId> some;
+    for (const auto& [b, distance] : near) {
+      if (last_read_[b] < launch) some.push_back(b);
+    }
+    for (const InPlace& pair : step.in_place()) {
+      if (pair.written == out && is_leaf_[pair.read] && last_read_[pair.read] == launch) some.push_back(pair.read);
+    }
+    size_t far = 0;
+    if (const auto sized = leaves_of_size_.find(info.elements.value); sized != leaves_of_size_.end()) {
+      for (const BufferId b : sized->second) {
+        if (far == kMostDonors) break;
+        if (last_read_[b] >= launch || near.contains(b) || !is_alike(b, info)) continue;
+        some.push_back(b);
+        ++far;
+      }
+    }
+    std::ranges::sort(some);
+    some.erase(std::ranges::unique(some).begin(), some.end());
+    return some;
+  }
+
+  bool is_alike(BufferId b, const BufferInfo& info) const {
+    return p_.buffers[b].dtype == info.dtype && p_.buffers[b].elements == info.elements;
+  }
+
+  void find(int output, BufferId out, int writer) {
+    const BufferInfo& info = p_.buffers[out];
+    const Step& step = p_.steps[writer];
+    const int launch = launch_of_[writer];
+    const Near near = near_leaves(info.value);
     size_t far = 0;  // leaves that it has little to do with: more of them than are listed are not looked at
-    for (const BufferId b : leaves) {
-      const BufferInfo& leaf = p.buffers[b];
-      if (leaf.dtype != info.dtype || last_read[b] > launch) continue;
-      const auto found = near.find(leaf.value);
+    for (const BufferId b : leaves_for(out, step, launch, near)) {
+      const auto found = near.find(b);
       if (found == near.end() && far == kMostDonors) continue;
-      if (last_read[b] == launch) {
-        bool in_place = false;
-        for (size_t s = 0; s < p.steps.size(); ++s) {
-          if (launch_of[s] != launch || &p.steps[s] == &step) continue;
-          const auto& r = p.steps[s].reads;
-          if (std::find(r.begin(), r.end(), b) != r.end()) goto next_leaf;
-        }
-        for (const InPlace& pair : step.in_place()) {
-          in_place = in_place || (pair.read == b && pair.written == out);
-        }
+      const BufferInfo& leaf = p_.buffers[b];
+      if (last_read_[b] == launch) {
         // The step walks both as one, so that they are of one size is known, if perhaps under two names.
-        if (!in_place || !p.graph.sym.equal(leaf.elements, info.elements)) continue;
-      } else if (leaf.elements != info.elements) {
+        if (leaf.dtype != info.dtype || only_reader_[b] != writer) continue;
+        if (!p_.graph.sym.equal(leaf.elements, info.elements)) continue;
+      } else if (!is_alike(b, info)) {
         continue;
       }
       far += found == near.end();
-      candidates.push_back({found == near.end() ? kFar : found->second, static_cast<int>(b), static_cast<int>(o)});
-    next_leaf:;
+      candidates_.push_back({found == near.end() ? kFar : found->second, b, output});
     }
   }
-  std::sort(candidates.begin(), candidates.end());
-  std::vector<size_t> donors(p.outputs.size());  // of each output
-  std::unordered_set<int> wanted;                // leaves that an output is near to, which has them
-  for (const Candidate& c : candidates) {
-    if (c.distance < kFar) wanted.insert(c.leaf);
+
+  void choose() {
+    std::ranges::sort(candidates_);
+    std::vector<size_t> donors(p_.outputs.size());  // of each output
+    std::unordered_set<int> wanted;                 // leaves that an output is near to, which has them
+    for (const Candidate& c : candidates_) {
+      if (c.distance < kFar) wanted.insert(c.leaf);
+    }
+    for (const Candidate& c : candidates_) {
+      if (c.distance == kFar && wanted.contains(c.leaf)) continue;
+      if (donors[c.output]++ < kMostDonors) p_.donations.push_back({p_.buffers[c.leaf].number, c.output});
+    }
   }
-  for (const Candidate& c : candidates) {
-    if (c.distance == kFar && wanted.contains(c.leaf)) continue;
-    if (donors[c.output]++ < kMostDonors) p.donations.push_back({p.buffers[c.leaf].number, c.output});
-  }
-}
+
+  Program& p_;
+  const std::span<const int> launch_of_;
+  std::vector<int> last_read_;    ///< by buffer: the last launch that reads it
+  std::vector<int> only_reader_;  ///< by buffer: the step of that launch that does, or kSeveral
+  std::vector<bool> is_leaf_;     ///< by buffer: one that may be overwritten
+  std::unordered_map<int64_t, std::vector<BufferId>> leaves_of_size_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+void find_donors(Program& p, std::span<const int> launch_of) { DonorSearch(p, launch_of).run(); }
 
 std::vector<Host> find_hosts(const Program& p, std::span<const int> launch_of) {
   std::unordered_set<int> given;
