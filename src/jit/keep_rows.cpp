@@ -32,10 +32,10 @@ void Lowering::trace(ValueId reader, ValueId v, int phase) {
     return;
   if (graph().info(v).weak || is_row_value(v)) return;
   requests_.push_back({reader, v, phase});
-  for (const Computed& c : computed_) {
-    if (c.value == v && c.phase == phase) return;
-  }
-  computed_.push_back({v, phase});
+  std::vector<int>& phases = phases_of_[v];
+  if (std::ranges::find(phases, phase) != phases.end()) return;
+  if (phases.empty()) computed_.push_back(v);
+  phases.push_back(phase);
   for (const ValueId x : n.inputs) trace(v, x, phase);
 }
 
@@ -48,23 +48,22 @@ void Lowering::find_kept_rows() {
   for (const ValueId sink : group_.sinks) {
     if (!is_reduced_here(sink) && !is_row_level(sink)) trace(ir::kNone, sink, phase_of(sink));
   }
-  // Values computed in more than one phase.
-  std::vector<ValueId> again;
-  for (const Computed& c : computed_) {
-    const bool twice = std::any_of(computed_.begin(), computed_.end(),
-                                   [&](const Computed& d) { return d.value == c.value && d.phase != c.phase; });
-    if (twice && std::find(again.begin(), again.end(), c.value) == again.end()) again.push_back(c.value);
+  const auto repeats = [&](ValueId v) { return phases_of_[v].size() > 1; };
+  // Who asks for what is computed again, and what such a value asks for of its kind.
+  absl::flat_hash_map<ValueId, std::vector<ValueId>> readers, below;
+  for (const Request& r : requests_) {
+    if (!repeats(r.value)) continue;
+    readers[r.value].push_back(r.reader);
+    if (r.reader != ir::kNone) below[r.reader].push_back(r.value);
   }
-  const auto repeats = [&](ValueId v) { return std::find(again.begin(), again.end(), v) != again.end(); };
   const auto cost_of = [&](ValueId v) {
-    // What it takes to compute v, of values that are computed again.
+    // What it takes to compute v, of values that are computed again: no more of them than decide it.
     std::vector<ValueId> seen{v};
     double cost = 0;
-    for (size_t i = 0; i < seen.size(); ++i) {
+    for (size_t i = 0; i < seen.size() && cost < kCostly; ++i) {
       cost += op_cost(graph().op(seen[i]));
-      for (const Request& r : requests_) {
-        const bool below = r.reader == seen[i] && repeats(r.value);
-        if (below && std::find(seen.begin(), seen.end(), r.value) == seen.end()) seen.push_back(r.value);
+      for (const ValueId x : below[seen[i]]) {
+        if (std::ranges::find(seen, x) == seen.end()) seen.push_back(x);
       }
     }
     return cost;
@@ -73,16 +72,12 @@ void Lowering::find_kept_rows() {
   for (const ir::NodeId node : group_.reductions) end = std::max(end, phase_of(graph().nodes[node].inputs[0]));
   for (const ValueId sink : group_.sinks) end = std::max(end, is_reduced_here(sink) ? 0 : phase_of(sink));
   std::vector<ValueId> sinks_taken;
-  for (const ValueId v : again) {
-    const bool wanted_outside = std::any_of(requests_.begin(), requests_.end(), [&](const Request& r) {
-      return r.value == v && (r.reader == ir::kNone || !repeats(r.reader));
-    });
+  for (const ValueId v : computed_) {
+    if (!repeats(v)) continue;
+    const bool wanted_outside =
+        std::ranges::any_of(readers[v], [&](ValueId reader) { return reader == ir::kNone || !repeats(reader); });
     if (!wanted_outside || cost_of(v) < kCostly) continue;
-    int first = 1 << 30;
-    for (const Request& r : requests_) {
-      if (r.value != v) continue;
-      first = std::min(first, r.phase);
-    }
+    const int first = std::ranges::min(phases_of_[v]);
     KeptValue kept{v, ir::kNone};
     for (const ValueId sink : group_.sinks) {
       if (is_reduced_here(sink) || is_row_level(sink) || graph().dtype(sink) != graph().dtype(v)) continue;

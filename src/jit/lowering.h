@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include <absl/container/flat_hash_map.h>
+
 #include "smolder/jit/linear.h"
 #include "smolder/jit/program.h"
 
@@ -207,12 +209,9 @@ class Lowering {
     ir::ValueId reader, value;  ///< kNone: a sink or reduction
     int phase;
   };
-  struct Computed {
-    ir::ValueId value;
-    int phase;
-  };
   std::vector<Request> requests_;
-  std::vector<Computed> computed_;
+  std::vector<ir::ValueId> computed_;                             ///< each once
+  absl::flat_hash_map<ir::ValueId, std::vector<int>> phases_of_;  ///< in which it is computed
   std::vector<KeptValue> kept_;
   std::vector<int> kept_buffer_, kept_since_;  ///< argument and phase, or -1
   std::vector<KernelCall::Scratch> scratch_rows_;
