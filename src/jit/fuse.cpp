@@ -26,6 +26,7 @@ Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(g
   row_level_.assign(n, false);
   node_visit_.assign(n, 0);
   order_.assign(n, ir::kNone);
+  std::vector<int> reductions_before(n, 0);
   for (NodeId i = 0; i < n; ++i) {
     if (!f_.live[i] || !f_.computes[i]) continue;
     Cluster& c = clusters_[i];
@@ -38,10 +39,15 @@ Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(g
     c.library = is_library(node.op);
     c.sealed = c.library || numel(p_.graph.shape(node.first_output).values()) == 0;
     if (!c.library) c.space = space_of(p_, i);
+    int& before = reductions_before[i];
     for (const int e : f_.in[i]) {
       const Edge& edge = f_.edges[e];
+      if (edge.from != ir::kNone) {
+        before = std::max(before, reductions_before[edge.from] + is_reduction(p_.graph, p_.graph.nodes[edge.from]));
+      }
       if (edge.kind != EdgeKind::kSame && numel(p_.graph.shape(edge.value).values()) != 1) c.needs_extents = true;
     }
+    if (is_reduction(p_.graph, node)) c.first_phase = c.last_phase = before;
   }
 }
 
@@ -264,6 +270,8 @@ void Clusters::join(NodeId a, NodeId b, Combined how) {
   A.work += B.work;
   A.first = std::min(A.first, B.first);
   A.last = std::max(A.last, B.last);
+  A.first_phase = std::min(A.first_phase, B.first_phase);
+  A.last_phase = std::max(A.last_phase, B.last_phase);
   A.needs_extents = A.needs_extents || B.needs_extents;
   A.space = std::move(how.space);
   A.moved = std::move(how.moved);
@@ -289,9 +297,11 @@ const char* Clusters::parallelism_lost(NodeId a, NodeId b, const Space& s) const
   return ranges < 8 && elements > kSmall ? "too few chunks of rows to share among threads" : nullptr;
 }
 
-bool Clusters::is_large_enough(NodeId a, NodeId b) const {
+bool Clusters::is_large_enough(NodeId a, NodeId b, int64_t shared_bytes) const {
   const Cluster &A = clusters_[a], &B = clusters_[b];
-  return A.members.size() + B.members.size() > max_members() || A.work + B.work > kMaxWork;
+  const size_t most = shared_bytes <= kTiny ? kTinyMembers : max_members();
+  const int phases = std::max(A.last_phase, B.last_phase) - std::min(A.first_phase, B.first_phase);
+  return A.members.size() + B.members.size() > most || A.work + B.work > kMaxWork || phases >= kMostPhases;
 }
 
 const char* Clusters::try_merge(const Edge& e) {
@@ -301,7 +311,7 @@ const char* Clusters::try_merge(const Edge& e) {
   if (a == b) return nullptr;
   if (clusters_[a].sealed || clusters_[b].sealed) return "a library call";
   if (is_kept_apart(e.value)) return "it is kept apart";
-  if (is_large_enough(a, b)) return "the kernel is large enough";
+  if (is_large_enough(a, b, bytes_of(p_.graph, e.value))) return "the kernel is large enough";
   Combined how;
   if (const char* why = combine(e, how)) return why;
   if (const char* why = blocked_between(a, b, how.moved)) return why;
@@ -317,7 +327,7 @@ const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (a == b) return nullptr;
   const Cluster &A = clusters_[a], &B = clusters_[b];
   if (A.sealed || B.sealed) return "a library call";
-  if (is_large_enough(a, b)) return "the kernel is large enough";
+  if (is_large_enough(a, b, bytes_of(p_.graph, shared))) return "the kernel is large enough";
   auto u = unify(p_.graph.sym, A.space, B.space, false);
   if (!u) return "the loops do not fit";
   if (u->joined_columns && (A.needs_extents || B.needs_extents))

@@ -30,15 +30,26 @@ class Clusters {
   static constexpr double kMaxWork = 32;
   /// Cost of loading what another load of the kernel has brought to the cache.
   static constexpr double kNearLoad = 0.03;
+  /// Bytes of a value whose sharing saves no more than a launch, and the members of a kernel from which on that is not
+  /// worth the time to compile it: what is alike, as losses that are added up or updates of an optimizer by one norm,
+  /// is compiled once where it is apart.
+  static constexpr int64_t kTiny = 256;
+  static constexpr size_t kTinyMembers = 32;
+  /// Reductions one after the other beyond which nothing more joins: each is a loop of its own, which computes anew
+  /// what it needs of those before.
+  static constexpr int kMostPhases = 8;
   static constexpr int kSearchLimit = 512;
   static constexpr ir::NodeId kNear = 64;
 
+  static constexpr int kNoPhase = 1 << 30;
   struct Cluster {
     std::vector<ir::NodeId> members;
     double work = 0;  ///< cost of an element of all members
     Space space;
     ir::NodeId first = 0, last = 0;  ///< in program order
     int rank = 0;                    ///< place in `order_`
+    /// How many reductions its own come after, at least and at most, one after the other.
+    int first_phase = kNoPhase, last_phase = -1;
     bool library = false;
     bool sealed = false;         ///< merges with nothing
     bool needs_extents = false;  ///< a member's index depends on where the boundaries between extents are
@@ -68,7 +79,7 @@ class Clusters {
 
   ir::NodeId find(ir::NodeId i) const;
   bool result_is_row(ir::NodeId i) const;
-  bool is_large_enough(ir::NodeId a, ir::NodeId b) const;
+  bool is_large_enough(ir::NodeId a, ir::NodeId b, int64_t shared_bytes) const;
   const char* try_merge(const Edge& e);
   const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
   const char* combine(const Edge& e, Combined& out);

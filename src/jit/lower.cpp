@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "smolder/core/counters.h"
 #include "smolder/jit/align_rows.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/compile.h"
@@ -38,6 +39,12 @@ std::optional<StridedView> view_in_memory(Program& p, ValueId v) {
 }
 
 namespace {
+
+int64_t statements_in(const std::vector<Stmt>& body) {
+  int64_t n = static_cast<int64_t>(body.size());
+  for (const Stmt& s : body) n += statements_in(s.body);
+  return n;
+}
 
 class Lower {
  public:
@@ -84,9 +91,21 @@ class Lower {
     }
     if (p_.options.fuse && !is_disabled("join_bias")) join_bias(p_);
     join_updates();
+    count_statements();
   }
 
  private:
+  void count_statements() const {
+    static Counter& all = counter("compile.statements");
+    static Counter& largest = counter("compile.largest_kernel");
+    for (const Step& step : p_.steps) {
+      if (!step.kernel) continue;
+      const int64_t n = statements_in(step.kernel->kernel.root.body);
+      all.add(n);
+      if (n > largest.value()) largest.set(n);
+    }
+  }
+
   /// Nothing is written where there are no elements. (That they are none is structure: see SymTable::symbol.)
   bool is_empty(const Group& group) {
     return std::all_of(group.sinks.begin(), group.sinks.end(), [&](ValueId v) {
