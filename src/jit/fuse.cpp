@@ -170,12 +170,11 @@ const char* Clusters::repeats_too_much(NodeId a, NodeId b, Combined& how, int64_
   if (how.moved.empty()) return nullptr;
   const Cluster &A = clusters_[a], &B = clusters_[b];
   const std::optional<Repeats> all = repeats_of(a, b, how.moved);
-  if (!all) return "values are moved, and computed at too many places for one kernel";
+  if (!all) return kTooLarge;
   const double added = all->cost - A.repeat_cost - B.repeat_cost;
   const double elements = static_cast<double>(how.space.elements(p_.graph.sym).value);
   const double saved = 2 * static_cast<double>(shared_bytes) * kByteCost + launch_cost(p_.options.device.type);
-  if (added * elements > worth_on(p_.options.device.type) * saved)
-    return "values are moved, and computing them again takes longer than memory";
+  if (added * elements > worth_on(p_.options.device.type) * saved) return kTooCostly;
   how.repeats = all->count;
   how.repeat_cost = all->cost;
   return nullptr;
@@ -306,7 +305,6 @@ bool Clusters::is_large_enough(NodeId a, NodeId b, int64_t shared_bytes) const {
 
 const char* Clusters::try_merge(const Edge& e) {
   if (e.kind == EdgeKind::kHard) return "it must be in memory";
-  if (e.kind == EdgeKind::kMoved) return "its elements are moved";
   const NodeId a = find(e.from), b = find(e.to);
   if (a == b) return nullptr;
   if (clusters_[a].sealed || clusters_[b].sealed) return "a library call";
@@ -361,7 +359,8 @@ void Clusters::merge_edges() {
   std::sort(order.begin(), order.end());
   for (const auto& [bytes, id] : order) {
     const Edge& e = f_.edges[id];
-    if (find(e.from) == find(e.to)) continue;
+    // What is moved joins no two kernels: stored_for() decides whether a kernel computes it again.
+    if (find(e.from) == find(e.to) || e.kind == EdgeKind::kMoved) continue;
     if (const char* why = try_merge(e)) refused_.push_back({id, why});
   }
 }

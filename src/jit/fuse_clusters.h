@@ -70,6 +70,8 @@ class Clusters {
     int edge;
     const char* why;
   };
+  static constexpr const char* kTooLarge = "its elements are moved, and its kernel would be too large";
+  static constexpr const char* kTooCostly = "its elements are moved, and computing them again takes longer than memory";
   /// What a kernel computes at other elements than the one its loops are at, as its values are moved within it.
   struct Repeats {
     std::vector<std::pair<ir::NodeId, Position>> computed;
@@ -104,7 +106,7 @@ class Clusters {
   struct Reading;
   void grow(ir::ValueId v, Position at, Tree& tree) const;
   std::vector<Reading> readings_of(const std::vector<const Edge*>& readers);
-  bool recompute_pays(ir::ValueId v, const std::vector<const Edge*>& readers);
+  const char* stored_for(ir::ValueId v, const std::vector<const Edge*>& readers);
   ir::ValueId relu_beside(ir::ValueId v) const;
   bool reads(ir::NodeId cluster, ir::ValueId v) const;
   ir::NodeId last_reader(ir::ValueId v) const;

@@ -23,6 +23,8 @@ namespace {
 
 constexpr int kMaxTree = 48;
 
+constexpr const char* kReduced = "its elements are moved, and something is reduced on the way";
+
 /// Nanoseconds of a core that so many elements of a node's result take. What is looked up waits for its address, on a
 /// GPU as long as for the memory that it saves: a normalisation's gradient that looks up its rows, 25 MB, took 78%
 /// longer than one that reads them. Where that is looked up in turn (`waits`) its reader waits once for both. Halves
@@ -126,12 +128,13 @@ std::vector<Clusters::Reading> Clusters::readings_of(const std::vector<const Edg
   return out;
 }
 
-bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers) {
+/// Why the value is to be written to memory; null where its readers had better compute it again.
+const char* Clusters::stored_for(ValueId v, const std::vector<const Edge*>& readers) {
   const ir::Graph& g = p_.graph;
   const int64_t bytes = bytes_of(g, v);
   const NodeId home = find(g.info(v).node);
   const ir::Node& n = g.producer(v);
-  if (is_reduction(g, n)) return false;
+  if (is_reduction(g, n)) return kReduced;
   Tree tree;
   tree.bytes = bytes;
   tree.elements = std::max(1.0, static_cast<double>(numel(g.shape(v).values())));
@@ -140,14 +143,15 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
     return reader.op == Op::kTake && origin_of(p_, reader.inputs[0]).value == v;
   });
   grow(v, 0, tree);
-  if (!tree.possible) return false;
+  if (tree.statements.size() > kMaxTree) return kTooLarge;
+  if (!tree.possible) return kReduced;
 
   double saved = static_cast<double>(bytes), added = 0, compute = 0;
   std::vector<ValueId> longer;  // values in memory that some reader needs after all that read them now
   const std::vector<Reading> readings = readings_of(readers);
   for (const Reading& r : readings) {
     if (statements_[r.cluster] + static_cast<int>(tree.statements.size() * r.at.size()) > max_statements())
-      return false;
+      return kTooLarge;
     saved += static_cast<double>(bytes);
     compute += tree.cost * r.copies(*this, tree.elements);
     for (const auto* list : {&tree.loads, &tree.small}) {
@@ -175,12 +179,12 @@ bool Clusters::recompute_pays(ValueId v, const std::vector<const Edge*>& readers
     saved += 2 * static_cast<double>(bytes_of(g, relu));
     held = 0;
   }
-  if (!may_hold(held, bytes)) return false;
+  if (!may_hold(held, bytes)) return "memory would be held longer";
   const double gain = (saved - added) * kByteCost + launch;
-  if (gain <= 0 || compute > worth_on(p_.options.device.type) * gain) return false;
+  if (gain <= 0 || compute > worth_on(p_.options.device.type) * gain) return kTooCostly;
   for (const ValueId x : tree.small) stored_[x] = true;
   for (const Reading& r : readings) statements_[r.cluster] += static_cast<int>(tree.statements.size() * r.at.size());
-  return true;
+  return nullptr;
 }
 
 /// The relu of a product with a bias which, but for the computing of `v`, is all that the cluster of `v` does.
@@ -253,10 +257,18 @@ void Clusters::decide_stores() {
       if (e.kind == EdgeKind::kHard) must = true;
       if (find(e.to) != find(i)) readers.push_back(&e);
     }
+    const auto refuse = [&](const char* why) {
+      for (const Edge* e : readers) {
+        if (e->kind == EdgeKind::kMoved) refused_.push_back({static_cast<int>(e - f_.edges.data()), why});
+      }
+    };
     if (must) {
       stored_[v] = true;
+      refuse("it must be in memory");
     } else if (!readers.empty() && !stored_[v]) {
-      stored_[v] = !recompute_pays(v, readers);
+      const char* const why = stored_for(v, readers);
+      stored_[v] = why != nullptr;
+      if (why) refuse(why);
     }
   }
 }

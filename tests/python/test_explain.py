@@ -155,8 +155,9 @@ def test_a_neighbour_that_is_not_fused():
 def test_every_reason_of_the_compiler_has_a_meaning():
     """The texts of the compiler's source are those that are explained."""
     folder = Path(__file__).resolve().parents[2] / "src/jit"
-    text = "".join((folder / name).read_text() for name in ("fuse.cpp", "fuse_store.cpp"))
-    said = set(re.findall(r'return (?:both\()?"([^"]+)"', text)) | set(re.findall(r'\? "([^"]+)" : nullptr', text))
+    text = "".join((folder / name).read_text() for name in ("fuse.cpp", "fuse_store.cpp", "fuse_clusters.h"))
+    forms = (r'return (?:both\()?"([^"]+)"', r'\? "([^"]+)" : nullptr', r'const char\* k\w+ =\s+"([^"]+)"')
+    said = {why for form in forms for why in re.findall(form, text)}
     assert len(said) > 15 and said == set(smolder._advice._NOT_FUSED)
 
 

@@ -43,7 +43,14 @@ BOUNDARIES = {"mark_step", "optimizer.step", "compiled function"}
 # Why two kernels are not one, as the compiler says it: what that means.
 _NOT_FUSED = {
     "it must be in memory": "one of them reads or writes whole tensors in memory",
-    "its elements are moved": "the reader takes the elements in another order or place",
+    "its elements are moved, and something is reduced on the way": "the reader takes elements of a whole result",
+    "its elements are moved, and its kernel would be too large": (
+        "the reader takes elements in several places, and each is computed in its kernel: past its budget of statements"
+    ),
+    "its elements are moved, and computing them again takes longer than memory": (
+        "the reader takes elements in several places, and would compute each anew"
+    ),
+    "memory would be held longer": "what it is computed of would have to be kept for its reader",
     "a library call": "calls of libraries are steps of their own",
     "it is kept apart": "lowering found that it cannot be read inside the kernel",
     "the kernel is large enough": "a larger kernel would take too long to compile",
