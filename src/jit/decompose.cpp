@@ -48,13 +48,6 @@ void widen_half_reductions(ir::Graph& g) {
 /// parts.
 constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
 
-void take_wide_cats_whole(ir::Graph& g, DeviceType device) {
-  const size_t most = device == DeviceType::kCPU ? kMostParts : kMostPartsOnDevice;
-  for (ir::Node& n : g.nodes) {
-    if (n.op == ir::Op::kCat && n.inputs.size() > most) n.op = ir::Op::kWideCat;
-  }
-}
-
 /// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
 bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
   while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
@@ -86,6 +79,13 @@ bool reads_mask_gradient(const ir::Graph& g, const ir::Node& n) {
 }
 
 }  // namespace
+
+void take_wide_cats_whole(Program& program) {
+  const size_t most = program.options.device == DeviceType::kCPU ? kMostParts : kMostPartsOnDevice;
+  for (ir::Node& n : program.graph.nodes) {
+    if (n.op == ir::Op::kCat && n.inputs.size() > most) n.op = ir::Op::kWideCat;
+  }
+}
 
 void decompose(Program& program) {
   const ir::Graph from = std::move(program.graph);
@@ -143,7 +143,7 @@ void decompose(Program& program) {
     to.outputs.push_back(out);
   }
   widen_half_reductions(to);
-  take_wide_cats_whole(to, program.options.device.type);
+  take_wide_cats_whole(program);
 }
 
 std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device) {

@@ -42,6 +42,7 @@ Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(g
     int& before = reductions_before[i];
     for (const int e : f_.in[i]) {
       const Edge& edge = f_.edges[e];
+      c.moved_reads += edge.kind == EdgeKind::kMoved;
       if (edge.from != ir::kNone) {
         before = std::max(before, reductions_before[edge.from] + is_reduction(p_.graph, p_.graph.nodes[edge.from]));
       }
@@ -269,6 +270,7 @@ void Clusters::join(NodeId a, NodeId b, Combined how) {
   A.work += B.work;
   A.first = std::min(A.first, B.first);
   A.last = std::max(A.last, B.last);
+  A.moved_reads += B.moved_reads;
   A.first_phase = std::min(A.first_phase, B.first_phase);
   A.last_phase = std::max(A.last_phase, B.last_phase);
   A.needs_extents = A.needs_extents || B.needs_extents;
@@ -300,6 +302,8 @@ bool Clusters::is_large_enough(NodeId a, NodeId b, int64_t shared_bytes) const {
   const Cluster &A = clusters_[a], &B = clusters_[b];
   const size_t most = shared_bytes <= kTiny ? kTinyMembers : max_members();
   const int phases = std::max(A.last_phase, B.last_phase) - std::min(A.first_phase, B.first_phase);
+  const int reads = kMovedStatements * (A.moved_reads + B.moved_reads);
+  if (static_cast<int>(A.members.size() + B.members.size()) + reads > max_statements()) return true;
   return A.members.size() + B.members.size() > most || A.work + B.work > kMaxWork || phases >= kMostPhases;
 }
 

@@ -54,6 +54,7 @@ class Clusters {
     bool sealed = false;         ///< merges with nothing
     bool needs_extents = false;  ///< a member's index depends on where the boundaries between extents are
     std::vector<int> moved;      ///< edges inside it that move elements
+    int moved_reads = 0;         ///< operands that its members read in another order or place
     int repeats = 0;             ///< how often members are computed, or memory is read, at another position (Repeats)
     double repeat_cost = 0;      ///< and the cost of an element of that
     int visit = 0;
@@ -115,7 +116,9 @@ class Clusters {
   /// Nodes of a kernel. A device's compiler takes half a second for the slowest of 64, six times that for those of 256.
   size_t max_members() const { return p_.options.device == DeviceType::kCPU ? 256 : 64; }
   /// Statements of a kernel: members, and what is computed again for them, at each position.
-  int max_statements() const { return p_.options.device == DeviceType::kCPU ? 512 : 256; }
+  int max_statements() const { return p_.options.device == DeviceType::kCPU ? 256 : 128; }
+  /// Those that finding one moved element takes: its index, whether there is one, the load.
+  static constexpr int kMovedStatements = 3;
 
   Program& p_;
   const FuseGraph& f_;

@@ -10,6 +10,8 @@
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/cuda/join_gradients.h"
+#include "smolder/jit/decompose.h"
+#include "smolder/jit/join_pads.h"
 #include "smolder/jit/loop_interpret.h"
 #include "smolder/jit/rules.h"
 #include "smolder/jit/view.h"
@@ -244,6 +246,10 @@ void simplify(Program& program) {
     program.graph = std::move(to);
   };
   rewrite();
+  if (!is_disabled("join_pads") && join_pads(program)) {
+    take_wide_cats_whole(program);
+    rewrite();
+  }
   if (program.options.device == DeviceType::kCUDA && cuda::join_gradients(program)) rewrite();
 }
 

@@ -2,7 +2,9 @@
 the largest kernel, and how many kernels are compiled, as counters say. Values are those of the same ops run one by one.
 """
 
+import numpy as np
 import pytest
+from conftest import assert_same_bits
 
 import smolder
 from smolder import nn
@@ -337,8 +339,8 @@ def test_compiling_grows_with_the_ops(name):
     f, least, most = SHAPES[name]
     _, small = run(f, max(least, most // 8))
     _, large = run(f, most)
-    # A kernel's budget is 512 statements of its body, and what loads, indices and loops around them add.
-    assert large["compile.largest_kernel"] <= 2000, large
+    # A kernel's budget is 256 statements of its body, and what loads, indices and loops around them add.
+    assert large["compile.largest_kernel"] <= 1000, large
     per_op = small["compile.statements"] / small["ops.recorded"]
     assert large["compile.statements"] <= 1.5 * per_op * large["ops.recorded"], (small, large)
     # Equal pieces share kernels, which those of the smaller step may be already.
@@ -353,3 +355,45 @@ def test_values_are_those_of_ops_by_themselves(name):
     with smolder.eager():
         eager, _ = run(f, n)
     assert recorded == eager
+
+
+def gradients_of_slices(slices, weights):
+    """The gradient of 40 rows of which `slices` are read, each times its weight."""
+    (x,) = rows((40, 3))
+    x.requires_grad_()
+    return smolder.autograd.grad(sum((x[s] * w).sum() for s, w in zip(slices, weights)), x)
+
+
+WEIGHTS = [1.5, -0.0, float("nan"), float("inf"), -2.0, 0.0, -1e-45, 3.0, -0.0]
+APART = [slice(0, 2), slice(3, 4), slice(30, 40), slice(9, 12), 20, 7, slice(24, 28), 5, slice(14, 15)]
+SHARED = [*APART[:-1], slice(4, 6)]  # row 5 twice
+
+
+@pytest.mark.parametrize("slices, joined", [(APART, 1), (SHARED, 0), (APART[:3], 0)])
+def test_gradients_of_slices_are_put_side_by_side_where_they_lie_apart(slices, joined):
+    smolder.reset_metrics()
+    (recorded,) = gradients_of_slices(slices, WEIGHTS)
+    recorded.tolist()
+    assert smolder.metrics()["counters"].get("compile.joined_pads", 0) == joined
+    with smolder.eager():
+        (eager,) = gradients_of_slices(slices, WEIGHTS)
+    assert_same_bits(recorded, eager)
+
+
+@pytest.mark.parametrize("parts", [15, 16, 17, 33, 100])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_cats_narrow_and_wide(parts, dim):
+    smolder.manual_seed(0)
+    shapes = [[2, 3, 4] for _ in range(parts)]
+    for i, s in enumerate(shapes):
+        s[dim] = i % 3  # some are empty
+    xs = [smolder.rand(*s) if i % 2 else smolder.rand(*s[::-1]).permute(2, 1, 0) for i, s in enumerate(shapes)]
+    expected = np.concatenate([x.numpy() for x in xs], dim)
+    for dtype in (smolder.float32, smolder.float16, smolder.int64, smolder.bool):
+        whole = smolder.cat([x.to(dtype) for x in xs], dim)
+        assert_same_bits(whole, smolder.tensor(expected).to(dtype))
+    twice = smolder.cat([x * 2 for x in xs], dim) + 1  # parts and reader are computed
+    assert_same_bits(twice, smolder.tensor(expected * 2 + 1))
+    leaves = [x.clone().requires_grad_() for x in xs]
+    (smolder.cat(leaves, dim) * 3).sum().backward()
+    assert all((x.grad == 3).all() for x in leaves)
