@@ -22,6 +22,8 @@ from smolder.nn import functional as F
 COUNT = int(os.environ.get("SMOLDER_TEST_PROGRAMS", "1000"))
 FIRST = int(os.environ.get("SMOLDER_TEST_SEED", "0"))
 CHUNK = 100
+# Statements of a kernel: 256 of its body, by the budget, and what indices and loops take.
+LARGEST = 1000
 
 
 def report(seed, program, failure):
@@ -34,6 +36,7 @@ def report(seed, program, failure):
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, CHUNK))
 def test_random_programs_give_the_same_bits_in_every_mode(first):
     failures = []
+    smolder.reset_metrics()
     for seed in range(first, min(first + CHUNK, FIRST + COUNT)):
         program = Generator(seed).program
         if failure_of(program):
@@ -41,6 +44,7 @@ def test_random_programs_give_the_same_bits_in_every_mode(first):
             if len(failures) == 3:
                 break
     assert not failures, "\n\n".join(failures)
+    assert smolder.metrics()["counters"]["compile.largest_kernel"] <= LARGEST
 
 
 def test_every_mode_runs():
