@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -43,6 +44,29 @@ struct Missing {
   std::string text;
   Hash128 key;
   ObjectCode object;
+};
+
+/// Tells, once, who waits for more than a second what for.
+class LongCompile {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  LongCompile(int64_t kernels, Time start) : kernels_(kernels), start_(start) {}
+
+  /// So many more are compiled. On any thread.
+  void add(int64_t kernels) {
+    const int64_t done = done_ += kernels;
+    if (done == kernels_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
+    if (told_.exchange(true)) return;
+    const std::string text = "[smolder:compile] a step needs " + std::to_string(kernels_) + " kernels, of which " +
+                             std::to_string(done) + " are compiled after a second; the cache will have them\n";
+    std::fputs(text.c_str(), stderr);
+  }
+
+ private:
+  const int64_t kernels_;
+  const Time start_;
+  std::atomic<int64_t> done_ = 0;
+  std::atomic<bool> told_ = false;
 };
 
 class Emitter {
@@ -104,6 +128,7 @@ class Emitter {
     const auto n = static_cast<int64_t>(missing.size()), num_others = static_cast<int64_t>(others.size());
     const int64_t batch = std::max<int64_t>(1, std::min(kBatch, n / num_threads()));
     const int64_t batches = (n + batch - 1) / batch;
+    LongCompile told(n, start);
     parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
       for (int64_t job = begin; job < end; ++job) {
         if (job < num_others) {
@@ -121,6 +146,7 @@ class Emitter {
         }
         auto objects = target_.compile(kernels);
         for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
+        told.add(last - first);
       }
     });
     for (Missing& m : missing) keep(m);
