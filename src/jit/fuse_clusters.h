@@ -3,11 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
-
-#include <absl/container/flat_hash_map.h>
-#include <absl/container/flat_hash_set.h>
 
 #include "smolder/jit/fuse_graph.h"
 
@@ -130,11 +129,11 @@ class Clusters {
   std::vector<ir::NodeId> order_;
   std::vector<bool> row_level_;  ///< by node: computed once a row of its cluster
   std::vector<Refusal> refused_;
-  absl::flat_hash_set<uint64_t> seen_;  ///< by repeats_of
-  std::vector<bool> stored_;            ///< by value
-  std::vector<int> statements_;         ///< by cluster
+  std::unordered_set<uint64_t> seen_;  ///< by repeats_of
+  std::vector<bool> stored_;           ///< by value
+  std::vector<int> statements_;        ///< by cluster
   /// By cluster that moves elements within itself: which members are computed at which other positions, in order.
-  absl::flat_hash_map<ir::NodeId, std::vector<std::pair<ir::NodeId, Position>>> repeated_;
+  std::unordered_map<ir::NodeId, std::vector<std::pair<ir::NodeId, Position>>> repeated_;
   std::vector<int> crossing_;    ///< by cluster: values that others, or nobody here, read
   std::vector<int> node_visit_;  ///< by node: the last search that came by
   int visit_ = 0;

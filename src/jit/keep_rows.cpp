@@ -2,6 +2,7 @@
 // values are computed again from what the first-level cache holds; costly ones are kept, in the row of an output
 // that is written later anyway where there is one.
 #include <algorithm>
+#include <unordered_map>
 
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse.h"
@@ -50,7 +51,7 @@ void Lowering::find_kept_rows() {
   }
   const auto repeats = [&](ValueId v) { return phases_of_[v].size() > 1; };
   // Who asks for what is computed again, and what such a value asks for of its kind.
-  absl::flat_hash_map<ValueId, std::vector<ValueId>> readers, below;
+  std::unordered_map<ValueId, std::vector<ValueId>> readers, below;
   for (const Request& r : requests_) {
     if (!repeats(r.value)) continue;
     readers[r.value].push_back(r.reader);

@@ -9,9 +9,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
-
-#include <absl/container/flat_hash_map.h>
 
 #include "smolder/jit/linear.h"
 #include "smolder/jit/program.h"
@@ -210,8 +209,8 @@ class Lowering {
     int phase;
   };
   std::vector<Request> requests_;
-  std::vector<ir::ValueId> computed_;                             ///< each once
-  absl::flat_hash_map<ir::ValueId, std::vector<int>> phases_of_;  ///< in which it is computed
+  std::vector<ir::ValueId> computed_;                            ///< each once
+  std::unordered_map<ir::ValueId, std::vector<int>> phases_of_;  ///< in which it is computed
   std::vector<KeptValue> kept_;
   std::vector<int> kept_buffer_, kept_since_;  ///< argument and phase, or -1
   std::vector<KernelCall::Scratch> scratch_rows_;
