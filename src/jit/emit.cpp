@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/interrupt.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/source_line.h"
 #include "smolder/core/thread_pool.h"
@@ -129,26 +131,49 @@ class Emitter {
     const int64_t batch = std::max<int64_t>(1, std::min(kBatch, n / num_threads()));
     const int64_t batches = (n + batch - 1) / batch;
     LongCompile told(n, start);
-    parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t job = begin; job < end; ++job) {
-        if (job < num_others) {
-          const SpanScope span(SpanKind::kCompile, "hand-written kernel");
-          others[job]();
-          continue;
-        }
-        const int64_t first = (job - num_others) * batch, last = std::min(n, first + batch);
-        std::vector<const Kernel*> kernels;
-        for (int64_t i = first; i < last; ++i) kernels.push_back(&missing[i].step->kernel->kernel);
-        SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *missing[first].step).source);
-        if (Span* const span = scope.span()) {
-          span->count = last - first;
-          if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
-        }
-        auto objects = target_.compile(kernels);
-        for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
-        told.add(last - first);
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> stopped = false;
+    const auto stop_if_asked = [&] {
+      try {
+        check_interrupt();
+      } catch (const Interrupted&) {
+        stopped = true;
+        throw;
       }
-    });
+    };
+    const auto compile_all = [&] {
+      parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; ++job) {
+          if (stopped) return;
+          if (std::this_thread::get_id() == caller) stop_if_asked();
+          if (job < num_others) {
+            const SpanScope span(SpanKind::kCompile, "hand-written kernel");
+            others[job]();
+            continue;
+          }
+          const int64_t first = (job - num_others) * batch, last = std::min(n, first + batch);
+          std::vector<const Kernel*> kernels;
+          for (int64_t i = first; i < last; ++i) kernels.push_back(&missing[i].step->kernel->kernel);
+          SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *missing[first].step).source);
+          if (Span* const span = scope.span()) {
+            span->count = last - first;
+            if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
+          }
+          auto objects = target_.compile(kernels);
+          for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
+          told.add(last - first);
+        }
+      });
+    };
+    try {
+      compile_all();
+    } catch (const Interrupted&) {
+      // The next try finds what was compiled.
+      for (Missing& m : missing) {
+        if (!m.object.bytes.empty()) keep(m);
+      }
+      throw;
+    }
     for (Missing& m : missing) keep(m);
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     static Counter& compiled = counter("kernels.compiled");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/interrupt.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
@@ -302,6 +303,8 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     if (logged) [[unlikely]]
       log(*t, entry.produced, "");
     bad_indices = run(*t, entry);
+  } catch (const Interrupted&) {
+    throw;  // before anything ran: the step is still to be run
   } catch (const std::exception& e) {
     if (logged && t && !planned) log(*t, numbers_alive(), e.what());
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };

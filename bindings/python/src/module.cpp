@@ -126,6 +126,7 @@ void bind_runtime(nb::module_& m) {
   bind_metrics(m);
   bind_options(m);
   m.def("_install_source_provider", &install_source_provider);
+  watch_signals();
 }
 
 NB_MODULE(_core, m) {

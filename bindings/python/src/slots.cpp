@@ -220,7 +220,8 @@ PyObject* raise_current() {
 }
 
 void set_python_error(const Error& e) {
-  if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return own->restore();
+  if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return restore(own->error());
+  if (const auto* const stop = dynamic_cast<const PythonInterrupt*>(&e)) return restore(stop->error());
   PyObject* const type = dynamic_cast<const OutOfMemoryError*>(&e)
                              ? out_of_memory_type()
                              : PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed

@@ -475,16 +475,22 @@ nb::list arguments_of(const PythonOp& op) {
 
 }  // namespace
 
-void PythonError::rethrow(const std::string& note) const {
-  {
-    const nb::gil_scoped_acquire gil;
-    add_note(*error_, note);
-  }
-  throw PythonError(*this);
+void note_on(const nb::python_error& error, const std::string& note) {
+  const nb::gil_scoped_acquire gil;
+  add_note(error, note);
 }
 
-void PythonError::restore() const {
-  PyErr_Restore(error_->type().inc_ref().ptr(), error_->value().inc_ref().ptr(), error_->traceback().inc_ref().ptr());
+void restore(const nb::python_error& error) {
+  PyErr_Restore(error.type().inc_ref().ptr(), error.value().inc_ref().ptr(), error.traceback().inc_ref().ptr());
+}
+
+void watch_signals() {
+  set_interrupt_check([] {
+    if (!Py_IsInitialized()) return;
+    // Python runs handlers on its main thread only: elsewhere this finds nothing.
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw PythonInterrupt(nb::python_error());
+  });
 }
 
 void bind_user_ops(nb::module_& m) {

@@ -1,0 +1,24 @@
+// Ctrl-C during work of ours that takes long.
+#pragma once
+
+#include "smolder/core/error.h"
+
+namespace smolder {
+
+/// The user asked to stop. What had been recorded is as it was, and may be run later.
+class Interrupted : public ForeignError {
+ public:
+  using ForeignError::ForeignError;
+};
+
+/// Throws what derives from Interrupted if the user has asked to stop. Called on the thread
+/// that does the work.
+using InterruptCheck = void (*)();
+
+/// Has `check` asked where work can stop without a trace; null, as at the start: nothing is asked.
+void set_interrupt_check(InterruptCheck check);
+
+/// A place where work can stop.
+void check_interrupt();
+
+}  // namespace smolder

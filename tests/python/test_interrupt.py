@@ -1,0 +1,56 @@
+"""Ctrl-C while kernels are compiled: the step is still to be run, and what was compiled is not lost."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = """
+    import os, signal, sys, threading, time
+    import smolder
+
+    smolder.manual_seed(0)
+    x = smolder.rand(64, 64)
+    smolder.mark_step()
+
+    def build():
+        out = []
+        for i in range(48):
+            y = x
+            for j in range(12):
+                y = smolder.sin(y * (j + 1.5)) if (i >> (j % 6)) & 1 else smolder.exp(-y * y)
+            out.append((y if i % 2 else y.T).sum(i % 3 % 2))
+        return out
+
+    def compiled():
+        return smolder.metrics()["counters"].get("cache.writes", 0) + len(
+            [e for e in smolder.metrics()["events"] if e["kind"] == "compile"]
+        )
+
+    out = build()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.perf_counter()
+    try:
+        {sync}
+    except KeyboardInterrupt:
+        print("stopped")
+    assert x.shape == (64, 64) and len(out) == 48
+    first = compiled()
+    again = [y.tolist() for y in out]
+    with smolder.eager():
+        expected = [y.tolist() for y in build()]
+    print(again == expected, first > 1, (x + 1 == 1 + x).all().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "sync", ["smolder.mark_step()", "out[0].tolist()", "print(out[3])", "(out[1] * 2).sum().item()"]
+)
+def test_ctrl_c_while_compiling(sync, tmp_path):
+    program = textwrap.dedent(PROGRAM).replace("{sync}", sync)
+    env = dict(os.environ, SMOLDER_CACHE_DIR=str(tmp_path), SMOLDER_NUM_THREADS="2")
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["stopped", "True True True"], done.stdout + done.stderr
