@@ -2,6 +2,7 @@
 
 import operator
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 
 from smolder import _core
 from smolder.nn.module import Module, _indent
@@ -18,6 +19,8 @@ def _position(index, count):
 class _Ordered(Module):
     """Children under the names 0, 1, 2, ..."""
 
+    _insertable = Module
+
     def __len__(self):
         return len(self._modules)
 
@@ -33,18 +36,13 @@ class _Ordered(Module):
         key = list(self._modules)[_position(index, len(self))]
         setattr(self, key, module)
 
-    def _renumber(self, modules):
-        self._modules.clear()
-        for i, module in enumerate(modules):
-            self.add_module(str(i), module)
-
     def __delitem__(self, index):
         kept = list(self._modules.values())
         if isinstance(index, slice):
             del kept[index]
         else:
             del kept[_position(index, len(self))]
-        self._renumber(kept)
+        self._modules = {str(i): module for i, module in enumerate(kept)}
 
     def append(self, module):
         """Adds a module at the end."""
@@ -53,11 +51,15 @@ class _Ordered(Module):
 
     def insert(self, index, module):
         """Adds a module before position `index`."""
-        if not isinstance(module, Module):
+        if not isinstance(module, self._insertable):
             raise AssertionError(f"module should be of type: {Module}")
-        modules = list(self._modules.values())
-        modules.insert(index, module)
-        self._renumber(modules)
+        n = len(self)
+        if not -n <= index <= n:
+            raise IndexError(f"Index out of range: {index}")
+        later = [self._modules[str(i)] for i in range(index % n if index < 0 else index, n)]
+        for i, moved in enumerate([module, *later], n - len(later)):
+            self._modules[str(i)] = moved
+        return self
 
     def extend(self, modules):
         """Adds modules at the end."""
@@ -70,6 +72,21 @@ class _Ordered(Module):
         out = self[index]
         del self[index]
         return out
+
+
+def _check_iterable(called, of, values):
+    if not isinstance(values, Iterable) or isinstance(values, _core.Tensor):
+        raise TypeError(f"{called} should be called with an iterable{of}, but got {type(values).__name__}")
+
+
+def named_pairs(kind, values):
+    """The pairs of name and value that an update of a container of this kind is given, one by one, checked."""
+    for i, pair in enumerate(values):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{kind} update sequence element #{i} should be Iterable; is{type(pair).__name__}")
+        if len(pair) != 2:
+            raise ValueError(f"{kind} update sequence element #{i} has length {len(pair)}; 2 is required")
+        yield pair
 
 
 def _sequence(other):
@@ -123,6 +140,8 @@ class Sequential(_Ordered):
 class ModuleList(_Ordered):
     """A list of modules whose parameters count as this one's."""
 
+    _insertable = Module | None
+
     def __init__(self, modules=None):
         super().__init__()
         if modules is not None:
@@ -130,6 +149,15 @@ class ModuleList(_Ordered):
 
     def _of(self, items):
         return type(self)([module for _, module in items])
+
+    def insert(self, index, module):
+        """Adds a module before position `index`."""
+        super().insert(index, module)
+
+    def extend(self, modules):
+        """Adds modules at the end."""
+        _check_iterable("ModuleList.extend", "", modules)
+        return super().extend(modules)
 
     def __add__(self, other):
         return ModuleList([*self, *other])
@@ -203,54 +231,68 @@ class ModuleDict(Module):
 
     def update(self, modules):
         """Adds modules from a mapping or from pairs."""
-        for name, module in modules.items() if hasattr(modules, "items") else modules:
+        _check_iterable("ModuleDict.update", " of key/value pairs", modules)
+        mapping = isinstance(modules, Mapping | ModuleDict)
+        for name, module in modules.items() if mapping else named_pairs("ModuleDict", modules):
             self[name] = module
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors put into it become parameters."""
+    """A list of parameters; tensors put into it become parameters, other values stay what they are."""
 
     def __init__(self, values=None):
         super().__init__()
+        self._size = 0
         if values is not None:
             self.extend(values)
 
     def __len__(self):
-        return len(self._parameters)
+        return self._size
 
     def __iter__(self):
-        return iter(self._parameters.values())
+        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index):
-        values = list(self._parameters.values())
-        return ParameterList(values[index]) if isinstance(index, slice) else values[_position(index, len(self))]
+        if isinstance(index, slice):
+            return type(self)(self[i] for i in range(len(self))[index])
+        return getattr(self, str(_position(index, len(self))))
 
     def __setitem__(self, index, value):
-        self._put(_position(index, len(self)), value)
+        setattr(self, str(_position(index, len(self))), as_parameter(value))
 
-    def _put(self, at, value):
-        if isinstance(value, _core.Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
-        self.register_parameter(str(at), value)
+    def __iadd__(self, values):
+        return self.extend(values)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("ParameterList should not be called.")
 
     def append(self, value):
-        """Adds a parameter at the end."""
-        self._put(len(self), value)
+        """Adds a value at the end."""
+        setattr(self, str(self._size), as_parameter(value))
+        self._size += 1
         return self
 
     def extend(self, values):
-        """Adds parameters at the end."""
+        """Adds values at the end."""
+        _check_iterable("ParameterList.extend", "", values)
         for value in values:
             self.append(value)
         return self
 
     def extra_repr(self):
-        lines = []
-        for i, p in enumerate(self):
-            size = "x".join(str(n) for n in p.shape)
-            lines.append(f"  ({i}): Parameter containing: [smolder.{_tensor_type(p)} of size {size}]")
-        return "\n".join(lines)
+        return "\n".join(value_line(i, p, repr(getattr(p, "dtype", None))) for i, p in enumerate(self))
 
 
-def _tensor_type(p):
-    return repr(p.dtype).removeprefix("smolder.")
+def as_parameter(value):
+    """The value, a tensor as a parameter."""
+    return Parameter(value) if isinstance(value, _core.Tensor) and not isinstance(value, Parameter) else value
+
+
+def value_line(name, value, kind):
+    """A value of a container of parameters as it is printed; `kind` says what sort of tensor it is."""
+    if not isinstance(value, _core.Tensor):
+        return f"  ({name}): Object of type: {type(value).__name__}"
+    size = "x".join(str(n) for n in value.shape)
+    device = f" ({value.device})" if value.device.type == "cuda" else ""
+    whole = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    return f"  ({name}): {whole} containing: [{kind} of size {size}{device}]"

@@ -51,47 +51,42 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     def __setattr__(self, name, value):
         own = self.__dict__
         if isinstance(value, Parameter):
-            self._ready(name, "parameters")
-            self._forget(name)
+            self._make_room(name, "_parameters", "parameters")
             self.register_parameter(name, value)
-        elif isinstance(value, Buffer):
-            self._ready(name, "buffers")
-            self._forget(name)
-            self.register_buffer(name, value, value.persistent)
-        elif isinstance(value, Module):
-            self._ready(name, "module")
-            self._forget(name)
-            own["_modules"][name] = hooks.registered("module", self, name, value)
         elif name in own.get("_parameters", ()):
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as parameter '{name}' (smolder.nn.Parameter or None expected)"
-                )
+            _only_none(value, f"parameter '{name}' (smolder.nn.Parameter or None expected)")
             own["_parameters"][name] = None
+        elif isinstance(value, Module):
+            self._make_room(name, "_modules", "module")
+            own["_modules"][name] = hooks.registered("module", self, name, value)
         elif name in own.get("_modules", ()):
-            if value is not None:
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as child module '{name}' (smolder.nn.Module or None expected)"
-                )
-            own["_modules"][name] = None
-        elif name in own.get("_buffers", ()):
-            if value is not None and not isinstance(value, _core.Tensor):
-                raise TypeError(
-                    f"cannot assign '{_typename(value)}' as buffer '{name}' (smolder.Tensor or None expected)"
-                )
-            own["_buffers"][name] = value
+            _only_none(value, f"child module '{name}' (smolder.nn.Module or None expected)")
+            own["_modules"][name] = hooks.registered("module", self, name, None)
+        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            if not isinstance(value, _core.Tensor):
+                _only_none(value, f"buffer '{name}' (smolder.nn.Buffer, smolder.Tensor or None expected)")
+            lasting = getattr(value, "persistent", None) if isinstance(value, Buffer) else None
+            if lasting is None:
+                lasting = name not in own["_non_persistent_buffers_set"]
+            # A subclass may have a register_buffer of its own, without the third argument.
+            self.register_buffer(name, value, *(() if lasting else (False,)))
+        elif name in _GROUPS:
+            members = dict(value)
+            own.get(name, {}).clear()
+            own[name] = Members(self, members)
         else:
             super().__setattr__(name, value)
 
-    def _ready(self, name, what):
-        if "_parameters" not in self.__dict__:
-            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
-
-    def _forget(self, name):
+    def _make_room(self, name, kept, what):
+        """Forgets what has the name unless it is in the group `kept`: there it is replaced, and keeps its place."""
         own = self.__dict__
+        if kept not in own:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
         for group in _GROUPS:
-            own[group].pop(name, None)
-        own.pop(name, None)
+            if group != kept:
+                own[group].pop(name, None)
+        if name not in own[kept]:
+            own.pop(name, None)
         own["_non_persistent_buffers_set"].discard(name)
 
     def __getattr__(self, name):
@@ -109,17 +104,15 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     def __dir__(self):
         return sorted(name for name in set(super().__dir__()) if not name[:1].isdigit())
 
-    def _check_name(self, name, members, kind):
-        if "_parameters" not in self.__dict__:
+    def _check_name(self, name, group, kind):
+        members = self.__dict__.get(group)
+        if members is None:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(
-                f'{kind} name can\'t contain ".", got: {name}'
-                if kind == "module"
-                else f'{kind} name can\'t contain "."'
-            )
+            got = f", got: {name}" if kind == "module" else ""
+            raise KeyError(f'{kind} name can\'t contain "."{got}')
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if hasattr(self, name) and name not in members:
@@ -127,7 +120,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
     def register_parameter(self, name, param):
         """Adds a parameter, or None: a place for one."""
-        self._check_name(name, self.__dict__.get("_parameters", {}), "parameter")
+        self._check_name(name, "_parameters", "parameter")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{_typename(param)}' object to parameter '{name}' (smolder.nn.Parameter or None required)"
@@ -137,11 +130,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = hooks.registered("parameter", self, name, param)
+        self._parameters[name] = None if param is None else hooks.registered("parameter", self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Adds a tensor that is saved and moved with the module but not trained."""
-        self._check_name(name, self.__dict__.get("_buffers", {}), "buffer")
+        self._check_name(name, "_buffers", "buffer")
         if tensor is not None and not isinstance(tensor, _core.Tensor):
             raise TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (smolder Tensor or None required)"
@@ -156,7 +149,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         """Adds a child."""
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
-        self._check_name(name, self.__dict__.get("_modules", {}), "module")
+        self._check_name(name, "_modules", "module")
         self._modules[name] = hooks.registered("module", self, name, module)
 
     register_module = add_module
@@ -370,6 +363,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             return head + extra_lines[0] + ")"
         lines = extra_lines + children
         return head + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
+
+
+def _only_none(value, expected):
+    if value is not None:
+        raise TypeError(f"cannot assign '{_typename(value)}' as {expected}")
 
 
 def _typename(x):

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from smolder import _core
+from smolder.nn.container import as_parameter, named_pairs, value_line
 from smolder.nn.module import Module
-from smolder.nn.parameter import Parameter
 
 
 class ParameterDict(Module):
@@ -30,11 +30,8 @@ class ParameterDict(Module):
         return getattr(self, self._checked(key))
 
     def __setitem__(self, key, value):
-        self._checked(key)
-        if isinstance(value, _core.Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
+        setattr(self, self._checked(key), as_parameter(value))
         self._keys[key] = None
-        setattr(self, key, value)
 
     def __delitem__(self, key):
         del self._keys[key]
@@ -91,6 +88,8 @@ class ParameterDict(Module):
 
     def popitem(self):
         """Takes the last value out and returns its name and it."""
+        if not self._keys:
+            raise KeyError("popitem(): dictionary is empty")
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
@@ -126,22 +125,8 @@ class ParameterDict(Module):
             parameters = parameters.items()
         elif isinstance(parameters, Mapping):
             parameters = sorted(parameters.items())
-        for i, pair in enumerate(parameters):
-            if not isinstance(pair, Iterable):
-                raise TypeError(
-                    f"ParameterDict update sequence element #{i} should be Iterable; is{type(pair).__name__}"
-                )
-            if len(pair) != 2:
-                raise ValueError(f"ParameterDict update sequence element #{i} has length {len(pair)}; 2 is required")
-            self[pair[0]] = pair[1]
+        for name, value in named_pairs("ParameterDict", parameters):
+            self[name] = value
 
     def extra_repr(self):
-        lines = []
-        for key, p in self.items():
-            if isinstance(p, _core.Tensor):
-                size = "x".join(str(n) for n in p.shape)
-                kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
-                lines.append(f"  ({key}): {kind} containing: [{p.type()} of size {size}]")
-            else:
-                lines.append(f"  ({key}): Object of type: {type(p).__name__}")
-        return "\n".join(lines)
+        return "\n".join(value_line(key, p, p.type() if isinstance(p, _core.Tensor) else "") for key, p in self.items())
