@@ -34,7 +34,7 @@ constexpr size_t kMostOutputs = 64;
 /// A detached tensor sees the write of its storage, as a write by its own name would show it.
 void follow_write(TensorImpl* impl, const ValueRef& now) {
   impl->value = now;
-  impl->seen_version = impl->base->version;
+  impl->saw_base();
   ++impl->version;
 }
 
@@ -306,7 +306,7 @@ std::vector<Tensor> CompiledStep::make(Call& call) const {
       impl->base = base;
       impl->steps = m.steps;
       impl->detached = m.detached;
-      impl->seen_version = base->version;
+      impl->saw_base();
     }
     if (m.output >= 0) {
       impl->requires_grad = true;

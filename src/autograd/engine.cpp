@@ -208,7 +208,7 @@ class Run {
       }
     }
     if (node->leaf.defined()) {
-      if (grads[0].defined()) accumulate(node->leaf, grads[0]);
+      if (grads[0].defined() && node->leaf.requires_grad()) accumulate(node->leaf, grads[0]);
       finish_leaf(*node, grads);
       return;
     }

@@ -37,10 +37,10 @@ lazy::TensorImpl* root_of(lazy::TensorImpl* impl) {
 void note_version(SavedTensor& saved, lazy::TensorImpl* impl, uint32_t writes_to_come) {
   lazy::TensorImpl* const root = root_of(impl);
   std::shared_ptr<uint32_t>& cell = meta_of(root).version;
-  if (!cell) cell = std::make_shared<uint32_t>(root->version);
+  if (!cell) cell = std::make_shared<uint32_t>(root->writes());
   saved.extra = std::make_shared<SavedExtra>();
   saved.extra->version_now = cell;
-  saved.extra->version = root->version + writes_to_come;
+  saved.extra->version = root->writes() + writes_to_come;
 }
 
 /// An in-place op is about to put `from` into `impl`: what the op saved of its result is what is written now, and
@@ -65,7 +65,7 @@ void on_write(lazy::TensorImpl* impl, lazy::TensorImpl* from) {
 
 void on_written(lazy::TensorImpl* owner) {
   if (!owner->autograd) return;
-  if (const auto& cell = meta_of(owner).version) *cell = owner->version;
+  if (const auto& cell = meta_of(owner).version) *cell = owner->writes();
 }
 
 /// The value that hooks give back for a packed one.

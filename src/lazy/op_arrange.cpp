@@ -22,7 +22,7 @@ Tensor move_axes(const Tensor& x, const Dims& source, const Dims& destination) {
                 "movedim: Invalid source or destination dims: source (", source,
                 " dims) should contain the same number ", "of dims as destination (", destination, " dims)");
   const int rank = x.dim();
-  if (rank == 0) return x;
+  if (rank == 0) return reshape(x, x.shape());
   const Dims from = ir::check_axes("movedim", source, rank), to = ir::check_axes("movedim", destination, rank);
   Dims order = Dims::filled(rank, -1), rest;
   for (int i = 0; i < from.size(); ++i) order[static_cast<int>(to[i])] = from[i];

@@ -49,7 +49,7 @@ void take_back(TensorImpl* owner) {
   if (e.foreign || e.buffer.use_count() != 1) return;
   owner->value = adopt(std::move(owner->external->buffer), owner->value->meta, owner->value->device);
   owner->external.reset();
-  ++owner->version;  // views hold stand-ins
+  owner->moved();  // views hold stand-ins
 }
 
 /// Makes the storage of `owner` external, in the memory that its value has or in memory of its own.
@@ -79,7 +79,7 @@ void make_exported(TensorImpl* owner, TensorImpl* asked) {
   }
   owner->value = stand_in(meta, device);
   owner->external = std::make_unique<External>(std::move(buffer), contiguous_strides(meta->shape), false);
-  ++owner->version;  // views read again and hold stand-ins
+  owner->moved();  // views read again and hold stand-ins
 }
 
 /// Whether elements fill a stretch of memory, in whatever order of the dimensions.

@@ -68,7 +68,7 @@ class TensorImpl {
   ~TensorImpl();
 
   std::atomic<uint32_t> refs{0};
-  uint32_t version = 0;       ///< of a base: bumped by each write
+  uint32_t version = 0;       ///< of a base: bumped by each write and move
   uint32_t seen_version = 0;  ///< of a view: the base's version when `value` was read from it
   bool requires_grad = false;
   bool inference = false;  ///< made in inference mode: no gradient may need it, and it is written there alone
@@ -80,6 +80,22 @@ class TensorImpl {
   std::shared_ptr<const ViewStep> steps;  ///< from the base to here; null where there are none
   std::unique_ptr<AutogradMeta> autograd;
   std::unique_ptr<External> external;  ///< of who holds the storage
+  // Storage that moves, as to where an array sees it, has another version but was not written: histories stay.
+  uint32_t moves = 0;       ///< of a base: what `version` counts besides writes
+  uint32_t seen_moves = 0;  ///< of a view: the base's when `value` was read from it
+
+  uint32_t writes() const { return version - moves; }
+  bool base_was_written() const { return base->writes() != seen_version - seen_moves; }
+  /// The value of this view is up to date.
+  void saw_base() {
+    seen_version = base->version;
+    seen_moves = base->moves;
+  }
+  /// Views are to be read again, and nothing was written.
+  void moved() {
+    ++version;
+    ++moves;
+  }
 
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;

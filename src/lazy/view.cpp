@@ -83,7 +83,7 @@ void write_through(TensorImpl* impl, const Tensor& source) {
   write_external(handle(impl), source);
   if (g_write.after) g_write.after(owner_of(impl));
   if (heir->detached) {
-    heir->seen_version = heir->base->version;
+    heir->saw_base();
     ++heir->version;
   }
   if (g_rebase) g_rebase(heir, whole.impl());
@@ -101,7 +101,7 @@ void write(TensorImpl* impl, const Tensor& source) {
     write_storage(impl->base, undo_all(impl, source));
     // What it held must not outlive the write, or the memory could not be written in place.
     impl->value = source.impl()->value;
-    impl->seen_version = impl->base->version;
+    impl->saw_base();
     ++impl->version;
   } else {
     write_storage(impl, source);
@@ -140,7 +140,7 @@ void share(TensorImpl* impl, const Tensor& t) {
   const Tensor before = impl->base ? handle(impl->base) : Tensor();
   if (impl->base) impl->base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
   impl->base = owner;
-  impl->seen_version = owner->version;
+  impl->saw_base();
   impl->steps = std::move(steps);
   impl->detached = true;
 }
@@ -174,19 +174,25 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
   view->inference = input->inference;
   if (!grad_enabled()) view->origin = inference_mode_enabled() ? ViewOrigin::kInference : ViewOrigin::kNoGrad;
   if (again && input->origin != ViewOrigin::kOrdinary) view->origin = input->origin;
-  view->seen_version = base->version;
+  view->saw_base();
   view->steps = one_more(again ? input->steps : nullptr, op, {attrs.begin(), attrs.end()}, input->value->meta,
                          view->value->meta->shape);
 }
 
 void read_again(TensorImpl* impl) {
-  const GradMode mode(grad_enabled() && !impl->detached);
+  const bool written = impl->base_was_written();
+  // As torch does, where gradients are off too: the history may be read later. A leaf, whose base has no history that
+  // it could have, stays one.
+  const bool ambiguous = impl->origin == ViewOrigin::kNoGrad || impl->origin == ViewOrigin::kInference;
+  const bool leaf = handle(impl).is_leaf() && !impl->base->requires_grad;
+  const GradMode mode(written && !impl->detached && !leaf && (!ambiguous || grad_enabled()));
   Tensor now = handle(impl->base);
   for (const ViewStep* step : steps_in_order(impl->steps.get())) now = apply(*step, now);
   impl->value = now.impl()->value;
-  impl->seen_version = impl->base->version;
+  impl->saw_base();
   if (impl->detached) {
     ++impl->version;
+    if (!written) ++impl->moves;
   } else if (g_rebase) {
     g_rebase(impl, now.impl());
   }
@@ -218,7 +224,7 @@ void set_data(const Tensor& self, const Tensor& t) {
   impl->value = value;
 }
 
-uint32_t version(const Tensor& t) { return storage_of(t).first->version; }
+uint32_t version(const Tensor& t) { return storage_of(t).first->writes(); }
 
 void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
@@ -235,7 +241,9 @@ void assign(const Tensor& self, const Tensor& source) {
   SMOLDER_CHECK(!(grad_enabled() && impl->requires_grad && self.is_leaf()), RuntimeError,
                 "a leaf Variable that requires grad is being used in an in-place operation.");
   if (impl->base && !impl->detached) {
-    SMOLDER_CHECK(!(grad_enabled() && impl->base->requires_grad && handle(impl->base).is_leaf()), RuntimeError,
+    const bool of_leaf = impl->base->requires_grad ? handle(impl->base).is_leaf()
+                                                   : impl->requires_grad && !handle(impl).is_leaf();  // between the two
+    SMOLDER_CHECK(!(grad_enabled() && of_leaf), RuntimeError,
                   "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
   if (g_write.before) [[unlikely]]

@@ -154,7 +154,7 @@ def of_sequential(d):
 def of_list(d):
     m, two = d.module(), f"[{d.module()}, {d.module()}]"
     own = [f"c += {two}", f"c = c + {two}", "c = nn.ModuleList(reversed(c))", "c += 3"]
-    return d.of(own + [f"c.insert(0, {m})", f"c.insert(len(c), {m})", "c.insert(0, None)"] + of_modules(d))
+    return d.of([*own, f"c.insert(0, {m})", f"c.insert(len(c), {m})", "c.insert(0, None)", *of_modules(d)])
 
 
 def of_dict(d):

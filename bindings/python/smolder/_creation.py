@@ -167,6 +167,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> 
         same = dtype is None or dtype == source.dtype
         if copy is False and not same:
             raise ValueError(f"can't alias tensor with dtype '{source.dtype}' into dtype '{dtype}'.")
+        if isinstance(obj, Tensor) and not requires_grad:  # its history is kept
+            return obj.clone() if copy and same else obj.to(dtype=dtype)
         out = source.detach() if same else source.to(dtype)
         return _finish(out.clone() if copy and same else out, requires_grad)
     if isinstance(obj, bytes | bytearray | memoryview):

@@ -133,7 +133,7 @@ def broadcast_tensors(*tensors):
     """Tensors expanded to the shape that they broadcast to."""
     given = _given(tensors)
     shape = broadcast_shapes(*(t.shape for t in given))
-    return tuple(t.expand(shape) for t in given)
+    return tuple(t if t.shape == shape else t.expand(shape) for t in given)
 
 
 def meshgrid(*tensors, indexing=None):

@@ -167,7 +167,7 @@ def get(tensor, index):
     if pending:
         moved, _, axis, indices = _together(selected, pending)
         return _core.index_at(moved, axis, indices)
-    return selected.slice(0) if selected is tensor and tensor.dim() else selected
+    return selected.reshape(selected.shape) if selected is tensor else selected
 
 
 def set(tensor, index, value):

@@ -87,7 +87,8 @@ def _contiguous_as(self, memory_format=None):
     """self if it is as in row-major memory, else a copy."""
     if memory_format is not None:
         check_format("contiguous", memory_format)
-    return _contiguous(self)
+    out = _contiguous(self)
+    return self if out._is_same(self) else out
 
 
 def _asks_contiguous(self, memory_format=contiguous_format):
