@@ -29,6 +29,14 @@ def __array__(self, dtype=None, copy=None):
     return out.astype(dtype or out.dtype, copy=builtins.bool(copy))
 
 
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    """What a function of NumPy's, as numpy.add, returns for a tensor: a tensor, of bytes where NumPy says bool."""
+    from smolder._creation import from_numpy
+
+    array = numpy.asarray(array)
+    return from_numpy(array.astype("uint8") if array.dtype == numpy.bool_ else array)
+
+
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     """The tensor's memory as a DLPack capsule, shared. On CUDA, stream is what the consumer is going to use, which then
     waits for what the tensor's elements need: 1 or None the legacy default stream, 2 the thread's, -1 none."""

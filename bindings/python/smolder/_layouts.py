@@ -60,6 +60,7 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 legacy_contiguous_format = contiguous_format
 strided = layout("strided")
+CONSTANTS = (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
 
 
 def check_format(name, wanted):

@@ -272,7 +272,13 @@ def tolist(self):
     return self._to_numpy().tolist()
 
 
-for _function in (_exchange.as_numpy, _exchange.__array__, _exchange.__dlpack__, _exchange.__dlpack_device__):
+for _function in (
+    _exchange.as_numpy,
+    _exchange.__array__,
+    _exchange.__array_wrap__,
+    _exchange.__dlpack__,
+    _exchange.__dlpack_device__,
+):
     _method(_function)
 _property(_exchange.__cuda_array_interface__)
 

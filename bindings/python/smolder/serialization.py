@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy
 
-from smolder import _core
+from smolder import _core, _layouts
 from smolder._device import CPU, device, moved, usable_device
 from smolder._modes import no_grad
 from smolder._strided import view_of
@@ -408,7 +408,8 @@ def _names():
     out |= {f"torch.{n}Storage": _UnsupportedDtype(n) for n in _OTHER_STORAGES}
     out |= {f"torch.{n}": _UnsupportedDtype(n) for n in _OTHER_DTYPES}
     out |= {"torch.Tensor": Tensor, "torch.nn.parameter.Parameter": Parameter}
-    out |= {"torch.Size": _size, "torch.device": device}
+    out |= {"torch.Size": _size, "torch.device": device, "smolder._core.dtype_named": _core.dtype_named}
+    out |= {f"smolder._layouts.{c.name}": c for c in _layouts.CONSTANTS}
     out |= {"torch._utils._rebuild_tensor_v2": _rebuild_tensor, "torch._utils._rebuild_parameter": _rebuild_parameter}
     out |= {"torch._utils._rebuild_parameter_with_state": _rebuild_parameter}
     out |= {"torch._tensor._rebuild_from_type_v2": _rebuild_from_type}

@@ -4,6 +4,7 @@
 #include <nanobind/stl/map.h>
 
 #include "src/callable.h"
+#include "src/dtype.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
 #include "src/without_gil.h"
@@ -88,7 +89,8 @@ void bind_values(nb::module_& m) {
   nb::class_<GraphValue>(m, "_GraphValue", "A value of a graph: its name (\"%3\"), dtype and shape.")
       .def_ro("name", &GraphValue::name)
       .def_ro("is_number", &GraphValue::is_number)
-      .def_prop_ro("dtype", [](const GraphValue& v) { return PyDType{v.dtype}; })
+      .def_prop_ro(
+          "dtype", [](const GraphValue& v) { return the_dtype(v.dtype); }, nb::rv_policy::reference)
       .def_prop_ro("shape",
                    [](const GraphValue& v) {
                      nb::list out;

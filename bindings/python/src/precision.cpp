@@ -7,6 +7,7 @@
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/nn/grad_scaler.h"
+#include "src/dtype.h"
 #include "src/tensor.h"
 
 namespace smolder::python {
@@ -25,9 +26,9 @@ nb::object call_autocast(const std::string& name, const std::vector<Tensor>& ten
 }
 
 /// Enters a region: what was before. Bound as one call, for steps are short.
-std::tuple<bool, PyDType, bool> enter_autocast(const std::string& name, bool on, PyDType dtype, bool cache_enabled) {
+std::tuple<bool, PyDType*, bool> enter_autocast(const std::string& name, bool on, PyDType dtype, bool cache_enabled) {
   const DeviceType type = type_named(name);
-  const std::tuple before{is_autocast_enabled(type), PyDType{get_autocast_dtype(type)}, is_autocast_cache_enabled()};
+  const std::tuple before{is_autocast_enabled(type), the_dtype(get_autocast_dtype(type)), is_autocast_cache_enabled()};
   set_autocast_enabled(type, on);
   set_autocast_dtype(type, dtype.value);
   set_autocast_cache_enabled(cache_enabled);
@@ -44,12 +45,14 @@ void exit_autocast(const std::string& name, bool on, PyDType dtype, bool cache_e
 }
 
 void bind_autocast(nb::module_& m) {
-  m.def("_enter_autocast", &enter_autocast);
+  m.def("_enter_autocast", &enter_autocast, nb::rv_policy::reference);
   m.def("_exit_autocast", &exit_autocast);
   m.def("_is_autocast_available", [](const std::string& type) { return is_autocast_available(type_named(type)); });
   m.def("_is_autocast_enabled", [](const std::string& type) { return is_autocast_enabled(type_named(type)); });
   m.def("_set_autocast_enabled", [](const std::string& type, bool on) { set_autocast_enabled(type_named(type), on); });
-  m.def("_get_autocast_dtype", [](const std::string& type) { return PyDType{get_autocast_dtype(type_named(type))}; });
+  m.def(
+      "_get_autocast_dtype", [](const std::string& type) { return the_dtype(get_autocast_dtype(type_named(type))); },
+      nb::rv_policy::reference);
   m.def("_set_autocast_dtype",
         [](const std::string& type, PyDType dtype) { set_autocast_dtype(type_named(type), dtype.value); });
   m.def("_autocasting", &lazy::autocasting);

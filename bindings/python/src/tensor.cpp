@@ -4,6 +4,7 @@
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/view.h"
+#include "src/dtype.h"
 #include "src/slots.h"
 #include "src/without_gil.h"
 
@@ -23,22 +24,27 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
                                    nb::make_tuple(std::string(name(d.value))));
            })
       .def_prop_ro("itemsize", [](PyDType d) { return itemsize(d.value); })
-      .def_prop_ro("is_floating_point", [](PyDType d) { return is_floating(d.value); });
+      .def_prop_ro("is_floating_point", [](PyDType d) { return is_floating(d.value); })
+      .def_prop_ro("is_complex", [](PyDType) { return false; })
+      .def_prop_ro("is_signed", [](PyDType d) { return d.value != DType::kBool && d.value != DType::kUInt8; })
+      .def(
+          "to_real", [](PyDType d) { return the_dtype(d.value); }, nb::rv_policy::reference,
+          "Itself: no dtype is complex.");
   for (int i = 0; i < kNumDTypes; ++i) {
     const DType t = static_cast<DType>(i);
-    m.attr(std::string(name(t)).c_str()) = nb::cast(PyDType{t});
+    m.attr(std::string(name(t)).c_str()) = nb::cast(the_dtype(t), nb::rv_policy::reference);
   }
   m.def(
       "dtype_named",
       [](const std::string& text) {
         const auto t = parse_dtype(text);
         SMOLDER_CHECK(t, ValueError, "no dtype is called '", text, "'");
-        return PyDType{*t};
+        return the_dtype(*t);
       },
-      nb::arg("name"), "The dtype called `name`.");
+      nb::arg("name"), nb::rv_policy::reference, "The dtype called `name`.");
   m.def(
-      "promote_types", [](PyDType a, PyDType b) { return PyDType{promote(a.value, b.value)}; }, nb::arg("a"),
-      nb::arg("b"), "The dtype that values of both convert to.");
+      "promote_types", [](PyDType a, PyDType b) { return the_dtype(promote(a.value, b.value)); }, nb::arg("a"),
+      nb::arg("b"), nb::rv_policy::reference, "The dtype that values of both convert to.");
 
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
@@ -51,7 +57,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
              new (self) Tensor(nb::cast<Tensor>(made));
            })
       .def_prop_ro("shape", [](const Tensor& t) { return t.shape(); })
-      .def_prop_ro("dtype", [](const Tensor& t) { return PyDType{t.dtype()}; })
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return the_dtype(t.dtype()); }, nb::rv_policy::reference)
       .def("dim", &Tensor::dim)
       .def("numel", [](const Tensor& t) { return t.numel(); })
       .def("item",
