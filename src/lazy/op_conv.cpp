@@ -121,7 +121,8 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
   const Tensor x = as_images(input, dims, batched), w = as_images(weight, dims, true);
   const ConvArguments of_images{in_two(a.stride, 1), in_two(a.padding, 0), in_two(a.dilation, 1), a.groups};
   const Tensor y = dims == 3 ? conv_volumes(x, w, a) : convolve_images(x, w, of_images);
-  return add_bias(from_images(y, dims, batched), bias, dims);
+  const Tensor out = add_bias(from_images(y, dims, batched), bias, dims);
+  return channels == 0 ? slice(out, batched ? 1 : 0, 0, 0) : out;  // of none torch makes none
 }
 
 Tensor convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -202,6 +203,15 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
     if (low == 0 && high == 0) continue;
     SMOLDER_CHECK(n > 0 && n + low + high >= 0, RuntimeError, "pad: sizes ", pad, " crop more than there is of shape ",
                   x.shape());
+    if (mode == "circular") {  // of what cropping leaves
+      SMOLDER_CHECK(low <= n && high <= n, RuntimeError, "Padding value causes wrapping around more than once.");
+      const Tensor left = slice(y, axis, std::max<int64_t>(-low, 0), n - std::max<int64_t>(-high, 0));
+      const int64_t before = std::max<int64_t>(low, 0), after = std::max<int64_t>(high, 0), m = left.size(axis);
+      SMOLDER_CHECK(m > 0 || before + after == 0, RuntimeError, "pad: sizes ", pad, " crop all there is of shape ",
+                    x.shape());
+      y = m == 0 ? left : index_select(left, axis, remainder(arange(-before, m + after), m));
+      continue;
+    }
     Tensor at = arange(-low, n + high);
     if (mode == "reflect") {
       SMOLDER_CHECK(
@@ -209,11 +219,8 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
           "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (", low,
           ", ", high, ") at dimension ", axis, " of input ", x.shape());
       at = (n - 1) - abs((n - 1) - abs(at));
-    } else if (mode == "replicate") {
-      at = clamp_max(clamp_min(at, 0), n - 1);
     } else {
-      SMOLDER_CHECK(low <= n && high <= n, RuntimeError, "Padding value causes wrapping around more than once.");
-      at = remainder(at, n);
+      at = clamp_max(clamp_min(at, 0), n - 1);
     }
     y = index_select(y, axis, at);
   }

@@ -97,6 +97,18 @@ Tensor reduced(const Tensor& loss, std::string_view reduction) {
   return reduction == "mean" ? mean(loss) : reduction == "sum" ? sum(loss) : loss;
 }
 
+Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which) {
+  const DType dtype = self.dtype();
+  if (bound.kind() != Operand::kNumber || bound.category() != Category::kInt) return bound;
+  if (dtype != DType::kUInt8 && dtype != DType::kInt32) return bound;
+  const int64_t least = dtype == DType::kUInt8 ? 0 : std::numeric_limits<int32_t>::min();
+  const int64_t most = dtype == DType::kUInt8 ? 255 : std::numeric_limits<int32_t>::max();
+  const int64_t v = bound.number().to_int();
+  SMOLDER_CHECK(which == "min" ? v <= most : v >= least, RuntimeError, "Clamp ", which, " value ", v,
+                " is outside the representable range of ", name(dtype));
+  return Scalar(std::clamp(v, least, most));
+}
+
 void check_fits(Scalar value, DType dtype) {
   const double v = value.to_double();
   bool fits = true;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "smolder/core/scalar.h"
+#include "smolder/lazy/record.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tensor.h"
 
@@ -33,6 +34,9 @@ DType result_type(TensorList tensors);
 /// Throws RuntimeError, as torch does, when `dtype` holds no number like `value`: an integer out of its range, a
 /// float that would become infinite or be cut to such an integer. A negative integer is let wrap in uint8.
 void check_fits(Scalar value, DType dtype);
+/// A bound that clamp is given: where it is an integer that the dtype does not hold it bounds nothing, as the least or
+/// largest number does, or raises RuntimeError, as nothing could be within it.
+Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which);
 
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);

@@ -281,8 +281,8 @@ def inplace_body(row):
 
 
 def is_called(row):
-    """Whether anything calls the row's function: an op that is only done in place records at once."""
-    return row.has_function or row.has_method or row.is_composite
+    """Whether anything calls the row's function: an op that is only done in place, as it is given, records at once."""
+    return row.has_function or row.has_method or row.is_composite or bool(row.prepare)
 
 
 def shown(table):

@@ -1,6 +1,7 @@
 """Functions that make tensors: from data, from sizes, from random numbers."""
 
 import builtins
+import functools
 
 import numpy
 
@@ -102,12 +103,34 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         out = data.detach().clone()
         return _finish(out if dtype is None else out.to(dtype), requires_grad)
     array = _array(data)
+    if dtype is None:
+        dtype = _dtype_of_items(data)
     typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
     if dtype is None and not typed and array.dtype == numpy.float64:
         dtype = _core.float32
     if not isinstance(data, numpy.ndarray):
         _check_fits(array, dtype or (_core.float32 if array.dtype.kind == "f" else _core.int64))
     return _finish(_from_array(array, dtype), requires_grad)
+
+
+def _dtype_of_items(data):
+    """The dtype of lists that hold tensors, arrays or NumPy's numbers, to which all items promote; else None."""
+    found, lists = set(), [data] if isinstance(data, list | tuple) else []
+    while lists:
+        items = lists.pop()
+        kinds = set(map(type, items))
+        found |= {_OF_PYTHON[kind] for kind in kinds & _OF_PYTHON.keys()}
+        for item in items if kinds - _OF_PYTHON.keys() else ():
+            if isinstance(item, list | tuple):
+                lists.append(item)
+            elif isinstance(item, Tensor):
+                found.add(item.dtype)
+            elif isinstance(item, numpy.generic | numpy.ndarray) and item.dtype.name in _NUMPY:
+                found.add(getattr(_core, item.dtype.name))
+    return functools.reduce(_core.promote_types, found) if found - set(_OF_PYTHON.values()) else None
+
+
+_OF_PYTHON = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
 
 
 def _check_fits(array, dtype):

@@ -24,7 +24,7 @@ def _as_index(item):
         if item.dtype == _core.uint8:  # as torch: a mask, long deprecated
             return item != 0
         return item if item.dtype in (_core.int64, _core.int32, _core.bool) else None
-    if isinstance(item, list | numpy.ndarray | range):
+    if isinstance(item, list | tuple | numpy.ndarray | range):
         array = numpy.asarray(item, dtype=None if len(item) else numpy.int64)
         if array.dtype.kind in "biu":
             kept = numpy.bool_ if array.dtype.kind == "b" else numpy.int64
@@ -60,9 +60,19 @@ def _dimensions(item):
     return found.dim() if found is not None and found.dtype == _core.bool else 1
 
 
+def _stands_for_tuple(index):
+    """Whether a list is as a tuple of its items, as NumPy once had it and torch has: when one of them is an index."""
+    several = list | tuple | range | builtins.slice | numpy.ndarray | _core.Tensor
+    return (
+        isinstance(index, list)
+        and len(index) < 32
+        and any(item is None or item is Ellipsis or isinstance(item, several) for item in index)
+    )
+
+
 def _expand(tensor, index):
     """The index as a list with ... replaced by full slices."""
-    items = list(index) if isinstance(index, tuple) else [index]
+    items = list(index) if isinstance(index, tuple) or _stands_for_tuple(index) else [index]
     used = builtins.sum(_dimensions(item) for item in items)
     ellipses = builtins.sum(item is Ellipsis for item in items)
     if ellipses > 1:

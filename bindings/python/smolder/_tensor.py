@@ -236,6 +236,8 @@ def mT(self):
 def _set_data(self, new):
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new).__name__}")
+    if self.requires_grad and not new.dtype.is_floating_point:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     self._set_data(new)
 
 
@@ -698,6 +700,9 @@ def __copy__(self):
     return type(self)(self.detach(), requires_grad)
 
 
+Tensor._copies_gradient = True  # with deepcopy: a parameter's is not copied, as in torch
+
+
 @_method
 def __deepcopy__(self, memo):
     """Tensors that share memory do so in the copy."""
@@ -710,7 +715,7 @@ def __deepcopy__(self, memo):
     copied = _copy_in(memo, self.detach())
     out = copied.requires_grad_(self.requires_grad) if type(self) is Tensor else type(self)(copied, self.requires_grad)
     memo[id(self)] = out
-    if self.grad is not None:
+    if self.grad is not None and self._copies_gradient:
         out.grad = copy.deepcopy(self.grad, memo)
     vars(out).update(copy.deepcopy(vars(self), memo))
     return out

@@ -7,6 +7,8 @@ from smolder._modes import no_grad
 class Parameter(_core.Tensor):
     """A tensor that becomes a parameter of the module it is assigned to. Shares data with it."""
 
+    _copies_gradient = False
+
     def __init__(self, data, requires_grad=True):
         if not isinstance(data, _core.Tensor):
             raise TypeError(f"Parameter() expects a tensor, got {type(data).__name__}")
