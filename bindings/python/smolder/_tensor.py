@@ -700,9 +700,6 @@ def __copy__(self):
     return type(self)(self.detach(), requires_grad)
 
 
-Tensor._copies_gradient = True  # with deepcopy: a parameter's is not copied, as in torch
-
-
 @_method
 def __deepcopy__(self, memo):
     """Tensors that share memory do so in the copy."""
@@ -715,7 +712,7 @@ def __deepcopy__(self, memo):
     copied = _copy_in(memo, self.detach())
     out = copied.requires_grad_(self.requires_grad) if type(self) is Tensor else type(self)(copied, self.requires_grad)
     memo[id(self)] = out
-    if self.grad is not None and self._copies_gradient:
+    if self.grad is not None and getattr(self, "_copies_gradient", True):  # a parameter's is not copied, as in torch
         out.grad = copy.deepcopy(self.grad, memo)
     vars(out).update(copy.deepcopy(vars(self), memo))
     return out
