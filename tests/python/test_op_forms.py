@@ -267,6 +267,7 @@ def test_norms_by_name():
     x = smolder.tensor([[3.0, 4.0], [6.0, 8.0]])
     assert smolder.norm(x, p="fro", dim=1).tolist() == x.norm("fro", 1).tolist() == [5.0, 10.0]
     assert smolder.norm(x, "fro").tolist() == x.norm(p=None).tolist() == x.norm().tolist()
+    assert smolder.norm(x, "nuc").item() == pytest.approx(smolder.linalg.svdvals(x).sum().item())
     with pytest.raises(NotImplementedError, match="nuc"):
         x.norm("nuc")
 

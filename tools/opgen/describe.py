@@ -43,13 +43,18 @@ def made_of(row):
 
 
 def sentence(row, function):
-    """The row's documentation; in functions the first operand is called input."""
+    """The row's documentation; in functions self is called input."""
     text = " ".join(row.doc.split())
     return re.sub(r"\bself\b", "input", text) if function and named_input(row) else text
 
 
 def named_input(row):
-    return bool(row.sig.params) and row.sig.params[0].name == "self"
+    return any(p.name == "self" for p in row.sig.params)
+
+
+def parameter_name(p, function):
+    """What Python calls a parameter: in functions, self is input, wherever it stands."""
+    return "input" if function and p.name == "self" else p.name
 
 
 def docstring(row, function):
@@ -57,16 +62,12 @@ def docstring(row, function):
     lines = [sentence(row, function), ""]
     if any(p.type.name.startswith("Tensor") for p in row.sig.params):
         lines.append(f"Dtypes: {SETS[accepts(row)]}.")
-        names = [first_name(row) if function and n == "self" else n for n in gradient(row)]
+        names = ["input" if function and n == "self" else n for n in gradient(row)]
         if not row.is_composite:
             lines.append("Gradient: " + (", ".join(names) if names else "none") + ".")
     if len(row.sig.outputs) > 1 and row.num_returned > 1:
         lines.append(f"Returns: {', '.join(row.sig.outputs[: row.num_returned])}.")
     return "\n".join(lines).strip()
-
-
-def first_name(row):
-    return "input" if named_input(row) else row.sig.params[0].name
 
 
 # -- Python's spelling
@@ -144,7 +145,7 @@ def parameters(row, function=True, typed=True, params=None):
         if p.keyword_only and not starred:
             out.append("*")
             starred = True
-        out.append(parameter(p, first_name(row) if i == 0 else p.name, typed))
+        out.append(parameter(p, parameter_name(p, function), typed))
     return ", ".join(out)
 
 

@@ -36,7 +36,7 @@ def cell(text):
 
 def line(row):
     operands = any(p.type.name.startswith("Tensor") for p in row.sig.params)
-    names = [describe.first_name(row) if row.has_function and n == "self" else n for n in describe.gradient(row)]
+    names = ["input" if row.has_function and n == "self" else n for n in describe.gradient(row)]
     cells = [
         f"`{call(row)}`",
         forms(row),

@@ -42,15 +42,14 @@ def default(p):
     return str(d)
 
 
-def arguments(params, first_name):
+def arguments(params, function):
     """The nb::arg list; positional first, then keyword-only ones."""
     out, starred = [], False
-    for i, p in enumerate(params):
+    for p in params:
         if p.keyword_only and not starred:
             out.append("nb::kw_only()")
             starred = True
-        name = first_name if i == 0 and first_name else p.name
-        text = f"nb::arg({quote(name)})"
+        text = f"nb::arg({quote(describe.parameter_name(p, function))})"
         if p.has_default:
             text += f" = {default(p)}"
         if p.type.name in ("Tensor?", "str?") and not p.has_default:
@@ -65,12 +64,12 @@ def wrap(row, call):
     return f"as_tuple({call})" if row.sig.returns_list else call
 
 
-def bound(row, target, names, body, first, doc, method):
+def bound(row, target, names, body, doc, method):
     """`target.def(...)` of one function under each of its names and each spelling of its parameters."""
     out = ""
     for name in names:
         for i, params in enumerate(describe.spellings(row)):
-            args = arguments(params[1:] if method else params, first)
+            args = arguments(params[1:] if method else params, not method)
             tail = ", ".join([*args, *([quote(doc)] if i == 0 else [])])
             out += f"{target}.def({quote(name)}, f{', ' if tail else ''}{tail});\n"
     return f"{{\nconst auto f = {body};\n{out}}}\n"
@@ -79,7 +78,6 @@ def bound(row, target, names, body, first, doc, method):
 def definition(row, target, method):
     """`target.def(...)` of a function or a method."""
     params = row.sig.params
-    first = None if method else ("input" if params and params[0].name == "self" else None)
     if method:
         params = params[1:]
     typed = [f"{spelled(p)[0]} {p.name}" for p in params]
@@ -93,7 +91,7 @@ def definition(row, target, method):
     if not row.has_function and any(p.type.name == "Tensor|Number" for p in params):
         call = f"Tensor out; {visiting(params, f'out = self.{row.api_name}({overloaded(params)});')} return out;"
     body = f"[]({', '.join(typed)}) {{ {call} }}"
-    out = bound(row, target, row.python_names, body, first, describe.docstring(row, not method), method)
+    out = bound(row, target, row.python_names, body, describe.docstring(row, not method), method)
     return out + variadic(row, target, method, params, passed, name)
 
 
@@ -122,7 +120,7 @@ def inplace(row, target):
     call = visiting(params, f"self.{row.api_name}_({overloaded(params)});")
     body = f"[]({', '.join(typed)}) -> Tensor {{ {call} return self; }}"
     names = [f"{n}_" for n in row.python_names]
-    return bound(row, target, names, body, None, f"In place: {describe.sentence(row, False)}", True)
+    return bound(row, target, names, body, f"In place: {describe.sentence(row, False)}", True)
 
 
 def visiting(params, call):

@@ -49,7 +49,11 @@ def _finish(tensor, requires_grad):
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def _size(size):
+def _size(size, by_name=None):
+    if by_name is not None:
+        if size:
+            raise TypeError("a size was given twice, by name and by position")
+        size = (by_name,)
     if len(size) == 1 and not hasattr(size[0], "__index__"):
         return tuple(size[0])
     return tuple(size)
@@ -268,21 +272,21 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
 
 
 @placed
-def zeros(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def zeros(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of zeros; float32 by default."""
-    return _finish(_core.zeros(_size(size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.zeros(_size(given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def ones(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def ones(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of ones; float32 by default."""
-    return _finish(_core.ones(_size(size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.ones(_size(given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
-def empty(*size, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def empty(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
-    return _finish(_core.empty(_size(size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.empty(_size(given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @placed
@@ -334,27 +338,28 @@ def eye(n, m=None, *, dtype=None, device=None, requires_grad=False, pin_memory=F
 
 
 @placed
-def rand(*size, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def rand(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
-    return _finish(_core.rand(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
+    return _finish(_core.rand(_size(given, size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
 @placed
-def randn(*size, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def randn(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
-    return _finish(_core.randn(_size(size), dtype=dtype or _core.float32, generator=generator), requires_grad)
+    return _finish(_core.randn(_size(given, size), dtype=dtype or _core.float32, generator=generator), requires_grad)
 
 
 @placed
 def randint(
-    low, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+    low=None, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
 ) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     if size is None:  # randint(high, size)
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    if size is None:
+    low = 0 if low is None else low
+    if size is None or high is None:
         raise TypeError("randint() missing required argument: size")
     return _finish(
         _core.randint(low, high, tuple(size), dtype=dtype or _core.int64, generator=generator), requires_grad

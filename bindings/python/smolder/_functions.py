@@ -11,6 +11,9 @@ from smolder._tensor import Size
 
 __all__ = [
     "allclose",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
     "block_diag",
     "broadcast_shapes",
     "broadcast_tensors",
@@ -253,6 +256,29 @@ def tensordot(a, b, dims=2):
         dims = (range(a.dim() - dims, a.dim()), range(dims))
     of_a, of_b = ([d] if isinstance(d, builtins.int) else list(d) for d in dims)
     return _core.tensordot_dims(a, b, of_a, of_b)
+
+
+def _each(function, tensors):
+    """A tensor, or a tuple of several, which may come as one list."""
+    if len(tensors) == 1 and is_tensor(tensors[0]):
+        return function(tensors[0])
+    listed_ = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(function(x) for x in listed_)
+
+
+def atleast_1d(*tensors):
+    """Tensors, with one dimension where they have none."""
+    return _each(_core.atleast_1d, tensors)
+
+
+def atleast_2d(*tensors):
+    """Tensors with two dimensions at least; a vector is a row."""
+    return _each(_core.atleast_2d, tensors)
+
+
+def atleast_3d(*tensors):
+    """Tensors with three dimensions at least."""
+    return _each(_core.atleast_3d, tensors)
 
 
 # -- what depends on data

@@ -4,11 +4,11 @@ import functools
 import inspect
 from collections import namedtuple
 
-from smolder import linalg
+from smolder import _core, linalg
 from smolder._autocast import listed
 from smolder._tensor import Tensor
 
-__all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "pinverse", "qr", "slogdet", "svd"]
+__all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "norm", "pinverse", "qr", "slogdet", "svd"]
 
 _SVD = namedtuple("svd", ("U", "S", "V"))
 
@@ -66,6 +66,14 @@ def svd(input, some=True, compute_uv=True):
     return _SVD(u, s, vh.transpose(-2, -1))
 
 
+def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
+    """A norm of order p along dim, or of all elements: 2 and fro are Euclid's, inf the largest magnitude, 0 counts what
+    is not zero; nuc sums the singular values of matrices."""
+    if p == "nuc":
+        return linalg.matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    return _core.norm(input if dtype is None else input.to(dtype), p, dim, keepdim)
+
+
 def _as_method(function):
     """The function with its first argument called self."""
 
@@ -78,5 +86,5 @@ def _as_method(function):
     return method
 
 
-for _name in __all__:
+for _name in [name for name in __all__ if name != "norm"]:  # which the op table has as a method
     setattr(Tensor, _name, _as_method(globals()[_name]))

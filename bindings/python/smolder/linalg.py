@@ -9,7 +9,6 @@ from collections import namedtuple
 
 from smolder import _core, _factors
 from smolder._autocast import listed
-from smolder._core import cross
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
@@ -548,3 +547,8 @@ def matmul(input, other):
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
     """Diagonals of matrices."""
     return _core.diagonal(A, offset, dim1, dim2)
+
+
+def cross(input, other, *, dim=-1):
+    """Vector products along dim, which has three elements."""
+    return _core.cross(input, other, dim)
