@@ -128,14 +128,15 @@ class Build {
     for (size_t i = n; i-- > 0;) {
       if (!f_.live[i]) continue;
       const ir::Node& node = g_.nodes[i];
-      f_.computes[i] = computes(node);
       for (const ValueId x : node.inputs) {
-        if (x == ir::kNone) continue;
-        mark(x);
-        if (is_library(node.op)) ask_operand(x);
+        if (x != ir::kNone) mark(x);
       }
       if (node.op == Op::kBarrier) ask(node.inputs[0]);
     }
+    // What is asked for is where the view of another operand begins, which strides may then no longer say.
+    while (ask_operands()) {
+    }
+    for (NodeId i = 0; i < n; ++i) f_.computes[i] = f_.live[i] && computes(g_.nodes[i]);
     for (NodeId i = 0; i < n; ++i) {
       if (f_.live[i] && f_.computes[i]) read(i);
     }
@@ -154,27 +155,47 @@ class Build {
   void ask(ValueId v) {
     mark(v);
     while (is_alias(g_.op(v))) {
-      mark(v);
-      v = g_.producer(v).inputs[0];
+      const ValueId renamed = g_.producer(v).inputs[0];
+      if (g_.op(renamed) == Op::kLeaf && !is_contiguous(p_.graph.sym, *memory_of(renamed))) break;
+      v = renamed;
       mark(v);
     }
     f_.asked[v] = true;
   }
 
-  /// A library reads memory, by strides: what they can't say is copied, and numbers are spread out.
-  void ask_operand(ValueId v) {
-    if (g_.info(v).weak) return;
-    std::vector<const ir::Node*> path;
-    ValueId root = v;
-    while (is_movement(g_.op(root))) {
-      path.push_back(&g_.producer(root));
-      root = path.back()->inputs[0];
+  /// How a value will lie in memory, as lowering finds it there (view_in_memory).
+  std::optional<StridedView> memory_of(ValueId v) {
+    StridedView view = identity_view(p_.graph.sym, g_, v);
+    if (g_.op(v) == Op::kLeaf) {
+      const LeafAttributes a(g_.producer(v));
+      view.strides = a.strides;
+      view.offset = a.offset;
+      return view;
     }
-    if (is_number(g_, root)) return ask(v);
-    std::optional<StridedView> view = identity_view(p_.graph.sym, g_, root);
-    if (g_.op(root) == Op::kLeaf) view->strides = LeafAttributes(g_.producer(root)).strides;
-    for (auto n = path.rbegin(); view && n != path.rend(); ++n) view = apply_movement(p_.graph.sym, g_, **n, *view);
-    if (!view) ask(v);
+    if (f_.asked[v]) return view;
+    if (is_movement(g_.op(v)) || is_number(g_, v)) return std::nullopt;
+    return view;
+  }
+
+  bool has_view(ValueId v) {
+    return view_from(p_.graph.sym, g_, v, [&](ValueId x) { return memory_of(x); }).has_value();
+  }
+
+  /// A library reads memory, by strides: what they can't say is copied, and numbers are spread out. Says whether more
+  /// is asked for than before.
+  bool ask_operands() {
+    bool more = false;
+    for (NodeId i = 0; i < g_.nodes.size(); ++i) {
+      if (!f_.live[i] || !is_library(g_.nodes[i].op)) continue;
+      for (const ValueId v : g_.nodes[i].inputs) {
+        if (v == ir::kNone || g_.info(v).weak) continue;
+        if (has_view(v)) continue;
+        ask(v);
+        SMOLDER_INVARIANT(has_view(v));
+        more = true;
+      }
+    }
+    return more;
   }
 
   void read(NodeId i) {

@@ -24,18 +24,11 @@ ValueId storage_root(const Program& p, ValueId v) {
 }
 
 std::optional<StridedView> view_in_memory(Program& p, ValueId v) {
-  const ir::Graph& g = p.graph;
-  std::vector<const ir::Node*> path;
-  while (p.buffer_of[v] < 0) {
-    const ir::Node& n = g.producer(v);
-    if (!is_movement(n.op)) return std::nullopt;
-    path.push_back(&n);
-    v = n.inputs[0];
-  }
-  const BufferInfo& info = p.buffers[p.buffer_of[v]];
-  std::optional<StridedView> view = StridedView{v, info.shape, info.strides, info.offset};
-  for (auto n = path.rbegin(); view && n != path.rend(); ++n) view = apply_movement(p.graph.sym, g, **n, *view);
-  return view;
+  return view_from(p.graph.sym, p.graph, v, [&](ValueId x) -> std::optional<StridedView> {
+    if (p.buffer_of[x] < 0) return std::nullopt;
+    const BufferInfo& info = p.buffers[p.buffer_of[x]];
+    return StridedView{x, info.shape, info.strides, info.offset};
+  });
 }
 
 namespace {

@@ -63,8 +63,8 @@ std::optional<StridedView> reshape(ir::SymTable& sym, const StridedView& x, cons
       } else {
         if (--i < 0) return std::nullopt;
         if (x.shape[i].value == 1) continue;
-        // Dims join only where they walk on without a gap.
-        if (x.strides[i] != reach) return std::nullopt;
+        // Dims join only where they walk on without a gap. An extent of 1 between them may be an expression.
+        if (x.strides[i].value != reach.value || !sym.equal(x.strides[i], reach)) return std::nullopt;
         in = sym.mul(in, x.shape[i]);
         reach = sym.mul(reach, x.shape[i]);
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "smolder/ir/graph.h"
 
@@ -20,6 +21,10 @@ StridedView identity_view(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v);
 /// What `node` makes of a view of its input; empty when it moves elements in a way strides can't say.
 std::optional<StridedView> apply_movement(ir::SymTable& sym, const ir::Graph& g, const ir::Node& node,
                                           const StridedView& x);
+/// `v` as a walk through the memory that it is moved from; empty when strides can't say it. `memory` says how a value
+/// lies in memory; empty where it is not there, but is movement of what is.
+template <class F>
+std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, F&& memory);
 /// Is the walk row-major without gaps (so that its elements are a block of memory)?
 bool is_contiguous(ir::SymTable& sym, const StridedView& v);
 
@@ -37,6 +42,20 @@ inline bool is_movement(ir::Op op) {
 inline bool is_number(const ir::Graph& g, ir::ValueId v) {
   const ir::Op op = g.op(v);
   return g.info(v).weak || op == ir::Op::kConstant || op == ir::Op::kParameter || op == ir::Op::kExtent;
+}
+
+template <class F>
+std::optional<StridedView> view_from(ir::SymTable& sym, const ir::Graph& g, ir::ValueId v, F&& memory) {
+  std::vector<const ir::Node*> path;
+  std::optional<StridedView> view;
+  while (!(view = memory(v))) {
+    const ir::Node& n = g.producer(v);
+    if (!is_movement(n.op)) return std::nullopt;
+    path.push_back(&n);
+    v = n.inputs[0];
+  }
+  for (auto n = path.rbegin(); view && n != path.rend(); ++n) view = apply_movement(sym, g, **n, *view);
+  return view;
 }
 
 }  // namespace smolder::jit
