@@ -271,6 +271,15 @@ LocalId Lowering::inside(const Linear& value, Dim lo, Dim hi) {
   return ok;
 }
 
+LocalId Lowering::within(const std::vector<LinearBound>& bounds) {
+  LocalId all = -1;
+  for (const LinearBound& b : bounds) {
+    const LocalId ok = inside(b.value, b.lo, b.hi);
+    all = all < 0 ? ok : primitive(Op::kLogicalAnd, DType::kBool, {all, ok});
+  }
+  return all;
+}
+
 Lowering::IndexId Lowering::bounded(const Index& at, std::vector<std::vector<Digit>> dims, int axis, Linear position,
                                     Dim extent) {
   Index moved = with_digits(at, {});

@@ -237,7 +237,12 @@ LocalId Lowering::take(const ir::Node& n, ValueId v, IndexId at, bool along) {
     source.emplace_back();
     source.insert(source.end(), dims.begin() + axis + rank, dims.end());
   }
-  const LocalId raw = convert(value(which, which_at), DType::kInt64);
+  LocalId raw = convert(value(which, which_at), DType::kInt64);
+  // Where a pad or a cat reads past this part nothing is taken, so what an index comes to there is no mistake. A load
+  // gives 0 there by itself.
+  if (!here.bounds.empty() && !is_plain_load(which)) {
+    raw = primitive(Op::kWhere, DType::kInt64, {within(here.bounds), raw, constant(Scalar(int64_t{0}), DType::kInt64)});
+  }
   Stmt check = make_statement(StmtKind::kCheckIndex);
   check.args = {raw};
   check.limit = int_ref(from[axis]);

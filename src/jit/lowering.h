@@ -136,6 +136,7 @@ class Lowering {
   IndexId moved(const ir::Node& n, IndexId at);
   LocalId to_local(const Linear& l);
   LocalId inside(const Linear& value, ir::Dim lo, ir::Dim hi);
+  LocalId within(const std::vector<LinearBound>& bounds);
   IndexId bounded(const Index& at, std::vector<std::vector<Digit>> dims, int axis, Linear position, ir::Dim extent);
   void ask_finer(const Digit& d, ir::Dim inner);
 
