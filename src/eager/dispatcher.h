@@ -27,12 +27,20 @@ struct TensorView {
 /// What a kernel tells its caller beside its results. Kernels may set it from several threads.
 class ErrorReport {
  public:
-  /// An index was outside its axis: it was clamped (reads) or dropped (writes).
-  void bad_index() { bad_index_.store(true, std::memory_order_relaxed); }
+  /// An index was outside its axis of `extent` elements: it was clamped (reads) or dropped (writes).
+  void bad_index(int64_t index, int64_t extent) {
+    if (bad_index_.exchange(true, std::memory_order_relaxed)) return;
+    index_ = index;
+    extent_ = extent;
+  }
   bool has_bad_index() const { return bad_index_.load(std::memory_order_relaxed); }
+  /// One of them, once the kernel has run.
+  int64_t index() const { return index_; }
+  int64_t extent() const { return extent_; }
 
  private:
   std::atomic<bool> bad_index_{false};
+  int64_t index_ = 0, extent_ = 0;
 };
 
 /// One call of an op. A kernel reads inputs of any strides and fills every element of the outputs, whose

@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "smolder/core/hash.h"
@@ -55,9 +56,9 @@ std::vector<Array> allocate_outputs(std::span<const Meta> metas, DispatchKey key
   return out;
 }
 
-/// Runs the registered kernel of `op`. True in `bad_index` when it met an index out of range.
+/// Runs the registered kernel of `op`. `bad` is empty, or names an index out of range that it met.
 std::vector<Array> run_kernel(Op op, std::span<const Array> inputs, std::span<const int64_t> attrs,
-                              std::span<const Meta> metas, DispatchKey key, bool& bad_index) {
+                              std::span<const Meta> metas, DispatchKey key, std::optional<BadIndex>& bad) {
   std::vector<Array> outputs = allocate_outputs(metas, key);
   std::vector<TensorView> in, out;
   in.reserve(inputs.size());
@@ -66,7 +67,7 @@ std::vector<Array> run_kernel(Op op, std::span<const Array> inputs, std::span<co
   for (const Array& a : outputs) out.push_back(a.view());
   ErrorReport errors;
   dispatch(key, {op, in, out, attrs, &errors});
-  bad_index = errors.has_bad_index();
+  if (errors.has_bad_index()) bad = BadIndex{0, std::string(ir::name(op)), errors.index(), errors.extent()};
   return outputs;
 }
 
@@ -154,10 +155,10 @@ class Program::Compiler {
     const auto v = Scalar::from_bits(static_cast<uint64_t>(s.attrs[1]), static_cast<Category>(s.attrs[0]));
     Array number = Array::from_number(v);
     if (s.outputs[0].weak) return number;
-    bool bad_index = false;
+    std::optional<BadIndex> none;
     const int64_t dtype = static_cast<int64_t>(s.outputs[0].dtype);
     const MemoryFor use("constant of an op", 0);
-    return run_kernel(Op::kCast, {&number, 1}, {&dtype, 1}, s.outputs, DispatchKey::kCPU, bad_index)[0];
+    return run_kernel(Op::kCast, {&number, 1}, {&dtype, 1}, s.outputs, DispatchKey::kCPU, none)[0];
   }
 
   std::shared_ptr<const Program> body(const Step& s) const {
@@ -275,9 +276,9 @@ class Program::Runner {
   bool taken_whole(Op op) const { return !ir::info(op).flags.primitive && find_kernel(key_, op); }
 
   std::vector<Array> kernel(Op op, const Step& s, std::span<const Array> inputs) {
-    bool bad_index = false;
-    std::vector<Array> out = run_kernel(op, inputs, s.attrs, s.outputs, key_, bad_index);
-    if (bad_index) bad_indices_.push_back({s.source, std::string(ir::name(s.op))});
+    std::optional<BadIndex> bad;
+    std::vector<Array> out = run_kernel(op, inputs, s.attrs, s.outputs, key_, bad);
+    if (bad) report(s, *bad);
     return out;
   }
 
@@ -286,8 +287,13 @@ class Program::Runner {
     for (const Array& a : inputs) numbers.push_back(a.number);
     std::vector<BadIndex> inner;
     std::vector<Array> out = Runner(*s.body, inputs, numbers, key_, inner).run();
-    if (!inner.empty()) bad_indices_.push_back({s.source, std::string(ir::name(s.op))});
+    if (!inner.empty()) report(s, inner[0]);
     return out;
+  }
+
+  /// Under the name of the op that was recorded.
+  void report(const Step& s, const BadIndex& bad) {
+    bad_indices_.push_back({s.source, std::string(ir::name(s.op)), bad.index, bad.extent});
   }
 
   const Program& p_;
@@ -360,7 +366,7 @@ std::vector<Array> Program::run(std::span<const Array> leaves, std::span<const u
   std::vector<BadIndex> found;
   std::vector<Array> out = Runner(*this, leaves, parameters, key, found).run();
   if (!found.empty()) {
-    if (!bad_indices) ir::raise_index_error(ir::find_op(found[0].op), found[0].op + ": index out of range", "");
+    if (!bad_indices) ir::raise_index_error(ir::find_op(found[0].op), to_string(found[0]), "");
     bad_indices->insert(bad_indices->end(), found.begin(), found.end());
   }
   return out;
@@ -375,19 +381,20 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
     metas[i] = inputs[i].meta();
     pointers.push_back(inputs[i].defined() ? &metas[i] : nullptr);
   }
-  const auto report = [&](bool bad_index) {
-    if (!bad_index) return;
-    if (!bad_indices) ir::raise_index_error(op, std::string(ir::name(op)) + ": index out of range", "");
-    bad_indices->push_back({0, std::string(ir::name(op))});
+  const auto report = [&](BadIndex bad) {
+    bad.source = 0;
+    bad.op = ir::name(op);
+    if (!bad_indices) ir::raise_index_error(op, to_string(bad), "");
+    bad_indices->push_back(std::move(bad));
   };
   const ir::OpInfo& row = ir::info(op);
   const Op runs = resolve(key, op);
   if (runs != op || (!row.flags.primitive && find_kernel(key, op))) {
     std::vector<Meta> outputs(row.num_outputs);
     row.infer({pointers, attrs}, outputs.data());
-    bool bad_index = false;
-    std::vector<Array> out = run_kernel(runs, inputs, attrs, outputs, key, bad_index);
-    report(bad_index);
+    std::optional<BadIndex> bad;
+    std::vector<Array> out = run_kernel(runs, inputs, attrs, outputs, key, bad);
+    if (bad) report(*bad);
     return out;
   }
   const std::shared_ptr<const Program> program = Program::remembered(op, pointers, attrs);
@@ -396,15 +403,21 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
   for (const Array& a : inputs) numbers.push_back(a.number);
   std::vector<BadIndex> found;
   std::vector<Array> out = program->run(inputs, numbers, key, &found);
-  report(!found.empty());
+  if (!found.empty()) report(found[0]);
   return out;
+}
+
+std::string to_string(const BadIndex& bad) {
+  std::string text = "index out of range in " + bad.op;
+  if (bad.extent >= 0) text += ": " + std::to_string(bad.index) + " is not in [0, " + std::to_string(bad.extent) + ")";
+  return text;
 }
 
 Array contiguous(const Array& a, DispatchKey key) {
   if (a.is_contiguous()) return a;
   const Meta meta = a.meta();
-  bool bad_index = false;
-  return run_kernel(Op::kBarrier, {&a, 1}, {}, {&meta, 1}, key, bad_index)[0];
+  std::optional<BadIndex> none;
+  return run_kernel(Op::kBarrier, {&a, 1}, {}, {&meta, 1}, key, none)[0];
 }
 
 std::vector<Array> execute_graph(const ir::Graph& g, std::span<const Array> leaves,

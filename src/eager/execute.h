@@ -16,7 +16,10 @@ namespace smolder::eager {
 struct BadIndex {
   uint32_t source = 0;  ///< source token of the node; 0 for a single op
   std::string op;
+  int64_t index = 0, extent = -1;  ///< one of them, and how many elements its axis has; -1: not known
 };
+/// "index out of range in take: 7 is not in [0, 5)"
+std::string to_string(const BadIndex& bad);
 
 /// Runs one op (or primitive): shape and dtype rule, decomposition, a kernel a primitive. `inputs` follow the op's
 /// operands, lists flattened, with undefined arrays for absent optionals. Decompositions are remembered by op,

@@ -95,6 +95,9 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
       bind_library(step, evaluated);
     }
   }
+  for (const Launch& launch : launches_) {
+    if (p.launch_of[launch.first_step] <= p.last_check) last_check_ = &launch;
+  }
   if (!p.missing.empty()) {  // who waits for kernels waits for what is best of calls beside them
     for (const LibraryStep& step : library_) step.call->settle();
   }

@@ -371,7 +371,7 @@ void run_eagerly(const eager::KernelCall& call) {
   }
   for (const eager::TensorView& v : call.outputs) a.outputs.push_back(v.data);
   run_control(machine, call.op, a, call.attrs, views);
-  if (!machine.good) call.errors->bad_index();
+  if (!machine.good) call.errors->bad_index(0, -1);
 }
 
 /// Gives each op its eager kernel when it is registered.

@@ -161,11 +161,19 @@ std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
     } else {
       run_launch(launch, reports);
     }
+    // From here on leaves are overwritten. A step that is part of another is undone with that one.
+    if (&launch == last_check_ && t.depth == 0 && has_errors(reports)) [[unlikely]]
+      break;
   }
   for (size_t i = 0; i < errors_.size(); ++i) {
     if (t.errors[i] != 0) reports.push_back(*errors_[i]);
   }
   return reports;
+}
+
+bool InstanceImpl::has_errors(const std::vector<OpSite>& reports) const {
+  const std::vector<uint32_t>& words = RunTables::of_thread().errors;
+  return !reports.empty() || std::ranges::any_of(words, [](uint32_t word) { return word != 0; });
 }
 
 void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports) const {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "smolder/core/buffer.h"
+#include "smolder/ir/control_flow.h"
 #include "smolder/jit/library.h"
 
 namespace smolder::jit {
@@ -235,6 +236,12 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
 
 namespace {
 
+/// Whether the step may find an index out of range.
+bool may_report(const Step& step) {
+  if (step.kernel) return !step.kernel->errors.empty();
+  return ir::is_control_flow(step.library->op) || ir::info(step.library->op).flags.updates;
+}
+
 /// Finds, for outputs, leaves that they may overwrite.
 class DonorSearch {
  public:
@@ -297,13 +304,15 @@ class DonorSearch {
     }
   }
 
-  /// What a user's kernel throws ends the step, which then runs op by op from its leaves: none may be overwritten
-  /// before.
-  int last_throwing_launch() const {
+  /// What a user's kernel throws, or an index out of range, ends the step, which then runs op by op from its leaves:
+  /// none may be overwritten before. (On a device the host learns of such an index when the step has run.)
+  int last_throwing_launch() {
     int last = -1;
     for (size_t s = 0; s < p_.steps.size(); ++s) {
       const Step& step = p_.steps[s];
-      if (step.library && is_users(step.library->op)) last = std::max(last, launch_of_[s]);
+      const bool checks = p_.options.device == DeviceType::kCPU && may_report(step);
+      if (checks) p_.last_check = std::max(p_.last_check, launch_of_[s]);
+      if (checks || (step.library && is_users(step.library->op))) last = std::max(last, launch_of_[s]);
     }
     return last;
   }

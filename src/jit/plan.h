@@ -102,7 +102,7 @@ class Instance {
   /// Arena bytes. `run` reserves them first and throws OutOfMemoryError before any launch.
   virtual int64_t arena_bytes() const = 0;
   /// Runs everything: on the CPU's pool, returning when done; on CUDA queued, returning before, unless the plan checks
-  /// indices. Those out of range were clamped and are reported in the result (empty when none).
+  /// indices. Those out of range are reported in the result (empty when none): on the CPU no leaf was overwritten then.
   virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
   /// The steps at these sizes as data: see plan_report.h.
   virtual PlanReport report() const = 0;

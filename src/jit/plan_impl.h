@@ -195,6 +195,7 @@ class InstanceImpl final : public Instance {
   void share_blocks(Launch& launch);
   void append_computed(const Launch& launch, size_t scalars);
   int64_t bytes_of(const Step& step) const;
+  bool has_errors(const std::vector<OpSite>& reports) const;
   void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
   void run_segments(const Launch& launch, SegmentTimes* times) const;
   void run_watched(const Launch& launch, std::vector<OpSite>& reports) const;
@@ -220,6 +221,7 @@ class InstanceImpl final : public Instance {
   int num_leaves_ = 0;
 
   std::vector<Launch> launches_;
+  const Launch* last_check_ = nullptr;  ///< on the CPU: the last that may find an index out of range
   std::vector<Segment> segments_;
   std::vector<BlockRun> block_runs_;
   std::vector<WorkUnit> units_;  ///< on a device

@@ -140,6 +140,7 @@ struct Program {
 
   // schedule
   std::vector<int> launch_of;  ///< by step: steps of one launch run side by side
+  int last_check = -1;         ///< on the CPU: the last launch that may find an index out of range
 
   // emit
   std::vector<CompiledKernel> kernels;

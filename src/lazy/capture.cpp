@@ -175,6 +175,7 @@ std::vector<std::pair<uint64_t, uint64_t>> draw_again(const std::vector<Generato
   }
   for (size_t i = 0; i < generators.size(); ++i) {
     const GeneratorUse& g = generators[i];
+    DrawLog::note(*g.generator);
     g.generator->set_state(g.relative ? std::pair(begin[i].first, begin[i].second + g.offset)
                                       : std::pair(g.seed, g.offset));
   }

@@ -26,4 +26,7 @@ struct Tape::Known {
   std::unordered_map<std::string, std::vector<std::shared_ptr<const jit::Plan>>> plans;
 };
 
+/// The op that the user called, where what is recorded of it has another name.
+std::string_view called(std::string_view op);
+
 }  // namespace smolder::lazy

@@ -3,8 +3,10 @@
 #include <random>
 
 #include "smolder/core/error.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/record.h"
 
 namespace smolder {
 
@@ -42,6 +44,7 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
     c->note_draw(this, state());
   if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
     b->note_draw(this, state());
+  DrawLog::note(*this);
   const std::lock_guard lock(mutex_);
   const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
   offset_ += (static_cast<uint64_t>(elements) + 3) / 4 * 2;
@@ -51,6 +54,34 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
 void Generator::go_to(uint64_t offset) {
   const std::lock_guard lock(mutex_);
   offset_ = offset;
+}
+
+std::vector<DrawLog::Before>& DrawLog::of_thread() {
+  static const PerThread<std::vector<Before>> all;
+  return *all;
+}
+
+void DrawLog::note(Generator& generator) {
+  if (lazy::eager_enabled()) return;
+  std::vector<Before>& all = of_thread();
+  for (const Before& b : all) {
+    if (b.generator == &generator && !b.alive.expired()) return;
+  }
+  const auto [seed, offset] = generator.state();
+  all.push_back({&generator, generator.alive_, seed, offset});
+}
+
+void DrawLog::forget() { of_thread().clear(); }
+
+void DrawLog::undo() {
+  for (const Before& b : of_thread()) {
+    const auto alive = b.alive.lock();
+    if (!alive) continue;
+    const std::lock_guard lock(b.generator->mutex_);
+    // One that was seeded since goes its own way.
+    if (b.generator->seed_ == b.seed && b.generator->offset_ > b.offset) b.generator->offset_ = b.offset;
+  }
+  forget();
 }
 
 Generator& default_generator() {

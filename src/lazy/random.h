@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "smolder/core/scalar.h"
 
@@ -30,8 +32,29 @@ class Generator {
   void go_to(uint64_t offset);
 
  private:
+  friend class DrawLog;
   mutable std::mutex mutex_;
   uint64_t seed_, offset_ = 0;
+  const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
+};
+
+/// What this thread drew since its last step: a step that fails gives it back. None of it in eager mode.
+class DrawLog {
+ public:
+  /// `generator` is about to be moved on.
+  static void note(Generator& generator);
+  /// The step has run.
+  static void forget();
+  /// It failed.
+  static void undo();
+
+ private:
+  struct Before {
+    Generator* generator;
+    std::weak_ptr<const char> alive;
+    uint64_t seed, offset;
+  };
+  static std::vector<Before>& of_thread();
 };
 
 /// What random functions use when no generator is named.

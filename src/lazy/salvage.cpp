@@ -1,6 +1,6 @@
 // What becomes of a step that could not run as a plan: its ops run one by one, in the order of the program, each value
-// freed after its last use. If all of them do, nothing is lost but speed. If one can't, the program stands as if it had
-// stopped there: what was recorded before is true, what was recorded after has no value.
+// freed after its last use. If all of them do, nothing is lost but speed. If one can't, tensors have what they had when
+// the step began; what was made in it before that op has a value, what was recorded after has none.
 #include <unordered_map>
 
 #include "smolder/core/counters.h"
@@ -22,7 +22,7 @@ namespace {
     if (w != kNoOperand && is_value(w)) shapes += (shapes.empty() ? "" : ", ") + to_string(*t.metas[w]);
   }
   const std::string where = resolve_source(e.source);
-  const std::string site = "; met in " + std::string(ir::name(e.op)) + "(" + shapes + ") -> " +
+  const std::string site = "; met in " + std::string(called(ir::name(e.op))) + "(" + shapes + ") -> " +
                            to_string(*t.metas[e.first_output]) + (where.empty() ? "" : " at " + where);
   try {
     throw;
@@ -125,6 +125,8 @@ void Tape::run_on_device(std::string_view reason, SourceToken source) {
 void Tape::run_one_by_one(const Trace& t) {
   std::unordered_map<uint32_t, ValueRef> written;  // by value number
   for (const Rewrite& r : rewrites_) written.emplace(r.value, ValueRef());
+  std::vector<bool> made_here;  // by write: whether the tensor had no memory when the step began
+  for (const Write& w : writes_) made_here.push_back(w.before->pending);
   OneByOne ops(t, device_, leaves_, parameters_);
   size_t done = 0;
   try {
@@ -146,16 +148,20 @@ void Tape::run_one_by_one(const Trace& t) {
     try {
       rethrow_from(t, t.instrs[done]);
     } catch (const Error& e) {
-      give_back(done, written);
+      give_back(done, written, made_here);
       abandon(e.what());
       throw;
     }
   }
 }
 
-/// Every tensor written in this step gets what it held when instruction `end` was about to be recorded.
-void Tape::give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written) {
-  for (Write& w : writes_) {
+/// Tensors that were made in this step get what they held when instruction `end` was about to be recorded. Others have
+/// what they had when the step began: a step that failed changes nothing.
+void Tape::give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written,
+                     const std::vector<bool>& made_here) {
+  for (size_t i = 0; i < writes_.size(); ++i) {
+    Write& w = writes_[i];
+    if (!made_here[i]) continue;
     for (const Rewrite& r : rewrites_) {
       if (r.impl != w.tensor.impl() || r.position > end) continue;
       w.before->tape_refs = 0;

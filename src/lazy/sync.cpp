@@ -15,8 +15,10 @@
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/random.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/step_log.h"
+#include "smolder/lazy/step_undo.h"
 #include "smolder/lazy/trace_log.h"
 
 namespace smolder::lazy {
@@ -30,12 +32,15 @@ void raise_bad_index(const std::vector<jit::OpSite>& reports) {
   std::string text;
   for (const jit::OpSite& r : reports) {
     const std::string where = resolve_source(r.source);
-    text += (text.empty() ? "" : "; ") + ("index out of range in " + r.op) + (where.empty() ? "" : " at " + where);
+    text += (text.empty() ? "index out of range in " : "; index out of range in ") + std::string(called(r.op)) +
+            (where.empty() ? "" : " at " + where);
   }
   ir::raise_index_error(ir::find_op(reports[0].op), text, "; the index was clamped and the step completed");
 }
 
 }  // namespace
+
+std::string_view called(std::string_view op) { return op == "checked_samples" ? "multinomial" : op; }
 
 void tell_fallback(const std::string& what, std::string_view consequence, SourceToken source) {
   static Counter& fallbacks = counter("fallbacks");
@@ -205,8 +210,9 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
       throw;
     }
   }();
+  const bool undone = !reports.empty() && device_ == DeviceType::kCPU;
   for (size_t i = 0; i < infos.size(); ++i) {
-    if (Value* const v = slots_[entry.produced[i]]) {
+    if (Value* const v = undone ? nullptr : slots_[entry.produced[i]]) {
       v->buffer = std::move(buffers[i]);
       v->pending = false;
     }
@@ -322,6 +328,13 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     salvage(*t, e.what());
     t = nullptr;
   }
+  if (!bad_indices.empty() && device_ == DeviceType::kCPU) {
+    // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
+    // before it is not lost.
+    run_one_by_one(*t);
+    bad_indices.clear();  // not reached where tiers agree; all of the step has run now
+    t = nullptr;
+  }
   if (ran) [[unlikely]] {
     ran->device = device_;
     ran->reason = reason;
@@ -357,6 +370,8 @@ void Tape::raise_reports(bool idle) {
 
 void Tape::abandon(std::string why) {
   failure_ = std::move(why);
+  if (!makes_parameters_ && !is_own_) DrawLog::undo();
+  if (!is_own_) StepUndo::fail();
   for (Write& w : writes_) {
     w.tensor.impl()->value = w.before;
     ++w.tensor.impl()->version;  // its views hold what failed
@@ -393,6 +408,11 @@ void Tape::finish_step(Trace* t) {
   followed_ = options_.predict && t ? t->next : nullptr;
   position_ = 0;
   may_rejoin_ = true;
+  makes_parameters_ = false;
+  if (!is_own_ && !branch_) {
+    DrawLog::forget();
+    StepUndo::forget();
+  }
   until_drain_ = 0;
   record_began_ = 0;
   drain();

@@ -15,6 +15,7 @@
 #include "smolder/lazy/dead_values.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompile.h"
+#include "smolder/lazy/step_undo.h"
 
 namespace smolder::lazy {
 namespace {
@@ -393,7 +394,12 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
   if (branch_) [[unlikely]]
     return branch_->check_write(t);
   if (impl->noted_epoch != epoch_) {
-    if (impl->value->pending) return;  // made in this step: what it held before is not kept alive
+    if (impl->value->pending) {
+      // Made in this step: what it held before is kept alive only of what an optimizer writes, so that parameters made
+      // in a step that fails are not lost.
+      if (device_ != DeviceType::kCPU || !StepUndo::updates()) return;
+      makes_parameters_ = true;
+    }
     impl->noted_epoch = epoch_;
     ++impl->value->tape_refs;
     writes_.push_back({t, impl->value});

@@ -69,8 +69,8 @@ class Tape {
               const SourceToken* source);
 
   /// Runs everything pending. `reason` is for the report. A step that cannot run as a plan runs op by op; if an op
-  /// cannot run, everything is as it was when that op was recorded, values recorded since are unreadable, and the error
-  /// is thrown, naming the op.
+  /// cannot run, or an index is out of range, tensors have what they had when the step began, values recorded since
+  /// that op are unreadable, and the error is thrown, naming the op.
   void sync(std::string_view reason, SourceToken source);
 
   /// The program marked a step itself.
@@ -158,7 +158,7 @@ class Tape {
                                             std::shared_ptr<const jit::Instance>& instance);
   std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);
-  void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written);
+  void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written, const std::vector<bool>& made_here);
   void note_recorded();
   void finish_step(Trace* t);
   void forget_writes();
@@ -196,6 +196,7 @@ class Tape {
   };
   std::vector<Write> writes_;
   std::vector<Rewrite> rewrites_;
+  bool makes_parameters_ = false;  ///< parameters are made in this step: what was drawn for them stays drawn
   std::string failure_;
   uint64_t generation_ = 0;  ///< eager::dispatch_generation() when the plans were made
   uint64_t forgotten_ = 0;

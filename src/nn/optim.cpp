@@ -7,6 +7,7 @@
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
+#include "smolder/lazy/step_undo.h"
 
 namespace smolder::optim {
 
@@ -15,6 +16,12 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(par
 }
 
 void Optimizer::step() {
+  lazy::StepUndo::settle();
+  lazy::StepUndo::note(
+      [alive = std::weak_ptr<const char>(alive_), restore = kept_state()] {
+        if (!alive.expired()) restore();
+      },
+      true);
   {
     const lazy::GradMode off(false);
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -60,6 +67,10 @@ SGD::SGD(std::vector<Tensor> parameters, SGDOptions o)
                 "Nesterov momentum requires a momentum and zero dampening");
 }
 
+std::function<void()> SGD::kept_state() {
+  return [this, buffers = buffers_] { buffers_ = buffers; };
+}
+
 void SGD::update(size_t i, Tensor& parameter, const Tensor& grad) {
   const SGDOptions& o = options;
   const auto [next, buffer] =
@@ -103,6 +114,10 @@ void update_adam(const Tensor& parameter, const Tensor& grad, const Tensor& mean
   if (largest.defined()) write(largest, next_largest);
 }
 
+std::function<void()> Adam::kept_state() {
+  return [this, state = state_] { state_ = state; };
+}
+
 void Adam::update(size_t i, Tensor& parameter, const Tensor& grad) {
   const AdamOptions& o = options;
   State& s = state_[i];
@@ -121,6 +136,10 @@ RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions o)
   check_not_negative("momentum value", o.momentum);
   check_not_negative("weight_decay value", o.weight_decay);
   check_not_negative("alpha value", o.alpha);
+}
+
+std::function<void()> RMSprop::kept_state() {
+  return [this, state = state_] { state_ = state; };
 }
 
 void RMSprop::update(size_t i, Tensor& parameter, const Tensor& grad) {
@@ -146,6 +165,13 @@ Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions o)
   check_not_negative("initial_accumulator_value value", o.initial_accumulator_value);
   check_not_negative("epsilon value", o.eps);
   for (const Tensor& p : parameters_) sums_.push_back(full_like(p.detach(), o.initial_accumulator_value));
+}
+
+std::function<void()> Adagrad::kept_state() {
+  return [this, sums = sums_, steps = steps_] {
+    sums_ = sums;
+    steps_ = steps;
+  };
 }
 
 void Adagrad::update(size_t i, Tensor& parameter, const Tensor& grad) {

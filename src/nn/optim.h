@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "smolder/lazy/record.h"
@@ -22,7 +24,12 @@ class Optimizer {
 
  protected:
   virtual void update(size_t i, Tensor& parameter, const Tensor& grad) = 0;
+  /// What gives the state of parameters back as it is now: a step that fails changes nothing.
+  virtual std::function<void()> kept_state() = 0;
   std::vector<Tensor> parameters_;
+
+ private:
+  const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
 };
 
 /// What state of a parameter begins as: zeros like it. On CUDA they are in memory at once: the kernels of the first
@@ -41,6 +48,7 @@ class SGD : public Optimizer {
 
  private:
   void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::function<void()> kept_state() override;
   std::vector<Tensor> buffers_;
 };
 
@@ -69,6 +77,7 @@ class Adam : public Optimizer {
     int64_t step = 0;
   };
   void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::function<void()> kept_state() override;
   bool decoupled_;
   std::vector<State> state_;
 };
@@ -93,6 +102,7 @@ class RMSprop : public Optimizer {
     Tensor square, average, momentum;
   };
   void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::function<void()> kept_state() override;
   std::vector<State> state_;
 };
 
@@ -108,6 +118,7 @@ class Adagrad : public Optimizer {
 
  private:
   void update(size_t i, Tensor& parameter, const Tensor& grad) override;
+  std::function<void()> kept_state() override;
   std::vector<Tensor> sums_;
   std::vector<int64_t> steps_;
 };

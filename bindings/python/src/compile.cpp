@@ -181,11 +181,21 @@ class Entry {
       inputs.push_back(*nb::inst_ptr<Tensor>(nb::handle(found[i])));
     }
     std::vector<uint64_t> numbers;
-    for (const RunTimeNumber& n : numbers_) numbers.push_back(n.next());
+    std::vector<nb::object> counts;  // before the step, which they have again if it fails
+    for (const RunTimeNumber& n : numbers_) {
+      if (n.counts) counts.push_back(nb::borrow(PyDict_GetItem(n.dict.ptr(), n.key.ptr())));
+      numbers.push_back(n.next());
+    }
     std::vector<Tensor> made;
-    {
+    try {
       const WithoutGil nogil;
       made = step().run(inputs, std::move(numbers));
+    } catch (...) {
+      size_t i = 0;
+      for (const RunTimeNumber& n : numbers_) {
+        if (n.counts) PyDict_SetItem(n.dict.ptr(), n.key.ptr(), counts[i++].ptr());
+      }
+      throw;
     }
     return put_together(made, objects);
   }

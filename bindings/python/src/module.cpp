@@ -152,6 +152,7 @@ NB_MODULE(_core, m) {
   bind_user_ops(m);
   bind_recompiles(m);
   bind_profile(m);
+  bind_undo(m);
   bind_plans(m);
   bind_control_flow(m);
   bind_cache(m);

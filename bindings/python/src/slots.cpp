@@ -6,6 +6,7 @@
 
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/step_undo.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
 
@@ -220,6 +221,7 @@ PyObject* raise_current() {
 }
 
 void set_python_error(const Error& e) {
+  lazy::StepUndo::settle();
   if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return restore(own->error());
   if (const auto* const stop = dynamic_cast<const PythonInterrupt*>(&e)) return restore(stop->error());
   PyObject* const type = dynamic_cast<const OutOfMemoryError*>(&e)

@@ -40,6 +40,7 @@ void bind_captured(nb::module_& m);
 /// Why steps were compiled.
 void bind_recompiles(nb::module_& m);
 void bind_profile(nb::module_& m);
+void bind_undo(nb::module_& m);
 nb::dict recompile_dict(const lazy::Recompile& r);
 /// Steps that ran, with their plans as data.
 void bind_plans(nb::module_& m);

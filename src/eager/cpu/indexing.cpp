@@ -15,7 +15,7 @@ void run_take(const KernelCall& call) {
   const Rows r(x.shape, axis, index.shape);
   const Indices indices(index, r.n, call.errors);
   if (r.n == 0) {
-    if (r.rows > 0) call.errors->bad_index();
+    if (r.rows > 0) indices.find(0);
     return fill(call.outputs[0], 0);
   }
   with_contiguous(call.outputs[0], [&](const TensorView& out) {
@@ -36,7 +36,7 @@ void run_gather(const KernelCall& call) {
   const int axis = normalize_axis(call.attrs[0], x.shape.size());
   const Indices indices(index, x.shape[axis], call.errors);
   if (x.shape[axis] == 0) {
-    if (numel(index.shape) > 0) call.errors->bad_index();
+    if (numel(index.shape) > 0) indices.find(0);
     return fill(out, 0);
   }
   const Columns<3> columns(index.shape, axis, {&x, &index, &out});

@@ -25,7 +25,7 @@ class Indices {
     const int64_t i = wide_ ? static_cast<const int64_t*>(data_)[at] : static_cast<const int32_t*>(data_)[at];
     if (i >= 0 && i < n_) [[likely]]
       return i;
-    errors_->bad_index();
+    errors_->bad_index(i, n_);
     return -1;
   }
   /// The nearest index in range. `n` must not be 0.

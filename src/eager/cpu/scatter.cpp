@@ -107,7 +107,7 @@ void run_rows(const KernelCall& call, Combine combine) {
   const TensorView index = contiguous(call.inputs[1], holders[0]), source = contiguous(call.inputs[2], holders[1]);
   const Rows r(x.shape, axis, index.shape);
   const Indices indices(index, r.n, call.errors);
-  if (r.n == 0 && r.rows > 0) call.errors->bad_index();
+  if (r.n == 0 && r.rows > 0) indices.find(0);
   with_contiguous(call.outputs[0], [&](const TensorView& out) {
     copy(x, out);
     if (r.n == 0 || r.inner == 0) return;

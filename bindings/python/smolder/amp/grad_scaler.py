@@ -78,6 +78,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, _core.Tensor):
+            _core._restore_on_failure(vars(self))
             if self._scale is None:
                 self._scale = _number_on(outputs.device, self._init_scale, _core.float32)
                 self._growth_tracker = _number_on(outputs.device, self._init_growth_tracker, _core.int32)
@@ -136,6 +137,7 @@ class GradScaler:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         self._check_scale_growth_tracker("step")
+        _core._restore_on_failure(vars(self))
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")

@@ -10,6 +10,7 @@ import weakref
 from bisect import bisect_right
 from collections import Counter
 
+from smolder import _core
 from smolder._warn import warn
 from smolder.optim.optimizer import Optimizer
 
@@ -119,12 +120,19 @@ class LRScheduler:
 
     def step(self, epoch=None):
         """Goes to the next epoch, or to the one given, which torch calls deprecated."""
+        self._keep()
         if self._step_count == 1:
             self._check_order()
         self._step_count += 1
         if epoch is not None:
             _warn_epoch()
         self._update_lr(epoch)
+
+    def _keep(self):
+        """What belongs to a step that is yet to run is taken back if that fails."""
+        _core._restore_on_failure(vars(self), if_pending=True)
+        for group in self.optimizer.param_groups:
+            _core._restore_on_failure(group, if_pending=True)
 
     def _check_order(self):
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
@@ -398,6 +406,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch=None):
         """Goes to the next epoch, or to the one given, which may be a fraction: epoch + batch / batches."""
+        self._keep()
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -753,6 +762,7 @@ class SequentialLR(_Several):
 
     def step(self):
         """Goes to the next epoch."""
+        self._keep()
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]

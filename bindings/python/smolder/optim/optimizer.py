@@ -181,6 +181,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         self._counted = {}
+        _core._restore_on_failure(self.state, updates=True)
         with no_grad():
             for group in self.param_groups:
                 options = self._options(group)

@@ -1,0 +1,60 @@
+// Dicts of Python that a step changes beside tensors: they have again what they had, if it fails.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include "smolder/lazy/step_undo.h"
+#include "smolder/lazy/tape.h"
+
+namespace nb = nanobind;
+
+namespace smolder::python {
+namespace {
+
+/// A dict, and those in it, as they were. Made and dropped by whoever has the GIL.
+class Kept {
+ public:
+  explicit Kept(nb::handle dict) { keep(dict, 0); }
+
+  void restore() const {
+    for (const auto& [dict, before] : all_) {
+      PyDict_Clear(dict.ptr());
+      PyDict_Update(dict.ptr(), before.ptr());
+    }
+  }
+
+ private:
+  static constexpr int kDepth = 3;  ///< of dicts in dicts
+
+  void keep(nb::handle dict, int depth) {
+    all_.emplace_back(nb::borrow(dict), nb::steal(PyDict_Copy(dict.ptr())));
+    if (depth + 1 == kDepth) return;
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(dict.ptr(), &at, &key, &value);) {
+      if (PyDict_Check(value)) keep(value, depth + 1);
+    }
+  }
+
+  std::vector<std::pair<nb::object, nb::object>> all_;
+};
+
+}  // namespace
+
+void bind_undo(nb::module_& m) {
+  m.def(
+      "_restore_on_failure",
+      [](const nb::dict& dict, bool if_pending, bool updates) {
+        if (if_pending && !lazy::Tape::cpu().has_pending()) return;  // it comes after a step that has run
+        const auto drop = [](Kept* kept) {                           // also when a thread ends
+          if (!Py_IsInitialized()) return;
+          const nb::gil_scoped_acquire gil;
+          delete kept;
+        };
+        lazy::StepUndo::note([kept = std::shared_ptr<Kept>(new Kept(dict), drop)] { kept->restore(); }, updates);
+      },
+      nb::arg("dict"), nb::arg("if_pending") = false, nb::arg("updates") = false,
+      "A dict, and dicts in it, have again what they have now if the step that is being recorded fails.");
+}
+
+}  // namespace smolder::python

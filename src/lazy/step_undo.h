@@ -1,0 +1,28 @@
+// What a step changes beside tensors, as counts of an optimizer: noted as it is recorded, and taken back if it fails.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace smolder::lazy {
+
+/// By thread. Functions run, and are dropped, where their thread asks for it, outside of all locks.
+class StepUndo {
+ public:
+  /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins.
+  static void note(std::function<void()> undo, bool updates);
+  /// Whether one has begun.
+  static bool updates();
+  /// The step has run. Called under a tape's lock.
+  static void forget();
+  /// It failed: what was noted is to be taken back. Called under a tape's lock.
+  static void fail();
+  /// Takes back what failed, last first. Whoever looks at what is noted asks first, and who tells of an error.
+  static void settle();
+
+ private:
+  struct Log;
+  static Log& of_thread();
+};
+
+}  // namespace smolder::lazy

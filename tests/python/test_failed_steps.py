@@ -1,0 +1,187 @@
+"""A step that fails changes nothing: parameters, buffers, states, counts, schedulers, scalers and generators are as they
+were, and what comes later runs."""
+
+import random
+
+import numpy as np
+import pytest
+from conftest import of_the_cpu
+
+import smolder
+from smolder import amp, nn, optim
+from smolder.nn import functional as F
+
+pytestmark = of_the_cpu("on a device a bad index is told of when the step has run")
+
+OPTIMIZERS = {
+    "SGD": lambda p: optim.SGD(p, lr=0.05, momentum=0.9),
+    "Adam": lambda p: optim.Adam(p, lr=0.01),
+    "AdamW": lambda p: optim.AdamW(p, lr=0.01, amsgrad=True),
+    "RMSprop": lambda p: optim.RMSprop(p, lr=0.01, momentum=0.5),
+    "Adagrad": lambda p: optim.Adagrad(p, lr=0.01),
+    "NAdam": lambda p: optim.NAdam(p, lr=0.01),
+    "RAdam": lambda p: optim.RAdam(p, lr=0.01),
+    "ASGD": lambda p: optim.ASGD(p, lr=0.01),
+    "Rprop": lambda p: optim.Rprop(p, lr=0.01),
+    "Adadelta": lambda p: optim.Adadelta(p, lr=0.5),
+    "Adamax": lambda p: optim.Adamax(p, lr=0.01),
+}
+
+
+class Net(nn.Module):
+    """An embedding, a convolution, running statistics, dropout and pooling, whose gradient adds at indices."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3), nn.Flatten()
+        )
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, tokens):
+        return self.head(self.body(self.tokens(tokens).reshape(-1, 1, 4, 4)))
+
+
+class Training:
+    """Steps of a net. `tier`: eager, recorded, marked, where the program ends steps itself, or compiled."""
+
+    def __init__(self, make, tier, scaled=False):
+        smolder.manual_seed(0)
+        self.model, self.tier = Net(), tier
+        self.optimizer = make(self.model.parameters())
+        self.schedule = optim.lr_scheduler.StepLR(self.optimizer, 3, 0.9)
+        self.scaler = amp.GradScaler("cpu", init_scale=8.0, growth_interval=2, enabled=scaled)
+        self.update = smolder.compile(self.plain_update) if tier == "compiled" else self.plain_update
+        smolder.mark_step()
+
+    def plain_update(self, tokens, labels):
+        loss = F.cross_entropy(self.model(tokens), labels)
+        self.optimizer.zero_grad()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+    def step(self, number, wrong):
+        rng = np.random.default_rng(number)
+        tokens, labels = rng.integers(0, 11, (6,)), rng.integers(0, 5, (6,))
+        if wrong:
+            place = random.Random(number).choice(["label", "token", "last label"])
+            (tokens if place == "token" else labels)[-1 if place == "last label" else 2] = 11 + number
+        tokens, labels = smolder.tensor(tokens), smolder.tensor(labels)
+        if self.tier == "eager":
+            with smolder.eager():
+                self.update(tokens, labels)
+        else:
+            loss = self.update(tokens, labels)
+            if self.tier == "marked":
+                self.schedule.step()
+                smolder.mark_step()
+                return
+            loss.item()
+        self.schedule.step()
+
+    def state(self):
+        smolder.mark_step()
+        tensors = dict(self.model.state_dict())
+        numbers = {"schedule": self.schedule.state_dict(), "scaler": self.scaler.state_dict()}
+        numbers["lr"] = [g["lr"] for g in self.optimizer.param_groups]
+        numbers["generator"] = smolder.get_rng_state().tolist()
+        for i, values in self.optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                if isinstance(value, smolder.Tensor):
+                    tensors[f"{i} {name}"] = value
+                else:
+                    numbers[f"{i} {name}"] = value
+        return {name: t.detach().numpy().tobytes() for name, t in tensors.items()}, numbers
+
+
+def run(make, tier, steps, wrong, skip, scaled=False):
+    training = Training(make, tier, scaled)
+    for number in range(steps):
+        if number not in wrong:
+            training.step(number, False)
+        elif not skip:
+            with pytest.raises(IndexError, match=r"is not in \[0, (5|11)\)"):
+                training.step(number, True)
+    return training.state()
+
+
+@pytest.mark.parametrize("tier", ["recorded", "marked", "compiled"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_as_if_failed_steps_were_not(name, tier):
+    wrong = {n for n in range(1, 24) if random.Random(n * 7).random() < 0.35}
+    ours = run(OPTIMIZERS[name], tier, 24, wrong, skip=False)
+    assert ours == run(OPTIMIZERS[name], tier, 24, wrong, skip=True)
+
+
+def test_with_a_scaler():
+    wrong = {2, 3, 7}
+    ours = run(OPTIMIZERS["AdamW"], "marked", 10, wrong, skip=False, scaled=True)
+    assert ours == run(OPTIMIZERS["AdamW"], "marked", 10, wrong, skip=True, scaled=True)
+
+
+@pytest.mark.parametrize("tier", ["recorded", "marked"])
+def test_the_first_step_may_fail(tier):
+    """What was made in it, as parameters are, is not lost."""
+    smolder.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    x = smolder.tensor(np.ones((2, 4), "float32"))
+    before = None
+    for label in (3, 1):
+        loss = F.cross_entropy(model(x), smolder.tensor([0, label]))
+        optimizer.zero_grad()
+        loss.backward()
+        if label == 3:
+            with pytest.raises(IndexError, match=r"3 is not in \[0, 3\)"):
+                optimizer.step()
+                smolder.mark_step()
+            before = model.weight.detach().numpy().copy()
+            assert optimizer.state_dict()["state"] == {}
+        else:
+            optimizer.step()
+            assert optimizer.state[model.weight]["step"] == 1
+    smolder.manual_seed(0)
+    assert (before == nn.Linear(4, 3).weight.detach().numpy()).all()
+    assert not (model.weight.detach().numpy() == before).all()
+
+
+def test_messages_name_what_was_called():
+    cases = {
+        lambda: smolder.arange(5)[smolder.tensor([1, 7])]: (IndexError, r"7 is not in \[0, 5\)"),
+        lambda: smolder.zeros(4).index_add(0, smolder.tensor([9]), smolder.ones(1)): (
+            IndexError,
+            r"9 is not in \[0, 4\)",
+        ),
+        lambda: F.embedding(smolder.tensor([-1]), smolder.ones(3, 2)): (IndexError, r"-1 is not in \[0, 3\)"),
+        lambda: F.cross_entropy(smolder.ones(2, 3), smolder.tensor([0, 3])): (
+            IndexError,
+            r"cross_entropy: 3 is not in",
+        ),
+        lambda: smolder.multinomial(smolder.tensor([1.0, -1.0]), 1): (RuntimeError, "^multinomial: probability tensor"),
+        lambda: F.binary_cross_entropy(smolder.tensor([1.5]), smolder.ones(1)): (
+            RuntimeError,
+            "^binary_cross_entropy: all",
+        ),
+    }
+    for make, (error, text) in cases.items():
+        with pytest.raises(error, match=text) as told:
+            make().tolist()
+        assert "checked_samples" not in str(told.value)
+        assert ("index" in str(told.value)) == (error is IndexError)
+        with smolder.eager(), pytest.raises(error, match=text):
+            make()
+
+
+def test_a_result_of_a_failed_step_says_why():
+    x = smolder.arange(3.0)
+    kept = x + 1
+    bad = x[smolder.tensor([5])]
+    after = bad * 2
+    with pytest.raises(IndexError, match="5 is not in"):
+        smolder.mark_step()
+    assert kept.tolist() == [1, 2, 3]
+    with pytest.raises(RuntimeError, match="computed by a step that failed"):
+        after.tolist()
