@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "smolder/core/per_thread.h"
+#include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
 
 struct StepUndo::Log {
   std::vector<std::function<void()>> noted, failed, done;
-  bool updates = false;
+  std::optional<size_t> updates;
 };
 
 StepUndo::Log& StepUndo::of_thread() {
@@ -18,7 +19,7 @@ StepUndo::Log& StepUndo::of_thread() {
 
 void StepUndo::note(std::function<void()> undo, bool updates) {
   settle();
-  of_thread().updates |= updates;
+  if (updates && !of_thread().updates) of_thread().updates = Tape::cpu().size();
   of_thread().noted.push_back(std::move(undo));
 }
 
@@ -31,11 +32,11 @@ void move_all(std::vector<std::function<void()>>& from, std::vector<std::functio
 
 }  // namespace
 
-bool StepUndo::updates() { return of_thread().updates; }
+std::optional<size_t> StepUndo::updates() { return of_thread().updates; }
 
 void StepUndo::forget() {
   Log& log = of_thread();
-  log.updates = false;
+  log.updates.reset();
   if (!log.noted.empty()) move_all(log.noted, log.done);
 }
 

@@ -1,7 +1,9 @@
 // What a step changes beside tensors, as counts of an optimizer: noted as it is recorded, and taken back if it fails.
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace smolder::lazy {
@@ -11,8 +13,8 @@ class StepUndo {
  public:
   /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins.
   static void note(std::function<void()> undo, bool updates);
-  /// Whether one has begun.
-  static bool updates();
+  /// How many ops the step on the CPU had then, if one has begun.
+  static std::optional<size_t> updates();
   /// The step has run. Called under a tape's lock.
   static void forget();
   /// It failed: what was noted is to be taken back. Called under a tape's lock.

@@ -395,9 +395,12 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
     return branch_->check_write(t);
   if (impl->noted_epoch != epoch_) {
     if (impl->value->pending) {
-      // Made in this step: what it held before is kept alive only of what an optimizer writes, so that parameters made
-      // in a step that fails are not lost.
-      if (device_ != DeviceType::kCPU || !StepUndo::updates()) return;
+      // Made in this step: what it held before is kept alive only of what was there when an optimizer began to write,
+      // so that parameters made in a step that fails are not lost.
+      const auto began = device_ == DeviceType::kCPU ? StepUndo::updates() : std::nullopt;
+      if (!began) return;
+      const Trace& trace = followed_ ? *followed_ : own_;
+      if (*began < size() && impl->value->index >= trace.values_before(*began)) return;
       makes_parameters_ = true;
     }
     impl->noted_epoch = epoch_;
