@@ -40,8 +40,9 @@ void follow_write(TensorImpl* impl, const ValueRef& now) {
 
 /// What a walk from a tensor's history to the leaves finds.
 struct History {
-  bool hooks = false;  ///< of the program, which would run where gradients are computed
-  bool freed = false;  ///< by a backward
+  bool hooks = false;    ///< of the program, which would run where gradients are computed
+  bool freed = false;    ///< by a backward
+  bool program = false;  ///< whether the program's code computes a part of the gradient
 };
 
 History look_at(const Edge& root) {
@@ -53,6 +54,10 @@ History look_at(const Edge& root) {
     stack.pop_back();
     if (!node || !seen.insert(node).second) continue;
     out.freed |= node->released;
+    out.program |= node->custom() && node->custom()->is_program();
+    for (const auto* const saved : {&node->saved_inputs, &node->saved_outputs}) {
+      out.program |= std::ranges::any_of(*saved, [](const SavedTensor& s) { return s.extra && s.extra->hooks; });
+    }
     if (const Hooks* const h = node->hooks()) {
       out.hooks |= !(h->tensor.empty() && h->retained.empty() && h->before.empty() && h->after.empty());
     }
@@ -324,7 +329,8 @@ std::vector<Tensor> CompiledStep::make(Call& call) const {
 
 // -- recording
 
-StepCapture::StepCapture(const std::vector<Tensor>& known, bool whole) : capture_(whole), known_(known.size()) {
+StepCapture::StepCapture(const std::vector<Tensor>& known, bool whole, bool pure)
+    : capture_(whole), known_(known.size()), pure_(pure) {
   {
     const lazy::Capture::Pause before;
     const SourceToken source = capture_source();
@@ -485,6 +491,8 @@ void StepCapture::record_backward() {
     from.push_back(t);
     const History history = look_at(gradient_edge(t));
     if (history.hooks) return stop("hooks on gradients that flow through the function");
+    // It runs as often as a gradient goes back, and not where one is recorded.
+    if (history.program && !pure_) return stop("a gradient that code of the program computes, after the function");
     step_->freed_.push_back(history.freed);
     const auto bytes = static_cast<size_t>(t.numel()) * itemsize(t.dtype());
     given.push_back(Tensor::from_buffer(allocate(bytes, t.device()), t.shape(), t.dtype()));
@@ -544,7 +552,7 @@ CompiledStep::Backward StepCapture::backward_of(const std::vector<Tensor>& from,
   }
   if (tape) {
     const std::lock_guard hold(tape->mutex());
-    tape->drop_pending();
+    if (!capture_.broken()) tape->drop_pending();  // else another thread's ops may be among it
   }
   return out;
 }

@@ -117,8 +117,9 @@ class CompiledStep : public std::enable_shared_from_this<CompiledStep> {
 /// Records a function. Made before it is called, in the thread that calls it.
 class StepCapture {
  public:
-  /// `known`: all tensors that the function may read or write from before. `whole`: see lazy::Capture.
-  StepCapture(const std::vector<Tensor>& known, bool whole);
+  /// `known`: all tensors that the function may read or write from before. `whole`: see lazy::Capture. `pure`:
+  /// gradients may be recorded by running code of the program once.
+  StepCapture(const std::vector<Tensor>& known, bool whole, bool pure);
 
   /// After the function returned `outputs`: the step, or null, with `reason()`, when it cannot be run again. What the
   /// function did has been done either way.
@@ -166,6 +167,7 @@ class StepCapture {
   std::vector<Before> inputs_;  ///< tensors known, then their relatives
   std::vector<CompiledStep::Relative> relatives_;
   size_t known_;
+  bool pure_;
   std::shared_ptr<CompiledStep> step_;
   std::vector<Tensor> made_;  ///< as the function made them
   lazy::Sources sources_;

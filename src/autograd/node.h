@@ -61,6 +61,8 @@ class CustomFunction {
   virtual std::vector<Tensor> backward(std::vector<Tensor> grads) = 0;
   /// Lets go of saved values.
   virtual void release() = 0;
+  /// Whether the program's code computes the gradients.
+  virtual bool is_program() const { return false; }
 };
 
 /// Where the op of a node was recorded, in anomaly mode.

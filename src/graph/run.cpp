@@ -66,7 +66,7 @@ std::vector<Tensor> Runner::run(const State& s, const std::vector<Tensor>& input
     return put_together(step->run(used, {}), used);
   }
   const Instance at = infer(s, bind_symbols(s, inputs));
-  autograd::StepCapture capture(known, false);
+  autograd::StepCapture capture(known, false, true);
   std::vector<Tensor> outputs = record_ops(s, at, inputs, weights);
   step = capture.finish(outputs, {&default_generator()});
   if (!step) return outputs;

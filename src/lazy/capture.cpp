@@ -26,14 +26,29 @@ uint32_t StepRecord::want(uint32_t number) {
 
 Capture::Capture(bool whole, const char* who) : outer_(std::exchange(current_, nullptr)), whole_(whole), who_(who) {
   const SourceToken source = capture_source();
-  Tape::each([&](Tape& tape) { tape.sync("compiled function", source); });
+  Tape::each([&](Tape& tape) {
+    tape.sync("compiled function", source);
+    if (!tape.mutex().reserve(&interrupted_)) return;  // by an outer capture
+    tape.set_capture(this);
+    tapes_.push_back(&tape);
+  });
   current_ = this;
+}
+
+/// What is recorded from now on need not be the thread's alone.
+void Capture::let_others() {
+  for (Tape* const tape : tapes_) tape->mutex().release();
 }
 
 Capture::~Capture() {
   current_ = outer_;
   // What is still pending, as after an error, runs as if it had been recorded by itself.
-  if (!run_time_.empty()) Tape::each([this](Tape& tape) { settle(tape.parameters()); });
+  for (Tape* const tape : tapes_) {
+    const std::lock_guard hold(tape->mutex());
+    settle(tape->parameters());
+    tape->set_capture(nullptr);
+  }
+  let_others();
 }
 
 void Capture::note_break(std::string_view reason, SourceToken source) {
@@ -41,20 +56,25 @@ void Capture::note_break(std::string_view reason, SourceToken source) {
   broken_ = true;
   reason_ = reason;
   where_ = resolve_source(source);
+  let_others();
   SMOLDER_CHECK(!whole_, RuntimeError, who_, ": the graph breaks at '", reason, "'",
                 where_.empty() ? "" : ", " + where_, ": it needs values while the function is recorded");
 }
 
-uint32_t Capture::use_of(Generator* g, std::pair<uint64_t, uint64_t> state) {
+Capture::Used& Capture::use_of(Generator* g, std::pair<uint64_t, uint64_t> state) {
   const auto at = std::ranges::find(used_, g, &Used::generator);
-  if (at != used_.end()) return static_cast<uint32_t>(at - used_.begin());
-  used_.push_back({g, state, state, true, {}});
-  return static_cast<uint32_t>(used_.size() - 1);
+  if (at == used_.end()) {
+    used_.push_back({g, state, state, true, {}});
+    return used_.back();
+  }
+  if (at->now != state) note_break("random numbers of a generator that another thread uses", capture_source());
+  return *at;
 }
 
-void Capture::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {
-  const uint32_t at = use_of(g, state);
-  const Used& u = used_[at];
+void Capture::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset) {
+  Used& u = use_of(g, state);
+  u.now.second = offset;
+  const auto at = static_cast<uint32_t>(&u - used_.data());
   const Draw draw{at, u.relative, state.first, state.second - (u.relative ? u.begin.second : 0)};
   const auto [found, fresh] = draw_at_.try_emplace(state, static_cast<uint32_t>(draws_.size()));
   const Draw* const other = fresh ? nullptr : &draws_[found->second];
@@ -66,18 +86,24 @@ void Capture::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {
   drawn_.push_back(state);
 }
 
+void Capture::note_move(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset) {
+  use_of(g, state).now.second = offset;
+}
+
 void Capture::note_state_read(Generator* g, std::pair<uint64_t, uint64_t> state) {
-  Used& u = used_[use_of(g, state)];
+  Used& u = use_of(g, state);
   if (u.relative) u.seen.push_back(state.second);
 }
 
 void Capture::note_state(Generator* g, std::pair<uint64_t, uint64_t> before, std::pair<uint64_t, uint64_t> state) {
-  Used& u = used_[use_of(g, before)];
+  Used& u = use_of(g, before);
+  u.now = state;
   u.relative = state.first == u.begin.first && std::ranges::find(u.seen, state.second) != u.seen.end();
 }
 
 Scalar Capture::run_time_number(Scalar now) {
-  if (broken_) return now;
+  if (broken()) return now;
+  const std::lock_guard hold(run_time_mutex_);
   run_time_.push_back(now.bits());
   const uint64_t tag = now.category() == Category::kFloat ? kFloatTag : kIntTag;
   return Scalar::from_bits(tag + run_time_.size() - 1, now.category());
@@ -90,6 +116,7 @@ std::optional<uint32_t> Capture::run_time_at(uint64_t bits) const {
 }
 
 void Capture::settle(std::span<uint64_t> parameters) const {
+  const std::lock_guard hold(run_time_mutex_);
   if (run_time_.empty()) return;
   for (uint64_t& bits : parameters) {
     if (const auto number = run_time_at(bits)) bits = run_time_[*number];
@@ -103,7 +130,7 @@ std::vector<GeneratorUse> Capture::generators(const std::vector<Generator*>& kno
       note_break("random numbers of a generator that the function made, or that no guard reaches", capture_source());
       return {};
     }
-    const auto [seed, offset] = u.generator->state();
+    const auto [seed, offset] = u.now;
     out.push_back({u.generator, u.relative, seed, offset - (u.relative ? u.begin.second : 0)});
   }
   return out;
@@ -142,8 +169,9 @@ StepRecord Capture::step(const Sources& sources) {
     if (pending || tape.device().type >= DeviceType::kFirstUser) note_break("ops on several devices", 0);
     pending = &tape;
   });
-  if (!pending || broken_) return out;
+  if (!pending) return out;
   const std::lock_guard hold(pending->mutex());
+  if (broken()) return out;
   out.tape = pending;
   out.trace = pending->pending_trace();
   out.forgotten = pending->forgotten();
@@ -168,16 +196,14 @@ StepRecord Capture::step(const Sources& sources) {
 std::vector<std::pair<uint64_t, uint64_t>> draw_again(const std::vector<GeneratorUse>& generators,
                                                       const std::vector<Draw>& draws) {
   std::vector<std::pair<uint64_t, uint64_t>> begin, out;
-  for (const GeneratorUse& g : generators) begin.push_back(g.generator->state());
+  for (const GeneratorUse& g : generators) {
+    DrawLog::note(*g.generator);
+    begin.push_back(g.relative ? g.generator->advance(g.offset) : g.generator->state());
+    if (!g.relative) g.generator->set_state({g.seed, g.offset});
+  }
   for (const Draw& d : draws) {
     const auto [seed, offset] = begin[d.generator];
     out.push_back(d.relative ? std::pair(seed, offset + d.offset) : std::pair(d.seed, d.offset));
-  }
-  for (size_t i = 0; i < generators.size(); ++i) {
-    const GeneratorUse& g = generators[i];
-    DrawLog::note(*g.generator);
-    g.generator->set_state(g.relative ? std::pair(begin[i].first, begin[i].second + g.offset)
-                                      : std::pair(g.seed, g.offset));
   }
   return out;
 }

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -77,6 +79,8 @@ struct StepRecord {
   uint32_t want(uint32_t number);
 };
 
+/// While it is not broken, other threads wait before they record or run anything, so that what is recorded is the
+/// thread's alone; where they have to wait for long, it breaks (see Lock).
 class Capture {
  public:
   /// Runs what is pending first. `whole`: what ends the step raises, with its reason and `who` records, instead of
@@ -101,8 +105,10 @@ class Capture {
   bool is_constant(const Value* v) const {
     return std::ranges::find(constants_, v, &ValueRef::get) != constants_.end();
   }
-  /// `state` is what the generator was at before it gave numbers.
-  void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state);
+  /// `state` is what the generator was at before it gave numbers, and `offset` what it is at then.
+  void note_draw(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset);
+  /// It goes to another offset of its stream.
+  void note_move(Generator* g, std::pair<uint64_t, uint64_t> state, uint64_t offset);
   /// The generator is about to go from `before` to `state`.
   void note_state(Generator* g, std::pair<uint64_t, uint64_t> before, std::pair<uint64_t, uint64_t> state);
   void note_state_read(Generator* g, std::pair<uint64_t, uint64_t> state);
@@ -112,8 +118,10 @@ class Capture {
   /// Puts what run-time numbers are now where they stand among parameters.
   void settle(std::span<uint64_t> parameters) const;
 
-  bool broken() const { return broken_; }
-  const std::string& reason() const { return reason_; }
+  bool broken() const { return broken_ || interrupted(); }
+  /// Whether another thread's ops may be among what is pending.
+  bool interrupted() const { return interrupted_.load(); }
+  std::string reason() const { return broken_ ? reason_ : "another thread computes, and the function may wait for it"; }
   const std::string& where() const { return where_; }
 
   /// What is pending as a step; `sources` says where the values that it may read come from. Breaks when it reads
@@ -141,11 +149,12 @@ class Capture {
  private:
   struct Used {
     Generator* generator;
-    std::pair<uint64_t, uint64_t> begin, now;
+    std::pair<uint64_t, uint64_t> begin, now;  ///< now: as this thread left it
     bool relative = true;
     std::vector<uint64_t> seen;  ///< offsets that were read while relative
   };
-  uint32_t use_of(Generator* g, std::pair<uint64_t, uint64_t> state);
+  Used& use_of(Generator* g, std::pair<uint64_t, uint64_t> state);
+  void let_others();
   void find_patches(StepRecord& s);
   /// Which run-time number a parameter stands for.
   std::optional<uint32_t> run_time_at(uint64_t bits) const;
@@ -161,7 +170,10 @@ class Capture {
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> draw_at_;  ///< by seed and offset as recorded
   std::vector<Used> used_;
   std::vector<std::pair<uint64_t, uint64_t>> drawn_;
+  mutable std::mutex run_time_mutex_;  ///< another thread's sync settles, too
   std::vector<uint64_t> run_time_;
+  std::vector<Tape*> tapes_;
+  std::atomic<bool> interrupted_{false};
 };
 
 /// Notes a break where there is a capture.

@@ -1,6 +1,7 @@
 #include "smolder/lazy/random.h"
 
 #include <random>
+#include <utility>
 
 #include "smolder/core/error.h"
 #include "smolder/core/per_thread.h"
@@ -39,19 +40,25 @@ void Generator::set_state(std::pair<uint64_t, uint64_t> state) {
   std::tie(seed_, offset_) = state;
 }
 
+std::pair<uint64_t, uint64_t> Generator::advance(uint64_t by) {
+  const std::lock_guard lock(mutex_);
+  return {seed_, std::exchange(offset_, offset_ + by)};
+}
+
 std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
-  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
-    c->note_draw(this, state());
   if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
     b->note_draw(this, state());
   DrawLog::note(*this);
-  const std::lock_guard lock(mutex_);
-  const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed_), static_cast<int64_t>(offset_)};
-  offset_ += (static_cast<uint64_t>(elements) + 3) / 4 * 2;
-  return out;
+  const uint64_t words = (static_cast<uint64_t>(elements) + 3) / 4 * 2;
+  const auto [seed, offset] = advance(words);
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_draw(this, {seed, offset}, offset + words);
+  return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
 }
 
 void Generator::go_to(uint64_t offset) {
+  if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
+    c->note_move(this, state(), offset);
   const std::lock_guard lock(mutex_);
   offset_ = offset;
 }

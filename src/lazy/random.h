@@ -28,6 +28,8 @@ class Generator {
   /// Seed and offset for an op of `elements` elements, and moves past what it may use: two words of 32
   /// bits an element, four words a block.
   std::pair<Scalar, Scalar> take(int64_t elements);
+  /// Moves on by so much at once, as ops did when they were recorded. Returns where it was.
+  std::pair<uint64_t, uint64_t> advance(uint64_t by);
   /// Goes to an offset of its stream, for who records ops that may run once, several times, or never.
   void go_to(uint64_t offset);
 

@@ -266,10 +266,10 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     forget_writes();  // of values that were there already: no step has them
     return;
   }
-  if (Capture* const c = Capture::current(); c && !is_own_) [[unlikely]] {
-    c->settle(parameters_);
+  if (capture_) [[unlikely]]
+    capture_->settle(parameters_);  // another thread's, where it waited for long
+  if (Capture* const c = Capture::current(); c && !is_own_) [[unlikely]]
     c->note_break(reason, source);
-  }
   static Counter &syncs = counter("syncs"), &hits = counter("predictor.hits"), &ops = counter("ops.recorded");
   syncs.add();
   ops.add(static_cast<int64_t>(size()));

@@ -26,6 +26,7 @@ namespace smolder::lazy {
 struct RanStep;
 struct StepRecord;
 class BranchTape;
+class Capture;
 
 /// Switches for tests and tools.
 struct TapeOptions {
@@ -106,6 +107,8 @@ class Tape {
 
   // For captures (capture.h).
 
+  /// Whose tags are among the numbers of what is pending; null: nobody's.
+  void set_capture(const Capture* c) { capture_ = c; }
   /// What is pending as a trace; null when nothing is.
   Trace* pending_trace();
   /// What it reads, in order, and its numbers.
@@ -202,6 +205,7 @@ class Tape {
   uint64_t forgotten_ = 0;
   bool is_own_ = false;                ///< one thread's for a while: see OwnTape
   bool never_runs_ = false;            ///< of shapes only
+  const Capture* capture_ = nullptr;   ///< see set_capture()
   BranchTape* branch_ = nullptr;       ///< whose tape this is: see branch.h
   bool recorded_anew_ = false;         ///< the trace that is about to run was not known
   std::string complaint_;              ///< what to raise once the step has run

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -359,8 +360,8 @@ BREAKS = {
     "mark_step": (lambda x: (x * 2, smolder.mark_step())[0], "mark_step"),
     "print": (lambda x: (x * 2, print(end=""))[0], "print()"),
     "print a tensor": (lambda x: (x * 2, repr(x * 3))[0], ""),
-    "random": (lambda x: x * __import__("random").random(), "random"),
-    "time": (lambda x: x * (__import__("time").time() > 0), "time"),
+    "random": (lambda x: x * __import__("random").random(), "__import__"),
+    "time": (lambda x: x * (time.time() > 0), "time"),
     "numpy's random": (lambda x: x * float(np.random.rand()), ""),
     "nonzero": (lambda x: x.nonzero(), "nonzero"),
     "seed": (lambda x: (smolder.seed(), x * 2)[1], "seed"),
@@ -721,14 +722,23 @@ class Scaled(smolder.autograd.Function):
         return grad * x * SLOPE["k"]
 
 
-def test_the_backward_of_a_function_of_python_is_guarded():
-    f = smolder.compile(lambda x: Scaled.apply(x).sum())
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_backward_of_a_function_of_python_is_guarded(inside):
+    def f(x):
+        loss = Scaled.apply(x).sum()
+        if inside:
+            loss.backward()
+        return None if inside else loss
+
+    f = smolder.compile(f)
     for k in (2.0, 2.0, 3.0, 3.0):
         SLOPE["k"] = k
         x = randn(3).requires_grad_()
-        f(x).backward()
+        loss = f(x)
+        if not inside:
+            loss.backward()
         assert bits(x.grad) == bits((x * k).detach())
-    assert sum(f._hits()) == 2, list(events)
+    assert sum(f._hits()) == (2 if inside else 0), list(events)  # outside, it runs as often as gradients go back
 
 
 def test_custom_ops_and_checkpoints_within():

@@ -48,7 +48,7 @@ from smolder import version as version
 from smolder.serialization import load as load, save as save
 from smolder import compiler as compiler, export as export
 from smolder import onnx as onnx
-from smolder.compiler import checked as checked, compile as compile
+from smolder.compiler import checked as checked, compile as compile, pure as pure
 from smolder._explain import *
 from smolder.memory import memory_summary as memory_summary
 # isort: on

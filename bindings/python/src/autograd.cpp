@@ -40,6 +40,7 @@ class PyFunction : public autograd::CustomFunction {
   PyFunction(nb::handle context, std::string name) : context_(context), name_(std::move(name)) {}
   nb::handle context() const { return context_.get(); }
   std::string name() const override { return name_; }
+  bool is_program() const override { return true; }
   void release() override { nb::cast<PyContext&>(context()).context.release(); }
 
   std::vector<Tensor> backward(std::vector<Tensor> grads) override {

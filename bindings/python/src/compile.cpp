@@ -35,10 +35,11 @@ struct RunTimeNumber {
 /// The recording of a function, from its making until close().
 class PyCapture {
  public:
-  PyCapture(const std::vector<Tensor>& known, bool whole, const std::optional<jit::RunMode>& mode) : outer_(t_current) {
+  PyCapture(const std::vector<Tensor>& known, bool whole, bool pure, const std::optional<jit::RunMode>& mode)
+      : outer_(t_current) {
     {
       const WithoutGil nogil;
-      capture_ = std::make_unique<autograd::StepCapture>(known, whole);
+      capture_ = std::make_unique<autograd::StepCapture>(known, whole, pure);
     }
     if (mode) scope_.emplace(*mode);
     t_current = this;
@@ -357,10 +358,9 @@ void bind_compile(nb::module_& m) {
   nb::class_<PyCapture>(m, "_StepCapture")
       .def(
           "__init__",
-          [](PyCapture* c, const std::vector<Tensor>& known, bool whole, const std::optional<jit::RunMode>& mode) {
-            new (c) PyCapture(known, whole, mode);
-          },
-          nb::arg("known"), nb::arg("whole"), nb::arg("mode").none() = nb::none())
+          [](PyCapture* c, const std::vector<Tensor>& known, bool whole, bool pure,
+             const std::optional<jit::RunMode>& mode) { new (c) PyCapture(known, whole, pure, mode); },
+          nb::arg("known"), nb::arg("whole"), nb::arg("pure"), nb::arg("mode").none() = nb::none())
       .def("finish",
            [](PyCapture& c, const std::vector<Tensor>& outputs,
               const std::vector<Generator*>& generators) -> nb::object {

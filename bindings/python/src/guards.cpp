@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <span>
 
 #include "smolder/autograd/anomaly.h"
 #include "smolder/autograd/node.h"
@@ -32,6 +33,37 @@ std::string text(PyObject* o) {
   }
   const std::string out = nb::str(shown).c_str();
   return out.size() > 60 ? out.substr(0, 57) + "..." : out;
+}
+
+/// What was set on a function; null for nothing.
+PyObject* members_of(PyObject* function) {
+  PyObject* const members = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
+  return members && PyDict_GET_SIZE(members) > 0 ? members : nullptr;
+}
+
+/// The dict of an object's attributes; null where there is none.
+PyObject* attributes_of(PyObject* o) {
+  PyObject** const dict = _PyObject_GetDictPtr(o);
+  return dict ? *dict : nullptr;
+}
+
+/// What a slot holds, by its descriptor; null for nothing.
+nb::object slot(PyObject* o, PyObject* member) {
+  nb::object out = nb::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(Py_TYPE(o))));
+  if (!out.is_valid()) PyErr_Clear();
+  return out;
+}
+
+nb::object next(const nb::object& iterator) {
+  nb::object out = nb::steal(PyIter_Next(iterator.ptr()));
+  if (!out.is_valid()) PyErr_Clear();
+  return out;
+}
+
+/// A number that a class has until it, or a class that it is derived from, changes; 0 where it has none.
+unsigned version_of(PyObject* o) {
+  const auto* const type = reinterpret_cast<PyTypeObject*>(o);
+  return PyType_HasFeature(const_cast<PyTypeObject*>(type), Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 
 std::string changed(const std::string& what, PyObject* before, PyObject* now) {
@@ -178,8 +210,9 @@ Guards::Guards(nb::handle arguments, nb::handle world, nb::handle tensors, nb::h
     impls.push_back(impl);
     const auto* const gradient = reinterpret_cast<const ir::Meta*>(nb::cast<uintptr_t>(each[2]));
     if (at >= argument_guards_.size()) {
-      world_.push_back(
-          {keep(t), Tensor(impl), impl->base, TensorGuard(t.ptr(), gradients_), nb::cast<std::string>(each[1])});
+      const PyObject* const own = attributes_of(t.ptr());
+      world_.push_back({keep(t), Tensor(impl), impl->base, TensorGuard(t.ptr(), gradients_),
+                        nb::cast<std::string>(each[1]), !(own && PyDict_GET_SIZE(own) > 0)});
     }
     (at < argument_guards_.size() ? argument_guards_[at] : world_.back().guard).set_gradient(gradient);
   }
@@ -251,8 +284,29 @@ Guards::Item Guards::item(nb::handle d, nb::handle free) {
     add(PyFunction_GET_CODE(out.object));
     add(PyFunction_GET_DEFAULTS(out.object));
     add(PyFunction_GET_KW_DEFAULTS(out.object));
+    add(members_of(out.object));
+    add(reinterpret_cast<PyFunctionObject*>(out.object)->func_name);
+    add(reinterpret_cast<PyFunctionObject*>(out.object)->func_qualname);
+  } else if (kind == "object") {  // what it is of, and where its attributes are
+    out.kind = Item::kObject;
+    add(reinterpret_cast<PyObject*>(Py_TYPE(out.object)));
+    add(attributes_of(out.object));
+  } else if (kind == "order") {  // of the keys of an OrderedDict, which its dict's order does not tell
+    out.kind = Item::kOrder;
+    const nb::object keys = nb::steal(PyODict_Type.tp_iter(out.object));
+    for (nb::object key = next(keys); key.is_valid(); key = next(keys)) add(key.ptr());
+  } else if (kind == "token") {  // object is a function that says whether something changed
+    out.kind = Item::kToken;
+    const nb::object now = nb::steal(PyObject_CallNoArgs(out.object));
+    if (!now.is_valid()) nb::raise_python_error();
+    add(now.ptr());
   } else if (kind == "class") {
     out.kind = Item::kClass;
+    out.version = version_of(out.object);
+    add(reinterpret_cast<PyObject*>(Py_TYPE(out.object)));
+    add(reinterpret_cast<PyTypeObject*>(out.object)->tp_mro);
+    add(reinterpret_cast<PyHeapTypeObject*>(out.object)->ht_name);
+    add(reinterpret_cast<PyHeapTypeObject*>(out.object)->ht_qualname);
     PyObject *key, *value;
     PyObject* const members = reinterpret_cast<PyTypeObject*>(out.object)->tp_dict;
     for (Py_ssize_t at = 0; PyDict_Next(members, &at, &key, &value);) {
@@ -266,7 +320,7 @@ Guards::Item Guards::item(nb::handle d, nb::handle free) {
   } else {
     out.kind = Item::kAttribute;
     add(nb::object(d[3]).ptr());
-    add(nb::object(d[4]).ptr());
+    add(slot(out.object, out.contents[0]).ptr());
   }
   return out;
 }
@@ -322,7 +376,7 @@ namespace {
 
 /// Compares a dict with keys and values, or what it has of those in `names`, where given; a null value is free, a
 /// number of whatever value.
-bool same_dict(PyObject* dict, const std::vector<PyObject*>& contents, PyObject* names, const std::string& path,
+bool same_dict(PyObject* dict, std::span<PyObject* const> contents, PyObject* names, const std::string& path,
                std::string* why) {
   PyObject *key, *value;
   PyObject *const *expected = contents.data(), *const *const end = expected + contents.size();
@@ -366,8 +420,43 @@ bool Guards::check(const Item& i, std::string* why) const {
   switch (i.kind) {
     case Item::kDict:
       return same_dict(i.object, i.contents, i.names, i.path, why);
-    case Item::kClass:
-      return same_dict(reinterpret_cast<PyTypeObject*>(i.object)->tp_dict, i.contents, nullptr, i.path, why);
+    case Item::kClass: {
+      const auto* const type = reinterpret_cast<const PyHeapTypeObject*>(i.object);
+      const bool of_kind = reinterpret_cast<PyObject*>(Py_TYPE(i.object)) == i.contents[0] &&
+                           type->ht_name == i.contents[2] && type->ht_qualname == i.contents[3];
+      const unsigned version = version_of(i.object);
+      if (of_kind && version != 0 && version == i.version) [[likely]]
+        return true;
+      if (!of_kind || reinterpret_cast<PyTypeObject*>(i.object)->tp_mro != i.contents[1]) {
+        if (why) *why = i.path + ": its name, or the classes that it is of";
+        return false;
+      }
+      const std::span<PyObject* const> members = std::span(i.contents).subspan(4);
+      if (!same_dict(reinterpret_cast<PyTypeObject*>(i.object)->tp_dict, members, nullptr, i.path, why)) return false;
+      i.version = version;
+      return true;
+    }
+    case Item::kObject:
+      if (reinterpret_cast<PyObject*>(Py_TYPE(i.object)) == i.contents[0] && attributes_of(i.object) == i.contents[1])
+          [[likely]] {
+        return true;
+      }
+      if (why) *why = i.path + ": its class, or its __dict__ itself";
+      return false;
+    case Item::kOrder: {
+      const nb::object keys = nb::steal(PyODict_Type.tp_iter(i.object));
+      for (PyObject* const expected : i.contents) {
+        if (next(keys).ptr() == expected) continue;
+        if (why) *why = i.path + ": the order of its keys";
+        return false;
+      }
+      return true;
+    }
+    case Item::kToken: {
+      const nb::object now = nb::steal(PyObject_CallNoArgs(i.object));
+      if (!now.is_valid()) PyErr_Clear();
+      return same(0, now.ptr());
+    }
     case Item::kList: {
       const auto n = static_cast<size_t>(PyList_GET_SIZE(i.object));
       if (n != i.contents.size()) {
@@ -390,13 +479,14 @@ bool Guards::check(const Item& i, std::string* why) const {
     case Item::kFunction:
       return same(0, PyFunction_GET_CODE(i.object), ".__code__") &&
              same(1, PyFunction_GET_DEFAULTS(i.object), ".__defaults__") &&
-             same(2, PyFunction_GET_KW_DEFAULTS(i.object), ".__kwdefaults__");
+             same(2, PyFunction_GET_KW_DEFAULTS(i.object), ".__kwdefaults__") &&
+             same(3, members_of(i.object), ".__dict__") &&
+             same(4, reinterpret_cast<PyFunctionObject*>(i.object)->func_name, ".__name__") &&
+             same(5, reinterpret_cast<PyFunctionObject*>(i.object)->func_qualname, ".__qualname__");
     case Item::kEntry:
       return same(1, PyDict_GetItem(i.object, i.contents[0]));
     case Item::kAttribute: {
-      const nb::object now = nb::steal(PyObject_GetAttr(i.object, i.contents[0]));
-      if (!now.is_valid()) PyErr_Clear();
-      return same(1, now.ptr());
+      return same(1, slot(i.object, i.contents[0]).ptr());
     }
   }
   return false;
@@ -437,6 +527,10 @@ bool Guards::hold(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& foun
   size_t at = argument_guards_.size();
   for (const WorldTensor& w : world_) {
     const lazy::TensorImpl* const impl = tensor_in(w.object).impl();
+    if (const PyObject* const own = attributes_of(w.object); w.plain && own && PyDict_GET_SIZE(own) > 0) {
+      if (why) *why = w.path + " has attributes of its own";
+      return false;
+    }
     if (impl != w.tensor.impl() || impl->base != w.base || !w.guard.holds(w.object, why)) {
       if (why) *why = w.path + ": " + (why->empty() ? "which memory it is on" : *why);
       return false;

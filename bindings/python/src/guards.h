@@ -66,10 +66,23 @@ class Guards {
     std::string path;
   };
   struct Item {
-    enum Kind : uint8_t { kDict, kList, kSet, kCell, kFunction, kClass, kEntry, kAttribute } kind;
+    enum Kind : uint8_t {
+      kDict,
+      kList,
+      kSet,
+      kCell,
+      kFunction,
+      kClass,
+      kEntry,
+      kAttribute,
+      kObject,
+      kToken,
+      kOrder
+    } kind;
     PyObject* object;
     std::vector<PyObject*> contents;  ///< of a dict keys and values; null is free
     PyObject* names = nullptr;        ///< the keys of a dict that matter; null: all
+    mutable unsigned version = 0;     ///< of a class when it was looked at last; 0: unknown
     std::string path;
   };
   struct WorldTensor {
@@ -78,6 +91,7 @@ class Guards {
     lazy::TensorImpl* base;
     TensorGuard guard;
     std::string path;
+    bool plain;  ///< has no attributes of its own
   };
   PyObject* keep(nb::handle o);
   Argument argument(nb::handle description);

@@ -147,6 +147,7 @@ NB_MODULE(_core, m) {
   bind_linalg(m);
   bind_precision(m);
   bind_module_call(m);
+  bind_watch(m);
   install_warning_handler();
   bind_runtime(m);
   bind_user_ops(m);

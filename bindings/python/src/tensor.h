@@ -27,6 +27,7 @@ void bind_precision(nb::module_& m);
 void bind_generator(nb::module_& m);
 /// The base of nn.Module that makes it callable.
 void bind_module_call(nb::module_& m);
+void bind_watch(nb::module_& m);
 /// Functions that are recorded once.
 void bind_compile(nb::module_& m);
 /// Everything else that is neither a tensor nor an op: metrics, options.

@@ -15,6 +15,7 @@ __all__ = [
     "is_compiling",
     "list_backends",
     "list_mode_options",
+    "pure",
     "register_backend",
     "reset",
 ]
@@ -24,7 +25,9 @@ _backends = {"smolder": None, "eager": None}
 _recorders = weakref.WeakSet()
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mode=None, options=None, disable=False):
+def compile(
+    model=None, *, fullgraph=False, dynamic=None, backend="smolder", mode=None, options=None, disable=False, _pure=False
+):
     """The function, recorded at a call and run without Python at calls like it; of a module, a module. Decorates too.
 
     docs/compile.md says what makes a call one like it, and what cannot be recorded. fullgraph=True makes that an error.
@@ -32,17 +35,24 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="smolder", mod
     _check(backend, mode, options)
     if model is None:
         return lambda model: compile(
-            model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+            model,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            _pure=_pure,
         )
     from smolder.nn import Module
 
     if isinstance(model, Module):
         from smolder.compiler._module import OptimizedModule
 
-        return OptimizedModule(model, _compiled(model.__call__, fullgraph, dynamic, backend, mode, disable))
+        return OptimizedModule(model, (fullgraph, dynamic, backend, mode, disable, _pure))
     if not callable(model):
         raise RuntimeError("smolder.compile: expected a callable")
-    return _compiled(model, fullgraph, dynamic, backend, mode, disable)
+    return _compiled(model, fullgraph, dynamic, backend, mode, disable, _pure)
 
 
 def _check(backend, mode, options):
@@ -68,12 +78,22 @@ def _run_mode(mode, dynamic):
     return out
 
 
-def _compiled(function, fullgraph, dynamic, backend, mode, disabled):
+def pure(model, **options):
+    """compile() of a function that is pure: one of its arguments, modules' parameters and buffers, and generators alone.
+
+    All else that it reads is a constant, with the value that it had when the function was recorded; what it does besides
+    computing happens then only. Nothing is looked for, so that calls take the least time. `with smolder.checked():` finds
+    who is not pure. Options are those of compile().
+    """
+    return compile(model, **options, _pure=True)
+
+
+def _compiled(function, fullgraph, dynamic, backend, mode, disabled, pure):
     if disabled or backend == "eager":
         return function
     name = getattr(function, "__qualname__", type(function).__qualname__)
     called = backend if callable(backend) else _backends[backend]
-    recorder = Recorder(function, name, fullgraph, called, _run_mode(mode, dynamic))
+    recorder = Recorder(function, name, fullgraph, called, _run_mode(mode, dynamic), pure)
     compiled = _core._Compiled(function, recorder)
     recorder.compiled = weakref.proxy(compiled)
     functools.update_wrapper(compiled, function, updated=())

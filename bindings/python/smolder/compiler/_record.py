@@ -1,5 +1,6 @@
 """What a compiled function does when no recorded step fits a call: records one, or says why it cannot."""
 
+import functools
 import gc
 import os
 import sys
@@ -7,16 +8,20 @@ from collections import deque
 
 from smolder import _core
 from smolder._settings import _settings
+from smolder.compiler import _allowed
 from smolder.compiler._structure import Results, containers, describe, unchanged
-from smolder.compiler._watch import Watch
-from smolder.compiler._world import Unguarded, World, difference
+from smolder.compiler._world import Unguarded, World, codes_of, difference
 from smolder.nn import hooks
+from smolder.optim import Optimizer
 
 MOST_ENTRIES = 8  # of a function; the one that was not hit for longest is dropped
 _LONGEST_PAUSE = 1024
 
 events = deque(maxlen=1000)
 _told = {name for name in os.environ.get("SMOLDER_LOGS", "").split(",") if name}
+_NAMES_OF_OPTIMIZER = {*dir(Optimizer), "defaults", "param_groups", "state"} - {*dir(object), "step", "zero_grad"}
+_OPTIM = os.path.dirname(sys.modules[Optimizer.__module__].__file__) + os.sep
+_OF_A_STEP = {"step", "zero_grad"}
 _TOPICS = {"recorded": "guards", "missed": "guards", "broke": "graph_breaks"}
 
 
@@ -28,20 +33,72 @@ def _tell(event, name, reason, where=""):
         print(f"[smolder:{_TOPICS[event]}] {name}: {event}: {reason}{at}", file=sys.stderr)
 
 
+class Watch:
+    """Which code `ran` while it was entered, and which functions in C it called."""
+
+    def __init__(self):
+        self._watch, self._disturbed = _core._Watch(), False
+
+    def __enter__(self):
+        self._watch.start()
+        _sentinel()
+
+    def __exit__(self, *exception):
+        _sentinel()
+        self._disturbed |= not self._watch.stop()
+
+    @functools.cached_property
+    def ran(self):
+        return {*self._watch.ran}
+
+    def refused(self, codes):
+        """What of that no recorded step can do, as text; None if there is nothing. `codes`: of functions that were met."""
+        if self._disturbed or _sentinel.__code__ not in self.ran:
+            return "calls could not be watched, as another profiler began or ended"
+        for code in self.ran - codes:
+            if not _allowed.is_library(code.co_filename):
+                return f"{code.co_qualname} ran, which no guard reaches"
+            if not _allowed.is_module(code.co_filename):
+                return f"{code.co_qualname} of {code.co_filename} ran, which is on no list"
+        for function, code in self._watch.called:
+            if not _allowed.is_library(code.co_filename) and not _allowed.is_called(function):
+                return f"{function.__qualname__}(), a function in C that is on no list"
+        return None
+
+    def reads_optimizer(self):
+        """Whether code that ran may read what an optimizer keeps, other than to make its step."""
+        for code in self.ran:
+            if code.co_filename.startswith(_OPTIM):
+                inner = code.co_name.startswith(("_", "<")) and not code.co_name.startswith("__")
+                if not inner and code.co_name not in _OF_A_STEP:
+                    return True
+            elif not _allowed.is_library(code.co_filename) and _NAMES_OF_OPTIMIZER & {
+                name for part in codes_of(code) for name in part.co_names
+            }:
+                return True
+        return False
+
+
+def _sentinel():
+    """Has to be seen by who watches."""
+
+
 class Recorder:
     """Stands behind a _Compiled: is called with what it was called with when no entry holds."""
 
-    def __init__(self, function, name, fullgraph, backend=None, run_mode=None):
+    def __init__(self, function, name, fullgraph, backend=None, run_mode=None, pure=False):
         self.function, self.name, self.fullgraph, self.backend = function, name, fullgraph, backend
+        self.pure = pure  # what else it reads than arguments, modules and generators is taken for constant
         self.run_mode = run_mode  # of its steps; None for what the process says
         self.compiled = None  # set by who makes it
         self.every = 0  # calls that hit from one comparison to the next; see checked()
         self._failures = self._pause = 0
+        self._told = None  # why it could not be recorded last
 
     def forget(self):
         """Forgets what was recorded."""
         self.compiled._forget()
-        self._failures = self._pause = 0
+        self._failures, self._pause, self._told = 0, 0, None
 
     def __call__(self, args, kwargs):
         if self.every and self.compiled._until_check == 0:
@@ -63,17 +120,21 @@ class Recorder:
         # A function that cannot be recorded is not looked at in each call: that costs more than running it.
         self._failures += 1
         self._pause = min(2 ** (self._failures - 1) - 1, _LONGEST_PAUSE)
-        _tell("broke", self.name, why, where)
+        if self._told != (why, where):
+            self._told = why, where
+            _tell("broke", self.name, why, where)
         if self.fullgraph:
             raise RuntimeError(f"smolder.compile with fullgraph=True: {self.name} cannot be recorded whole: {why}")
 
-    def _look(self, args, kwargs, ran=None, every_name=False):
-        world, tensors = World(ran, every_name), []
+    def _look(self, args, kwargs, ran=None, every_name=False, without=()):
+        world, tensors = World(None if self.pure else ran, every_name, without), []
         positional = describe(args, "args", tensors, world)
         named = describe(kwargs, "kwargs", tensors, world)
         world.walk(self.function, self.name)
         for state in (hooks._forward_pre, hooks._forward, hooks._backward_pre, hooks._backward, _settings):
             world.walk(state, "a global hook or setting")
+        if world.dynamic and world.named is not None:
+            return self._look(args, kwargs, ran, True, without)
         return world, tensors, ("sequence", "arguments", tuple, [positional, named])
 
     def _record(self, args, kwargs):
@@ -86,9 +147,10 @@ class Recorder:
         ids = {id(t) for t in known}
         known += [t for t, _ in before.tensors if id(t) not in ids]
         _core.clear_autocast_cache()
-        capture = _core._StepCapture(known, self.fullgraph, self.run_mode)
+        watch = Watch()
+        capture = _core._StepCapture(known, self.fullgraph, self.pure, self.run_mode)
         try:
-            with Watch(capture.note_break) as watch:
+            with watch:
                 out = self.function(*args, **kwargs)
             results = Results(out, before, containers((args, kwargs), set()))
             results.check(known)
@@ -96,7 +158,8 @@ class Recorder:
             with watch:  # gradients may be the program's code, too
                 step = capture.finish(results.tensors, generators)
             _core.clear_autocast_cache()
-            why = self._refusal(capture, watch, before, spec, results, args, kwargs)
+            free = self._numbers(capture, watch, args, kwargs)
+            why = self._refusal(capture, watch, before, spec, results, free, args, kwargs)
             if why is not None or step is None:
                 self._broke(why or capture.reason, capture.where)
                 return out
@@ -117,8 +180,8 @@ class Recorder:
             else:
                 self._broke("a tensor that no guard reaches")
                 return out
-            free = _free(capture)
-            guards = _core._Guards(spec, after.items, numbers, free, touched)
+            items = after.modules() if self.pure else after.items
+            guards = _core._Guards(spec, items, numbers, free, touched)
             self.compiled._add(
                 step, guards, [places[id(t)] for t in used], results.spec(step.places), capture, MOST_ENTRIES
             )
@@ -134,11 +197,11 @@ class Recorder:
         finally:
             capture.close()
 
-    def _refusal(self, capture, watch, before, spec, results, args, kwargs):
+    def _refusal(self, capture, watch, before, spec, results, free, args, kwargs):
         """Why what ran cannot be a recorded step; None where it can."""
         if capture.broken:
             return capture.reason
-        if results.why:
+        if results.why or self.pure:
             return results.why
         try:
             after, _, spec_after = self._look(args, kwargs, watch.ran)
@@ -146,12 +209,15 @@ class Recorder:
             return str(why)
         if not unchanged(spec, spec_after):
             return "an argument was changed by the call"
-        return after.unguarded or watch.unseen(after.codes) or difference(before, after, _free(capture))
+        return after.unguarded or watch.refused(after.codes) or difference(before, after, free)
 
-
-def _free(capture):
-    """The numbers that a step is told at each run: {id(dict): keys}."""
-    free = {}
-    for mapping, key in capture.numbers:
-        free.setdefault(id(mapping), []).append(key)
-    return free
+    def _numbers(self, capture, watch, args, kwargs):
+        """The numbers that a step is told at each run: {id(dict): keys}. None where code of the program may read them."""
+        free = {}
+        for mapping, key in capture.numbers:
+            free.setdefault(id(mapping), []).append(key)
+        if not free or self.pure:
+            return free
+        world = self._look(args, kwargs, watch.ran, without=Optimizer)[0]
+        read = world.named is None or watch.reads_optimizer() or any(world.knows(m) for m, _ in capture.numbers)
+        return {} if read else free

@@ -4,20 +4,24 @@ from collections import OrderedDict
 
 from smolder import _core
 from smolder._tensor import Tensor
-from smolder.compiler._world import CONSTANTS, same
+from smolder.compiler._allowed import CONSTANTS
+from smolder.compiler._world import attributes_of, same
 
 
 def describe(o, path, tensors, world):
     """What guards compare of an argument; its tensors are added to `tensors` and its objects to the world."""
     kind = type(o)
-    if isinstance(o, _core.Tensor):
+    if issubclass(kind, _core.Tensor):
         tensors.append((o, path))
         return ("tensor", path, o)
     if kind in CONSTANTS:
         return ("value", path, o)
-    if kind is tuple or kind is list or (isinstance(o, tuple) and hasattr(kind, "_fields")):
-        return ("sequence", path, kind, [describe(p, f"{path}[{i}]", tensors, world) for i, p in enumerate(o)])
-    if (kind is dict or kind is OrderedDict) and all(type(k) in CONSTANTS for k in o):
+    if kind is tuple or kind is list or (issubclass(kind, tuple) and "_fields" in kind.__dict__):
+        base = list if kind is list else tuple
+        parts = [describe(p, f"{path}[{i}]", tensors, world) for i, p in enumerate(base.__iter__(o))]
+        world.walk(kind, f"type({path})")
+        return ("sequence", path, kind, parts)
+    if kind is dict and all(type(k) in CONSTANTS for k in o):
         parts = [describe(p, f"{path}[{k!r}]", tensors, world) for k, p in o.items()]
         return ("dict", path, kind, parts, list(o))
     world.walk(o, path)
@@ -48,32 +52,33 @@ class Results:
 
     def _take(self, o):
         kind = type(o)
-        if isinstance(o, _core.Tensor):
+        if issubclass(kind, _core.Tensor):
             self.tensors.append(o)
             return ("tensor", len(self.tensors) - 1)
-        if isinstance(o, CONSTANTS) or self._world.knows(o):
+        if kind in CONSTANTS or self._world.knows(o):
             return ("value", o)
         if id(o) in self._given:
             self.why = f"the function returns a {kind.__name__} that it was given"
             return ("value", None)
-        if id(o) in self._seen and o != ():
+        if id(o) in self._seen and not (kind is tuple and not o):
             self.why = f"the function returns a {kind.__name__} in two places"
             return ("value", None)
         self._seen.add(id(o))
         if kind is tuple or kind is list:
             return (kind.__name__, kind, list(map(self._take, o)))
-        if isinstance(o, tuple) and all(type(part) is int for part in o):  # a Size
+        if issubclass(kind, tuple) and all(type(part) is int for part in tuple.__iter__(o)):  # a Size
             return ("value", o)
-        if isinstance(o, tuple) and (hasattr(kind, "_make") or hasattr(kind, "n_sequence_fields")):
+        if issubclass(kind, tuple) and ("_make" in kind.__dict__ or "n_sequence_fields" in kind.__dict__):
             return ("named", getattr(kind, "_make", kind), list(map(self._take, o)))
         if kind is dict or kind is OrderedDict:
             return ("dict", kind, list(map(self._take, o.values())), list(o))
+        own = attributes_of(o)
         if (
-            hasattr(o, "__dict__")
+            own is not None
             and kind.__new__ is object.__new__
             and not any("__slots__" in base.__dict__ for base in kind.__mro__)
         ):
-            return ("object", kind, list(map(self._take, vars(o).values())), list(vars(o)))
+            return ("object", kind, list(map(self._take, own.values())), list(own))
         self.why = f"the function returns a {kind.__name__}"
         return ("value", None)
 
@@ -97,11 +102,11 @@ class Results:
 
 def containers(o, ids):
     """Adds the ids of the containers that arguments are made of."""
-    if isinstance(o, tuple | list):
+    if type(o) in (tuple, list):
         ids.add(id(o))
         for part in o:
             containers(part, ids)
-    elif isinstance(o, dict):
+    elif type(o) is dict:
         ids.add(id(o))
         for part in o.values():
             containers(part, ids)

@@ -1,109 +1,93 @@
 """What a function reads besides its arguments: the objects that it can reach, with their contents.
 
 A walk goes from the function through its closure, its defaults, the globals that its code names, and on through
-attributes and items of what it finds there. Code of this package and of Python's library is not walked: what it does
-follows from the objects it is given. A walk made before a call visits every function; one made afterwards only those
-whose code ran, which is what is guarded; and of objects of the program's classes only the attributes which that code
-names, so that a count of steps beside a model is no reason to record anew.
+attributes and items of what it finds there. A walk made before a call visits every function; one made afterwards only
+those whose code ran, which is what is guarded; and of objects of the program's classes only the attributes which that
+code names, so that a count of steps beside a model is no reason to record anew. What it meets has to be of kinds that
+_allowed.py lists; it runs no code of the program.
 """
 
 import abc
+import builtins
 import collections
-import dataclasses
 import dis
-import enum
 import functools
-import inspect
-import os
-import pprint
+import importlib.util
 import re
 import sys
-import sysconfig
 import types
 import typing
-
-import numpy
+import weakref
 
 from smolder import _core
-from smolder._device import device
-from smolder._types import finfo, iinfo
+from smolder.compiler import _allowed
+from smolder.compiler._allowed import CONSTANTS, is_library, is_library_module, is_made_by_class
+from smolder.nn.members import Members
 
-_PACKAGE = __file__.rsplit("compiler", 1)[0]
-_LIBRARIES = ("<frozen", sysconfig.get_paths()["stdlib"])
-_NUMPY = os.path.dirname(numpy.__file__) + os.sep
-
-CONSTANTS = (
-    type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(NotImplemented), _core.dtype, device,
-    finfo, iinfo,
-)  # fmt: skip
-_BOUND = (types.BuiltinMethodType, types.MethodWrapperType, type(_core.default_generator.get_state))
-# What has no state that a recorded step could depend on, or is looked at elsewhere.
-_OPAQUE = (
-    types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
-    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType,
-    types.GenericAlias, numpy.generic, enum.Enum, type(dict.__dict__), type(sys.flags),
-    type(collections.namedtuple("Pair", "first").first),
-)  # fmt: skip
-_STATELESS = {
-    ("_thread", "lock"), ("_thread", "RLock"), ("re", "Pattern"), ("weakref", "ref"), ("weakref", "ReferenceType"),
-    ("logging", "Logger"), ("typing", "TypeVar"), ("_random", "Random"), ("random", "Random"), ("builtins", "weakref"),
-    ("numpy", "dtype"), ("numpy", "ufunc"), ("types", "UnionType"), ("_abc", "_abc_data"),
-    ("datetime", "date"), ("datetime", "datetime"), ("datetime", "timedelta"), ("decimal", "Decimal"),
-    ("operator", "itemgetter"), ("nanobind", "nb_func"), ("nanobind", "nb_method"), ("nanobind", "nb_bound_method"),
-}  # fmt: skip
 MOST_OBJECTS = 100_000
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType, type(_core.default_generator.get_state))
+_BUILTINS = vars(builtins)
+_BEGIN = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"}
+_GO_ON = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
+_WORD = re.compile(r"[^\W\d]\w*")
+_LONGEST_TEXT = 100  # in which names may be; longer ones are for people
+_WITHOUT_ATTRIBUTES = {object, abc.ABC, typing.Generic, typing.Protocol}
+_MODULE = type.__dict__["__module__"].__get__
+_FACTORY = collections.defaultdict.default_factory
+_NOT_READ = {
+    "__doc__",
+    "__module__",
+    "__dict__",
+    "__weakref__",
+    "__annotations__",
+    "__abstractmethods__",
+    "__qualname__",
+}
+_NOT_READ |= {"__dataclass_fields__", "__dataclass_params__", "__orig_bases__", "__parameters__", "__type_params__"}
 
 
-def _is_library_module(module):
-    filename = getattr(module, "__file__", None)
-    return is_library(filename) if filename else module.__name__ in sys.builtin_module_names
-
-
-def is_library(filename):
-    """Whether code of this file is Python's own or this package's."""
-    if filename.startswith((_PACKAGE, _NUMPY)):
-        return True
-    return filename.startswith(_LIBRARIES) and "site-packages" not in filename
+def codes_of(code):
+    """Code, and what is nested in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from codes_of(const)
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code):
-    """Globals that code, and what is nested in it, names; attributes that it names; modules that it imports."""
-    names, attributes, modules = set(), set(), set()
-    for i in dis.get_instructions(code):
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names.add(i.argval)
-        elif i.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
-            attributes.add(i.argval)
-        elif i.opname == "IMPORT_NAME":
-            modules.add(i.argval)
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            inner = _names(const)
-            names |= inner[0]
-            attributes |= inner[1]
-            modules |= inner[2]
-    return frozenset(names), frozenset(attributes), frozenset(modules)
-
-
-# What reads attributes by names that its code does not spell.
-_DYNAMIC = {
-    "getattr", "setattr", "hasattr", "delattr", "vars", "dir", "locals", "globals", "eval", "exec", "__dict__",
-    "__getattribute__", "attrgetter", "asdict", "astuple", "fields", "replace", "dumps", "__match_args__", "__slots__",
-}  # fmt: skip
-_WORD = re.compile(r"[^\W\d]\w*")
-_LONGEST_TEXT = 100  # in which names may be; longer ones are for people
-_READS_ALL = tuple(m.__file__ for m in (dataclasses, inspect, pprint))  # of an object, whatever its attributes' names
-_WITHOUT_ATTRIBUTES = {object, abc.ABC, typing.Generic, typing.Protocol}
+def _named_by(code):
+    """Globals that code, and what is nested in it, names, each with the attributes that follow; all attributes; imports."""
+    paths, attributes, imports = {}, set(), set()
+    for part in codes_of(code):
+        path, constants = None, []
+        for i in dis.get_instructions(part):
+            if i.opname in _BEGIN:
+                path = [i.argval]
+            elif i.opname in _GO_ON:
+                attributes.add(i.argval)
+                if path is not None:
+                    path.append(i.argval)
+            elif i.opname == "IMPORT_NAME":
+                imports.add((i.argval, *constants[-2:]))
+            elif i.opname != "EXTENDED_ARG":
+                path = None
+            if i.opname == "LOAD_CONST":
+                constants.append(i.argval)
+            if path is not None:
+                paths.setdefault(path[0], set()).add(tuple(path[1:]))
+    longest = {
+        name: [p for p in found if not any(q[: len(p)] == p != q for q in found)] for name, found in paths.items()
+    }
+    return longest, frozenset(attributes), frozenset(imports)
 
 
 @functools.lru_cache(maxsize=4096)
 def _spelled(code):
     """All names in code, those in its strings as well; None where it may read attributes of any name."""
-    if code.co_filename in _READS_ALL:
+    if code.co_filename in _allowed.READS_ALL:
         return None
     if not is_library(code.co_filename) and (
-        _DYNAMIC & {*code.co_names} or dis.opmap.get("MATCH_CLASS", -1) in code.co_code[::2]
+        _allowed.DYNAMIC_NAMES & {*code.co_names} or dis.opmap.get("MATCH_CLASS", -1) in code.co_code[::2]
     ):
         return None
     names, constants = set(code.co_names), [*code.co_consts]
@@ -116,30 +100,49 @@ def _spelled(code):
     return frozenset(names)
 
 
+def _module_of(kind):
+    name = _MODULE(kind)
+    return sys.modules.get(name) if type(name) is str else None
+
+
+def _is_of_library(kind):
+    module = _module_of(kind)
+    return module is not None and is_library_module(module)
+
+
 @functools.lru_cache(maxsize=4096)
 def _read_besides(kind):
     """Names that may be read of an object by what is no Python: none of the program's classes, of this package's those in
     its functions and of its members. None: any, as classes of Python's library compare and print all that they have."""
     names, ours = set(), [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "smolder"]
     for base in kind.__mro__:
-        module = sys.modules.get(base.__module__)
-        if base not in ours and base not in _WITHOUT_ATTRIBUTES and (module is None or _is_library_module(module)):
+        if base not in ours and base not in _WITHOUT_ATTRIBUTES and _is_of_library(base):
             return None
     for base in kind.__mro__ if ours else ():
         names.update(base.__dict__)
     for base in ours:
         for member in base.__dict__.values():
             function = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            for code in _codes(function.__code__) if isinstance(function, types.FunctionType) else ():
+            for code in codes_of(function.__code__) if isinstance(function, types.FunctionType) else ():
                 names.update(code.co_names)
     return frozenset(names)
 
 
-def _codes(code):
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from _codes(const)
+def attributes_of(o):
+    """The dict of an object's attributes, whatever its class defines; None where it has none."""
+    for base in type(o).__mro__:
+        own = base.__dict__.get("__dict__")
+        if type(own) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            return own.__get__(o)
+    return None
+
+
+def _slot(member, o):
+    """What a slot holds, in a tuple; an empty one for nothing."""
+    try:
+        return (member.__get__(o),)
+    except AttributeError:
+        return ()
 
 
 class Unguarded(Exception):
@@ -147,18 +150,19 @@ class Unguarded(Exception):
 
 
 class World:
-    """A walk. `ran` is the code that ran, or None for a walk of everything; `every_name`: of all attributes even so.
+    """A walk. `ran` is the code that ran, or None for a walk of everything; `every_name`: of all attributes even so;
+    `without`: a class whose objects are not entered.
 
     `items` lists (kind, path, object, ...) as _Guards takes them, `tensors` lists (tensor, path), `codes` is the code
     of all functions that were met, `unguarded` says what stands in the way of guarding.
     """
 
-    def __init__(self, ran=None, every_name=False):
+    def __init__(self, ran=None, every_name=False, without=()):
         self.ran, self.items, self.tensors, self.codes, self.generators = ran, [], [], set(), []
-        self.unguarded = None
+        self.unguarded, self.dynamic, self._without = None, False, without
         self._seen, self._kept, self._entries, self._found = set(), [], set(), []
         spelled = [None] if ran is None or every_name else [_spelled(code) for code in ran]
-        self._named = None if None in spelled else frozenset().union(*spelled)  # None: any attribute may be
+        self.named = None if None in spelled else frozenset().union(*spelled)  # None: any attribute may be
 
     def walk(self, root, path):
         """Visits what `root` reaches."""
@@ -170,173 +174,258 @@ class World:
         """Whether an object was met."""
         return id(o) in self._seen
 
-    def _visit(self, o, path):
-        if isinstance(o, CONSTANTS) or id(o) in self._seen:
-            return
+    def modules(self):
+        """Items that say which parameters, buffers and children modules have."""
+        return [item for item in self.items if type(item[2]) is Members]
+
+    def _refuse(self, why):
+        self.unguarded = self.unguarded or why
+
+    def _see(self, o):
+        if id(o) in self._seen:
+            return False
         self._seen.add(id(o))
         self._kept.append(o)  # so that its id stays its own
         if len(self._seen) > MOST_OBJECTS:
             raise Unguarded(f"the function reaches more than {MOST_OBJECTS} objects")
+        return True
+
+    def _visit(self, o, path):
         kind = type(o)
-        if isinstance(o, _core.Tensor):
+        if kind in CONSTANTS or not self._see(o) or issubclass(kind, self._without):
+            return
+        if issubclass(kind, _core.Tensor):
             self.tensors.append((o, path))
-            if getattr(o, "__dict__", None):
-                self._dict(o.__dict__, path)
+            if members := attributes_of(o):
+                self._dict(members, path)
+            if _core.Tensor in kind.__bases__ or is_made_by_class(kind):
+                self._later(kind, f"type({path})")
         elif kind is types.FunctionType:
             self._function(o, path)
-        elif isinstance(o, type):
+        elif issubclass(kind, type):
             self._class(o, path)
         elif kind is types.MethodType:
             self._later(o.__self__, path)
             self._later(o.__func__, path)
         elif kind in _BOUND:
-            self._container(o, kind, path)
-            if not isinstance(o.__self__, types.ModuleType):
-                self._later(o.__self__, path)
+            self._bound(o, path)
         elif kind is types.ModuleType:
-            self._module(o, path, o.__dict__.keys())  # by a name that is no global's: all of it
+            self._module(o, path)
         elif kind is types.CellType:
             self._cell(o, path)
-        elif isinstance(o, functools.partial):
-            for part in (o.func, o.args, o.keywords):
-                self._later(part, path)
-        elif isinstance(o, _core._Compiled):
+        elif kind is functools.partial:
+            self._slots(o, kind, path)
+            self._dict(attributes_of(o), path)
+        elif kind is _core._Compiled:
             self._later(o._function, path)
-        elif isinstance(o, _core.Generator):
+        elif kind is _core.Generator:
             self.generators.append(o)
-        elif isinstance(o, staticmethod | classmethod):
+        elif kind is staticmethod or kind is classmethod:
             self._later(o.__func__, path)
-        elif kind is property or kind is functools.cached_property:
-            for part in ("fget", "func"):
-                self._later(getattr(o, part, None), path)
-        else:
-            self._container(o, kind, path)
+        elif kind is property:
+            for part in (o.fget, o.fset, o.fdel):
+                self._later(part, path)
+        elif kind is functools.cached_property:
+            self._later(o.func, path)
+        elif kind.__name__ in ("nb_func", "nb_method"):
+            if not _allowed.is_function_of_ours(o):
+                self._refuse(f"{path} is {o.__name__}(), which tells, or changes, what is not guarded")
+        elif not _allowed.is_constant(kind):
+            self._object(o, kind, path)
 
     def _later(self, o, path):
         self._found.append((o, path))
 
-    def _container(self, o, kind, path):
-        known = False
-        if isinstance(o, dict):
-            self._dict(o, path)
-            known = True
-        elif isinstance(o, list):
-            self.items.append(("list", path, o, list(o)))
-            known = True
-        elif isinstance(o, set):
-            self.items.append(("set", path, o, frozenset(o)))
-            known = True
-        if known or isinstance(o, tuple | frozenset):
-            if not isinstance(o, dict):
-                for i, part in enumerate(o):
-                    self._later(part, f"{path}[{i}]")
-            known = True
-        if type(getattr(o, "__self__", None)).__module__.startswith("numpy.random"):
-            self.unguarded = self.unguarded or f"{path} draws random numbers of NumPy"
-        if isinstance(o, _OPAQUE) or (kind.__module__, kind.__name__) in _STATELESS:
-            return
-        members = getattr(o, "__dict__", None)
-        if isinstance(members, dict):
-            self._dict(members, path, kind)
-            self._later(kind, f"type({path})")
-            known = True
-        for base in kind.__mro__:
-            slots = () if base.__module__.startswith("smolder") else base.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                known = True
-                if name not in ("__dict__", "__weakref__") and hasattr(o, name):
-                    self.items.append(("attribute", f"{path}.{name}", o, name, getattr(o, name)))
-                    self._later(getattr(o, name), f"{path}.{name}")
-        if not known and kind.__module__.partition(".")[0] != "smolder":
-            self.unguarded = self.unguarded or f"{path} is a {kind.__name__}, whose state cannot be guarded"
+    def _bound(self, o, path):
+        if _allowed.is_dynamic(o):
+            self.dynamic = True
+        if not isinstance(o.__self__, types.ModuleType | type):
+            self._later(o.__self__, path)
+        elif type(o) is types.BuiltinMethodType and not _allowed.is_function(o):
+            self._refuse(f"{path} is {o.__qualname__}(), a function in C that is on no list")
 
-    def _dict(self, o, path, kind=None):
-        """Of an object of that kind the attributes: those that the code which ran names."""
-        if id(o) in self._seen and kind:
+    def _object(self, o, kind, path):
+        made = is_made_by_class(kind)
+        refused = _allowed.refused_base(kind) if made else None if self._is_known(o, kind) else kind
+        if refused is not None:
+            return self._refuse(f"{path} is a {refused.__module__}.{refused.__name__}, whose state cannot be guarded")
+        if issubclass(kind, dict):
+            self._dict(o, path, seen=True)
+            if issubclass(kind, collections.OrderedDict) and len(o) > 1:
+                self.items.append(("order", path, o, tuple(collections.OrderedDict.__iter__(o))))
+            if issubclass(kind, collections.defaultdict):
+                self._slot(_FACTORY, o, path)
+        elif issubclass(kind, list | tuple | set | frozenset):
+            base = next(b for b in (list, tuple, set, frozenset) if issubclass(kind, b))
+            parts = list(base.__iter__(o))
+            if base is list or base is set:
+                self.items.append((base.__name__, path, o, parts if base is list else frozenset(parts)))
+            for i, part in enumerate(parts):
+                self._later(part, f"{path}[{i}]")
+        own = attributes_of(o)
+        if made:
+            self.items.append(("object", path, o, (kind, own)))
+            self._later(kind, f"type({path})")
+            self._slots(o, kind, path)
+        if own is not None and (made or own):
+            self._dict(own, path, kind)
+
+    def _is_known(self, o, kind):
+        """Whether objects of a class in C, which is no class of the program's, are guarded by what is visited of them."""
+        return issubclass(kind, tuple) or kind in _allowed.BASES
+
+    def _slots(self, o, kind, path):
+        """What is kept beside the attributes' dict."""
+        for base in kind.__mro__:
+            ours = base.__module__.partition(".")[0] == "smolder"
+            if base is not functools.partial and not is_made_by_class(base):
+                continue
+            for member in base.__dict__.values():
+                if type(member) is types.MemberDescriptorType:
+                    self._slot(member, o, f"{path}.{member.__name__}", ours)
+
+    def _slot(self, member, o, path, ours=False):
+        content = _slot(member, o)
+        if ours and content and type(content[0]) is weakref.ref:
             return
-        self._seen.add(id(o))
-        self._kept.append(o)
-        names = None
-        if kind and self._named is not None and (besides := _read_besides(kind)) is not None:
-            names = self._named | besides | {n for n in o if besides and str(n).startswith("_")}
-        held = dict(o) if names is None else {n: v for n, v in o.items() if n in names}
+        self.items.append(("attribute", path, o, member, content))
+        for value in content:
+            self._later(value, path)
+
+    def _dict(self, o, path, kind=None, seen=False):
+        """Of an object of that kind the attributes: those that the code which ran names."""
+        if o is sys.modules or o is _BUILTINS:
+            return self._refuse(f"{path} is the dict of {'builtins' if o is _BUILTINS else 'all modules'}")
+        if not seen and not self._see(o):
+            return None
+        names, ours = None, kind is not None and any(b.__module__.startswith("smolder.") for b in kind.__mro__)
+        if kind and self.named is not None and (besides := _read_besides(kind)) is not None:
+            names = self.named | besides | {n for n in o if besides and str(n).startswith("_")}
+        held = {n: v for n, v in dict.items(o) if names is None or n in names}
         self.items.append(("dict", path, o, held, names))
         for key, value in held.items():
-            at = f"{path}.{key}" if kind else f"{path}[{key!r}]" if isinstance(key, str | int) else f"{path}[...]"
+            at = f"{path}.{key}" if kind else f"{path}[{key!r}]" if type(key) in (str, int) else f"{path}[...]"
             self._later(key, f"{path}.keys()")
-            self._later(value, at)
+            if not (ours and type(value) is weakref.ref):
+                self._later(value, at)
 
-    def _cell(self, o, path):
+    def _cell(self, o, path, ours=False):
         try:
-            self.items.append(("cell", path, o, o.cell_contents))
-            self._later(o.cell_contents, path)
+            content = o.cell_contents
         except ValueError:  # an empty one
-            self.items.append(("cell", path, o, None))
+            content = None
+        self.items.append(("cell", path, o, content))
+        if not (ours and type(content) is weakref.ref):
+            self._later(content, path)
 
     def _class(self, o, path):
+        if not is_made_by_class(o):
+            if not _allowed.is_class_in_c(o):
+                self._refuse(f"{path} is {o.__module__}.{o.__qualname__}, a class in C that is on no list")
+            self.dynamic = self.dynamic or _allowed.is_dynamic(o)
+            return
+        if issubclass(type(o), abc.ABCMeta) and self._see(abc.get_cache_token):
+            self.items.append(("token", "abc.ABC.register", abc.get_cache_token, abc.get_cache_token()))
         for base in o.__mro__:
-            module = sys.modules.get(base.__module__)
-            if (module is not None and _is_library_module(module)) or (base is not o and id(base) in self._seen):
+            if not is_made_by_class(base) or _is_of_library(base) or (base is not o and not self._see(base)):
                 continue
-            self._seen.add(id(base))
-            self._kept.append(base)
-            members = dict(base.__dict__)
-            self.items.append(("class", base.__qualname__, base, members))
-            for name, member in members.items():
-                if name not in ("__doc__", "__module__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"):
-                    self._later(member, f"{base.__qualname__}.{name}")
+            if type(base) is not type:
+                self._later(type(base), f"type({base.__qualname__})")
+            self.items.append(("class", base.__qualname__, base, (type(base), base.__mro__, dict(base.__dict__))))
+            for name, member in base.__dict__.items():
+                at = f"{base.__qualname__}.{name}"
+                if (type(member) is types.FunctionType and (member.__dict__ or self._runs(member.__code__))) or (
+                    name not in _NOT_READ and (self.named is None or name in self.named or name.startswith("__"))
+                ):
+                    self._later(member, at)
+
+    def _runs(self, code):
+        return self.ran is None or not self.ran.isdisjoint(codes_of(code))
 
     def _function(self, o, path):
         code = o.__code__
-        codes = set(_codes(code))
-        if self.ran is not None and not codes & self.ran and not is_library(code.co_filename):
-            return
-        self.codes |= codes
-        for name, cell in zip(code.co_freevars, o.__closure__ or ()):
-            self._later(cell, name)
-        if o.__dict__:
-            for name, value in o.__dict__.items():
-                self._later(value, f"{path}.{name}")
+        if self.ran is None or self._runs(code) or is_library(code.co_filename):
+            self.codes.update(codes_of(code))
+            for name, cell in zip(code.co_freevars, o.__closure__ or ()):
+                if self._see(cell):
+                    self._cell(cell, name, _allowed.is_ours(code.co_filename))
+        members = o.__dict__ or None
         if is_library(code.co_filename):
+            self.dynamic = self.dynamic or _allowed.is_dynamic(o)
+            if _allowed.is_numpys(code.co_filename):
+                self._refuse(f"{path} is a function of NumPy that is on no list")
+            for name, value in (members or {}).items():
+                self._later(value, f"{path}.{name}")
             return
-        self.items.append(("function", path, o, (code, o.__defaults__, o.__kwdefaults__)))
-        self._later(o.__defaults__, f"{path}.__defaults__")
-        self._later(o.__kwdefaults__, f"{path}.__kwdefaults__")
-        self._globals(o.__globals__, code)
+        self.items.append(("function", path, o, (code, o.__defaults__, o.__kwdefaults__, members)))
+        for name in ("__defaults__", "__kwdefaults__", "__dict__"):
+            self._later(getattr(o, name) or None, f"{path}.{name}")
+        if self._runs(code):
+            self._globals(o.__globals__, code)
 
     def _globals(self, space, code):
-        names, attributes, modules = _names(code)
-        if "getattr" in names:
-            attributes |= {"getattr"}  # then any
-        for name in modules & sys.modules.keys():
-            self._module(sys.modules[name], name, attributes)
-        for name in names:
-            if name in space:
-                value = space[name]
-                self._entry(space, name, name)
-                if type(value) is types.ModuleType:
-                    self._module(value, name, attributes)
-                else:
-                    self._later(value, name)
-            else:
-                self._entry(space, name, name)  # a builtin, as long as no global is in its place
-
-    def _module(self, module, path, attributes):
-        """What code names of a module, of the modules in it, and so on."""
-        if module is numpy and "random" in attributes:
-            self.unguarded = self.unguarded or "numpy.random is used"
-        if _is_library_module(module):
-            return
-        space = module.__dict__
-        for name in list(space) if "getattr" in attributes else attributes & space.keys():
-            value = space[name]
-            if (id(space), name) in self._entries:
-                continue
-            self._entry(space, name, f"{path}.{name}")
+        paths, attributes, imports = _named_by(code)
+        for name in attributes:
+            if _allowed.special(name):
+                self._refuse(f"{code.co_qualname} reads {name}, which is not guarded")
+        for name, found in paths.items():
+            self._entry(space, name, name)
+            if name not in space:
+                self._entry(_BUILTINS, name, name)
+            value = space[name] if name in space else _BUILTINS.get(name)
             if type(value) is types.ModuleType:
-                self._module(value, f"{path}.{name}", attributes)
+                for path in found:
+                    self._along(value, path, name)
             else:
-                self._later(value, f"{path}.{name}")
+                self._later(value, name)
+        for name, level, wanted in imports:
+            self._import(space, name, level, wanted)
+
+    def _along(self, value, path, at):
+        """What code names of a module by `path`, of a module in it, and so on."""
+        for name in path:
+            at = f"{at}.{name}"
+            self._entry(value.__dict__, name, at)
+            if name not in value.__dict__:
+                name = "__getattr__"
+            value = value.__dict__.get(name)
+            if type(value) is not types.ModuleType:
+                break
+        self._later(value, at)
+
+    def _import(self, space, name, level, wanted):
+        if level:
+            package = space.get("__package__") or str(space.get("__name__")).rpartition(".")[0]
+            try:
+                name = importlib.util.resolve_name("." * level + name, package)
+            except ImportError:
+                return
+        parts = name.split(".")
+        for i in range(len(parts)):
+            self._entry(sys.modules, ".".join(parts[: i + 1]), f"sys.modules[{'.'.join(parts[: i + 1])!r}]")
+        module = sys.modules.get(name if wanted else parts[0])
+        for part in wanted or ():
+            if type(module) is types.ModuleType:
+                self._along(module, (part,), name)
+        if not wanted or type(module) is not types.ModuleType:
+            self._later(module, name)
+
+    def _module(self, module, path):
+        """A module that code has as a value: what has a name that any code spells."""
+        space, library = module.__dict__, is_library_module(module)
+        if module.__name__.partition(".")[0] == "smolder":
+            for name in space.keys() & (self.named or ()):  # its values are not the program's
+                self._entry(space, name, f"{path}.{name}")
+                if getattr(space[name], "__self__", None) is None and not _allowed.is_function_of_ours(space[name]):
+                    self._later(space[name], f"{path}.{name}")
+        elif self.named is None and library and self.ran is not None:
+            self._refuse(f"{path} is a module, of which attributes of any name may be read")
+        elif self.named is None and not library:
+            self._dict(space, path)
+        else:
+            for name in self.named or ():
+                if name in space or not library:
+                    self._along(module, (name,), path)
 
     def _entry(self, space, name, path):
         if (id(space), name) in self._entries:
@@ -354,17 +443,18 @@ def same(a, b):
     """Whether contents are the same: the same objects, or equal constants."""
     if a is b:
         return True
-    if type(a) is not type(b):
+    kind = type(a)
+    if kind is not type(b):
         return False
-    if isinstance(a, dict):
-        return len(a) == len(b) and all(k in b and same(v, b[k]) for k, v in a.items())
-    if isinstance(a, tuple | list):
+    if kind is dict:
+        return len(a) == len(b) and all(map(same, a.items(), b.items()))
+    if kind is tuple or kind is list:
         return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float):
+    if kind is float:
         return a.hex() == b.hex()
-    if isinstance(a, frozenset):
+    if kind is frozenset:
         return a == b
-    return isinstance(a, CONSTANTS) and a == b
+    return kind in CONSTANTS and a == b
 
 
 def difference(before, after, free):
@@ -372,20 +462,22 @@ def difference(before, after, free):
     known = before.contents()
     for key, (kind, path, _, *content) in after.contents().items():
         if key not in known:
+            space = known.get(("dict", key[1], None))
+            if kind == "entry" and (space is None or same(space[3].get(content[0]), content[1])):
+                continue  # of a module that code has as a value
             return f"{path} is reached only since the call"
         then, now = (known[key][3], content[0]) if kind == "dict" else (known[key][-1], content[-1])
         if kind == "dict" and content[1] is not None:
             then = {n: v for n, v in then.items() if n in content[1]}
         if same(then, now):
             continue
-        if isinstance(now, dict) and isinstance(then, dict):
-            ours = free.get(key[1], ())
-            for name in [*then, *(n for n in now if n not in then)]:
-                if name in ours and name in then and name in now:
-                    continue
-                if name not in then or name not in now or not same(then[name], now[name]):
-                    named = f".{name}" if isinstance(name, str) else "[...]"
-                    return f"{path}{named} was changed by the call"
-            continue
-        return f"{path} was changed by the call"
+        if kind != "dict":
+            return f"{path} was changed by the call"
+        ours = free.get(key[1], ())
+        if len(then) != len(now) or any(map(lambda a, b: not same(a, b), then, now)):
+            return f"{path}: its keys were changed by the call"
+        for name in then:
+            if name not in ours and not same(then[name], now[name]):
+                named = f".{name}" if isinstance(name, str) else "[...]"
+                return f"{path}{named} was changed by the call"
     return None
