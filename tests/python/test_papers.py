@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 import tomllib
 
 import smolder
@@ -41,3 +43,8 @@ def test_no_text_tells_to_install_the_other_package():
                 found += [f"{file}: {m[0]}" for m in wrong.finditer(file.read_text(errors="replace"))]
     assert not found, "\n".join(found)
     assert wrong.search("pip install 'smolder[onnx]'") and not wrong.search("pip install smolder-tensor")
+
+
+def test_the_command_is_there_as_a_module():
+    run = subprocess.run([sys.executable, "-m", "smolder", "--version"], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout) == (0, f"smolder {VERSION}\n"), run.stderr
