@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "smolder/core/size.h"
+
 namespace smolder::eager {
 
 Array Array::empty(const Dims& shape, DType dtype, Device device) {
-  return wrap(allocate(static_cast<size_t>(smolder::numel(shape)) * itemsize(dtype), device), shape, dtype);
+  return wrap(allocate(static_cast<size_t>(storage_bytes(shape, dtype)), device), shape, dtype);
 }
 
 Array Array::wrap(void* data, const Dims& shape, DType dtype) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/infer.h"
 
 namespace smolder::ir {
@@ -59,6 +60,7 @@ Value Builder::append(Op op, const std::vector<Value>& inputs, std::vector<Dim> 
   std::vector<ValueId> ids;
   ids.reserve(inputs.size());
   for (const Value& v : inputs) ids.push_back(v.id);
+  storage_bytes(shape.values(), dtype);
   const ValueInfo result{.node = kNone, .dtype = dtype, .weak = weak, .shape = shape};
   return wrap(g_.append(op, std::move(ids), std::move(attrs), {&result, 1}, origin_));
 }

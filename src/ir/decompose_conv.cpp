@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
 
 namespace smolder::ir {
@@ -27,7 +28,7 @@ std::vector<Dim> conv_words(const SymDims* sizes, const ConvSteps& steps) {
 }  // namespace
 
 int64_t num_windows(int64_t n, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
-  const int64_t room = n + 2 * padding - dilation * (kernel - 1) - 1;
+  const int64_t room = (Size(n) + Size(2) * padding - Size(dilation) * (kernel - 1) - 1).value();
   return room < 0 ? 0 : room / stride + 1;
 }
 
@@ -38,7 +39,7 @@ Dims conv_shape(std::string_view op, const Meta& x, const Meta& weight, const Co
   SMOLDER_CHECK(steps.stride.size() == 2 && steps.padding.size() == 2 && steps.dilation.size() == 2, RuntimeError, op,
                 ": expected two strides, paddings and dilations, got ", steps.stride, ", ", steps.padding, " and ",
                 steps.dilation);
-  SMOLDER_CHECK(steps.groups > 0 && weight.shape[0] % steps.groups == 0 && x.shape[1] == weight.shape[1] * steps.groups,
+  SMOLDER_CHECK(steps.groups > 0 && weight.shape[0] % steps.groups == 0 && x.shape[1] == (Size(weight.shape[1]) * steps.groups).value(),
                 RuntimeError, op, ": input ", to_string(x), " and weight ", to_string(weight), " do not fit ",
                 steps.groups, " groups");
   Dims shape{x.shape[0], weight.shape[0]};

@@ -1,6 +1,7 @@
 #include "smolder/ir/infer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "smolder/ir/scalar/primitive.h"
 
@@ -180,6 +181,7 @@ void check_nonempty(std::string_view op, const Dims& shape, const Dims& axes) {
 }
 
 Dims resolve_reshape(const Dims& from, const Dims& shape) {
+  constexpr int64_t kTooMany = std::numeric_limits<int64_t>::max();
   const int64_t n = numel(from);
   Dims out = shape;
   int unknown = -1;
@@ -188,7 +190,7 @@ Dims resolve_reshape(const Dims& from, const Dims& shape) {
     SMOLDER_CHECK(out[i] >= -1, RuntimeError, "reshape: invalid shape dimension ", out[i], " at index ", i,
                   " of shape ", shape);
     if (out[i] >= 0) {
-      known *= out[i];
+      if (__builtin_mul_overflow(known, out[i], &known)) known = kTooMany;
       continue;
     }
     SMOLDER_CHECK(unknown < 0, RuntimeError, "reshape: only one dimension can be inferred, got shape ", shape);

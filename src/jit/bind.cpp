@@ -4,6 +4,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/size.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/plan_impl.h"
@@ -21,7 +22,7 @@ constexpr int64_t kFlatGranule = 256;
 
 int64_t aligned(int64_t bytes) {
   constexpr auto kStep = static_cast<int64_t>(kAlignment);
-  return (bytes + kStep - 1) / kStep * kStep;
+  return (Size(ceil_div(bytes, kStep)) * kStep).value();
 }
 
 int64_t grain_of(const KernelCall& call, int64_t positions, int64_t elements) {
@@ -66,9 +67,9 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
   const Program& p = plan_->program();
   const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
   for (const OutputInfo& o : p.outputs) {
-    int64_t n = 1;
-    for (const ir::Dim& d : o.shape) n *= size(d);
-    output_bytes_.push_back(n * static_cast<int64_t>(itemsize(o.dtype)));
+    Dims shape;
+    for (const ir::Dim& d : o.shape) shape.push_back(size(d));
+    output_bytes_.push_back(storage_bytes(shape, o.dtype));
   }
   for (const BufferInfo& b : p.buffers) {
     if (b.kind == BufferInfo::kLeaf) num_leaves_ = std::max(num_leaves_, b.number + 1);
@@ -228,9 +229,9 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   segment.step = launches_.back().first_step + launches_.back().num_steps - 1;
   int64_t offset = 0;
   for (const KernelCall::Scratch& x : call.scratch) {
-    const int64_t bytes = aligned(size(x.elements) * x.itemsize);
+    const int64_t bytes = aligned((Size(size(x.elements)) * x.itemsize).value());
     scratch_.push_back({static_cast<uint32_t>(x.argument), offset, bytes});
-    offset += bytes;
+    offset = (Size(offset) + bytes).value();
   }
   for (const BufferId b : call.buffers) {
     pointers_.push_back(b < 0 ? PointerSlot{PointerSlot::kNull, 0} : pointer(b));

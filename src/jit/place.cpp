@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/size.h"
 #include "smolder/ir/control_flow.h"
 #include "smolder/jit/library.h"
 
@@ -93,7 +94,7 @@ Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64
       ending.erase(ending.begin());
       if (!inherited[done]) release(out.blocks[out.of[done]].offset, out.blocks[out.of[done]].bytes);
     }
-    const int64_t size = ir::SymTable::value(l.elements, evaluated) * l.itemsize;
+    const int64_t size = (Size(ir::SymTable::value(l.elements, evaluated)) * l.itemsize).value();
     ending.emplace(l.last, i);
     const auto heir = std::find_if(l.heirs_of.begin(), l.heirs_of.end(), [&](int r) { return !inherited[r]; });
     if (heir != l.heirs_of.end()) {
@@ -102,8 +103,8 @@ Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64
       out.blocks[out.of[i]].last = l.last;
       continue;
     }
-    const int64_t bytes = (size + static_cast<int64_t>(kAlignment) - 1) / static_cast<int64_t>(kAlignment) *
-                          static_cast<int64_t>(kAlignment);
+    constexpr auto kStep = static_cast<int64_t>(kAlignment);
+    const int64_t bytes = (Size(ceil_div(size, kStep)) * kStep).value();
     out.of[i] = out.blocks.size();
     Block& block = out.blocks.emplace_back(Block{bytes, 0, l.first, l.last});
     if (bytes == 0) continue;
@@ -128,7 +129,7 @@ Blocks place_in_order(std::span<const Lifetime> lifetimes, std::span<const int64
       }
     }
     block.offset = start;
-    out.bytes = start + bytes;
+    out.bytes = (Size(start) + bytes).value();
   }
   return out;
 }
@@ -196,7 +197,7 @@ void place_in_hosts(Blocks& all, std::span<const Host> hosts, std::span<const in
     std::vector<const Block*> placed;
   };
   std::vector<Room> rooms;
-  for (const Host& h : hosts) rooms.push_back({&h, ir::SymTable::value(h.elements, evaluated) * h.itemsize, {}});
+  for (const Host& h : hosts) rooms.push_back({&h, (Size(ir::SymTable::value(h.elements, evaluated)) * h.itemsize).value(), {}});
   std::ranges::stable_sort(rooms, {}, &Room::bytes);
   const int peak = most_live(all.blocks).launch;
   for (Block* b : largest_first(all.blocks)) {

@@ -1,7 +1,9 @@
 // What the rows of arrange.toml, statistics.toml and products.toml are made of.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
@@ -84,7 +86,7 @@ Tensor repeat_each(const Tensor& x, const Tensor& repeats, std::optional<int64_t
                         : n == 0    ? 0
                                     : read_size(select(ends, 0, n - 1), "repeat_interleave");
   // Element i of the result is of the first one whose repeats end after i: counted by marking the ends.
-  const Tensor marks = index_add(zeros({total + 1}, DType::kInt64), 0, ends, ones({n}, DType::kInt64));
+  const Tensor marks = index_add(zeros({(Size(total) + 1).value()}, DType::kInt64), 0, ends, ones({n}, DType::kInt64));
   return index_select(x, axis, slice(cumsum(marks, 0), 0, 0, total));
 }
 
@@ -128,6 +130,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
                 "diagonal: Dimension out of range: a diagonal needs two dimensions, got shape ", x.shape());
   auto [a, c] = diagonal_axes(dim1, dim2, x.dim());
   Tensor last = move_axes(x, {a, c}, {-2, -1});
+  offset = std::max(offset, -std::numeric_limits<int64_t>::max());  // it may be turned round
   if (!can_view(last, flattened(last.shape()))) {  // a transposed matrix is a view the other way round
     const Tensor other = transpose(last, -2, -1);
     if (can_view(other, flattened(other.shape()))) {
@@ -146,7 +149,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   SMOLDER_CHECK(x.dim() >= 1, IndexError, "diag_embed: Dimension out of range: expected a dimension, got none");
   const auto [a, c] = diagonal_axes(dim1, dim2, x.dim() + 1);
-  const int64_t n = x.size(-1) + std::abs(offset);
+  const int64_t n = (Size(x.size(-1)) + std::max(offset, (Size(0) - offset).value())).value();
   Dims low = Dims::filled(x.dim(), 0), high = low;
   low.back() = std::max<int64_t>(-offset, 0);
   high.back() = std::max<int64_t>(offset, 0);
@@ -218,7 +221,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
     if (std::find(sum_a.begin(), sum_a.end(), i) != sum_a.end()) continue;
     order_a.push_back(i);
     shape.push_back(a.size(i));
-    rows *= a.size(i);
+    rows = (Size(rows) * a.size(i)).value();
   }
   for (int i = 0; i < sum_a.size(); ++i) {
     const int64_t n = a.size(sum_a[i]);
@@ -231,7 +234,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
     if (std::find(sum_b.begin(), sum_b.end(), i) != sum_b.end()) continue;
     order_b.push_back(i);
     shape.push_back(b.size(i));
-    columns *= b.size(i);
+    columns = (Size(columns) * b.size(i)).value();
   }
   return reshape(matmul(reshape(permute(a, order_a), {rows, inner}), reshape(permute(b, order_b), {inner, columns})),
                  shape);
@@ -242,7 +245,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   while (x.dim() < y.dim()) x = unsqueeze(x, 0);
   while (y.dim() < x.dim()) y = unsqueeze(y, 0);
   Dims shape = x.shape();
-  for (int i = 0; i < shape.size(); ++i) shape[i] *= y.shape()[i];
+  for (int i = 0; i < shape.size(); ++i) shape[i] = (Size(shape[i]) * y.shape()[i]).value();
   for (int i = x.dim(); i > 0; --i) x = unsqueeze(x, i);  // a0 1 a1 1 ...
   for (int i = y.dim(); i-- > 0;) y = unsqueeze(y, i);    // 1 b0 1 b1 ...
   return reshape(x * y, shape);

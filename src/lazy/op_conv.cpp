@@ -2,6 +2,7 @@
 // images. A signal is an image one row high; volumes are in op_volume.cpp.
 #include <algorithm>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
@@ -89,7 +90,7 @@ Tensor convolve_images(const Tensor& x, const Tensor& weight, const ConvArgument
   if (is_floating(x.dtype())) return conv_forward(x, weight, a.stride, a.padding, a.dilation, a.groups);
   // A product of the filters with the columns, which is exact.
   const auto places = [&](int i) {
-    return (x.size(2 + i) + 2 * a.padding[i] - a.dilation[i] * (weight.size(2 + i) - 1) - 1) / a.stride[i] + 1;
+    return ir::num_windows(x.size(2 + i), weight.size(2 + i), a.stride[i], a.padding[i], a.dilation[i]);
   };
   const int64_t n = x.size(0), filters = weight.size(0), seen = weight.size(1) * weight.size(2) * weight.size(3);
   const int64_t h = places(0), w = places(1);
@@ -104,14 +105,14 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
   const ConvArguments a = conv_arguments(op, dims, input, weight, "number", given);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0);
-  SMOLDER_CHECK(channels == weight.size(1) * a.groups, RuntimeError, "Given groups=", a.groups, ", weight of size ",
+  SMOLDER_CHECK(channels == (Size(weight.size(1)) * a.groups).value(), RuntimeError, "Given groups=", a.groups, ", weight of size ",
                 weight.shape(), ", expected input", input.shape(), " to have ", weight.size(1) * a.groups,
                 " channels, but got ", channels, " channels instead");
   check_bias(op, bias, weight, weight.size(0), "Given ");
   Dims padded, kernel;
   for (int i = 0; i < dims; ++i) {
-    padded.push_back(input.size(i - dims) + 2 * a.padding[i]);
-    kernel.push_back(a.dilation[i] * (weight.size(2 + i) - 1) + 1);
+    padded.push_back((Size(input.size(i - dims)) + Size(2) * a.padding[i]).value());
+    kernel.push_back((Size(a.dilation[i]) * (weight.size(2 + i) - 1) + 1).value());
   }
   for (int i = 0; i < dims; ++i) {
     SMOLDER_CHECK(kernel[i] > 0 && kernel[i] <= padded[i], RuntimeError, "Calculated padded input size per channel: (",
@@ -147,7 +148,7 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
   const ConvArguments a = conv_arguments(op, dims, input, weight, "float", given);
   const Dims more = conv_numbers("output_padding", output_padding, dims);
   const bool batched = input.dim() == dims + 2;
-  const int64_t channels = input.size(batched ? 1 : 0), filters = weight.size(1) * a.groups;
+  const int64_t channels = input.size(batched ? 1 : 0), filters = (Size(weight.size(1)) * a.groups).value();
   SMOLDER_CHECK(!any(more, negative), RuntimeError, "negative output_padding is not supported");
   SMOLDER_CHECK(channels == weight.size(0), RuntimeError, "Given transposed=1, weight of size ", weight.shape(),
                 ", expected input", input.shape(), " to have ", weight.size(0), " channels, but got ", channels,
@@ -161,8 +162,9 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
                   "output padding must be smaller than either stride or dilation, but got output_padding: ", more,
                   " stride: ", a.stride, " dilation: ", a.dilation);
     beyond |= more[i] >= a.stride[i];
-    whole.push_back((input.size(i - dims) - 1) * a.stride[i] + a.dilation[i] * (weight.size(2 + i) - 1) + 1);
-    size.push_back(whole[i] - 2 * a.padding[i] + more[i]);
+    const Size reach = Size(a.dilation[i]) * (weight.size(2 + i) - 1);
+    whole.push_back((Size(input.size(i - dims) - 1) * a.stride[i] + reach + 1).value());
+    size.push_back((Size(whole[i]) - Size(2) * a.padding[i] + more[i]).value());
     SMOLDER_CHECK(size[i] > 0, RuntimeError, op, ": padding ", a.padding, " leaves nothing of the output for input ",
                   input.shape(), " and weight ", weight.shape());
   }
@@ -201,7 +203,7 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
     const int axis = x.dim() - 1 - i;
     const int64_t low = pad[2 * i], high = pad[2 * i + 1], n = x.size(axis);
     if (low == 0 && high == 0) continue;
-    SMOLDER_CHECK(n > 0 && n + low + high >= 0, RuntimeError, "pad: sizes ", pad, " crop more than there is of shape ",
+    SMOLDER_CHECK(n > 0 && (Size(n) + low + high).value() >= 0, RuntimeError, "pad: sizes ", pad, " crop more than there is of shape ",
                   x.shape());
     if (mode == "circular") {  // of what cropping leaves
       SMOLDER_CHECK(low <= n && high <= n, RuntimeError, "Padding value causes wrapping around more than once.");
@@ -212,7 +214,7 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
       y = m == 0 ? left : index_select(left, axis, remainder(arange(-before, m + after), m));
       continue;
     }
-    Tensor at = arange(-low, n + high);
+    Tensor at = arange((Size(0) - low).value(), (Size(n) + high).value());
     if (mode == "reflect") {
       SMOLDER_CHECK(
           low < n && high < n, RuntimeError,
@@ -274,7 +276,7 @@ Pool pool(std::string_view op, int dims, const Tensor& x, std::string_view dtype
                 p.dilation);
   Dims from, to;
   for (int i = 0; i < dims; ++i) {
-    const int64_t n = x.size(i - dims), pad = p.padding[i], reach = p.dilation[i] * (p.kernel[i] - 1) + 1;
+    const int64_t n = x.size(i - dims), pad = p.padding[i], reach = (Size(p.dilation[i]) * (p.kernel[i] - 1) + 1).value();
     SMOLDER_CHECK(pad >= 0, RuntimeError, "pad must be non-negative, but got pad: ", pad);
     SMOLDER_CHECK(pad <= reach / 2, RuntimeError,
                   "pad should be at most half of effective kernel size, but got pad=", pad,
@@ -282,7 +284,7 @@ Pool pool(std::string_view op, int dims, const Tensor& x, std::string_view dtype
     SMOLDER_CHECK(pad <= p.kernel[i] / 2, RuntimeError,
                   "pad should be smaller than or equal to half of kernel size, but got pad = ", pad,
                   ", kernel = ", p.kernel[i]);
-    const int64_t room = n + 2 * pad - reach + (given.ceil_mode ? p.stride[i] - 1 : 0);
+    const int64_t room = (Size(n) + 2 * pad - reach + (given.ceil_mode ? p.stride[i] - 1 : 0)).value();
     int64_t size = room < 0 ? 0 : room / p.stride[i] + 1;
     // The last window begins within the input or before it.
     if (given.ceil_mode && (size - 1) * p.stride[i] >= n + pad) --size;
@@ -340,6 +342,9 @@ Dims adaptive_size(std::string_view op, int dims, const Tensor& x, const Dims& s
     SMOLDER_CHECK(x.size(i - dims) > 0, RuntimeError, op,
                   "(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", x.shape());
   }
+  Dims whole = x.shape();
+  for (int i = 0; i < dims; ++i) whole[x.dim() - dims + i] = size[size.size() == dims ? i : 0];
+  storage_bytes(whole, x.dtype());
   return size.size() == dims ? size : Dims::filled(dims, size[0]);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
@@ -37,8 +38,7 @@ struct Columns {
     SMOLDER_CHECK(least(padding) >= 0, RuntimeError, "padding should be non-negative, but got pad_height: ", padding[0],
                   " pad_width: ", padding[1]);
     for (int i = 0; i < 2; ++i) {
-      const int64_t room = size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
-      count.push_back(room < 0 ? 0 : room / stride[i] + 1);
+      count.push_back(ir::num_windows(size[i], kernel[i], stride[i], padding[i], dilation[i]));
     }
     SMOLDER_CHECK(least(count) > 0, RuntimeError, "Given input with spatial size ", size, ", kernel_size=", kernel,
                   ", dilation=", dilation, ", padding=", padding, ", stride=", stride,
@@ -81,16 +81,17 @@ Tensor from_columns(const Tensor& x, const Dims& output_size, const WindowArgume
   const Columns c(size, given);
   const bool batched = x.dim() == 3;
   const Tensor columns = batched ? x : unsqueeze(x, 0);
-  const int64_t taps = c.kernel[0] * c.kernel[1], n = columns.size(0), channels = columns.size(1) / taps;
+  const int64_t taps = (Size(c.kernel[0]) * c.kernel[1]).value(), n = columns.size(0), channels = columns.size(1) / taps;
   SMOLDER_CHECK(
       columns.size(1) % taps == 0, RuntimeError,
       "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input.size(1)=",
       columns.size(1), " and kernel_size=", c.kernel, ".");
-  SMOLDER_CHECK(columns.size(2) == c.count[0] * c.count[1], RuntimeError, "Given output_size=", size,
+  SMOLDER_CHECK(columns.size(2) == (Size(c.count[0]) * c.count[1]).value(), RuntimeError, "Given output_size=", size,
                 ", kernel_size=", c.kernel, ", dilation=", c.dilation, ", padding=", c.padding, ", stride=", c.stride,
                 ", expected size of input's dimension 2 to match the calculated number of sliding blocks ", c.count[0],
                 " * ", c.count[1], " = ", c.count[0] * c.count[1], ", but got input.size(2)=", columns.size(2), ".");
-  const int64_t h = size[0] + 2 * c.padding[0], w = size[1] + 2 * c.padding[1];
+  const int64_t h = (Size(size[0]) + Size(2) * c.padding[0]).value(),
+                w = (Size(size[1]) + Size(2) * c.padding[1]).value();
   const Tensor seen =
       permute(reshape(columns, {n, channels, c.kernel[0], c.kernel[1], c.count[0], c.count[1]}), {0, 1, 2, 4, 3, 5});
   const Tensor rows = index_add(zeros({n, channels, c.kernel[0] * c.count[0], w}, x.dtype()), 3,
@@ -158,6 +159,9 @@ Tensor interpolate(const Tensor& x, const Dims& given, std::string_view mode, bo
                   "Input and output sizes should be greater than 0, but got input ", x.shape(), " and output sizes ",
                   size);
   }
+  Dims whole = x.shape();
+  for (int i = 0; i < dims; ++i) whole[2 + i] = size[i];
+  storage_bytes(whole, x.dtype());
   if (mode == "area") return adaptive_avg_pool("interpolate", dims, x, size);
   const DType dtype = is_floating(x.dtype()) ? compute_type(x.dtype()) : DType::kFloat32;
   Tensor y = x.to(dtype);

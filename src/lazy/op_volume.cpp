@@ -1,5 +1,6 @@
 // Convolutions and pools of volumes, made of those of images: what a window sees along the depth becomes channels, or
 // is reduced after the planes are.
+#include "smolder/ir/decompose.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 
@@ -19,8 +20,8 @@ Tensor flat_weight(const Tensor& w) { return reshape(w, {w.size(0), w.size(1) * 
 }  // namespace
 
 Tensor conv_volumes(const Tensor& x, const Tensor& weight, const ConvArguments& a) {
-  const int64_t kernel = weight.size(2), deep = x.size(2) + 2 * a.padding[0];
-  const int64_t count = (deep - a.dilation[0] * (kernel - 1) - 1) / a.stride[0] + 1;
+  const int64_t kernel = weight.size(2), 
+                count = ir::num_windows(x.size(2), kernel, a.stride[0], a.padding[0], a.dilation[0]);
   const Dims around{0, 0, a.padding[0], 0, 0};
   const Tensor padded = a.padding[0] ? constant_pad(x, around, around) : x;
   const Tensor seen = at_places(padded, 2, depths(count, kernel, a.stride[0], a.dilation[0]));

@@ -11,6 +11,7 @@
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
+#include "smolder/core/size.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/branch.h"
@@ -302,6 +303,8 @@ const ir::Meta* intern(const ir::Meta& m) {
   static std::mutex lock;
   static auto* const known = new absl::node_hash_set<ir::Meta, MetaHash>;
   std::lock_guard hold(lock);
+  if (const auto found = known->find(m); found != known->end()) return &*found;
+  storage_bytes(m.shape, m.dtype);  // no tensor may be larger, however it was made
   return &*known->insert(m).first;
 }
 

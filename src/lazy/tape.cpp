@@ -10,6 +10,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/profile.h"
+#include "smolder/core/size.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
@@ -293,6 +294,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
                 " operands is not supported: at most 65535");
   inferred_.assign(row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_.data());
+  for (const ir::Meta& m : inferred_) storage_bytes(m.shape, m.dtype);
   if (options_.strict) check_lowering(device_.type, op, {inputs, operands.size()}, attrs, inferred_);
 
   // Nothing above changed the tape, and nothing below raises.

@@ -7,6 +7,7 @@
 #include "smolder/core/half.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
+#include "smolder/core/size.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -86,7 +87,7 @@ Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {
 }
 
 Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
-  const size_t bytes = smolder::numel(shape) * itemsize(dtype);
+  const auto bytes = static_cast<size_t>(storage_bytes(shape, dtype));
   const SourceToken source = capture_source();
   const MemoryFor use("tensor from data", source);
   BufferRef buffer = allocate(bytes);

@@ -219,6 +219,7 @@ def ops_cpp(table, stem):
 #include <cmath>
 #include <limits>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
 
 namespace smolder::ir::rows {{

@@ -329,6 +329,7 @@ def ops_cpp(table, stem):
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "smolder/core/size.h"
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/autocast.h"

@@ -114,6 +114,8 @@ def _resize(self, *sizes, memory_format=None):
     shape = Size(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], numbers.Integral) else sizes)
     if shape == self.shape:
         return self
+    if shape.numel() >= 2**63:
+        raise RuntimeError(f"numel: integer multiplication overflow of {list(shape)}")
     row, missing = self.detach().reshape(-1), shape.numel() - self.numel()
     whole = _core.cat([row, self.new_zeros(missing)]) if missing > 0 else row[: shape.numel()]
     self._set_data(whole.reshape(tuple(shape)))

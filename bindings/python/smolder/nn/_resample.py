@@ -117,6 +117,8 @@ def interpolate(
     else:
         scales = _scales(input, scale_factor, dims)
         sizes = tuple(math.floor(n * s) for n, s in zip(input.shape[2:], scales, strict=True))
+        if any(n >= 2**63 for n in sizes):
+            raise RuntimeError(f"value cannot be converted to type int64_t without overflow: sizes are {sizes}")
         if recompute_scale_factor or mode == "area":
             scales = ()
     _check_mode(input, mode, antialias)
