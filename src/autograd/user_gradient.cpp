@@ -6,6 +6,7 @@
 
 #include "smolder/autograd/formula.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder::autograd {
 namespace {
@@ -18,7 +19,7 @@ struct Entry {
 };
 
 struct Gradients {
-  std::mutex lock;
+  ForkMutex lock;
   std::unordered_map<ir::Op, std::unique_ptr<Entry>> of;
   std::unordered_map<ir::Op, std::unique_ptr<Entry>> missing;  ///< what raises, for ops that have none
 
@@ -27,6 +28,8 @@ struct Gradients {
     return *gradients;
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Gradients& g_gradients = Gradients::get();
 
 std::unique_ptr<Entry> made(ir::Op op, Saves saves, std::function<void(FormulaContext&)> formula) {
   const ir::OpInfo& row = ir::info(op);

@@ -3,7 +3,6 @@
 // taken. Nothing is split or merged: a training step asks for the same sizes again and again.
 #include "smolder/core/buffer.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "smolder/core/cpu_memory.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/memory_history.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -87,13 +87,7 @@ std::string human(double bytes) {
 class CpuPool {
  public:
   static CpuPool& get() {
-    static CpuPool* pool = [] {
-      pool_for_fork() = new CpuPool;
-      // The lock is taken over fork, so that a child never inherits it held by a thread it lacks.
-      pthread_atfork([] { pool_for_fork()->lock_.lock(); }, [] { pool_for_fork()->lock_.unlock(); },
-                     [] { pool_for_fork()->lock_.unlock(); });
-      return pool_for_fork();
-    }();
+    static auto* const pool = new CpuPool;
     return *pool;
   }
 
@@ -134,11 +128,6 @@ class CpuPool {
     size_t size;
     uint64_t freed_at = 0;
   };
-
-  static CpuPool*& pool_for_fork() {
-    static CpuPool* pool = nullptr;
-    return pool;
-  }
 
   BufferRef allocate_small(size_t bytes) {
     const int c = class_of(bytes);
@@ -334,7 +323,7 @@ class CpuPool {
     stats_.cached += static_cast<int64_t>(size);
   }
 
-  std::mutex lock_;
+  ForkMutex lock_;
   std::array<FreeBlock*, kNumClasses> small_{};
   std::vector<BigBlock*> big_;  ///< free mapped blocks by size; equal sizes newest last
   int64_t mapped_ = 0;          ///< big blocks that exist, live or free
@@ -343,6 +332,8 @@ class CpuPool {
   MemoryStats stats_;
   cuda::PoolStatistics counts_;  ///< the same, and more, in large blocks and small ones
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const CpuPool& g_made = CpuPool::get();
 
 std::atomic<int64_t> fail_in{0};
 

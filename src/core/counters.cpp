@@ -1,7 +1,5 @@
 #include "smolder/core/counters.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +13,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder {
 namespace {
@@ -25,20 +24,18 @@ constexpr size_t kMaxEvents = 4096;
 /// Every counter and event of the process. `lock` guards all members; counters are then written without
 /// it, through references that stay valid because a map's nodes never move. Never destroyed.
 struct Registry {
-  std::mutex lock;
+  ForkMutex lock;
   std::map<std::string, Counter, std::less<>> counters;
   std::list<EventSummary> events;  ///< most recent first
   std::unordered_map<std::string, std::list<EventSummary>::iterator> by_key;
 };
 
 Registry& registry() {
-  static Registry* r = [] {
-    static auto* made = new Registry;
-    pthread_atfork([] { made->lock.lock(); }, [] { made->lock.unlock(); }, [] { made->lock.unlock(); });
-    return made;
-  }();
+  static auto* const r = new Registry;
   return *r;
 }
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Registry& g_made = registry();
 
 std::string key_of(const Event& e) {
   std::string key;

@@ -9,6 +9,7 @@
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder {
 namespace {
@@ -20,7 +21,7 @@ struct UserType {
 };
 constexpr int kFirst = static_cast<int>(DeviceType::kFirstUser);
 std::array<std::atomic<const UserType*>, kMaxDeviceTypes> g_types{};  ///< from kFirst on, filled in order
-std::mutex g_registering;
+ForkMutex g_registering;
 
 const UserType* user_type(int type) {
   return type < kMaxDeviceTypes ? g_types[type].load(std::memory_order_acquire) : nullptr;

@@ -1,12 +1,11 @@
 #include "smolder/core/memory_history.h"
 
-#include <pthread.h>
-
 #include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "smolder/core/fork.h"
 #include "smolder/core/profile.h"
 
 namespace smolder {
@@ -30,18 +29,14 @@ thread_local const MemoryUse* t_use = nullptr;
 
 /// `lock` guards every member. Never destroyed: buffers may outlive any static.
 struct History {
-  std::mutex lock;
+  ForkMutex lock;
   bool on = false;
   size_t most_events = 0;
   std::map<uintptr_t, HeldMemory> held;
   std::deque<MemoryEvent> events;
 
   static History& get() {
-    static History* const it = [] {
-      static auto* const made = new History;
-      pthread_atfork([] { made->lock.lock(); }, [] { made->lock.unlock(); }, [] { made->lock.unlock(); });
-      return made;
-    }();
+    static auto* const it = new History;
     return *it;
   }
   void add(MemoryEvent::Kind kind, const HeldMemory& block) {
@@ -50,6 +45,8 @@ struct History {
     events.push_back({kind, block});
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const History& g_made = History::get();
 
 }  // namespace
 

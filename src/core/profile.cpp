@@ -1,6 +1,5 @@
 #include "smolder/core/profile.h"
 
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "smolder/core/cuda/timeline.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/memory_history.h"
 
 namespace smolder {
@@ -27,18 +27,14 @@ constexpr size_t kMostSpans = 1 << 20, kMostChanges = 4 << 20;
 
 /// All that is kept. `lock` guards every member. Never destroyed: threads may outlive any static.
 struct Log {
-  std::mutex lock;
+  ForkMutex lock;
   std::deque<Span> spans;
   std::deque<MemoryChange> changes;
   int64_t dropped = 0;
   int sessions = 0, with_shapes = 0, with_memory = 0, with_devices = 0, with_flops = 0;
 
   static Log& get() {
-    static Log* const log = [] {
-      static auto* const made = new Log;
-      pthread_atfork([] { made->lock.lock(); }, [] { made->lock.unlock(); }, [] { made->lock.unlock(); });
-      return made;
-    }();
+    static auto* const log = new Log;
     return *log;
   }
   void set_flags() {
@@ -50,6 +46,8 @@ struct Log {
         std::memory_order_relaxed);
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Log& g_made = Log::get();
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "smolder/core/thread_pool.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -24,6 +23,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder {
 namespace {
@@ -302,9 +302,19 @@ class Pool {
 /// forked child, where the old one's threads do not exist and its lock may be held by one of them.
 alignas(Pool) unsigned char pool_storage[sizeof(Pool)];
 
+class PoolOverForks final : public ForkGuard {
+ public:
+  PoolOverForks() : ForkGuard(ForkRank::kNoLock) { watch_forks(); }
+
+ private:
+  void before_fork() override {}
+  void after_fork_in_parent() override {}
+  void after_fork_in_child() override { reset_pool_after_fork(); }
+};
+
 Pool& pool() {
   static Pool* made = [] {
-    pthread_atfork(nullptr, nullptr, &reset_pool_after_fork);
+    static PoolOverForks watched;
     return new (pool_storage) Pool;
   }();
   return *made;

@@ -36,7 +36,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-/// After fork a child has no workers; this restarts them on next use. Registered with pthread_atfork,
+/// After fork a child has no workers; this restarts them on next use. The pool is told of forks,
 /// so there is no need to call it. A child forked inside a parallel region may only exec or exit.
 void reset_pool_after_fork();
 

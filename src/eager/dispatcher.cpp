@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/ir/user_op.h"
 
@@ -135,7 +136,7 @@ class Table {
     return -1;
   }
 
-  std::mutex lock_;  ///< guards `kernels_`, `names_`, `overrides_` and writes to places
+  ForkMutex lock_;  ///< guards `kernels_`, `names_`, `overrides_` and writes to places
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<std::string> names_{"CPU", "CUDA"};
   std::map<std::pair<DispatchKey, ir::Op>, std::vector<ir::Op>> overrides_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "smolder/core/fork.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/eager/view.h"
@@ -345,18 +346,21 @@ std::shared_ptr<const Program> Program::for_op(Op op, std::span<const Meta* cons
   return compile(g, {}, true);
 }
 
+namespace {
+ForkMutex g_remembering;
+}  // namespace
+
 std::shared_ptr<const Program> Program::remembered(Op op, std::span<const Meta* const> inputs,
                                                    std::span<const int64_t> attrs) {
-  static std::mutex lock;
   // Never destroyed: ops may run in static destructors.
   static auto& programs = *new absl::flat_hash_map<std::vector<int64_t>, std::shared_ptr<const Program>, HashWords>;
   std::vector<int64_t> key = memo_key(op, inputs, attrs);
   {
-    std::lock_guard hold(lock);
+    const std::lock_guard hold(g_remembering);
     if (const auto found = programs.find(key); found != programs.end()) return found->second;
   }
   std::shared_ptr<const Program> made = for_op(op, inputs, attrs);
-  std::lock_guard hold(lock);
+  const std::lock_guard hold(g_remembering);
   if (programs.size() >= kRememberedPrograms) programs.clear();
   return programs.try_emplace(std::move(key), std::move(made)).first->second;
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 #include "smolder/ir/infer.h"
 #include "smolder/ir/user_op.h"
 
@@ -15,7 +16,7 @@ namespace smolder::ir {
 namespace {
 
 struct Subgraphs {
-  std::mutex lock;
+  ForkMutex lock;
   std::deque<Subgraph> all;  // which do not move
   std::unordered_map<std::string, int64_t> numbers;
 
@@ -24,9 +25,11 @@ struct Subgraphs {
     return *subgraphs;
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Subgraphs& g_subgraphs = Subgraphs::get();
 
 struct ControlOps {
-  std::mutex lock;
+  ForkMutex lock;
   std::map<std::pair<ControlKind, size_t>, Op> ops;
   std::unordered_map<Op, ControlKind> kinds;
   std::vector<std::function<void(Op)>> hooks;
@@ -36,6 +39,8 @@ struct ControlOps {
     return *ops;
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const ControlOps& g_controlops = ControlOps::get();
 
 constexpr std::string_view kNames[] = {"smolder::cond_", "smolder::while_loop_", "smolder::while_grad_",
                                        "smolder::scan_"};

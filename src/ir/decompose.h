@@ -121,9 +121,11 @@ Value convolve_weight(Value grad, Value x, const SymDims& kernel, const ConvStep
 
 // -- pools over the last two dimensions: `size` windows, which may look beyond the input
 
+/// What windows are reduced to. Sums of windows that lie side by side are of any length.
+enum class PoolKind : uint8_t { kMax, kSum };
 /// Throws RuntimeError unless every window begins within the input and what lies before it.
 void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                const Dims& dilation, const Dims& size);
+                const Dims& dilation, const Dims& size, PoolKind kind);
 /// `shape` with the last two extents those of `size`.
 Dims pooled_shape(Dims shape, const Dims& size);
 /// Largest element of each window, nan counting as the largest, and its number within the plane.

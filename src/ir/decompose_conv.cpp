@@ -39,7 +39,8 @@ Dims conv_shape(std::string_view op, const Meta& x, const Meta& weight, const Co
   SMOLDER_CHECK(steps.stride.size() == 2 && steps.padding.size() == 2 && steps.dilation.size() == 2, RuntimeError, op,
                 ": expected two strides, paddings and dilations, got ", steps.stride, ", ", steps.padding, " and ",
                 steps.dilation);
-  SMOLDER_CHECK(steps.groups > 0 && weight.shape[0] % steps.groups == 0 && x.shape[1] == (Size(weight.shape[1]) * steps.groups).value(),
+  SMOLDER_CHECK(steps.groups > 0 && weight.shape[0] % steps.groups == 0 &&
+                    x.shape[1] == (Size(weight.shape[1]) * steps.groups).value(),
                 RuntimeError, op, ": input ", to_string(x), " and weight ", to_string(weight), " do not fit ",
                 steps.groups, " groups");
   Dims shape{x.shape[0], weight.shape[0]};
@@ -81,8 +82,20 @@ Value convolve_weight(Value grad, Value x, const SymDims& kernel, const ConvStep
 
 // -- pools
 
+namespace {
+
+/// Places of a window that are looked at one after another, each in a few nodes of the graph.
+constexpr int64_t kMostTaps = int64_t{1} << 16;
+
+/// How many places of a window ever see one of n elements: what lies beyond is padding, wherever the window is.
+int64_t taps_seen(int64_t n, int64_t kernel, int64_t padding, int64_t dilation) {
+  return std::min(kernel, ceil_div(n + padding, dilation));
+}
+
+}  // namespace
+
 void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
-                const Dims& dilation, const Dims& size) {
+                const Dims& dilation, const Dims& size, PoolKind kind) {
   SMOLDER_CHECK(x.shape.size() >= 2 && kernel.size() == 2 && stride.size() == 2 && padding.size() == 2 &&
                     dilation.size() == 2 && size.size() == 2,
                 RuntimeError, op, ": expected two sizes for the last two dimensions of input ", to_string(x));
@@ -95,6 +108,10 @@ void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Di
                       dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 && last < n + padding[i] && n > 0,
                   RuntimeError, op, ": a window of ", kernel, " with stride ", stride, ", padding ", padding,
                   " and dilation ", dilation, " has no ", size, " places in input ", to_string(x));
+    const bool whole = kind == PoolKind::kSum && stride[i] == kernel[i] && padding[i] == 0 && n == size[i] * kernel[i];
+    SMOLDER_CHECK(whole || taps_seen(n, kernel[i], padding[i], dilation[i]) <= kMostTaps, NotImplementedError, op,
+                  ": windows of ", kernel, " elements over input ", to_string(x), " are not supported: at most ",
+                  kMostTaps, " elements along a dimension");
   }
 }
 
@@ -117,6 +134,21 @@ struct Windows {
   int64_t kernel, stride, padding, dilation;
   Dim size;  ///< how many
 
+  /// The same windows over n elements, without the places that see none: so work follows from the elements, whatever
+  /// numbers a file has.
+  Windows within(SymTable& sym, Dim n) const {
+    Windows w = *this;
+    const Dim seen = sym.ceil_div(sym.add(n, padding), dilation);
+    if (!sym.less_equal(kernel, seen)) {
+      sym.equal(seen, seen.value);
+      w.kernel = seen.value;
+    }
+    if (w.kernel == 1) w.dilation = 1;
+    if (is_one(sym, size)) w.stride = w.kernel;
+    return w;
+  }
+  /// Whether each of n elements is in one window.
+  bool is_cut_into(Dim n) const { return stride == kernel && padding == 0 && n.value == size.value * kernel; }
   /// Elements from the first place of the first window to the last of the last.
   Dim reach(SymTable& sym) const { return sym.add(sym.mul(sym.sub(size, 1), stride), dilation * (kernel - 1) + 1); }
   /// `x` with `fill` where windows look beyond it.
@@ -173,7 +205,7 @@ std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride
   const Scalar low = lowest(x.dtype());
   Value at;  // in the rows reduced so far
   for (int i = 1; i >= 0; --i) {
-    const Windows w = windows_at(x, i, kernel, stride, padding, dilation, size);
+    const Windows w = windows_at(x, i, kernel, stride, padding, dilation, size).within(b.sym(), x.size(i - 2));
     const Value from = w.padded(x, low), inner = at.defined() ? w.padded(at, int64_t{0}) : Value();
     SymDims shape = x.shape();
     shape[w.axis] = w.size;
@@ -184,7 +216,7 @@ std::array<Value, 2> max_windows(Value x, const Dims& kernel, const Dims& stride
     // A window that sees nothing larger than the lowest number is said to be at its first place.
     Value column;
     if (inner.defined()) {
-      column = windows_at(x, 1, kernel, stride, padding, dilation, size).first(b, shape, width);
+      column = windows_at(x, 1, kernel, stride, padding, dilation, size).within(b.sym(), width).first(b, shape, width);
     }
     Value best, place = index(w.first(b, shape, x.size(w.axis)), column);
     for (int64_t tap = 0; tap < w.kernel; ++tap) {
@@ -221,7 +253,17 @@ Value sum_windows(Value x, const Dims& kernel, const Dims& stride, const Dims& p
   if (kernel[0] * kernel[1] >= kReduced && is_all(0) && is_all(1))
     return x.b->reduce(ReduceKind::kSum, x, {x.rank() - 2, x.rank() - 1}, true);
   for (int i = 1; i >= 0; --i) {
-    const Windows w = windows_at(x, i, kernel, stride, padding, {1, 1}, size);
+    const Dim n = x.size(i - 2);
+    const Windows given = windows_at(x, i, kernel, stride, padding, {1, 1}, size);
+    if (given.kernel > kMostTaps && given.is_cut_into(n)) {
+      SymDims shape = x.shape();
+      shape[given.axis] = given.size;
+      SymDims cut = shape;
+      cut.insert(given.axis + 1, given.kernel);
+      x = x.b->reshape(x.b->reduce(ReduceKind::kSum, x.b->reshape(x, cut), {given.axis + 1}, true), shape);
+      continue;
+    }
+    const Windows w = given.within(sym, n);
     const Value from = w.padded(x, 0.0);
     Value sum = w.seen(from, 0);
     for (int64_t tap = 1; tap < w.kernel; ++tap) sum = sum + w.seen(from, tap);
@@ -236,12 +278,13 @@ Value spread_windows(Value x, const Dims& kernel, const Dims& stride, const Dims
   for (int i = 0; i < 2; ++i) {
     // Element q * stride + r of the padded input is seen by windows q, q - 1, ...: by the j-th at place r + j * stride.
     const int axis = x.rank() - 2 + i;
-    const int64_t step = stride[i], seen = (kernel[i] + step - 1) / step;
+    const Windows w = Windows{axis, kernel[i], stride[i], padding[i], 1, x.size(axis)}.within(sym, size[i]);
+    const int64_t step = w.stride, seen = ceil_div(w.kernel, step);
     Value sum;
     for (int64_t j = 0; j < seen; ++j) {
       Value part = padded(x, axis, j, seen - 1 - j);
       if (step > 1) {
-        const int64_t places = std::min(step, kernel[i] - j * step);
+        const int64_t places = std::min(step, w.kernel - j * step);
         SymDims shape = part.shape();
         shape.insert(axis + 1, places);
         part = padded(b.expand(b.unsqueeze(part, axis + 1), shape), axis + 1, 0, step - places);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "smolder/core/size.h"
 #include "smolder/ir/scalar/primitive.h"
 
 namespace smolder::ir {
@@ -232,6 +233,7 @@ void check_sizes(const Dims& shape) {
   for (int64_t n : shape) {
     SMOLDER_CHECK(n >= 0, RuntimeError, "Trying to create tensor with negative dimension ", n, ": ", shape);
   }
+  storage_bytes(shape, DType::kBool);
 }
 
 void check_sizes(std::span<const Meta> results) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder::ir {
 namespace {
@@ -68,7 +69,7 @@ std::unique_ptr<Registered> made(UserOp definition) {
 
 /// Reading by number takes no lock.
 struct Registry {
-  std::mutex lock;  ///< guards `names`, `count` and writes to `ops`
+  ForkMutex lock;  ///< guards `names`, `count` and writes to `ops`
   std::unordered_map<std::string, Op> names;
   int count = 0;
   std::array<std::atomic<const Registered*>, kMaxUserOps> ops{};
@@ -87,6 +88,8 @@ struct Registry {
     return *registry;
   }
 };
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Registry& g_registry = Registry::get();
 
 const Registered& registered(Op op) {
   const auto i = static_cast<size_t>(op) - kNumOps;

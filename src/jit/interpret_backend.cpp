@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 #include "smolder/jit/kernel_bytes.h"
 #include "smolder/jit/loop_interpret.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr size_t kSlots = 2048;
 std::array<const Kernel*, kSlots> loaded{};
-std::mutex loaded_mutex;
+ForkMutex loaded_mutex;
 
 template <size_t kSlot>
 void run_slot(void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors, int64_t begin,

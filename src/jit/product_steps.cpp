@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "smolder/core/size.h"
+
 namespace smolder::jit {
 
 using Epilogue = eager::MatmulDesc::Epilogue;
@@ -35,6 +37,11 @@ ProductSteps::ProductSteps(const LibraryView& a, const LibraryView& b, const Lib
     }
     d.batch *= extent;
   }
+  constexpr int64_t kMostCalls = int64_t{1} << 24;
+  Size calls = 1;
+  for (int i = 0; i <= axis; ++i) calls = calls * c.shape[i];
+  SMOLDER_CHECK(calls.value() <= kMostCalls, NotImplementedError, "a product of matrices in ", c.shape,
+                " that lie in no order is not supported: at most ", kMostCalls, " of them");
   offsets.push_back({0, 0, 0});
   for (; axis >= 0; --axis) {
     std::vector<Offsets> all;

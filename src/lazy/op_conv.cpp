@@ -1,6 +1,7 @@
 // What the rows of convolution.toml and pooling.toml are made of: torch's arguments checked and brought to the ops of
 // images. A signal is an image one row high; volumes are in op_volume.cpp.
 #include <algorithm>
+#include <numeric>
 
 #include "smolder/core/size.h"
 #include "smolder/ir/decompose.h"
@@ -105,9 +106,9 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
   const ConvArguments a = conv_arguments(op, dims, input, weight, "number", given);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0);
-  SMOLDER_CHECK(channels == (Size(weight.size(1)) * a.groups).value(), RuntimeError, "Given groups=", a.groups, ", weight of size ",
-                weight.shape(), ", expected input", input.shape(), " to have ", weight.size(1) * a.groups,
-                " channels, but got ", channels, " channels instead");
+  SMOLDER_CHECK(channels == (Size(weight.size(1)) * a.groups).value(), RuntimeError, "Given groups=", a.groups,
+                ", weight of size ", weight.shape(), ", expected input", input.shape(), " to have ",
+                weight.size(1) * a.groups, " channels, but got ", channels, " channels instead");
   check_bias(op, bias, weight, weight.size(0), "Given ");
   Dims padded, kernel;
   for (int i = 0; i < dims; ++i) {
@@ -203,8 +204,8 @@ Tensor pad_by_mode(const Tensor& x, const Dims& pad, std::string_view mode) {
     const int axis = x.dim() - 1 - i;
     const int64_t low = pad[2 * i], high = pad[2 * i + 1], n = x.size(axis);
     if (low == 0 && high == 0) continue;
-    SMOLDER_CHECK(n > 0 && (Size(n) + low + high).value() >= 0, RuntimeError, "pad: sizes ", pad, " crop more than there is of shape ",
-                  x.shape());
+    SMOLDER_CHECK(n > 0 && (Size(n) + low + high).value() >= 0, RuntimeError, "pad: sizes ", pad,
+                  " crop more than there is of shape ", x.shape());
     if (mode == "circular") {  // of what cropping leaves
       SMOLDER_CHECK(low <= n && high <= n, RuntimeError, "Padding value causes wrapping around more than once.");
       const Tensor left = slice(y, axis, std::max<int64_t>(-low, 0), n - std::max<int64_t>(-high, 0));
@@ -276,7 +277,8 @@ Pool pool(std::string_view op, int dims, const Tensor& x, std::string_view dtype
                 p.dilation);
   Dims from, to;
   for (int i = 0; i < dims; ++i) {
-    const int64_t n = x.size(i - dims), pad = p.padding[i], reach = (Size(p.dilation[i]) * (p.kernel[i] - 1) + 1).value();
+    const int64_t n = x.size(i - dims), pad = p.padding[i],
+                  reach = (Size(p.dilation[i]) * (p.kernel[i] - 1) + 1).value();
     SMOLDER_CHECK(pad >= 0, RuntimeError, "pad must be non-negative, but got pad: ", pad);
     SMOLDER_CHECK(pad <= reach / 2, RuntimeError,
                   "pad should be at most half of effective kernel size, but got pad=", pad,
@@ -356,7 +358,9 @@ struct Spans {
     const Tensor i = reshape(arange(size), {size, 1});
     begin = floor_divide(i * n, size);
     end = floor_divide((i + 1) * n + (size - 1), size);
-    for (int64_t k = 0; k < size; ++k) longest = std::max(longest, ((k + 1) * n + size - 1) / size - k * n / size);
+    // Window k begins at a fraction k * rest mod size of an element, which takes every multiple of `common`.
+    const int64_t rest = size ? n % size : 0, common = std::gcd(rest, size);
+    if (size) longest = n / size + (rest == 0 ? 0 : rest == common ? 1 : 2);
   }
   /// Places of each window, [size, longest]; those beyond its end may be of another.
   Tensor places() const { return begin + arange(longest); }

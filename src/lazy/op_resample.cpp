@@ -81,7 +81,8 @@ Tensor from_columns(const Tensor& x, const Dims& output_size, const WindowArgume
   const Columns c(size, given);
   const bool batched = x.dim() == 3;
   const Tensor columns = batched ? x : unsqueeze(x, 0);
-  const int64_t taps = (Size(c.kernel[0]) * c.kernel[1]).value(), n = columns.size(0), channels = columns.size(1) / taps;
+  const int64_t taps = (Size(c.kernel[0]) * c.kernel[1]).value(), n = columns.size(0),
+                channels = columns.size(1) / taps;
   SMOLDER_CHECK(
       columns.size(1) % taps == 0, RuntimeError,
       "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got input.size(1)=",
@@ -177,6 +178,9 @@ Tensor interpolate(const Tensor& x, const Dims& given, std::string_view mode, bo
       y = smooth(y, 2 + i, {n, m, scale, dtype}, is_cubic ? 2 : 1);
       continue;
     }
+    constexpr int64_t kMost = int64_t{1} << 28;  // each element is looked at, to know where a gradient is
+    SMOLDER_CHECK(n <= kMost && m <= kMost, NotImplementedError, "interpolate: sizes beyond ", kMost,
+                  " elements along a dimension are not supported, got input ", x.shape(), " and output sizes ", size);
     const std::string_view how = mode == "nearest" ? "nearest" : is_nearest ? "exact" : is_cubic ? "cubic" : "linear";
     const auto band = ir::band_of(n, m, scale, how, align_corners, dtype);
     y = resample(y, scale, 2 + i, m, how, align_corners, band.taps, band.lead);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/core/fork.h"
 #include "smolder/core/scalar.h"
 
 namespace smolder {
@@ -35,7 +36,7 @@ class Generator {
 
  private:
   friend class DrawLog;
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   uint64_t seed_, offset_ = 0;
   const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
 };

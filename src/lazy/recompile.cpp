@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/fork.h"
 #include "smolder/ir/attr_words.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/lazy/autocast.h"
@@ -456,13 +457,15 @@ std::atomic<OnRecompile> g_action{OnRecompile::kIgnore};
 
 /// Never destroyed: steps may still run while statics are.
 struct Kept {
-  std::mutex lock;
+  ForkMutex lock;
   std::deque<Recompile> all;
 };
 Kept& kept() {
   static auto* const k = new Kept;
   return *k;
 }
+/// Made before any lock is held, as its lock asks.
+[[maybe_unused]] const Kept& g_made = kept();
 
 /// A row for `smolder cache why`. Equal explanations are one row; that of a process which found all kernels is another,
 /// so that what was built stays known.

@@ -9,6 +9,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
@@ -299,10 +300,13 @@ const ir::Meta* number_meta(Category c) {
   return &kMetas[static_cast<int>(c)];
 }
 
+namespace {
+ForkMutex g_interning;
+}  // namespace
+
 const ir::Meta* intern(const ir::Meta& m) {
-  static std::mutex lock;
   static auto* const known = new absl::node_hash_set<ir::Meta, MetaHash>;
-  std::lock_guard hold(lock);
+  const std::lock_guard hold(g_interning);
   if (const auto found = known->find(m); found != known->end()) return &*found;
   storage_bytes(m.shape, m.dtype);  // no tensor may be larger, however it was made
   return &*known->insert(m).first;

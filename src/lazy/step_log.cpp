@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/core/scalar.h"
 #include "smolder/jit/plan_report.h"
@@ -24,7 +25,7 @@ struct Log {
   std::unordered_set<const jit::Instance*> ran;  // which the steps keep alive
 };
 
-std::mutex g_lock;
+ForkMutex g_lock;
 std::map<uint64_t, Log> g_logs;
 uint64_t g_last = 0;
 const PerThread<std::optional<Recompile>> g_recompile;

@@ -1,7 +1,5 @@
 #include "smolder/lazy/tape.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
 #include "smolder/lazy/branch.h"
@@ -61,12 +60,21 @@ Tape::Tape(Device device) : device_(device), epoch_(next_epoch()), known_(std::m
   options_.compile.device = device;
 }
 
+/// A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which waits for a sync
+/// in progress. A kernel that forks has the device's tape for itself already, and one of its own.
+class TapeOverForks final : public ForkGuard {
+ public:
+  TapeOverForks() : ForkGuard(ForkRank::kTape) { watch_forks(); }
+
+ private:
+  void before_fork() override { Tape::cpu().mutex().lock(); }
+  void after_fork_in_parent() override { Tape::cpu().mutex().unlock(); }
+  void after_fork_in_child() override { Tape::cpu().mutex().unlock(); }
+};
+
 Tape& Tape::first_cpu() {
   static Tape* const tape = [] {
-    // A child keeps a copy of everything pending and may go on with it: nothing is lost by a fork, which
-    // waits for a sync in progress.
-    pthread_atfork([] { Tape::cpu().mutex_.lock(); }, [] { Tape::cpu().mutex_.unlock(); },
-                   [] { Tape::cpu().mutex_.unlock(); });
+    static TapeOverForks watched;
     return new Tape;  // handles may outlive static destructors
   }();
   return *(cpu_ = tape);

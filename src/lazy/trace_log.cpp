@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/fork.h"
 
 namespace smolder::lazy {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 /// Changes of step that the order keeps; a program that alternates between two steps makes one a run.
 constexpr size_t kMaxOrder = 1 << 16;
 
-std::mutex g_mutex;
+ForkMutex g_mutex;
 std::vector<TraceLog*> g_logs;  ///< those that are started
 
 int64_t bytes_of(const Trace& t) {

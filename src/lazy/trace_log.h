@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "smolder/core/buffer.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/source_line.h"
 #include "smolder/ir/graph.h"
 #include "smolder/lazy/trace.h"
@@ -99,7 +100,7 @@ class TraceLog {
 
   static std::atomic<int> active_;  ///< one for all libraries of the process, so not inline
   TraceLogOptions options_;
-  std::mutex mutex_;
+  ForkMutex mutex_;
   Contents contents_;
   int64_t runs_ = 0;
   std::unordered_multimap<uint64_t, uint32_t> known_;

@@ -11,6 +11,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/fork.h"
 #include "smolder/core/half.h"
 #include "smolder/core/profile.h"
 #include "smolder/lazy/storage.h"
@@ -199,7 +200,7 @@ class Orphans {
   static void add(AnyArray* array) {
     if (cuda::is_forked() && array->device_type() == nb::device::cuda::value) return;  // it is the parent's
     {
-      const std::lock_guard hold(lock());
+      const std::lock_guard hold(g_lock);
       list().push_back({array, used(*array)});
     }
     Py_AddPendingCall([](void*) { return release(), 0; }, nullptr);  // when its queue is full others will do
@@ -208,7 +209,7 @@ class Orphans {
   static void release() {
     std::vector<Orphan> gone;
     {
-      const std::lock_guard hold(lock());
+      const std::lock_guard hold(g_lock);
       const auto first = std::stable_partition(list().begin(), list().end(), [](Orphan& o) { return is_used(o); });
       gone.assign(std::make_move_iterator(first), std::make_move_iterator(list().end()));
       list().erase(first, list().end());
@@ -238,10 +239,7 @@ class Orphans {
       return false;
     }
   }
-  static std::mutex& lock() {
-    static auto* const it = new std::mutex;  // tensors may outlive static destructors
-    return *it;
-  }
+  static inline ForkMutex& g_lock = *new ForkMutex;  // tensors may outlive static destructors
   static std::vector<Orphan>& list() {
     static auto* const it = new std::vector<Orphan>;
     return *it;

@@ -1,5 +1,6 @@
 // Source lines: a token for each (code object, instruction) seen. Its text is made when the token is,
 // once, so that reading it later needs no GIL: reports are written under the tape's lock.
+#include "smolder/core/fork.h"
 #include "smolder/core/source_line.h"
 
 #include <mutex>
@@ -26,7 +27,7 @@ struct PlaceHash {
 /// Tokens are made with the GIL held; texts are read without it.
 std::unordered_map<Place, SourceToken, PlaceHash>* g_tokens = nullptr;
 std::unordered_map<PyCodeObject*, bool>* g_ours = nullptr;
-std::mutex g_texts_lock;
+ForkMutex g_texts_lock;
 std::vector<std::string>* g_texts = nullptr;
 std::string* g_package = nullptr;  ///< folder of the package: its own frames are not the user's
 

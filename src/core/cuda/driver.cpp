@@ -1,7 +1,5 @@
 #include "smolder/core/cuda/driver.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,6 +13,7 @@
 #include "smolder/core/cuda/preload.h"
 #include "smolder/core/device.h"
 #include "smolder/core/error.h"
+#include "smolder/core/fork.h"
 
 namespace smolder::cuda {
 namespace {
@@ -51,6 +50,16 @@ std::string text_of(const Driver& functions, Status status) {
 }
 
 std::atomic<bool> g_forked{false};
+
+class DriverOverForks final : public ForkGuard {
+ public:
+  DriverOverForks() : ForkGuard(ForkRank::kNoLock) { watch_forks(); }
+
+ private:
+  void before_fork() override {}
+  void after_fork_in_parent() override {}
+  void after_fork_in_child() override { g_forked.store(true); }
+};
 
 /// Fills the functions and the list of devices; the reason when that fails.
 std::string open(State& s) {
@@ -136,8 +145,7 @@ Opened& described(int device) {
 Opened& opened(int device) {
   Opened& d = listed(device);
   std::call_once(d.retained, [&] {
-    static std::once_flag watched;
-    std::call_once(watched, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
+    static DriverOverForks watched;
     start_preload(device);
     SMOLDER_CUDA(context_retain, &d.context, d.handle);
   });

@@ -38,7 +38,10 @@ bool is_damage(const SqliteError& e) { return e.fault() == SqliteFault::kDamaged
 }  // namespace
 
 DiskCache::State::State(DiskOptions o)
-    : options(std::move(o)), file(options.directory, options.busy_ms, &give_up_), off(!options.enabled) {
+    : ForkGuard(ForkRank::kDatabase),
+      options(std::move(o)),
+      file(options.directory, options.busy_ms, &give_up_),
+      off(!options.enabled) {
   counts();  // so that they show, at zero, before anything happens
 }
 

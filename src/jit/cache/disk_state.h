@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "smolder/core/fork.h"
 #include "smolder/jit/cache/database_file.h"
 #include "smolder/jit/cache/disk.h"
-#include "smolder/jit/cache/fork_guard.h"
 #include "smolder/jit/cache/write_queue.h"
 
 namespace smolder::jit {

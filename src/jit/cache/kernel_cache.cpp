@@ -22,7 +22,8 @@ Counts& counts() {
 
 }  // namespace
 
-KernelCache::KernelCache(DiskOptions disk, size_t memory_bytes) : memory_(memory_bytes), disk_(std::move(disk)) {
+KernelCache::KernelCache(DiskOptions disk, size_t memory_bytes)
+    : ForkGuard(ForkRank::kKernels), memory_(memory_bytes), disk_(std::move(disk)) {
   counts();
   watch_forks();
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <variant>
 
+#include "smolder/core/fork.h"
 #include "smolder/jit/cache/disk.h"
-#include "smolder/jit/cache/fork_guard.h"
 #include "smolder/jit/cache/memory.h"
 #include "smolder/jit/cache/record.h"
 
