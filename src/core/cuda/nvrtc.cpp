@@ -6,7 +6,6 @@
 
 #include "smolder/core/cuda/api.h"
 #include "smolder/core/cuda/library.h"
-#include "smolder/core/cuda/preload.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -70,7 +69,6 @@ std::string nvrtc_missing() { return state().reason; }
 
 void preload_nvrtc() {
   if (!has_nvrtc()) return;
-  finish_preload_before_exit();
   nvrtc_compile("__global__ void first() {}", "sm_90", {});
 }
 

@@ -1,16 +1,15 @@
 #include "smolder/core/cuda/preload.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <exception>
-#include <future>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/nvrtc.h"
+#include "smolder/core/fork.h"
 
 namespace smolder::cuda {
 namespace {
@@ -20,27 +19,22 @@ std::vector<void (*)(int)>& added() {
   return *works;
 }
 
-struct Done {
-  std::atomic<size_t> left = 0;
-  std::atomic<bool> started = false, first = false;
-  std::promise<void> promise;
-  std::shared_future<void> future = promise.get_future().share();
-  static Done& all() {
-    static auto* done = new Done;
-    return *done;
+/// Never destroyed. Threads are made under the lock, and joined after it: they may take it, through a library's.
+struct Preload {
+  ForkMutex lock;
+  bool promised = false, begun = false;
+  std::vector<std::thread> threads;
+  static Preload& get() {
+    static auto* const it = new Preload;
+    return *it;
   }
 };
-
-void finish_one() {
-  if (--Done::all().left == 0) Done::all().promise.set_value();
-}
 
 void run(void (*work)(int), int device) {
   try {
     work(device);
   } catch (const std::exception&) {  // whoever needs it is told
   }
-  finish_one();
 }
 
 }  // namespace
@@ -48,30 +42,38 @@ void run(void (*work)(int), int device) {
 void add_preload(void (*work)(int device)) { added().push_back(work); }
 
 void start_preload(int device) {
-  static std::once_flag once;
-  std::call_once(once, [device] {
-    finish_preload_before_exit();
-    std::vector<void (*)(int)> works = added();
-    works.insert(works.begin(), [](int) { preload_nvrtc(); });
-    Done::all().left = works.size();
-    Done::all().started = true;
-    for (const auto work : works) {
-      try {
-        std::thread(run, work, device).detach();
-      } catch (const std::system_error&) {  // no more threads: who needs it does it
-        finish_one();
-      }
+  Preload& preload = Preload::get();
+  const std::lock_guard hold(preload.lock);
+  if (!preload.promised || std::exchange(preload.begun, true)) return;
+  std::vector<void (*)(int)> works = added();
+  works.insert(works.begin(), [](int) { preload_nvrtc(); });
+  for (const auto work : works) {
+    try {
+      preload.threads.emplace_back(run, work, device);
+    } catch (const std::system_error&) {  // no more threads: who needs it does it
     }
-  });
+  }
 }
 
-void promise_to_finish_preload() { Done::all().first = true; }
-bool is_preload_finished_first() { return Done::all().first; }
+void promise_to_finish_preload() {
+  Preload& preload = Preload::get();
+  const std::lock_guard hold(preload.lock);
+  preload.promised = true;
+}
 
 void finish_preload() {
-  if (Done::all().started && !is_forked()) Done::all().future.wait();
+  Preload& preload = Preload::get();
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard hold(preload.lock);
+    preload.begun = true;  // what has not begun by now never does
+    threads = std::exchange(preload.threads, {});
+  }
+  if (is_forked()) {  // they are the parent's
+    static_cast<void>(new auto(std::move(threads)));
+    return;
+  }
+  for (std::thread& t : threads) t.join();
 }
-
-void finish_preload_before_exit() { std::atexit(finish_preload); }
 
 }  // namespace smolder::cuda

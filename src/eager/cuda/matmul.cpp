@@ -437,11 +437,8 @@ class LtMatmul final : public DeviceMatmul {
 };
 
 /// Opens cuBLASLt, which takes the loader 50 ms, and asks it for an algorithm, which takes it 80 ms the first time.
-/// What CUDA's runtime, inside it, does at exit would mostly come before this thread is waited for.
 void preload(int device) {
   cublaslt();
-  smolder::cuda::finish_preload_before_exit();
-  if (!smolder::cuda::is_preload_finished_first()) return;
   constexpr int64_t kSome = 1024;
   MatmulDesc some;
   some.m = some.n = some.k = kSome;
