@@ -391,7 +391,7 @@ def _export(args):
 
 
 def _import(args):
-    return _told(args, rows_added=_cache().import_from(args.file))
+    return _told(args, rows_added=_cache().import_from(args.file, args.trust))
 
 
 # -- the command line
@@ -441,9 +441,9 @@ def add_arguments(parser):
     command("export", _export, "write every row to a new file, to ship a warm cache").add_argument(
         "file", metavar="FILE"
     )
-    command("import", _import, "add the rows of an exported file; what it holds will be run as code").add_argument(
-        "file", metavar="FILE"
-    )
+    importing = command("import", _import, "add the rows of an exported file; what it holds will be run as code")
+    importing.add_argument("file", metavar="FILE")
+    importing.add_argument("--trust", action="store_true", help="also of a file that this cache did not export")
 
 
 def run(args):

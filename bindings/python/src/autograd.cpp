@@ -8,6 +8,7 @@
 #include "smolder/nn/optim.h"
 #include "src/callable.h"
 #include "src/tensor.h"
+#include "src/without_gil.h"
 
 namespace smolder::python {
 namespace {
@@ -44,7 +45,7 @@ class PyFunction : public autograd::CustomFunction {
   void release() override { nb::cast<PyContext&>(context()).context.release(); }
 
   std::vector<Tensor> backward(std::vector<Tensor> grads) override {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     PyContext& self = nb::cast<PyContext&>(context());
     const nb::tuple given = objects_of(self.context.materialized(std::move(grads)));
     nb::object result = context().attr("apply")(*given);
@@ -132,14 +133,14 @@ std::vector<Tensor> checked_all(nb::handle hook, const std::vector<Tensor>& befo
 
 autograd::HookHandle register_tensor_hook(const Tensor& t, const nb::callable& hook) {
   return autograd::register_hook(t, [hook = SharedObject(hook)](const Tensor& grad) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return checked(hook.get(), grad, hook.get()(object_of(grad)));
   });
 }
 
 autograd::HookHandle register_leaf_hook(const Tensor& t, const nb::callable& hook) {
   return autograd::register_post_accumulate_grad_hook(t, [hook = SharedObject(hook)](const Tensor& leaf) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const nb::object result = hook.get()(leaf);
     SMOLDER_CHECK(result.is_none(), TypeError, "expected Variable, but hook returned '", python_type(result), "'");
   });
@@ -148,14 +149,14 @@ autograd::HookHandle register_leaf_hook(const Tensor& t, const nb::callable& hoo
 autograd::HookHandle register_node_hook(const PyNode& n, const nb::callable& hook) {
   return autograd::register_hook(
       n.get(), [hook = SharedObject(hook)](const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
-        const nb::gil_scoped_acquire gil;
+        const WithGil gil;
         return checked_all(hook.get(), inputs, hook.get()(objects_of(inputs), objects_of(outputs)));
       });
 }
 
 autograd::HookHandle register_node_prehook(const PyNode& n, const nb::callable& hook) {
   return autograd::register_prehook(n.get(), [hook = SharedObject(hook)](const std::vector<Tensor>& outputs) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return checked_all(hook.get(), outputs, hook.get()(objects_of(outputs)));
   });
 }
@@ -165,11 +166,11 @@ class PySavedHooks : public autograd::SavedTensorHooks {
  public:
   PySavedHooks(nb::handle pack, nb::handle unpack) : pack_(pack), unpack_(unpack) {}
   std::shared_ptr<void> pack(const Tensor& t) override {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     return std::make_shared<SharedObject>(pack_.get()(t));
   }
   Tensor unpack(void* packed) override {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const nb::object out = unpack_.get()(static_cast<SharedObject*>(packed)->get());
     Tensor* t = nullptr;
     SMOLDER_CHECK(nb::try_cast<Tensor*>(out, t) && t, TypeError,
@@ -382,12 +383,12 @@ struct Recomputing {
 // -- anomaly mode
 
 std::string python_trace() {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   return nb::cast<std::string>(nb::module_::import_("smolder.autograd.anomaly_mode").attr("_trace")());
 }
 
 void warn(const std::string& message) {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   nb::error_scope original;  // the error that is reported goes on
   if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) PyErr_Clear();
 }

@@ -19,6 +19,7 @@
 #include "smolder/lazy/tape.h"
 #include "src/bench_loops.h"
 #include "src/tensor.h"
+#include "src/without_gil.h"
 
 namespace smolder::python {
 namespace {
@@ -316,7 +317,7 @@ double clock_ghz(int rounds) {
 }  // namespace
 
 void bind_bench(nb::module_& m) {
-  const auto free = nb::call_guard<nb::gil_scoped_release>();
+  const auto free = nb::call_guard<WithoutGil>();
   m.def("_bench_record", &record, free);
   m.def("_bench_record_floor", &record_floor, free);
   m.def("_bench_step", &step, free);

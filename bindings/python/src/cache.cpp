@@ -120,7 +120,8 @@ void bind_cache(nb::module_& m) {
       .def("prune", &DiskCache::prune, nb::call_guard<WithoutGil>())
       .def("clear", &DiskCache::clear, nb::call_guard<WithoutGil>())
       .def("export_to", &DiskCache::export_to, nb::call_guard<WithoutGil>())
-      .def("import_from", &DiskCache::import_from, nb::call_guard<WithoutGil>());
+      .def("import_from", &DiskCache::import_from, nb::arg("path"), nb::arg("trust") = false,
+           nb::call_guard<WithoutGil>());
   m.def("_cache_options", [] {
     const DiskOptions o = DiskOptions::from_environment();
     nb::dict out;

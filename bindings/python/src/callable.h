@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/casters.h"
+#include "src/without_gil.h"
 
 namespace smolder::python {
 
@@ -17,7 +18,7 @@ class SharedObject {
  private:
   static void let_go(PyObject* o) {
     if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     Py_DECREF(o);
   }
   std::shared_ptr<PyObject> object_;

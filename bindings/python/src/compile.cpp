@@ -301,7 +301,7 @@ nb::list as_inputs(const std::vector<Tensor>& leaves, const std::vector<Scalar>&
 /// Runs a step by what a backend made of its graph.
 autograd::StepRunner runner_of(nb::handle callable) {
   return [callable = SharedObject(callable)](const std::vector<Tensor>& leaves, const std::vector<Scalar>& numbers) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       const nb::object results = callable.get()(*nb::tuple(as_inputs(leaves, numbers)));
       std::vector<Tensor> out;

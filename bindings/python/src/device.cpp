@@ -158,7 +158,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_unavailable_reason", &cuda::unavailable_reason);
   m.def("_cuda_nvrtc_missing", &cuda::nvrtc_missing);
   m.def("_cuda_promise_to_finish_preload", &cuda::promise_to_finish_preload);
-  m.def("_cuda_finish_preload", &cuda::finish_preload, nb::call_guard<nb::gil_scoped_release>());
+  m.def("_cuda_finish_preload", &cuda::finish_preload, nb::call_guard<WithoutGil>());
   m.def("_cuda_device_count", &cuda::device_count);
   m.def("_cuda_can_access_peer", &cuda::can_access_peer);
   m.def("_cuda_properties", &properties_of);

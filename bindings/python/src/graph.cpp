@@ -17,7 +17,7 @@ using Ranges = std::map<std::string, std::pair<int64_t, int64_t>>;
 /// Calls a Python function of a list of tensors, without the GIL around it.
 CaptureFunction caller_of(nb::handle fn) {
   return [fn = SharedObject(fn)](const std::vector<Tensor>& inputs) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       const nb::object results = fn.get()(objects_of(inputs));
       std::vector<Tensor> out;

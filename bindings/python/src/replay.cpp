@@ -716,8 +716,8 @@ void bind_replay(nb::module_& m) {
   nb::class_<lazy::TraceLog>(m, "_TraceLog")
       .def("__init__",
            [](lazy::TraceLog* log, bool leaves, int64_t max_bytes) { new (log) lazy::TraceLog({leaves, max_bytes}); })
-      .def("start", &lazy::TraceLog::start, nb::call_guard<nb::gil_scoped_release>())
-      .def("stop", &lazy::TraceLog::stop, nb::call_guard<nb::gil_scoped_release>())
+      .def("start", &lazy::TraceLog::start, nb::call_guard<WithoutGil>())
+      .def("stop", &lazy::TraceLog::stop, nb::call_guard<WithoutGil>())
       .def("clear", &lazy::TraceLog::clear)
       .def_prop_ro("runs", &lazy::TraceLog::runs)
       .def("contents", &log_dict);

@@ -1,7 +1,9 @@
 // Source lines: a token for each (code object, instruction) seen. Its text is made when the token is,
 // once, so that reading it later needs no GIL: reports are written under the tape's lock.
-#include "smolder/core/fork.h"
 #include "smolder/core/source_line.h"
+
+#include <cxxabi.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <string>
@@ -9,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/core/fork.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -97,10 +100,30 @@ SourceToken source_named(const std::string& text) {
   return token;
 }
 
+namespace {
+
+/// Calls what takes the GIL, or never returns.
+template <class F>
+auto or_wait_for_the_end(F&& take) {
+  try {
+    return take();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
+}  // namespace
+
+void take_gil_back(PyThreadState* state) {
+  or_wait_for_the_end([state] { PyEval_RestoreThread(state); });
+}
+
+WithGil::WithGil() : state_(or_wait_for_the_end([] { return PyGILState_Ensure(); })) {}
+
 WithoutGil::WithoutGil() : before_(std::exchange(t_before_release, capture_source())), state_(PyEval_SaveThread()) {}
 
 WithoutGil::~WithoutGil() {
-  PyEval_RestoreThread(state_);
+  take_gil_back(state_);
   t_before_release = before_;
 }
 

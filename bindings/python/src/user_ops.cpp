@@ -202,7 +202,7 @@ std::vector<Tensor> results_of(const std::string& op, const char* who, nb::handl
 
 /// Asks a Python function what the results are like, giving it tensors without values.
 void infer_by(const Slot& slot, const ir::Schema& schema, const ir::Call& call, ir::Meta* out) {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   SMOLDER_CHECK(slot.function, RuntimeError, schema.name, " has no shape rule: register one with register_fake");
   try {
     lazy::OwnTape own(lazy::OwnTape::kShapes);
@@ -228,7 +228,7 @@ void infer_by(const Slot& slot, const ir::Schema& schema, const ir::Call& call, 
 
 /// Asks a Python function for the gradients of a call that Python's own `Function` has not seen: one made in C++.
 void differentiate_by(const Slot& slot, const ir::Schema& schema, autograd::FormulaContext& c) {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   SMOLDER_CHECK(slot.function, RuntimeError, schema.name, ": its gradient was taken back");
   try {
     std::vector<std::pair<const SchemaArgument*, int>> operands;  // in the order of the signature
@@ -264,7 +264,7 @@ class PythonKernel {
   PythonKernel(ir::Op op, std::shared_ptr<const Slot> slot) : schema_(ir::schema_of(op)), slot_(std::move(slot)) {}
 
   void operator()(const eager::KernelCall& call) const {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     SMOLDER_CHECK(slot_->function, NotImplementedError, schema_.name, ": its kernel was taken back");
     try {
       run(call);
@@ -476,7 +476,7 @@ nb::list arguments_of(const PythonOp& op) {
 }  // namespace
 
 void note_on(const nb::python_error& error, const std::string& note) {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   add_note(error, note);
 }
 
@@ -488,7 +488,7 @@ void watch_signals() {
   set_interrupt_check([] {
     if (!Py_IsInitialized()) return;
     // Python runs handlers on its main thread only: elsewhere this finds nothing.
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     if (PyErr_CheckSignals() != 0) throw PythonInterrupt(nb::python_error());
   });
 }
@@ -531,7 +531,7 @@ void bind_user_ops(nb::module_& m) {
   // Who waits for the tape lets go of the GIL: who holds the tape may need it, to run a kernel.
   lazy::set_wait_hooks(
       {[]() -> void* { return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr; },
-       [](void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }});
+       [](void* state) { take_gil_back(static_cast<PyThreadState*>(state)); }});
 }
 
 }  // namespace smolder::python

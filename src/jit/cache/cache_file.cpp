@@ -35,7 +35,8 @@ CacheFile::CacheFile(const std::string& path) : path_(path) {
     Connection connection(path, Connection::Mode::kRead);
     connection.set_busy_wait(kBusyMs, nullptr);
     Store::check_schema(connection);
-    store_.emplace(std::move(connection));
+    const bool exported = connection.get_int("SELECT count(*) FROM origin") > 0;
+    store_.emplace(std::move(connection), exported ? SecretKey{} : DatabaseFile::key_beside(path));
   });
 }
 

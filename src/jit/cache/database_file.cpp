@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +30,9 @@ namespace fs = std::filesystem;
 constexpr size_t kKeptDamagedFiles = 3;
 
 [[noreturn]] void unavailable(const std::string& what) { throw SqliteError(SqliteFault::kUnavailable, what); }
+
+std::string log_of(const std::string& path) { return path + "-wal"; }
+std::string index_of(const std::string& path) { return path + "-shm"; }
 
 /// An exclusive lock among processes, held while the object lives; a killed holder drops it.
 class DirectoryLock {
@@ -55,6 +60,87 @@ class DirectoryLock {
 
  private:
   int file_;
+};
+
+/// A directory that only we can write, as long as the object lives the same one: by descriptor, whatever becomes of its
+/// name. Of files only names are opened (O_PATH), since closing a file would drop the locks that SQLite has on it.
+class Folder {
+ public:
+  explicit Folder(std::string path) : path_(std::move(path)) {
+    at_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (at_ < 0) unavailable("cannot open '" + path_ + "': " + std::strerror(errno));
+    try {
+      check_ours(at_, path_, S_IFDIR);
+    } catch (...) {
+      ::close(at_);
+      throw;
+    }
+  }
+  ~Folder() { ::close(at_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// Throws unless the database at `path`, in here, and what SQLite keeps beside it are ours, or not there.
+  void check_database(const std::string& path) const {
+    for (const std::string& name : {path, log_of(path), index_of(path)}) {
+      const int file = ::openat(at_, fs::path(name).filename().c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
+      if (file >= 0) {
+        const Closed closed{file};
+        check_ours(file, name, S_IFREG);
+      } else if (errno != ENOENT) {
+        unavailable("cannot open '" + name + "': " + std::strerror(errno));
+      }
+    }
+  }
+  /// Throws unless its name is still its own.
+  void check_name() const {
+    struct stat here{}, named{};
+    if (fstat(at_, &here) != 0 || stat(path_.c_str(), &named) != 0 || here.st_dev != named.st_dev ||
+        here.st_ino != named.st_ino)
+      unavailable("'" + path_ + "' became another directory while it was opened");
+  }
+
+  /// What rows are signed by; nothing where there is none, or none whole.
+  std::optional<SecretKey> read_key() const {
+    const int file = ::openat(at_, "key", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) return std::nullopt;
+    if (file < 0) unavailable("cannot read '" + path_ + "/key': " + std::strerror(errno));
+    const Closed closed{file};
+    const struct stat info = check_ours(file, path_ + "/key", S_IFREG);
+    if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+      unavailable("'" + path_ + "/key' can be read by other users, who could sign code with it; remove it");
+    SecretKey key;
+    return ::read(file, key.data(), sizeof key) == sizeof key ? std::optional(key) : std::nullopt;
+  }
+  SecretKey make_key() const {
+    SecretKey key;
+    if (getrandom(key.data(), sizeof key, 0) != sizeof key) unavailable("the system gives no random numbers");
+    unlinkat(at_, "key.new", 0);  // left by a process killed here
+    const int file = ::openat(at_, "key.new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0) unavailable("cannot write '" + path_ + "/key': " + std::strerror(errno));
+    const Closed closed{file};
+    if (::write(file, key.data(), sizeof key) != sizeof key || renameat(at_, "key.new", at_, "key") != 0)
+      unavailable("cannot write '" + path_ + "/key': " + std::strerror(errno));
+    return key;
+  }
+
+ private:
+  struct Closed {
+    int file;
+    ~Closed() { ::close(file); }
+  };
+  static struct stat check_ours(int file, const std::string& name, mode_t type) {
+    struct stat info{};
+    if (fstat(file, &info) != 0) unavailable("cannot look at '" + name + "': " + std::strerror(errno));
+    const bool is_ours = (info.st_mode & S_IFMT) == type && info.st_uid == geteuid();
+    if (!is_ours || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+      unavailable("'" + name + "' " + (is_ours ? "can be written by other users" : "is not a file of this user's own") +
+                  ", and what it holds would be run as code");
+    return info;
+  }
+
+  std::string path_;
+  int at_ = -1;
 };
 
 /// SQLite's log shares memory between processes, which hosts on a network file system cannot.
@@ -96,9 +182,6 @@ void make_directories(const std::string& directory) {
       unavailable("cannot make the directory '" + made.string() + "': " + std::strerror(error));
   }
 }
-
-std::string log_of(const std::string& path) { return path + "-wal"; }
-std::string index_of(const std::string& path) { return path + "-shm"; }
 
 void remove_database(const std::string& path) {
   for (const std::string& name : {path, log_of(path), index_of(path)}) unlink(name.c_str());
@@ -144,26 +227,46 @@ DatabaseFile::DatabaseFile(std::string directory, int busy_ms, const std::atomic
 DatabaseFile::Opened DatabaseFile::open() {
   make_directories(directory_);
   check_place();
+  const Folder folder(directory_);
   const DirectoryLock lock(directory_ + "/lock", busy_ms_, give_up_);
+  folder.check_database(path_);
+  std::optional<SecretKey> key = folder.read_key();
+  if (!key) {
+    remove_database(path_);  // nobody can tell its rows from those of others
+    key = folder.make_key();
+  }
+  Opened opened = open_or_replace(*key);
+  // SQLite opens by name: the names are to be of the same files still, and those that it made are to be ours.
+  folder.check_database(path_);
+  folder.check_name();
+  return opened;
+}
+
+DatabaseFile::Opened DatabaseFile::open_or_replace(const SecretKey& key) {
   try {
-    return open_locked();
+    return open_locked(key);
   } catch (const SqliteError& e) {
     if (e.fault() != SqliteFault::kDamaged && e.fault() != SqliteFault::kMisuse) throw;
     rename_damaged(e.what());
   }
-  return open_locked();
+  return open_locked(key);
+}
+
+SecretKey DatabaseFile::key_beside(const std::string& path) {
+  const size_t end = path.rfind('/');
+  try {
+    return Folder(end == std::string::npos ? "." : path.substr(0, end + 1)).read_key().value_or(SecretKey{});
+  } catch (const SqliteError&) {
+    return {};
+  }
 }
 
 void DatabaseFile::check_place() const {
   if (const char* name = network_file_system(directory_))
     unavailable("'" + directory_ + "' is on a network file system (" + name + "), where the database cannot be shared");
-  struct stat info{};
-  if (stat(path_.c_str(), &info) != 0) return;  // to be made
-  if ((info.st_uid != geteuid() && info.st_uid != 0) || (info.st_mode & S_IWOTH) != 0)
-    unavailable("'" + path_ + "' can be written by other users, and what it holds would be run as code");
 }
 
-DatabaseFile::Opened DatabaseFile::open_locked() {
+DatabaseFile::Opened DatabaseFile::open_locked(const SecretKey& key) {
   struct stat info{};
   if (stat(path_.c_str(), &info) != 0) {
     // A log left without its database belongs to none, but SQLite would apply it to the new one.
@@ -179,7 +282,7 @@ DatabaseFile::Opened DatabaseFile::open_locked() {
   if (connection.get_text("PRAGMA journal_mode = WAL") != "wal")
     unavailable("the file system of '" + path_ + "' cannot hold a shared log");
   connection.get_int("SELECT id FROM record LIMIT 1");  // opens the log, and replays one left by a kill
-  return {Store(std::move(connection)), identity_of(path_)};
+  return {Store(std::move(connection), key), identity_of(path_)};
 }
 
 void DatabaseFile::create(const std::string& path) {

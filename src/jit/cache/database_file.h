@@ -31,18 +31,22 @@ class DatabaseFile {
     FileIdentity identity;
   };
   /// Opens the database, making directory and file when missing. A damaged one is set aside first,
-  /// with one warning. Throws SqliteError: kUnavailable where this place cannot hold a cache.
+  /// with one warning. Throws SqliteError: kUnavailable where this place cannot hold a cache, or others can write it.
   Opened open();
 
   /// Renames the database to PATH.damaged-TIME, with its log, when it is still the file `seen`: another
   /// process may have done so already. True when this call did it. Throws SqliteError.
   bool set_aside(const FileIdentity& seen, const std::string& why);
 
+  /// What rows of the database at `path` are signed by; zeros where we have no key to it.
+  static SecretKey key_beside(const std::string& path);
+
   /// Makes an empty database at `path`, which must not exist: whole at once, by a rename.
   static void create(const std::string& path);
 
  private:
-  Opened open_locked();
+  Opened open_locked(const SecretKey& key);
+  Opened open_or_replace(const SecretKey& key);
   void rename_damaged(const std::string& why);
   void check_place() const;
 

@@ -107,8 +107,8 @@ class DiskCache {
   /// Writes every whole row to a new database at `path`; the number written. ValueError if it exists.
   int64_t export_to(const std::string& path);
   /// Adds the whole rows of a database made by export_to(); the number added. What it holds will be run
-  /// as code. ValueError if it is no such database.
-  int64_t import_from(const std::string& path);
+  /// as code: unless `trust` is set it must be what this cache exported. ValueError if it is not, or no such database.
+  int64_t import_from(const std::string& path, bool trust = false);
 
  private:
   class State;

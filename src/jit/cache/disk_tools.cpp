@@ -96,6 +96,23 @@ class RowCopier {
   size_t bytes_ = 0;
 };
 
+/// What rows of a file come to, in any order.
+class Signatures {
+ public:
+  void add(const CacheRecord& record, const SecretKey& key) {
+    each_.push_back(SipHash(key).add(checksum_of(record, key)).add(source_checksum_of(record, key)).digest());
+  }
+  Hash128 all(const SecretKey& key) {
+    std::ranges::sort(each_);
+    SipHash hash(key);
+    for (const Hash128& h : each_) hash.add(h);
+    return hash.digest();
+  }
+
+ private:
+  std::vector<Hash128> each_;
+};
+
 }  // namespace
 
 DiskOptions DiskOptions::from_environment() {
@@ -186,10 +203,12 @@ int64_t DiskCache::export_to(const std::string& path) {
     }
   };
   int64_t count = 0;
+  const SecretKey key = with_writer(*state_, [](Store& store) { return store.key(); });
+  Signatures signatures;
   {
     Store out = on_new_file([&] {
       DatabaseFile::create(part);
-      return Store(Connection(part, Connection::Mode::kWrite));
+      return Store(Connection(part, Connection::Mode::kWrite), {});
     });
     RowCopier copier([&](const std::vector<CacheRecord>& records) {
       on_new_file([&] {
@@ -200,10 +219,13 @@ int64_t DiskCache::export_to(const std::string& path) {
       count += static_cast<int64_t>(records.size());
     });
     for_each({}, Detail::kFull, [&](CacheRow& row) {
-      if (!row.broken) copier.add(std::move(row.record));
+      if (row.broken) return true;
+      signatures.add(row.record, key);
+      copier.add(std::move(row.record));
       return true;
     });
     copier.flush();
+    on_new_file([&] { out.sign(signatures.all(key)); });
     // One file, readable from anywhere.
     on_new_file([&] { out.connection().run("PRAGMA journal_mode = DELETE"); });
   }
@@ -212,7 +234,7 @@ int64_t DiskCache::export_to(const std::string& path) {
   return count;
 }
 
-int64_t DiskCache::import_from(const std::string& path) {
+int64_t DiskCache::import_from(const std::string& path, bool trust) {
   const auto refuse = [&](const SqliteError& e) {
     raise<ValueError>("cannot import '", path, "' into the kernel cache: ", e.what());
   };
@@ -220,9 +242,27 @@ int64_t DiskCache::import_from(const std::string& path) {
   try {
     Connection connection(path, Connection::Mode::kRead);
     Store::check_schema(connection);
-    in.emplace(std::move(connection));
+    in.emplace(std::move(connection), SecretKey{});
   } catch (const SqliteError& e) {
     refuse(e);
+  }
+  const auto each_whole = [&](const auto& take) {
+    try {
+      in->for_each({}, Detail::kFull, [&](CacheRow& row) {
+        if (!row.broken) take(std::move(row.record));
+        return true;
+      });
+    } catch (const SqliteError& e) {
+      refuse(e);
+    }
+  };
+  if (!trust) {
+    const SecretKey key = with_writer(*state_, [](Store& store) { return store.key(); });
+    Signatures signatures;
+    each_whole([&](const CacheRecord& record) { signatures.add(record, key); });
+    SMOLDER_CHECK(in->signature() == signatures.all(key), ValueError, "cannot import '", path,
+                  "' into the kernel cache: it was not exported from this cache, or was changed since, and what it "
+                  "holds is run as code. Import it with --trust if you trust whoever made it");
   }
   int64_t count = 0;
   RowCopier copier([&](const std::vector<CacheRecord>& records) {
@@ -239,14 +279,7 @@ int64_t DiskCache::import_from(const std::string& path) {
       return added;
     });
   });
-  try {
-    in->for_each({}, Detail::kFull, [&](CacheRow& row) {
-      if (!row.broken) copier.add(std::move(row.record));
-      return true;
-    });
-  } catch (const SqliteError& e) {
-    refuse(e);
-  }
+  each_whole([&](CacheRecord record) { copier.add(std::move(record)); });
   copier.flush();
   return count;
 }

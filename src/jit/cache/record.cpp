@@ -21,10 +21,6 @@ class FieldHash {
     mix(state_, h.hi);
     return *this;
   }
-  FieldHash& add(uint64_t word) {
-    mix(state_, word);
-    return *this;
-  }
   Hash128 digest() const { return state_; }
 
  private:
@@ -35,8 +31,8 @@ class FieldHash {
 
 Hash128 slot_of(const CacheKey& key) { return FieldHash().add(key.kind).add(key.key).add(key.target).digest(); }
 
-Hash128 checksum_of(const CacheRecord& record) {
-  return FieldHash()
+Hash128 checksum_of(const CacheRecord& record, const SecretKey& key) {
+  return SipHash(key)
       .add(record.kind)
       .add(record.key)
       .add(record.target)
@@ -49,8 +45,8 @@ Hash128 checksum_of(const CacheRecord& record) {
       .digest();
 }
 
-Hash128 source_checksum_of(const CacheRecord& record) {
-  return FieldHash().add(slot_of(record.cache_key())).add(record.structure).add(record.source).digest();
+Hash128 source_checksum_of(const CacheRecord& record, const SecretKey& key) {
+  return SipHash(key).add(slot_of(record.cache_key())).add(record.structure).add(record.source).digest();
 }
 
 int64_t cache_clock_ms() {

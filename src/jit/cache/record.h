@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "smolder/core/hash.h"
+#include "smolder/core/siphash.h"
 
 namespace smolder::jit {
 
@@ -38,11 +39,12 @@ struct CacheRecord {
 /// Digest of (kind, key, target): equal for records that collide, which then differ in structure.
 Hash128 slot_of(const CacheKey& key);
 
-/// Digest of everything fixed at insert except `source`; stored with the row to tell a broken one.
-Hash128 checksum_of(const CacheRecord& record);
+/// Signature of everything fixed at insert except `source`; stored with the row to tell a broken one, and one that
+/// somebody made who does not know the key.
+Hash128 checksum_of(const CacheRecord& record, const SecretKey& key);
 
-/// Digest of `source`, bound to its record so that a source cannot pass for another row's.
-Hash128 source_checksum_of(const CacheRecord& record);
+/// Signature of `source`, bound to its record so that a source cannot pass for another row's.
+Hash128 source_checksum_of(const CacheRecord& record, const SecretKey& key);
 
 /// Wall clock in milliseconds since 1970, as records hold it.
 int64_t cache_clock_ms();

@@ -49,11 +49,13 @@ CREATE TABLE lease (
   process INTEGER NOT NULL,
   PRIMARY KEY (record, process)) WITHOUT ROWID;
 CREATE INDEX lease_by_process ON lease (process);
+CREATE TABLE origin (
+  signature BLOB NOT NULL);        -- of an exported file: by the key of the cache that it is of
 )sql";
 
 /// Reads columns kind, key, build_ms, created, checksum, place, name, target, structure, payload
 /// from `first` on; false when the checksum does not hold.
-bool read_record(const Statement& row, int first, CacheRecord& out) {
+bool read_record(const Statement& row, int first, CacheRecord& out, const SecretKey& key) {
   out.kind = row.get_bytes(first);
   out.key = row.get_hash(first + 1);
   out.build_ms = row.get_double(first + 2);
@@ -64,13 +66,13 @@ bool read_record(const Statement& row, int first, CacheRecord& out) {
   out.target = row.get_bytes(first + 7);
   out.structure = row.get_bytes(first + 8);
   out.payload = row.get_bytes(first + 9);
-  return checksum == checksum_of(out);
+  return checksum == checksum_of(out, key);
 }
 
 /// Reads columns checksum and text of a record's source from `first` on (NULL when it has none).
-bool read_source(const Statement& row, int first, CacheRecord& out) {
+bool read_source(const Statement& row, int first, CacheRecord& out, const SecretKey& key) {
   out.source = row.get_bytes(first + 1);
-  return out.source.empty() || row.get_hash(first) == source_checksum_of(out);
+  return out.source.empty() || row.get_hash(first) == source_checksum_of(out, key);
 }
 
 int64_t size_of(const CacheRecord& r) {
@@ -158,7 +160,9 @@ RowKey row_key_of(const CacheKey& key) {
   return {slot_of(key), hash_bytes(key.structure.data(), key.structure.size())};
 }
 
-Store::Store(Connection connection) : connection_(std::move(connection)) { query(kFind); }
+Store::Store(Connection connection, const SecretKey& key) : connection_(std::move(connection)), key_(key) {
+  query(kFind);
+}
 
 void Store::create_schema(Connection& connection) {
   // Unflushed: a first step must not wait for the disk. If power fails before the system has written the
@@ -191,7 +195,7 @@ Store::FindResult Store::find(const CacheKey& key) {
   while (rows.step()) {
     const int64_t id = rows.get_int(0);
     CacheRecord& record = result.record;
-    if (!read_record(rows, 1, record)) {
+    if (!read_record(rows, 1, record, key_)) {
       result.broken.push_back(id);
     } else if (record.kind != key.kind || record.key != key.key || record.target != key.target) {
       // The row is whole and belongs to another slot: the index that led here is not.
@@ -215,7 +219,7 @@ void Store::put(const CacheRecord& record) {
   {
     const ResetGuard guard(insert);
     insert.bind(1, at.slot).bind(2, at.structure).bind_text(3, record.kind).bind(4, record.key);
-    insert.bind(5, record.build_ms).bind(6, record.created).bind(7, checksum_of(record));
+    insert.bind(5, record.build_ms).bind(6, record.created).bind(7, checksum_of(record, key_));
     insert.bind_text(8, record.where).bind_text(9, record.name).bind_text(10, record.target);
     insert.bind_blob(11, record.structure).bind_blob(12, record.payload);
     while (insert.step()) id = insert.get_int(0);
@@ -227,7 +231,7 @@ void Store::put(const CacheRecord& record) {
 
 void Store::put_source(int64_t id, const CacheRecord& record) {
   if (record.source.empty()) return query(kDropSource).bind(1, id).run();
-  query(kPutSource).bind(1, id).bind(2, source_checksum_of(record)).bind_text(3, record.source).run();
+  query(kPutSource).bind(1, id).bind(2, source_checksum_of(record, key_)).bind_text(3, record.source).run();
 }
 
 void Store::lease(int64_t id) {
@@ -261,7 +265,7 @@ bool Store::drop_if_broken(int64_t id) {
     const ResetGuard guard(row);
     row.bind(1, id);
     CacheRecord record;
-    if (!row.step() || (read_record(row, 0, record) && read_source(row, 10, record))) return false;
+    if (!row.step() || (read_record(row, 0, record, key_) && read_source(row, 10, record, key_))) return false;
   }
   delete_row(id);
   return true;
@@ -355,6 +359,15 @@ int64_t Store::row_count() {
   return statement.step() ? statement.get_int(0) : 0;
 }
 
+void Store::sign(const Hash128& signature) {
+  Statement(connection_, "INSERT INTO origin (signature) VALUES (?1)").bind(1, signature).run();
+}
+
+std::optional<Hash128> Store::signature() {
+  Statement row(connection_, "SELECT signature FROM origin");
+  return row.step() ? std::optional(row.get_hash(0)) : std::nullopt;
+}
+
 void Store::shrink_file() { connection_.run("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)"); }
 
 std::string Store::integrity_complaints() {
@@ -388,13 +401,13 @@ void Store::for_each(std::string_view kind, Detail detail, const std::function<b
   if (!mentions.empty()) rows.bind_text(3, mentions);
   while (rows.step()) {
     CacheRow row;
-    const bool whole = read_record(rows, 5, row.record);
+    const bool whole = read_record(rows, 5, row.record, key_);
     row.id = rows.get_int(0);
     row.record.last_use = rows.get_int(1);
     row.record.hits = rows.get_int(2);
     row.bytes = rows.get_int(3);
     row.leases = rows.get_int(4);
-    if (full) row.broken = !read_source(rows, 15, row.record) || !whole;
+    if (full) row.broken = !read_source(rows, 15, row.record, key_) || !whole;
     if (!visit(row)) break;
   }
 }

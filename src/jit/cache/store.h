@@ -47,9 +47,11 @@ enum class Detail {
 class Store {
  public:
   /// Schema version; part of the file's name, so that versions live side by side.
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
 
-  explicit Store(Connection connection);
+  /// Rows are signed by `key`.
+  explicit Store(Connection connection, const SecretKey& key);
+  const SecretKey& key() const { return key_; }
 
   /// Makes the tables in an empty database.
   static void create_schema(Connection& connection);
@@ -91,6 +93,9 @@ class Store {
   /// Bytes in pages that hold something.
   int64_t live_bytes();
   int64_t row_count();
+  /// Of an exported file: who wrote it, and what. Reads none in the cache itself.
+  void sign(const Hash128& signature);
+  std::optional<Hash128> signature();
   /// Gives free pages back to the file system and empties the log. Not inside a transaction.
   void shrink_file();
   /// First complaints of SQLite's own check, empty when it has none. Reads every page.
@@ -123,6 +128,7 @@ class Store {
   void lease(int64_t id);
 
   Connection connection_;
+  SecretKey key_;
   std::array<Statement, kQueryCount> queries_;  // prepared at first use; destroyed before the connection
   int64_t process_ = 0;                         // our row in `process`, 0 while unregistered
   ProcessName self_;                            // known once registered; a store never survives a fork

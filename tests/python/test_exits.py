@@ -1,0 +1,65 @@
+"""Processes that end while threads of theirs compute: by what they meant to end, never by a signal, and at once."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import of_the_cpu
+
+pytestmark = of_the_cpu("short processes make no contexts")
+
+BUSY = """
+import os, random, sys, threading, time
+import smolder
+
+def computes():  # a kernel that is new each time
+    n = 2
+    while True:
+        x = smolder.zeros(n, n)
+        for _ in range(random.randrange(9)):
+            x = x * 2 + smolder.rand(n, 1)
+        x.sum().item()
+        n += 1
+
+def differentiates():  # through a function of Python
+    class Twice(smolder.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+    while True:
+        x = smolder.ones(8, requires_grad=True)
+        Twice.apply(x).sum().backward()
+        x.grad.tolist()
+
+for f in (computes, computes, differentiates):
+    threading.Thread(target=f, daemon=True).start()
+time.sleep(random.random() * 0.2)
+"""
+ENDS = {
+    "the last line": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "os._exit": ("os._exit(4)", 4),
+    "an exception": ("raise ValueError", 1),
+    "Ctrl-C": ("import signal; os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -signal.SIGINT),
+}
+TURNS, AT_ONCE, SECONDS = 4, 3, 100  # in all, beside each other, and until one that hangs is ended
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_process_ends_as_it_means_to(how):
+    line, status = ENDS[how]
+    for _ in range(TURNS):
+        started = [
+            subprocess.Popen([sys.executable, "-c", BUSY + line], stderr=subprocess.PIPE, text=True)
+            for _ in range(AT_ONCE)
+        ]
+        for p in started:
+            try:
+                said = p.communicate(timeout=SECONDS)[1]
+            finally:
+                p.kill()
+            assert p.returncode == status and "terminate" not in said, said
