@@ -325,11 +325,97 @@ TEST(CachePlace, ALockNobodyGivesBackMeansMemoryOnly) {
   close(file);
 }
 
-TEST(CachePlace, ADatabaseThatOthersCanWriteIsNotRun) {
-  const ScratchDirectory dir;
+/// What is run as code: the database, its log, the index of that, and what they lie in.
+std::vector<std::string> what_is_run(const ScratchDirectory& dir) {
+  return {dir.path(), dir.database(), dir.database() + "-wal", dir.database() + "-shm"};
+}
+
+TEST(CachePlace, WhatOthersCanWriteIsNotRun) {
+  for (const mode_t others : {0020, 0002}) {
+    for (size_t i = 0; i < 4; ++i) {
+      const ScratchDirectory dir;
+      make_database(dir);
+      const std::string name = what_is_run(dir)[i];
+      struct stat info{};
+      if (stat(name.c_str(), &info) != 0) test::write_file(name, "");  // as it is laid there for us to read
+      ASSERT_EQ(stat(name.c_str(), &info), 0);
+      ASSERT_EQ(chmod(name.c_str(), (info.st_mode & 0777) | others), 0);
+      SCOPED_TRACE(name);
+      expect_memory_only(dir.options());
+    }
+  }
+}
+
+TEST(CachePlace, WhatIsAnotherUsersIsNotRun) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs to be root, to give files away";
+  for (size_t i = 0; i < 4; ++i) {
+    const ScratchDirectory dir;
+    make_database(dir);
+    const std::string name = what_is_run(dir)[i];
+    if (access(name.c_str(), F_OK) != 0) test::write_file(name, "");
+    ASSERT_EQ(chown(name.c_str(), 65534, 65534), 0);
+    SCOPED_TRACE(name);
+    expect_memory_only(dir.options());
+  }
+}
+
+TEST(CachePlace, ALinkInThePlaceOfAFileIsNotFollowed) {
+  for (size_t i = 1; i < 4; ++i) {
+    const ScratchDirectory dir, elsewhere;
+    make_database(dir);
+    const std::string name = what_is_run(dir)[i];
+    test::write_file(elsewhere.path() + "/file", "");
+    unlink(name.c_str());
+    ASSERT_EQ(symlink((elsewhere.path() + "/file").c_str(), name.c_str()), 0);
+    SCOPED_TRACE(name);
+    expect_memory_only(dir.options());
+  }
+}
+
+TEST(CachePlace, AKeyThatOthersCanReadIsNotUsed) {
+  for (const mode_t mode : {0640, 0604}) {
+    const ScratchDirectory dir;
+    make_database(dir);
+    ASSERT_EQ(chmod((dir.path() + "/key").c_str(), mode), 0);
+    expect_memory_only(dir.options());
+  }
+}
+
+TEST(CachePlace, ARowSignedByAnotherKeyIsNoHit) {
+  const ScratchDirectory dir, other;
   make_database(dir);
-  ASSERT_EQ(chmod(dir.database().c_str(), 0666), 0);
-  expect_memory_only(dir.options());
+  make_database(other);
+  struct stat info{};
+  ASSERT_EQ(stat((dir.path() + "/key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  // Another's rows in our database, as whoever may write it could put them there: signed, but not by our key.
+  {
+    Store forged(Connection(dir.database(), Connection::Mode::kWrite), {1, 2});
+    Transaction transaction(forged.connection());
+    forged.put(make_record(1000));
+    transaction.commit();
+  }
+  DiskCache cache(dir.options());
+  EXPECT_EQ(cache.find(make_record(1000).cache_key()).status, Status::kBroken);
+  ASSERT_TRUE(cache.flush(10));
+  EXPECT_EQ(cache.find(make_record(1000).cache_key()).status, Status::kMiss);
+}
+
+TEST(CachePlace, WithoutItsKeyADatabaseIsBuiltAnew) {
+  for (const bool cut : {false, true}) {
+    const ScratchDirectory dir;
+    make_database(dir);
+    if (cut) {
+      ASSERT_EQ(truncate((dir.path() + "/key").c_str(), 7), 0);
+    } else {
+      ASSERT_EQ(unlink((dir.path() + "/key").c_str()), 0);
+    }
+    DiskCache cache(dir.options());
+    EXPECT_EQ(cache.stats().rows, 0);
+    cache.insert(make_record(1));
+    ASSERT_TRUE(cache.flush(10));
+    EXPECT_EQ(DiskCache(dir.options()).find(make_record(1).cache_key()).status, Status::kHit);
+  }
 }
 
 TEST(CachePlace, MissingDirectoriesAreMadePrivate) {

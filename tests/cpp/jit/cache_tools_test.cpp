@@ -124,7 +124,9 @@ TEST(CacheTools, ExportAndImportCarryEveryWholeRow) {
   }
   DiskCache target(to.options());
   target.insert(make_record(1000));
-  EXPECT_EQ(target.import_from(file), 59);
+  EXPECT_THROW(target.import_from(file), ValueError) << "it is of another cache";
+  EXPECT_EQ(target.stats().rows, 1);
+  EXPECT_EQ(target.import_from(file, true), 59);
   EXPECT_EQ(target.stats().rows, 60);
   for (int i = 0; i < 60; ++i) {
     const CacheRecord made = make_record(i, kBytes);
@@ -137,6 +139,28 @@ TEST(CacheTools, ExportAndImportCarryEveryWholeRow) {
   EXPECT_THROW(target.import_from(to.path() + "/absent"), ValueError);
   EXPECT_TRUE(source.available());
   EXPECT_TRUE(target.verify(false).sound());
+}
+
+TEST(CacheTools, WhatACacheExportedItselfNeedsNoTrustUnlessItWasChanged) {
+  const ScratchDirectory dir;
+  const std::string file = dir.path() + "/exported";
+  DiskCache cache(dir.options());
+  for (int i = 0; i < 5; ++i) cache.insert(make_record(i));
+  ASSERT_TRUE(cache.flush(10));
+  ASSERT_EQ(cache.export_to(file), 5);
+  EXPECT_EQ(cache.clear(), 5);
+  EXPECT_EQ(cache.import_from(file), 5);
+  EXPECT_EQ(cache.find(make_record(3).cache_key()).status, Status::kHit);
+  // A row more, whole by the sum that an exported file's rows have: anybody can make it.
+  {
+    Store forged(Connection(file, Connection::Mode::kWrite), {});
+    Transaction transaction(forged.connection());
+    forged.put(make_record(77));
+    transaction.commit();
+  }
+  EXPECT_THROW(cache.import_from(file), ValueError);
+  EXPECT_EQ(cache.stats().rows, 5);
+  EXPECT_EQ(cache.import_from(file, true), 6);
 }
 
 CacheRecord kernel(const std::string& structure, int64_t created, const std::string& where) {
