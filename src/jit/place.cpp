@@ -197,7 +197,8 @@ void place_in_hosts(Blocks& all, std::span<const Host> hosts, std::span<const in
     std::vector<const Block*> placed;
   };
   std::vector<Room> rooms;
-  for (const Host& h : hosts) rooms.push_back({&h, (Size(ir::SymTable::value(h.elements, evaluated)) * h.itemsize).value(), {}});
+  for (const Host& h : hosts)
+    rooms.push_back({&h, (Size(ir::SymTable::value(h.elements, evaluated)) * h.itemsize).value(), {}});
   std::ranges::stable_sort(rooms, {}, &Room::bytes);
   const int peak = most_live(all.blocks).launch;
   for (Block* b : largest_first(all.blocks)) {
@@ -237,11 +238,51 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
 
 namespace {
 
-/// Whether the step may find an index out of range.
-bool may_report(const Step& step) {
-  if (step.kernel) return !step.kernel->errors.empty();
-  return ir::is_control_flow(step.library->op) || ir::info(step.library->op).flags.updates;
-}
+/// Tells which steps may find an index out of range. One that looks at the indices that another has looked at finds
+/// none, as in layers that each write their cache at one position.
+class Checks {
+ public:
+  explicit Checks(ir::SymTable& sym) : sym_(sym) {}
+  /// Steps are asked of in the order in which they run.
+  bool may_report(const Step& step) {
+    if (step.kernel) return !step.kernel->errors.empty();
+    if (ir::is_control_flow(step.library->op)) return true;
+    if (!is_scatter(step)) return false;
+    const LibraryCall::Operand &index = step.library->inputs[1], &target = step.library->outputs[0];
+    const int axis = axis_word(*step.library);
+    const Known known{index.buffer, index.offset, index.shape, target.shape[axis]};
+    if (index.kind != LibraryCall::Operand::kBuffer) return true;
+    if (std::ranges::any_of(known_, [&](const Known& k) { return covers(k, known); })) return false;
+    known_.push_back(known);
+    return true;
+  }
+
+  static bool is_scatter(const Step& step) {
+    if (!step.library) return false;
+    const ir::Op op = step.library->op;
+    return op == ir::Op::kIndexAdd || op == ir::Op::kIndexSet || op == ir::Op::kScatterAdd ||
+           op == ir::Op::kScatterInto;
+  }
+
+ private:
+  struct Known {
+    BufferId index;
+    ir::Dim offset;
+    ir::SymDims shape;
+    ir::Dim bound;
+  };
+  bool covers(const Known& a, const Known& b) {
+    return a.index == b.index && a.offset == b.offset && std::ranges::equal(a.shape, b.shape) &&
+           sym_.less_equal(a.bound, b.bound);
+  }
+  static int axis_word(const LibraryCall& call) {
+    const size_t word = call.op == ir::Op::kScatterInto ? 1 : 0;
+    const auto axis = static_cast<int>(call.attrs[word].value);
+    return axis < 0 ? axis + call.outputs[0].shape.size() : axis;
+  }
+  ir::SymTable& sym_;
+  std::vector<Known> known_;
+};
 
 /// Finds, for outputs, leaves that they may overwrite.
 class DonorSearch {
@@ -269,7 +310,7 @@ class DonorSearch {
     const int last_throwing = last_throwing_launch();
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
       const BufferId out = p_.output_buffers[o];
-      if (out >= 0 && writer[out] >= 0 && launch_of_[writer[out]] > last_throwing) {
+      if (out >= 0 && writer[out] >= 0 && may_write_leaves(writer[out], last_throwing)) {
         find(static_cast<int>(o), out, writer[out]);
       }
     }
@@ -309,13 +350,22 @@ class DonorSearch {
   /// none may be overwritten before. (On a device the host learns of such an index when the step has run.)
   int last_throwing_launch() {
     int last = -1;
+    Checks known(p_.graph.sym);
     for (size_t s = 0; s < p_.steps.size(); ++s) {
       const Step& step = p_.steps[s];
-      const bool checks = p_.options.device == DeviceType::kCPU && may_report(step);
+      const bool checks = p_.options.device == DeviceType::kCPU && known.may_report(step);
       if (checks) p_.last_check = std::max(p_.last_check, launch_of_[s]);
       if (checks || (step.library && is_users(step.library->op))) last = std::max(last, launch_of_[s]);
     }
     return last;
+  }
+
+  /// After all that may end the step; or the last of these itself, if it is a scatter, which looks at its indices
+  /// before it writes.
+  bool may_write_leaves(int step, int last_throwing) const {
+    if (launch_of_[step] > last_throwing) return true;
+    if (launch_of_[step] < last_throwing || !Checks::is_scatter(p_.steps[step])) return false;
+    return std::ranges::count(launch_of_, last_throwing) == 1;
   }
 
   /// The leaves that a value is computed from in at most four ops, as an update is from what it updates, and in how

@@ -185,3 +185,29 @@ def test_a_result_of_a_failed_step_says_why():
     assert kept.tolist() == [1, 2, 3]
     with pytest.raises(RuntimeError, match="computed by a step that failed"):
         after.tolist()
+
+
+def caches_after(position, layers=3):
+    """Caches that a step writes at one position, and how many of them it wrote in place."""
+    caches = [smolder.full((8, 4), float(i)) for i in range(2 * layers)]
+    smolder.mark_step()
+    before = smolder.metrics()["counters"].get("memory.donated", 0)
+    at = smolder.tensor([position])
+    for i, cache in enumerate(caches):
+        cache.index_copy_(0, at, smolder.full((1, 4), 10.0 + i))
+    try:
+        smolder.mark_step()
+    except IndexError as error:
+        assert "20" in str(error)
+    return [c.tolist() for c in caches], smolder.metrics()["counters"]["memory.donated"] - before
+
+
+def test_caches_of_many_layers_are_written_in_place():
+    values, in_place = caches_after(3)
+    assert in_place == 6
+    assert all(v[3] == [10.0 + i] * 4 and v[2] == [float(i)] * 4 for i, v in enumerate(values))
+
+
+def test_caches_keep_what_they_have_when_the_position_is_out_of_range():
+    values, _ = caches_after(20)
+    assert values == [[[float(i)] * 4] * 8 for i in range(6)]

@@ -106,7 +106,9 @@ def test_workers_of_a_data_loader():
 
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_other_ways_to_start_processes(how, tmp_path):
-    (tmp_path / "square.py").write_text("def square(n):\n    import smolder\n    return (smolder.arange(n) ** 2).tolist()\n")
+    (tmp_path / "square.py").write_text(
+        "def square(n):\n    import smolder\n    return (smolder.arange(n) ** 2).tolist()\n"
+    )
     run(
         f"""
         sys.path.insert(0, {str(tmp_path)!r})

@@ -180,7 +180,9 @@ def test_every_op_at_the_limits(keys):
         if told and told[-1][1] == "end":
             break
         key, label = told[-1][:2] if told else (left[0], "import")
-        wrong.append([key, label, f"ended by {signal.Signals(-out.returncode).name}" if out.returncode < 0 else out.stderr])
+        wrong.append(
+            [key, label, f"ended by {signal.Signals(-out.returncode).name}" if out.returncode < 0 else out.stderr]
+        )
         left = left[left.index(key) + 1 :]
     assert not wrong, "\n".join(map(str, wrong))
 

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 #include "smolder/lazy/step_undo.h"
 #include "smolder/lazy/tape.h"
+#include "src/without_gil.h"
 
 namespace nb = nanobind;
 
@@ -48,7 +49,7 @@ void bind_undo(nb::module_& m) {
         if (if_pending && !lazy::Tape::cpu().has_pending()) return;  // it comes after a step that has run
         const auto drop = [](Kept* kept) {                           // also when a thread ends
           if (!Py_IsInitialized()) return;
-          const nb::gil_scoped_acquire gil;
+          const WithGil gil;
           delete kept;
         };
         lazy::StepUndo::note([kept = std::shared_ptr<Kept>(new Kept(dict), drop)] { kept->restore(); }, updates);

@@ -2,6 +2,7 @@
 // places that no other writes to, rows of the result or columns of it.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -107,10 +108,12 @@ void run_rows(const KernelCall& call, Combine combine) {
   const TensorView index = contiguous(call.inputs[1], holders[0]), source = contiguous(call.inputs[2], holders[1]);
   const Rows r(x.shape, axis, index.shape);
   const Indices indices(index, r.n, call.errors);
-  if (r.n == 0 && r.rows > 0) indices.find(0);
+  // Before anything is written, which may be the only copy of what was there.
+  bool inside = true;
+  for (int64_t j = 0; j < r.rows && inside; ++j) inside = indices.find(j) >= 0;
   with_contiguous(call.outputs[0], [&](const TensorView& out) {
     copy(x, out);
-    if (r.n == 0 || r.inner == 0) return;
+    if (!inside || r.n == 0 || r.inner == 0) return;
     with_type(x.dtype, [&]<class T>(T) {
       write_rows(r, indices, static_cast<const T*>(source.data), static_cast<T*>(out.data), combine);
     });
@@ -126,6 +129,18 @@ void run_elements(const KernelCall& call, int axis_word, Combine combine) {
   copy(call.inputs[0], call.outputs[0]);
   const Columns<3> columns(index.shape, axis, {&out, &index, &source});
   const int64_t length = index.shape[axis];
+  if (call.inputs[0].data == call.outputs[0].data) {
+    // What is there is the only copy: all indices are looked at before any of it is written.
+    std::atomic<bool> inside = true;
+    parallel_for(columns.count(), columns_grain(length), [&](int64_t begin, int64_t end) {
+      columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {
+        for (int64_t j = 0; j < length; ++j) {
+          if (indices.find(at[1] + j * index.strides[axis]) < 0) inside = false;
+        }
+      });
+    });
+    if (!inside) return;
+  }
   with_type(out.dtype, [&]<class T>(T) {
     const T* from = static_cast<const T*>(source.data);
     T* to = static_cast<T*>(out.data);

@@ -223,7 +223,7 @@ TEST_F(TapeTest, ALoopThatNeverSyncsIsCutAndItsPlansRepeat) {
   EXPECT_NEAR(losses[0].item().to_double(), 6.0, 1e-5);
 }
 
-TEST_F(TapeTest, AnOpThatHasNoMemoryLeavesWhatWasRecordedBeforeIt) {
+TEST_F(TapeTest, AnOpThatHasNoMemoryLeavesWhatWasThereAndWhatWasMadeBeforeIt) {
   Tensor w = range(100), other = range(100);
   (void)w.materialize();
   (void)other.materialize();
@@ -241,14 +241,14 @@ TEST_F(TapeTest, AnOpThatHasNoMemoryLeavesWhatWasRecordedBeforeIt) {
   } catch (const OutOfMemoryError& e) {
     EXPECT_NE(std::string(e.what()).find("met in full() -> [35184372088832] float32"), std::string::npos) << e.what();
   }
-  EXPECT_EQ(w.to_vector<float>()[7], 8);
+  EXPECT_EQ(w.to_vector<float>()[7], 7);
   EXPECT_EQ(before.to_vector<float>()[7], 80);
-  EXPECT_EQ(other.to_vector<float>()[15], 16);
-  EXPECT_EQ(view.to_vector<float>()[5], 16);
+  EXPECT_EQ(other.to_vector<float>()[15], 15);
+  EXPECT_EQ(view.to_vector<float>()[5], 15);
   EXPECT_THROW((void)after.to_vector<float>(), RuntimeError);
   EXPECT_THROW((void)huge.materialize(), RuntimeError);
   w.add_(2.0);
-  EXPECT_EQ(w.to_vector<float>()[7], 10);
+  EXPECT_EQ(w.to_vector<float>()[7], 9);
 }
 
 TEST_F(TapeTest, AStepWithoutMemoryForItsPlanRunsOpByOp) {
