@@ -131,7 +131,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   auto [a, c] = diagonal_axes(dim1, dim2, x.dim());
   Tensor last = move_axes(x, {a, c}, {-2, -1});
   offset = std::max(offset, -std::numeric_limits<int64_t>::max());  // it may be turned round
-  if (!can_view(last, flattened(last.shape()))) {  // a transposed matrix is a view the other way round
+  if (!can_view(last, flattened(last.shape()))) {                   // a transposed matrix is a view the other way round
     const Tensor other = transpose(last, -2, -1);
     if (can_view(other, flattened(other.shape()))) {
       last = other;

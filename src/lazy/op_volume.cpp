@@ -20,7 +20,7 @@ Tensor flat_weight(const Tensor& w) { return reshape(w, {w.size(0), w.size(1) * 
 }  // namespace
 
 Tensor conv_volumes(const Tensor& x, const Tensor& weight, const ConvArguments& a) {
-  const int64_t kernel = weight.size(2), 
+  const int64_t kernel = weight.size(2),
                 count = ir::num_windows(x.size(2), kernel, a.stride[0], a.padding[0], a.dilation[0]);
   const Dims around{0, 0, a.padding[0], 0, 0};
   const Tensor padded = a.padding[0] ? constant_pad(x, around, around) : x;
