@@ -108,12 +108,16 @@ void run_rows(const KernelCall& call, Combine combine) {
   const TensorView index = contiguous(call.inputs[1], holders[0]), source = contiguous(call.inputs[2], holders[1]);
   const Rows r(x.shape, axis, index.shape);
   const Indices indices(index, r.n, call.errors);
-  // Before anything is written, which may be the only copy of what was there.
-  bool inside = true;
-  for (int64_t j = 0; j < r.rows && inside; ++j) inside = indices.find(j) >= 0;
+  if (r.n == 0 && r.rows > 0) indices.find(0);
+  if (call.inputs[0].data == call.outputs[0].data) {
+    // What is there is the only copy: all indices are looked at before any of it is written.
+    for (int64_t j = 0; j < r.rows; ++j) {
+      if (indices.find(j) < 0) return;
+    }
+  }
   with_contiguous(call.outputs[0], [&](const TensorView& out) {
     copy(x, out);
-    if (!inside || r.n == 0 || r.inner == 0) return;
+    if (r.n == 0 || r.inner == 0) return;
     with_type(x.dtype, [&]<class T>(T) {
       write_rows(r, indices, static_cast<const T*>(source.data), static_cast<T*>(out.data), combine);
     });

@@ -119,7 +119,10 @@ void expect_same(Op op, const std::vector<Operand*>& inputs, std::vector<Operand
     }
     uint32_t error = 0;
     const bool good = on_device->queue(got_at, on_device->has_error_word() ? &error : nullptr);
-    EXPECT_EQ(good && error == 0, on_host->run(want_at));
+    const bool host_good = on_host->run(want_at);
+    EXPECT_EQ(good && error == 0, host_good);
+    // The host looks at all indices before it overwrites the only copy; the device drops what is out of range.
+    if (updates && !host_good) got[0] = inputs[0]->memory.clone();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(is_same(got[i], want[i])) << "operand " << i;
   }
 }

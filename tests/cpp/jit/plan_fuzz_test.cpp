@@ -216,7 +216,9 @@ class RandomGraph {
   void index(Value x) {
     if (x.rank() == 0) return;
     const int axis = between(0, x.rank() - 1);
-    const Value which = t_.input({sizes_[between(0, 2)]}, between(0, 1) ? DType::kInt64 : DType::kInt32, 0, 2);
+    const Dim n = x.size(axis);
+    const int end = n.is_constant() && n.value == 1 ? 1 : 2;
+    const Value which = t_.input({sizes_[between(0, 2)]}, between(0, 1) ? DType::kInt64 : DType::kInt32, 0, end);
     if (between(0, 1)) return add(b_.take(x, which, axis));
     if (x.size(axis).value < 2) return;
     add(b_.take_along(x, b_.cast(x > 0.0, DType::kInt64), axis));
