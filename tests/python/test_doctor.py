@@ -53,7 +53,7 @@ def test_a_missing_code_generator_is_named_with_what_installs_it(place):
 
 def test_a_damaged_cache_is_a_problem_and_stays_as_it_is(place, tmp_path):
     doctor(**place)
-    database = tmp_path / "cache" / "cache-v2.db"
+    database = tmp_path / "cache" / "cache-v3.db"
     content = b"x" * 100 + database.read_bytes()[100:]
     database.write_bytes(content)
     for log in database.parent.glob("*-wal"):  # which holds the first page too

@@ -9,6 +9,7 @@ import smolder
 # The shapes of what these return follow from values, which a capture does not see.
 READ_VALUES = {
     "repeat_interleave.tensor",
+    "repeat_interleave.repeats",
     "masked_select",
     "nonzero",
     "argwhere",

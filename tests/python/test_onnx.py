@@ -185,6 +185,8 @@ def test_arguments_that_are_refused(options, message):
 
 READ_VALUES = {
     "repeat_interleave.tensor",
+    "repeat_interleave.repeats",
+    "where.condition",
     "masked_select",
     "nonzero",
     "argwhere",

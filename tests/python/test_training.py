@@ -58,7 +58,7 @@ def test_a_thousand_steps_with_everything_changing_compile_nothing_new():
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
 def test_two_hundred_batch_sizes_compile_what_two_need(mode):
     """Two sizes, one of them above the 128 rows that a column is reduced in at once: from there on no plan but one of
-    size 1, an extent that is structural, with at most four kernels."""
+    size 1, an extent that is structural, with at most six kernels."""
     rng, (model, optimizer) = np.random.default_rng(0), make()
     sizes = [90, 400, *rng.permutation(np.setdiff1d(np.arange(2, 700), [90, 400]))[:197].tolist()]
     sizes.insert(100, 1)
@@ -78,7 +78,7 @@ def test_two_hundred_batch_sizes_compile_what_two_need(mode):
         smolder.mark_step()
         if i >= 2:
             kernels, plans = compiled() - before[0], counter("plans.compiled") - before[1]
-            assert plans == (i >= 100) and kernels <= 4 * (i >= 100), f"{kernels} kernels, {plans} plans at size {n}"
+            assert plans == (i >= 100) and kernels <= 6 * (i >= 100), f"{kernels} kernels, {plans} plans at size {n}"
 
 
 # -- loops that never call mark_step()
