@@ -73,7 +73,7 @@ MISTAKES = {
     "in place on a view of a leaf": (lambda: leaf()[1:].mul_(2), RuntimeError, "a view of " + LEAF),
     "not a scalar": (lambda: (leaf() * 2).backward(), RuntimeError, "implicitly created only for scalar outputs"),
     "shape": (lambda: (leaf() * 2).backward(smolder.ones(4)), RuntimeError, r"Mismatch in shape: grad_output\[0\]"),
-    "kind": (lambda: (leaf() * 2).backward(3), TypeError, "incompatible function arguments"),
+    "kind": (lambda: (leaf() * 2).backward(3), TypeError, "argument .gradient. .* must be Tensor, not int"),
     "no history": (
         lambda: smolder.ones(3).sum().backward(),
         RuntimeError,

@@ -162,6 +162,7 @@ NB_MODULE(_core, m) {
   bind_compile(m);
   bind_captured(m);
   bind_replay(m);
+  explain_call_errors(m);  // of all that was bound
 }
 
 }  // namespace smolder::python

@@ -57,5 +57,7 @@ void bind_replay(nb::module_& m);
 SourceToken source_named(const std::string& text);
 void install_source_provider(const std::string& package_folder);
 void install_warning_handler();
+/// Gives functions of the module, and methods of its classes, errors in torch's form where arguments do not fit.
+void explain_call_errors(nb::module_& m);
 
 }  // namespace smolder::python

@@ -1,0 +1,200 @@
+"""What users read where arguments do not fit a function of C++: torch's form, from the function's signatures."""
+
+import ast
+import collections.abc
+import difflib
+import re
+
+from smolder import _core
+
+_CORE = "smolder._core."
+_WORDS = {
+    "int | float | bool": "Number",
+    "Tensor | int | float | bool": "Tensor or Number",
+    "int | Sequence[int]": "int or tuple of ints",
+    "collections.abc.Callable": "callable",
+}
+_ABSTRACT = {
+    "bool": lambda v: isinstance(v, bool) or (type(v).__module__ == "numpy" and type(v).__name__ in ("bool", "bool_")),
+    "int": lambda v: hasattr(v, "__index__") and (not isinstance(v, _core.Tensor)),
+    "float": lambda v: (hasattr(v, "__float__") or hasattr(v, "__index__")) and not isinstance(v, _core.Tensor),
+    "object": lambda v: True,
+    "None": lambda v: v is None,
+    "ndarray": lambda v: hasattr(v, "__array__") or hasattr(v, "__dlpack__") or hasattr(v, "__buffer__"),
+    "Callable": callable,
+    "Tensor": lambda v: isinstance(v, _core.Tensor),
+} | {t.__name__: (lambda v, t=t: isinstance(v, t)) for t in (str, list, dict, tuple, type, set, bytes)}
+
+
+class _Argument:
+    """One that a signature has: its name, its types as text, how it may be given."""
+
+    def __init__(self, node, default, positional, keyword):
+        self.name = node.arg
+        self.types = [] if node.annotation is None else _alternatives(ast.unparse(node.annotation))
+        self.required = not default
+        self.positional = positional
+        self.keyword = keyword
+
+    def takes(self, value):
+        return not self.types or any(_fits(t, value) for t in self.types)
+
+    def words(self):
+        types = [t for t in self.types if t != "None"]
+        together = " | ".join(types)
+        return _WORDS.get(together) or " or ".join(_word(t) for t in types)
+
+
+class _Signature:
+    """One overload of a function."""
+
+    def __init__(self, text, is_method):
+        text = re.sub(r"\\\d+", "...", text.strip().splitlines()[-1])
+        text = re.sub(r"ndarray\[[^\]]*\]", "ndarray", text)
+        of = ast.parse(text + ": ...").body[0].args
+        places = of.posonlyargs + of.args
+        first_default = len(places) - len(of.defaults)
+        self.arguments = [
+            _Argument(a, i >= first_default, True, i >= len(of.posonlyargs)) for i, a in enumerate(places)
+        ]
+        self.arguments += [
+            _Argument(a, d is not None, False, True) for a, d in zip(of.kwonlyargs, of.kw_defaults, strict=True)
+        ]
+        if is_method:
+            self.arguments = self.arguments[1:]  # self is what the method was looked up on
+        self.more = of.vararg is not None
+        self.more_named = of.kwarg is not None
+        self.named = {a.name: a for a in self.arguments if a.keyword}
+
+    def fault(self, args, kwargs):
+        """(how near the call is to this signature, what is wrong with it); nothing where all of it fits."""
+        places = [a for a in self.arguments if a.positional]
+        unknown = [] if self.more_named else [k for k in kwargs if k not in self.named]
+        if unknown:
+            return (0, -len(unknown)), ("unknown", unknown[0])
+        if len(args) > len(places) and not self.more:
+            return (1, 0), ("many", len(places))
+        given = list(zip(places, args, strict=False))
+        twice = [a.name for a, _ in given if a.name in kwargs]
+        if twice:
+            return (1, 1), ("twice", twice[0])
+        missing = [a.name for a in self.arguments[len(given) :] if a.required and a.name not in kwargs]
+        values = [(i, a, v) for i, (a, v) in enumerate(given)]
+        values += [(None, self.named[k], v) for k, v in kwargs.items() if k in self.named]
+        wrong = [value for value in values if not value[1].takes(value[2])]
+        if wrong:
+            return (2 if missing else 3, -len(wrong)), ("wrong", *wrong[0])
+        return ((2, 1), ("missing", missing)) if missing else None
+
+
+def message(function, args, kwargs):
+    """Why `function`, bound from C++, takes neither these arguments nor, where it is a method, such a first one."""
+    is_method = type(function).__name__ == "nb_method"
+    name = function.__name__
+    if is_method and args:
+        owner = getattr(_core, function.__qualname__.partition(".")[0], None)
+        if isinstance(owner, type) and not isinstance(args[0], owner):
+            return (
+                f"descriptor '{name}' for '{owner.__name__}' objects doesn't apply to a '{_kind(args[0])}' object: "
+                f"call it on a {owner.__name__}"
+            )
+        args = args[1:]
+    if name == "__init__":
+        name = function.__qualname__.split(".")[0]
+    signatures = [_Signature(s[0], is_method) for s in function.__nb_signature__]
+    faults = [f for s in signatures if (f := s.fault(args, kwargs))]
+    if len(faults) < len(signatures):  # a value that its type does not tell
+        return _no_fit(name, signatures, args, kwargs)
+    kind, *what = max(faults, key=lambda f: f[0])[1]
+    return _TEXTS[kind](name, signatures, args, *what)
+
+
+def _unknown(name, signatures, args, word):
+    known = dict.fromkeys(n for s in signatures for n in s.named)
+    near = difflib.get_close_matches(word, known, 1)
+    hint = f". Did you mean '{near[0]}'?" if near else f". It takes {', '.join(known)}" if known else ""
+    return f"{name}() got an unexpected keyword argument '{word}'{hint}"
+
+
+def _many(name, signatures, args, most):
+    most = max(sum(a.positional for a in s.arguments) for s in signatures)
+    return f"{name}() takes {most} positional argument{'s' * (most != 1)} but {len(args)} were given"
+
+
+def _twice(name, signatures, args, word):
+    return f"{name}() got multiple values for argument '{word}'"
+
+
+def _missing(name, signatures, args, words):
+    listed = ", ".join(f'"{w}"' for w in words)
+    return f"{name}() missing {len(words)} required positional argument{'s' * (len(words) != 1)}: {listed}"
+
+
+def _wrong(name, signatures, args, at, argument, value):
+    place = "" if at is None else f" (position {at + 1})"
+    called = f"argument '{argument.name}'{place}" if argument.keyword else f"argument {at + 1}"
+    text = f"{name}(): {called} must be {argument.words()}, "
+    if isinstance(value, list | tuple):
+        for t in argument.types:
+            for i, item in enumerate(value) if _element(t) else ():
+                if not any(_fits(e, item) for e in _alternatives(_element(t))):
+                    return f"{text}but found element of type {_kind(item)} at pos {i}"
+    return f"{text}not {_kind(value)}"
+
+
+_TEXTS = {"unknown": _unknown, "many": _many, "twice": _twice, "missing": _missing, "wrong": _wrong}
+
+
+def _no_fit(name, signatures, args, kwargs):
+    values = [*args, *kwargs.values()]
+    for value in (v for g in values for v in (g if isinstance(g, list | tuple) else [g])):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return f"{name}(): Overflow when unpacking long: the number {value} doesn't fit 64 bits"
+    given = ", ".join([_kind(a) for a in args] + [f"{k}={_kind(v)}" for k, v in kwargs.items()])
+    forms = "".join(f"\n * ({', '.join(f'{a.words()} {a.name}'.strip() for a in s.arguments)})" for s in signatures)
+    return f"{name}() received an invalid combination of arguments - got ({given}), but expected one of:{forms}"
+
+
+def _alternatives(types):
+    """What stands between the bars of `int | Sequence[int | None] | None`."""
+    out, depth = [""], 0
+    for c in types:
+        depth += (c == "[") - (c == "]")
+        if c == "|" and depth == 0:
+            out.append("")
+        else:
+            out[-1] += c
+    return list(dict.fromkeys(t.strip() for t in out))
+
+
+def _element(type_text):
+    """The type of the elements of a sequence; nothing for other types."""
+    found = re.fullmatch(r"(?:collections\.abc\.)?Sequence\[(.*)\]", type_text)
+    return found[1] if found else None
+
+
+def _fits(type_text, value):
+    element = _element(type_text)
+    if element is not None:
+        if isinstance(value, str | bytes | _core.Tensor) or not isinstance(value, collections.abc.Sequence):
+            return False
+        return all(any(_fits(t, v) for t in _alternatives(element)) for v in value)
+    if type_text.startswith(_CORE):
+        return isinstance(value, getattr(_core, type_text[len(_CORE) :], object))
+    check = _ABSTRACT.get(type_text.partition("[")[0].rpartition(".")[2])
+    return check is None or check(value)
+
+
+def _word(type_text):
+    element = _element(type_text)
+    if element is not None:
+        of = " or ".join(_word(t) for t in _alternatives(element) if t != "None")
+        return f"tuple of {of}s" if element != "object" else "tuple"
+    short = type_text[len(_CORE) :] if type_text.startswith(_CORE) else type_text
+    return {"dtype": "smolder.dtype"}.get(short, _WORDS.get(short, short))
+
+
+def _kind(value):
+    """The name of a value's type, as users write it."""
+    kind = type(value)
+    return "smolder.dtype" if kind is _core.dtype else kind.__name__
