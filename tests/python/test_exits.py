@@ -10,8 +10,10 @@ from conftest import of_the_cpu
 pytestmark = of_the_cpu("short processes make no contexts")
 
 BUSY = """
-import os, random, sys, threading, time
+import os, random, signal, sys, threading, time
 import smolder
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process started in the background ignores
 
 def computes():  # a kernel that is new each time
     n = 2
@@ -44,7 +46,7 @@ ENDS = {
     "sys.exit": ("sys.exit(3)", 3),
     "os._exit": ("os._exit(4)", 4),
     "an exception": ("raise ValueError", 1),
-    "Ctrl-C": ("import signal; os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -signal.SIGINT),
+    "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -signal.SIGINT),
 }
 TURNS, AT_ONCE, SECONDS = 4, 3, 100  # in all, beside each other, and until one that hangs is ended
 

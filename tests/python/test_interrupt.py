@@ -11,6 +11,7 @@ PROGRAM = """
     import os, signal, sys, threading, time
     import smolder
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process started in the background ignores
     smolder.manual_seed(0)
     x = smolder.rand(64, 64)
     smolder.mark_step()

@@ -102,13 +102,17 @@ SourceToken source_named(const std::string& text) {
 
 namespace {
 
+[[noreturn]] void wait_for_the_end() {
+  while (true) pause();
+}
+
 /// Calls what takes the GIL, or never returns.
 template <class F>
 auto or_wait_for_the_end(F&& take) {
   try {
     return take();
   } catch (const abi::__forced_unwind&) {
-    while (true) pause();
+    wait_for_the_end();
   }
 }
 
@@ -119,6 +123,13 @@ void take_gil_back(PyThreadState* state) {
 }
 
 WithGil::WithGil() : state_(or_wait_for_the_end([] { return PyGILState_Ensure(); })) {}
+
+WithGil::~WithGil() {
+  // Python code called in this scope lets others have the GIL. When it wants it back and the interpreter is going away,
+  // Python unwinds this thread to here without it.
+  if (!PyGILState_Check()) wait_for_the_end();
+  PyGILState_Release(state_);
+}
 
 WithoutGil::WithoutGil() : before_(std::exchange(t_before_release, capture_source())), state_(PyEval_SaveThread()) {}
 

@@ -14,7 +14,7 @@ void take_gil_back(PyThreadState* state);
 class WithGil {
  public:
   WithGil();
-  ~WithGil() { PyGILState_Release(state_); }
+  ~WithGil();
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;
 
