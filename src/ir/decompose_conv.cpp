@@ -89,7 +89,7 @@ constexpr int64_t kMostTaps = int64_t{1} << 16;
 
 /// How many places of a window ever see one of n elements: what lies beyond is padding, wherever the window is.
 int64_t taps_seen(int64_t n, int64_t kernel, int64_t padding, int64_t dilation) {
-  return std::min(kernel, ceil_div(n + padding, dilation));
+  return std::min(kernel, ceil_div((Size(n) + padding).value(), dilation));
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Di
                                          [](int64_t v) { return v >= 0 && v <= kMost; });
     const int64_t n = x.shape[x.shape.size() - 2 + i], last = fit ? (size[i] - 1) * stride[i] : 0;
     SMOLDER_CHECK(fit && 2 * padding[i] <= (kernel[i] - 1) * dilation[i] + 1 && kernel[i] > 0 && stride[i] > 0 &&
-                      dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 && last < n + padding[i] && n > 0,
+                      dilation[i] > 0 && padding[i] >= 0 && size[i] > 0 && last - padding[i] < n && n > 0,
                   RuntimeError, op, ": a window of ", kernel, " with stride ", stride, ", padding ", padding,
                   " and dilation ", dilation, " has no ", size, " places in input ", to_string(x));
     const bool whole = kind == PoolKind::kSum && stride[i] == kernel[i] && padding[i] == 0 && n == size[i] * kernel[i];
