@@ -7,6 +7,7 @@ from pathlib import Path
 import container_programs
 import pytest
 import torch_peer
+from conftest import of_the_cpu
 
 import smolder
 from smolder import nn
@@ -14,6 +15,7 @@ from smolder import nn
 PROGRAMS = dict(container_programs.programs())
 
 
+@of_the_cpu("what is printed names the device")
 @pytest.mark.parametrize("kind", container_programs.KINDS)
 def test_every_step_of_every_program_is_as_torch_left_it(kind):
     golden = json.loads(container_programs.GOLDEN.read_text())

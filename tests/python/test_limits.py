@@ -9,6 +9,7 @@ from pathlib import Path
 import limits
 import pytest
 import torch_peer
+from conftest import of_the_cpu
 
 import smolder
 
@@ -56,6 +57,7 @@ def wrong(theirs):
     return "\n".join(f"{c}\n    {ours[c]}\n    {theirs[c]}" for c in found)
 
 
+@of_the_cpu("results end in the bits of its functions")
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
 def test_every_call_gives_what_torch_gave(mode):
     golden = json.loads(limits.GOLDEN.read_text())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sharing_programs
 import torch_peer
+from conftest import NUMPY
 from container_programs import digest
 
 import smolder
@@ -26,6 +27,7 @@ def wrong(expected):
     return out
 
 
+@NUMPY
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
 def test_every_program_leaves_what_torch_left(mode):
     expected = json.loads(sharing_programs.GOLDEN.read_text())
@@ -44,6 +46,7 @@ def test_torch_still_leaves_that(tmp_path):
     assert json.loads((tmp_path / "golden.json").read_text()) == json.loads(sharing_programs.GOLDEN.read_text())
 
 
+@NUMPY
 def test_an_array_on_the_memory_leaves_the_history_of_views():
     t = smolder.ones(3)
     x = t.reshape(t.shape)

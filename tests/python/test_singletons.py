@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import DEVICE
 
 import smolder
 from smolder import nn
@@ -73,8 +74,8 @@ def eager_dtype(dtype):
 
 
 def test_autocast_gives_the_same_objects():
-    with smolder.autocast("cpu", dtype=smolder.bfloat16):
-        assert smolder.get_autocast_dtype("cpu") is smolder.bfloat16
+    with smolder.autocast(DEVICE, dtype=smolder.bfloat16):
+        assert smolder.get_autocast_dtype(DEVICE) is smolder.bfloat16
         assert (smolder.ones(2, 2) @ smolder.ones(2, 2)).dtype is smolder.bfloat16
 
 
@@ -93,7 +94,7 @@ def test_safetensors_and_a_child_process_give_the_same_objects(tmp_path):
 def test_dtypes_say_what_they_are():
     assert [d for d in DTYPES if d.is_signed] == DTYPES[2:]
     assert not any(d.is_complex for d in DTYPES)
-    assert smolder.ones(1).device.type is smolder.device("cpu").type
+    assert smolder.ones(1, device="cpu").device.type is smolder.device("cpu").type
 
 
 # -- NumPy's functions: torch wraps what they give, by NumPy's own promotion.

@@ -130,7 +130,11 @@ def stub(table):
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
 MODULES = ("autograd", "export", "nn", "optim", "return_types", "safetensors", "serialization")
 # What the package has of a module's.
-FROM_MODULES = {"compiler": ("checked", "compile", "pure"), "memory": ("memory_summary",), "serialization": ("load", "save")}
+FROM_MODULES = {
+    "compiler": ("checked", "compile", "pure"),
+    "memory": ("memory_summary",),
+    "serialization": ("load", "save"),
+}
 # What the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 
