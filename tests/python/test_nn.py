@@ -381,3 +381,15 @@ def test_a_dead_model_frees_its_parameters_at_once():
         assert seen() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmin", "log_softmax"])
+@pytest.mark.parametrize(("shape", "dim"), [((3,), 0), ((2, 3), 1), ((2, 3, 4), 0), ((1, 2, 3, 4), 1)])
+def test_a_softmax_without_a_dimension_warns_and_takes_torchs(name, shape, dim):
+    x, function = smolder.randn(shape), getattr(F, name)
+    layer = {"softmax": nn.Softmax, "softmin": nn.Softmin, "log_softmax": nn.LogSoftmax}[name]
+    for call in (function, layer()):
+        with pytest.warns(UserWarning, match=f"Implicit dimension choice for {name} has been deprecated") as warned:
+            y = call(x)
+        assert warned[0].filename == __file__
+        assert y.tolist() == function(x, dim).tolist()

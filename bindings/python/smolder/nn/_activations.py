@@ -48,10 +48,14 @@ def written(input, out, inplace):
     return input
 
 
-def _axis(dim, input):
-    if dim is None:  # torch's rule for calls without dim
-        return 0 if input.dim() in (0, 1, 3) else 1
-    return dim
+def _axis(dim, input, name):
+    if dim is not None:
+        return dim
+    message = (
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument."
+    )
+    warn(message)
+    return 0 if input.dim() in (0, 1, 3) else 1  # torch's rule
 
 
 def relu(input, inplace=False):
@@ -135,17 +139,17 @@ def threshold(input, threshold, value, inplace=False):
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along dim."""
-    return _core.softmax(input, _axis(dim, input), dtype=dtype)
+    return _core.softmax(input, _axis(dim, input, "softmax"), dtype=dtype)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(-x) along dim."""
-    return _core.softmax(-input, _axis(dim, input), dtype=dtype)
+    return _core.softmax(-input, _axis(dim, input, "softmin"), dtype=dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along dim."""
-    return _core.log_softmax(input, _axis(dim, input), dtype=dtype)
+    return _core.log_softmax(input, _axis(dim, input, "log_softmax"), dtype=dtype)
 
 
 # -- the same, in place
