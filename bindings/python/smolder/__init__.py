@@ -85,4 +85,6 @@ def __getattr__(name):
         from smolder.func import vmap
 
         return vmap
-    raise AttributeError(f"module 'smolder' has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

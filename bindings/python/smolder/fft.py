@@ -31,7 +31,9 @@ _TRANSFORMS = [
 def __getattr__(name):
     if name in _TRANSFORMS:
         return refused(f"fft.{name}", "there are no complex numbers")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)
 
 
 def _rolled(input, dim, shift):

@@ -37,7 +37,9 @@ def __getattr__(name):  # few programs ask for it
         import importlib
 
         return importlib.import_module("smolder.autograd.profiler")
-    raise AttributeError(f"module 'smolder.autograd' has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)
 
 
 def _tuple(x):

@@ -285,4 +285,6 @@ def __getattr__(name):
 
         if name in lazy.__all__:
             return getattr(lazy, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

@@ -34,4 +34,6 @@ def __getattr__(name):
         return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
     if name == "swa_utils":
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

@@ -33,4 +33,6 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

@@ -51,4 +51,6 @@ def __getattr__(name):
 
         module = importlib.import_module("smolder.utils.data.distributed")
         return module if name == "distributed" else module.DistributedSampler
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

@@ -1,0 +1,55 @@
+"""Names of torch's that are not here: why, and what to use instead. docs/torch.md prints the table."""
+
+import sys
+
+# What is missing, why, what does instead, and torch's names of it.
+KINDS = [
+    (
+        "complex numbers",
+        "no tensor holds them",
+        "a last dimension of two for the real and the imaginary part",
+        "cfloat cdouble chalf complex complex32 complex64 complex128 polar view_as_real view_as_complex real imag stft istft",
+    ),
+    ("small integers", "integers are uint8, int32 and int64", "int32", "int8 int16 short uint16 uint32 uint64 char"),
+    (
+        "floats of 8 bits",
+        "floats are float64, float32, float16 and bfloat16",
+        "bfloat16",
+        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz",
+    ),
+    (
+        "sparse tensors",
+        "tensors are dense",
+        "gather, index_add and scatter_add on indices and values",
+        "sparse sparse_coo sparse_csr sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor SparseAdam",
+    ),
+    ("nested tensors", "tensors are rectangular", "padding and a mask", "nested"),
+    (
+        "quantized tensors",
+        "no dtype has a scale",
+        "bfloat16",
+        "quantization ao qint8 quint8 qint32 quantize_per_tensor quantize_per_channel",
+    ),
+    (
+        "graphs of torch.fx",
+        "what runs is recorded, not traced from code",
+        "smolder.capture for a graph, smolder.explain to read one",
+        "fx _dynamo _inductor _functorch SymInt SymFloat SymBool",
+    ),
+]
+REASONS = {name: (what, why, instead) for what, why, instead, names in KINDS for name in names.split()}
+
+
+def missing(module, name):
+    """The AttributeError of a module that lacks a name. Python adds the nearest name where it prints it."""
+    text = f"module {module!r} has no attribute {name!r}"
+    if name in REASONS:
+        what, why, instead = REASONS[name]
+        text += f": {what} are not supported ({why}). Use {instead}"
+    return AttributeError(text, name=name, obj=sys.modules[module])
+
+
+def table():
+    """The table of docs/torch.md."""
+    rows = [f"| {what} | {why} | {instead} | `{'`, `'.join(names.split())}` |" for what, why, instead, names in KINDS]
+    return "\n".join(["| missing | why | use | names |", "| --- | --- | --- | --- |", *rows]) + "\n"
