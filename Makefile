@@ -6,7 +6,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 # Objects of several checkouts are shared by ccache, so that -j is bounded by processors alone.
 JOBS ?= $(shell nproc)
 
-.PHONY: demo test bench format lint clean deps build
+.PHONY: demo test bench format lint clean deps build site
 
 demo: deps $(BUILD)/build.ninja ## train on handwritten digits
 	cmake --build --preset release -j $(JOBS) --target smolder_python
@@ -29,6 +29,15 @@ $(BUILD)/build.ninja: | deps
 
 deps:
 	@tools/install_deps
+
+SITE := build/site_env/requirements.installed
+site: $(SITE) ## the documentation, as build/site/index.html
+	build/site_env/bin/mkdocs build --strict --quiet
+
+$(SITE): tools/site/requirements.txt
+	python3 -m venv build/site_env
+	build/site_env/bin/pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
 
 format: deps ## rewrites what the formatters would have otherwise
 	$(CPP) | xargs clang-format-19 -i
