@@ -1,4 +1,4 @@
-"""What MkDocs does besides: the first page is README, and each page of the reference is taken from build/site_reference."""
+"""What MkDocs does besides: the first page is README, and mermaid is refused."""
 
 import posixpath
 import re
@@ -8,7 +8,6 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "build/site_reference"
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
 
 
@@ -26,17 +25,7 @@ def _link(match):
 
 def on_files(files, config):
     files.append(File.generated(config, "index.md", content=LINK.sub(_link, (ROOT / "README.md").read_text())))
-    for page in sorted(REFERENCE.glob("*.md")):
-        files.append(File.generated(config, f"reference/{page.name}", abs_src_path=str(page)))
     return files
-
-
-def on_config(config):
-    pages = [{p.stem: f"reference/{p.name}"} for p in sorted(REFERENCE.glob("*.md"))]
-    for entry in config.nav:
-        if "Reference" in entry:
-            entry["Reference"] = [*entry["Reference"], {"Python": pages}] if pages else entry["Reference"]
-    return config
 
 
 def on_page_markdown(markdown, page, config, files):
