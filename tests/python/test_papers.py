@@ -48,3 +48,23 @@ def test_no_text_tells_to_install_the_other_package():
 def test_the_command_is_there_as_a_module():
     run = subprocess.run([sys.executable, "-m", "smolder", "--version"], capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout) == (0, f"smolder {VERSION}\n"), run.stderr
+
+
+TOUR = re.findall(r"^\| `(\S+)` `([^`]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+
+
+def test_the_tour_leads_to_places_that_exist():
+    assert len(TOUR) > 15
+    for file, name in TOUR:
+        assert name.split("::")[-1] in (ROOT / file).read_text(), f"CONTRIBUTING.md: {file} has no {name}"
+
+
+def test_pages_name_files_that_exist():
+    """Paths in the pages for contributors, under the root or src."""
+    pages = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/architecture").glob("*.md"))]
+    missing = []
+    for page in pages:
+        for path in re.findall(r"`((?:[\w.]+/)+[\w.]+\.(?:cpp|h|def|toml|py|cu|cuh))`", page.read_text()):
+            if not any((ROOT / folder / path).exists() for folder in ("", "src", "src/jit", "src/lazy", "bindings/python")):
+                missing.append(f"{page.name}: {path}")
+    assert not missing
