@@ -4,11 +4,29 @@ import functools
 import inspect
 from collections import namedtuple
 
-from smolder import _core, linalg
+from smolder import _core, _linalg_factors, linalg
 from smolder._autocast import listed
 from smolder._tensor import Tensor
 
-__all__ = ["cholesky", "det", "inverse", "logdet", "matrix_power", "norm", "pinverse", "qr", "slogdet", "svd"]
+__all__ = [
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "det",
+    "inverse",
+    "logdet",
+    "lu",
+    "lu_solve",
+    "lu_unpack",
+    "matrix_exp",
+    "matrix_power",
+    "norm",
+    "orgqr",
+    "pinverse",
+    "qr",
+    "slogdet",
+    "svd",
+]
 
 _SVD = namedtuple("svd", ("U", "S", "V"))
 
@@ -45,6 +63,42 @@ def pinverse(input, rcond=1e-15):
 def cholesky(input, upper=False):
     """As linalg.cholesky."""
     return linalg.cholesky(input, upper=upper)
+
+
+def cholesky_solve(input, L, upper=False):
+    """X with A X = input, from the factor L of A that cholesky gives."""
+    return _linalg_factors.cholesky_solve(input, L, upper)
+
+
+def cholesky_inverse(input, upper=False):
+    """Inverses of matrices, from the factors that cholesky gives."""
+    return _linalg_factors.cholesky_inverse(input, upper)
+
+
+def lu(A, pivot=True, get_infos=False):
+    """As linalg.lu_factor; with get_infos also what linalg.lu_factor_ex says."""
+    factors = linalg.lu_factor_ex(A, pivot=pivot)
+    return tuple(factors) if get_infos else tuple(factors[:2])
+
+
+def lu_solve(input, LU_data, LU_pivots):
+    """X with A X = input, from the factors of A that lu gives."""
+    return linalg.lu_solve(LU_data, LU_pivots, input)
+
+
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """P, L and U of what lu gives."""
+    return _linalg_factors.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
+
+
+def matrix_exp(input):
+    """As linalg.matrix_exp."""
+    return linalg.matrix_exp(input)
+
+
+def orgqr(input, tau):
+    """As linalg.householder_product."""
+    return linalg.householder_product(input, tau)
 
 
 def matrix_power(input, n):
@@ -86,5 +140,5 @@ def _as_method(function):
     return method
 
 
-for _name in [name for name in __all__ if name != "norm"]:  # which the op table has as a method
+for _name in [name for name in __all__ if name not in ("norm", "lu_unpack")]:  # the op table has the method norm
     setattr(Tensor, _name, _as_method(globals()[_name]))
