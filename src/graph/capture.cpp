@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <unordered_map>
 
@@ -14,6 +15,7 @@
 #include "smolder/ir/control_flow.h"
 
 #include "smolder/ir/infer.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/record.h"
@@ -185,6 +187,58 @@ State Recorder::record(const std::vector<Dims>& shapes) {
   return build(step, inputs, outputs, sources);
 }
 
+/// What reads a copy may as well read what was copied: whether a reshape copies hangs on sizes that mean nothing here.
+void read_past_copies(ir::Graph& g) {
+  for (Node& n : g.nodes) {
+    for (ValueId& v : n.inputs) {
+      if (v != kNone && g.op(v) == Op::kClone) v = g.producer(v).inputs[0];
+    }
+  }
+}
+
+/// The number of a line among those that the graph has, from 1 on; 0 for none.
+class SourceLines {
+ public:
+  explicit SourceLines(std::vector<std::string>& lines) : lines_(lines) {}
+  uint32_t number(SourceToken source) {
+    const auto [number, fresh] = numbers_.try_emplace(source, 0);
+    if (!fresh) return number->second;
+    std::string text = resolve_source(source);
+    if (text.empty()) return 0;
+    const auto known = std::ranges::find(lines_, text);  // two instructions of one line
+    number->second = static_cast<uint32_t>(known - lines_.begin() + 1);
+    if (known == lines_.end()) lines_.push_back(std::move(text));
+    return number->second;
+  }
+
+ private:
+  std::vector<std::string>& lines_;
+  std::unordered_map<SourceToken, uint32_t> numbers_;
+};
+
+/// Adds the ops of a recorded step, whose numbers are constants, but for those that are drawn anew; what its values
+/// became.
+std::vector<ValueId> append_trace(State& s, const lazy::StepRecord& step,
+                                  const std::function<ValueId(lazy::ValueSource)>& leaf_of) {
+  std::unordered_map<size_t, int64_t> draws;  // by place among the numbers
+  for (const lazy::NumberPatch& p : step.patches)
+    draws.emplace(p.parameter, 2 * int64_t{p.index} + (p.kind == lazy::NumberPatch::kOffset));
+  size_t leaves = 0;
+  const auto leaf = [&](uint32_t) { return leaf_of(step.leaves[leaves++]); };
+  const auto number = [&](size_t place, Category category) {
+    const Scalar value = Scalar::from_bits(step.parameters[place], category);
+    const ir::ValueInfo info{kNone, value.dtype(DType::kFloat64), true, {}};
+    const Dim kind = static_cast<int64_t>(category);
+    const auto draw = draws.find(place);
+    return draw == draws.end()
+               ? s.ir.append(Op::kConstant, {}, {kind, Dim(static_cast<int64_t>(value.bits()))}, {&info, 1})
+               : s.ir.append(Op::kParameter, {}, {Dim(draw->second), kind}, {&info, 1});
+  };
+  SourceLines lines(s.sources);
+  const auto origin = [&](const lazy::Instr& e) { return ir::Origin{lines.number(e.source), {}}; };
+  return lazy::extract(*step.trace, s.ir, {.leaf = leaf, .number = number, .origin = origin});
+}
+
 State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& inputs,
                       const std::vector<Tensor>& outputs, const lazy::Sources& sources) {
   State s;
@@ -205,66 +259,10 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
   const auto leaf_of = [&](lazy::ValueSource source) {
     return leaves[source.index + (source.kind == lazy::ValueSource::kInput ? 0 : inputs.size())];
   };
-  std::vector<ValueId> map;
+  std::vector<ValueId> made;  // by value of the trace
   if (step.tape) {
-    const lazy::Trace& t = *step.trace;
-    map.assign(t.metas.size(), kNone);
-    // What reads a copy may as well read what was copied: whether a reshape copies hangs on sizes that mean nothing
-    // here.
-    std::vector<ValueId> read(t.metas.size(), kNone);
-    std::unordered_map<uint32_t, int64_t> draws;  // parameter slots that are drawn anew
-    for (const lazy::NumberPatch& p : step.patches)
-      draws.emplace(p.parameter, 2 * int64_t{p.index} + (p.kind == lazy::NumberPatch::kOffset));
-    std::unordered_map<SourceToken, uint32_t> source_numbers;
-    size_t next_leaf = 0;
-    uint32_t next_parameter = 0;
-    for (size_t i = 0; i < t.instrs.size(); ++i) {
-      const lazy::Instr& e = t.instrs[i];
-      for (uint32_t v = t.values_before(i); v < e.first_output; ++v) {
-        map[v] = read[v] = leaf_of(step.leaves[next_leaf++]);
-      }
-      std::vector<ValueId> operands;
-      for (const lazy::OperandWord w : t.inputs_of(e)) {
-        if (w == lazy::kNoOperand) {
-          operands.push_back(kNone);
-        } else if (!lazy::is_number(w)) {
-          operands.push_back(read[w]);
-        } else {
-          const auto category = static_cast<Category>(w & ~lazy::kNumberBit);
-          const Scalar number = Scalar::from_bits(step.parameters[next_parameter], category);
-          const auto draw = draws.find(next_parameter++);
-          const ir::ValueInfo info{kNone, number.dtype(DType::kFloat64), true, {}};
-          operands.push_back(
-              draw == draws.end()
-                  ? s.ir.append(Op::kConstant, {},
-                                {Dim(static_cast<int64_t>(category)), Dim(static_cast<int64_t>(number.bits()))},
-                                {&info, 1})
-                  : s.ir.append(Op::kParameter, {}, {Dim(draw->second), Dim(static_cast<int64_t>(category))},
-                                {&info, 1}));
-        }
-      }
-      std::vector<ir::ValueInfo> results;
-      for (int k = 0; k < e.num_outputs; ++k) {
-        const ir::Meta& m = *t.metas[e.first_output + k];
-        results.push_back({kNone, m.dtype, false, ir::SymDims(m.shape)});
-      }
-      const auto [number, fresh] = source_numbers.try_emplace(e.source, 0);
-      if (fresh) {
-        if (std::string text = resolve_source(e.source); !text.empty()) {
-          const auto known = std::ranges::find(s.sources, text);  // two instructions of one line
-          number->second = static_cast<uint32_t>(known - s.sources.begin() + 1);
-          if (known == s.sources.end()) s.sources.push_back(std::move(text));
-        }
-      }
-      const auto words = t.attrs_of(e);
-      const ValueId copied = operands.empty() ? kNone : operands[0];
-      const ValueId first =
-          s.ir.append(e.op, std::move(operands), {words.begin(), words.end()}, results, {number->second, {}});
-      for (uint32_t k = 0; k < e.num_outputs; ++k) {
-        map[e.first_output + k] = first + k;
-        read[e.first_output + k] = e.op == Op::kClone ? copied : first + k;
-      }
-    }
+    made = append_trace(s, step, leaf_of);
+    read_past_copies(s.ir);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueRef v = lazy::value_now(outputs[i].impl());
@@ -272,7 +270,7 @@ State Recorder::build(const lazy::StepRecord& step, const std::vector<Tensor>& i
     const auto number = step.tape ? step.tape->number_of(*v) : std::nullopt;
     SMOLDER_CHECK(known != sources.end() || number, RuntimeError, kWho, ": result ", i,
                   " was computed before the function was called");
-    s.ir.outputs.push_back(known != sources.end() ? leaf_of(known->second) : map[*number]);
+    s.ir.outputs.push_back(known != sources.end() ? leaf_of(known->second) : made[*number]);
     s.outputs.push_back(name_of(options_.output_names, "output", i));
   }
   drop_dead(s);

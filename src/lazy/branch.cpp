@@ -9,6 +9,7 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/control_flow.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/storage.h"
@@ -143,26 +144,23 @@ void BranchTape::note_draw(Generator* g, std::pair<uint64_t, uint64_t> state) {
   if (std::ranges::find(draws_, g, &Draws::value_type::first) == draws_.end()) draws_.emplace_back(g, state);
 }
 
-std::vector<bool> BranchTape::needed_instructions(const std::vector<Tensor>& results) const {
-  const Trace& t = tape_->own_;
-  std::vector<bool> wanted(t.metas.size()), needed(t.instrs.size());
-  for (const Tensor& r : results) wanted[r.impl()->value->index] = true;
-  for (size_t i = t.instrs.size(); i-- > 0;) {
-    const Instr& e = t.instrs[i];
-    for (uint32_t k = 0; k < e.num_outputs; ++k) needed[i] = needed[i] || wanted[e.first_output + k];
-    if (!needed[i]) continue;
-    for (const OperandWord w : t.inputs_of(e)) {
-      if (w != kNoOperand && is_value(w)) wanted[w] = true;
-    }
-  }
-  return needed;
+namespace {
+
+/// The numbers of tensors in the trace.
+std::vector<uint32_t> values_of(const std::vector<Tensor>& tensors) {
+  std::vector<uint32_t> out;
+  for (const Tensor& t : tensors) out.push_back(t.impl()->value->index);
+  return out;
 }
+
+}  // namespace
 
 std::vector<size_t> BranchTape::reads(const std::vector<Tensor>& results) const {
   const Trace& t = tape_->own_;
   std::vector<bool> read(t.metas.size());
-  for (const Tensor& r : results) read[r.impl()->value->index] = true;
-  const std::vector<bool> needed = needed_instructions(results);
+  const std::vector<uint32_t> values = values_of(results);
+  for (const uint32_t v : values) read[v] = true;
+  const std::vector<bool> needed = needed_instructions(t, values);
   for (size_t i = 0; i < t.instrs.size(); ++i) {
     if (!needed[i]) continue;
     for (const OperandWord w : t.inputs_of(t.instrs[i])) {
@@ -200,7 +198,8 @@ BranchTape::Extracted BranchTape::extract(const std::vector<Tensor>& results,
                                           const std::unordered_map<size_t, uint32_t>& numbers,
                                           uint32_t first_number) const {
   const Trace& t = tape_->own_;
-  const std::vector<bool> needed = needed_instructions(results);
+  const std::vector<uint32_t> values = values_of(results);
+  const std::vector<bool> needed = needed_instructions(t, values);
   constexpr uint32_t kNowhere = ~0u;
   std::vector<uint32_t> place(t.metas.size(), kNowhere);  // in the graph: leaves, then results
   for (const auto& [outside, number] : numbers) place[tape_->leaves_[outside]->index] = number;
@@ -233,56 +232,34 @@ BranchTape::Extracted BranchTape::extract(const std::vector<Tensor>& results,
     out.draws = out.draws || !ir::drawn_numbers(e.op, words).empty();
   }
   keys.put(-100);
-  for (const Tensor& r : results) keys.put(place[r.impl()->value->index]);
+  for (const uint32_t v : values) keys.put(place[v]);
 
   out.graph = ir::intern_subgraph(keys.exact, [&] {
     ir::Subgraph s;
     s.structure = keys.structure;
     ir::Builder b(s.graph);
-    std::vector<ir::ValueId> map(next);
     const auto symbol = [&](int64_t size) {
       s.symbols.push_back(size);
       return s.graph.sym.symbol(size);
     };
+    std::vector<ir::ValueId> now(leaves.size());  // by number of the leaf
     for (size_t i = 0; i < leaves.size(); ++i) {
       ir::SymDims shape;
       for (const int64_t e : leaves[i]->shape) shape.push_back(symbol(e));
-      map[i] = b.leaf(static_cast<int>(i), leaves[i]->dtype, shape).id;
+      now[i] = b.leaf(static_cast<int>(i), leaves[i]->dtype, shape).id;
       s.leaves.push_back(*leaves[i]);
     }
-    uint32_t number = first_number;
-    for (size_t i = 0; i < t.instrs.size(); ++i) {
-      const Instr& e = t.instrs[i];
-      if (!needed[i]) continue;
-      std::vector<ir::ValueId> inputs;
-      for (const OperandWord w : t.inputs_of(e)) {
-        if (w == kNoOperand) {
-          inputs.push_back(ir::kNone);
-        } else if (is_number(w)) {
-          const auto category = static_cast<Category>(w & ~kNumberBit);
-          s.parameters.push_back(number);
-          s.categories.push_back(category);
-          inputs.push_back(b.parameter(static_cast<int>(number++), category).id);
-        } else {
-          inputs.push_back(map[place[w]]);
-        }
-      }
-      const auto words = t.attrs_of(e);
-      std::vector<ir::Dim> attrs(words.begin(), words.end());
-      ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
-        if (is_size) attrs[w] = symbol(words[w]);
-      });
-      std::vector<ir::ValueInfo> made;
-      for (uint32_t k = 0; k < e.num_outputs; ++k) {
-        const ir::Meta& m = *t.metas[e.first_output + k];
-        made.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
-      }
-      const ir::ValueId first = s.graph.append(e.op, std::move(inputs), std::move(attrs), made, {e.source, e.op});
-      for (uint32_t k = 0; k < e.num_outputs; ++k) map[place[e.first_output + k]] = first + k;
-    }
-    for (const Tensor& r : results) {
-      s.graph.outputs.push_back(map[place[r.impl()->value->index]]);
-      s.results.push_back(r.meta());
+    const auto leaf = [&](uint32_t v) { return place[v] == kNowhere ? ir::kNone : now[place[v]]; };
+    const auto number = [&](size_t, Category category) {
+      s.parameters.push_back(first_number + static_cast<uint32_t>(s.parameters.size()));
+      s.categories.push_back(category);
+      return b.parameter(static_cast<int>(s.parameters.back()), category).id;
+    };
+    const std::vector<ir::ValueId> made =
+        lazy::extract(t, s.graph, {.leaf = leaf, .number = number, .size = symbol, .needed = needed});
+    for (size_t i = 0; i < results.size(); ++i) {
+      s.graph.outputs.push_back(t.is_leaf[values[i]] ? leaf(values[i]) : made[values[i]]);
+      s.results.push_back(results[i].meta());
     }
     return s;
   });

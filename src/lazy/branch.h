@@ -98,7 +98,6 @@ class BranchTape {
   bool is_native(TensorImpl* impl) const;
   size_t append(const Tensor& outer, const ir::Meta& meta);
   class Without;
-  std::vector<bool> needed_instructions(const std::vector<Tensor>& results) const;
 
   static SMOLDER_THREAD_LOCAL BranchTape* current_;  ///< one for all libraries of the process, so not inline
   std::string what_;

@@ -8,6 +8,7 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
 #include "smolder/jit/decompose.h"
+#include "smolder/lazy/extract.h"
 
 namespace smolder::lazy {
 
@@ -80,42 +81,17 @@ std::vector<int64_t> symbol_values(const Trace& t) {
 
 ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes) {
   ir::Graph g;
-  const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
   ir::Builder b(g);
-  std::vector<ir::ValueId> map(t.metas.size(), ir::kNone);
-  int num_leaves = 0, num_parameters = 0;
-  walk(
-      t,
-      [&](uint32_t leaf) {
-        ir::SymDims shape;
-        for (int64_t e : t.metas[leaf]->shape) shape.push_back(size(e));
-        map[leaf] = b.leaf(num_leaves++, t.metas[leaf]->dtype, shape).id;
-      },
-      [&](const Instr& e) {
-        std::vector<ir::ValueId> inputs;
-        for (OperandWord w : t.inputs_of(e)) {
-          if (w == kNoOperand) {
-            inputs.push_back(ir::kNone);
-          } else if (is_number(w)) {
-            inputs.push_back(b.parameter(num_parameters++, static_cast<Category>(w & ~kNumberBit)).id);
-          } else {
-            inputs.push_back(map[w]);
-          }
-        }
-        const auto words = t.attrs_of(e);
-        std::vector<ir::Dim> attrs(words.begin(), words.end());
-        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
-          if (is_size) attrs[w] = size(words[w]);
-        });
-        std::vector<ir::ValueInfo> results;
-        for (int i = 0; i < e.num_outputs; ++i) {
-          const ir::Meta& m = *t.metas[e.first_output + i];
-          results.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
-        }
-        const ir::ValueId first = g.append(e.op, std::move(inputs), std::move(attrs), results, {e.source, e.op});
-        for (uint32_t i = 0; i < e.num_outputs; ++i) map[e.first_output + i] = first + i;
-      });
-  for (uint32_t v : produced) g.outputs.push_back(map[v]);
+  const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
+  int leaves = 0;
+  const auto leaf = [&](uint32_t value) {
+    ir::SymDims shape;
+    for (const int64_t e : t.metas[value]->shape) shape.push_back(size(e));
+    return b.leaf(leaves++, t.metas[value]->dtype, shape).id;
+  };
+  const auto number = [&](size_t place, Category c) { return b.parameter(static_cast<int>(place), c).id; };
+  const std::vector<ir::ValueId> now = extract(t, g, {.leaf = leaf, .number = number, .size = size});
+  for (const uint32_t v : produced) g.outputs.push_back(now[v]);
   return g;
 }
 

@@ -21,6 +21,7 @@
 #include "smolder/jit/rules.h"
 #include "smolder/jit/run_mode.h"
 #include "smolder/jit/time_plan.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/recompile.h"
 #include "smolder/lazy/storage.h"
@@ -222,12 +223,9 @@ class ReplayGraph {
       if (v >= 0) metas[i] = {graph.shape(v).values(), graph.dtype(v), graph.info(v).weak};
       pointers.push_back(v < 0 ? nullptr : &metas[i]);
     }
-    std::vector<ir::Dim> attrs(words.begin(), words.end());
     std::vector<ir::Meta> results(row.num_outputs);
     row.infer({pointers, words}, results.data());
-    ir::for_each_attr_word(row, words, [&](size_t w, bool is_size) {
-      if (is_size) attrs[w] = symbol(words[w]);
-    });
+    std::vector<ir::Dim> attrs = lazy::extract_attrs(op, words, [&](int64_t size) { return symbol(size); });
     std::vector<ir::ValueInfo> infos;
     for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, m.weak, ir::SymDims(m.shape)});
     graph.append(op, std::move(inputs), std::move(attrs), infos, {source, op});
