@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "smolder/graph/state.h"
+#include "smolder/ir/rewrite.h"
 
 namespace smolder {
 
@@ -19,7 +20,7 @@ namespace {
 /// A graph being edited. New values are numbered after the old ones until it is rebuilt.
 class Edit {
  public:
-  explicit Edit(const State& s) : s_(s), nodes_(s.ir.nodes), infos_(s.ir.values), outputs_(s.ir.outputs) {}
+  explicit Edit(const State& s) : s_(s), edited_(s.ir) {}
 
   ValueId find(const std::string& name) const {
     ValueId v = kNone;
@@ -60,9 +61,10 @@ class Edit {
   }
 
   const State& s_;
-  std::vector<Node> nodes_;
-  std::vector<ir::ValueInfo> infos_;
-  std::vector<ValueId> outputs_;
+  ir::Graph edited_;  ///< its values do not tell their nodes
+  std::vector<Node>& nodes_ = edited_.nodes;
+  std::vector<ir::ValueInfo>& infos_ = edited_.values;
+  std::vector<ValueId>& outputs_ = edited_.outputs;
 };
 
 /// A number that stands where an argument is left out; none where nothing does.
@@ -146,28 +148,19 @@ Graph Edit::finish(size_t at, std::vector<std::string>* results) {
     }
   }
   State out = s_;
-  out.ir.nodes.clear();
-  out.ir.values.clear();
-  std::vector<ValueId> map(infos_.size(), kNone);
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    Node n = nodes_[i];
+  out.ir = ir::rewrite(edited_, [&](ir::Rewriter& r, const Node& n) {
     const bool number = n.op == Op::kConstant || n.op == Op::kParameter || n.op == Op::kExtent;
-    if (number && !read[n.first_output]) continue;
-    for (ValueId& v : n.inputs) {
-      if (v == kNone) continue;
-      SMOLDER_CHECK(map[v] != kNone, ValueError, node_name(s_, n), " reads %", v, ", which is not before it");
-      v = map[v];
+    if (number && !read[n.first_output]) return true;
+    for (const ValueId v : n.inputs) {
+      SMOLDER_CHECK(v == kNone || r.now(v) != kNone, ValueError, node_name(s_, n), " reads %", v,
+                    ", which is not before it");
     }
-    const std::vector<ir::ValueInfo> infos(infos_.begin() + n.first_output,
-                                           infos_.begin() + n.first_output + n.num_outputs);
-    const ValueId first = out.ir.append(n.op, std::move(n.inputs), std::move(n.attrs), infos, n.origin);
+    const ValueId first = r.copy(n);
     for (uint32_t k = 0; k < n.num_outputs; ++k) {
-      map[n.first_output + k] = first + k;
-      if (results && i == at) results->push_back("%" + std::to_string(first + k));
+      if (results && r.index(n) == at) results->push_back("%" + std::to_string(first + k));
     }
-  }
-  out.ir.outputs.clear();
-  for (const ValueId v : outputs_) out.ir.outputs.push_back(map[v]);
+    return true;
+  });
   graph::infer_shapes(out);
   return graph::make_graph(std::move(out));
 }

@@ -8,6 +8,7 @@
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/control_flow.h"
 #include "smolder/ir/infer.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/ir/verify.h"
 
 #include "smolder/lazy/autocast.h"
@@ -528,16 +529,13 @@ int drop_dead(State& s) {
       if (v != kNone) needed[v] = true;
     }
   }
-  ir::Graph g;
-  g.sym = s.ir.sym;
-  std::vector<ValueId> map(s.ir.values.size(), kNone);
   std::vector<Weight> weights;
   std::vector<int64_t> draws;
   int dropped = 0;
-  for (const Node& old : s.ir.nodes) {
+  s.ir = ir::rewrite(s.ir, [&](ir::Rewriter& r, const Node& old) {
     if (!stays(old)) {
       dropped += !is_number(old) && old.op != Op::kLeaf;
-      continue;
+      return true;
     }
     Node n = old;
     if (n.op == Op::kLeaf && n.attrs[0].value >= static_cast<int64_t>(s.inputs.size())) {
@@ -550,16 +548,9 @@ int drop_dead(State& s) {
       if (known == draws.end()) draws.push_back(draw);
       n.attrs[0] = 2 * number + n.attrs[0].value % 2;
     }
-    for (ValueId& v : n.inputs) {
-      if (v != kNone) v = map[v];
-    }
-    std::vector<ir::ValueInfo> infos(s.ir.values.begin() + n.first_output,
-                                     s.ir.values.begin() + n.first_output + n.num_outputs);
-    const ValueId first = g.append(n.op, std::move(n.inputs), std::move(n.attrs), infos, n.origin);
-    for (uint32_t k = 0; k < n.num_outputs; ++k) map[n.first_output + k] = first + k;
-  }
-  for (const ValueId v : s.ir.outputs) g.outputs.push_back(map[v]);
-  s.ir = std::move(g);
+    r.copy(n);
+    return true;
+  });
   s.weights = std::move(weights);
   return dropped;
 }

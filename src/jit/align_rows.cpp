@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/lower.h"
@@ -161,30 +162,27 @@ class CopyOutputs {
 
   /// A copy comes right behind what it is made of, which goes on in less memory the sooner.
   void rebuild() {
-    ir::Graph to;
-    to.sym = g_.sym;
-    std::vector<ValueId> now(g_.values.size(), ir::kNone), copies(g_.values.size(), ir::kNone);
-    for (const ir::Node& n : g_.nodes) {
-      std::vector<ValueId> inputs = n.inputs;
-      for (ValueId& x : inputs) x = x == ir::kNone ? x : now[x];
-      const ValueId first =
-          to.append(n.op, std::move(inputs), n.attrs, {g_.values.data() + n.first_output, n.num_outputs}, n.origin);
-      for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
+    ir::Rewriter rewriter(g_);
+    ir::Graph& to = rewriter.to();
+    std::vector<ValueId> copies(g_.values.size(), ir::kNone), outputs;
+    ir::rewrite_nodes(rewriter, [&](ir::Rewriter& r, const ir::Node& n) {
+      r.copy(n);
       for (ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
-        if (is_copied_[v]) copies[v] = append_shaped(to, Op::kExpand, now[v], g_.info(v), {n.origin.source, {}});
+        if (is_copied_[v]) copies[v] = append_shaped(to, Op::kExpand, r.now(v), g_.info(v), {n.origin.source, {}});
       }
-    }
+      return true;
+    });
     for (const ValueId v : g_.outputs) {
       const ValueId root = renamed(v);
       if (!is_copied_[root]) {
-        to.outputs.push_back(now[v]);
+        outputs.push_back(rewriter.now(v));
       } else if (root == v) {
-        to.outputs.push_back(copies[root]);
+        outputs.push_back(copies[root]);
       } else {
-        to.outputs.push_back(append_shaped(to, Op::kReshape, copies[root], g_.info(v), g_.producer(v).origin));
+        outputs.push_back(append_shaped(to, Op::kReshape, copies[root], g_.info(v), g_.producer(v).origin));
       }
     }
-    g_ = std::move(to);
+    g_ = rewriter.finish(std::move(outputs));
   }
 
   ir::Graph& g_;

@@ -6,7 +6,7 @@
 
 #include "smolder/core/device.h"
 #include "smolder/eager/execute.h"
-#include "smolder/ir/builder.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/plan_impl.h"
 
@@ -36,9 +36,7 @@ eager::Array copy_of(const eager::Array& given, Device device) {
 /// The primitives between what a step reads and what it writes, as a graph of their own.
 class StepGraph {
  public:
-  StepGraph(const Program& p, const Step& step) : p_(p), step_(step), made_(p.graph.values.size(), ir::kNone) {
-    graph.sym = p.graph.sym;
-  }
+  StepGraph(const Program& p, const Step& step) : p_(p), step_(step), rewriter_(p.graph) {}
 
   /// False where they are not to be had from the graph.
   bool build() {
@@ -59,9 +57,11 @@ class StepGraph {
       }
     }
     for (ValueId v = 0; v <= last; ++v) {
-      if (wanted[v] && made_[v] == ir::kNone) make(v);
+      if (wanted[v] && rewriter_.now(v) == ir::kNone) make(v);
     }
-    for (const BufferId b : step_.writes) graph.outputs.push_back(made_[p_.buffers[b].value]);
+    std::vector<ValueId> outputs;
+    for (const BufferId b : step_.writes) outputs.push_back(rewriter_.now(p_.buffers[b].value));
+    graph = rewriter_.finish(std::move(outputs));
     return true;
   }
 
@@ -76,23 +76,17 @@ class StepGraph {
 
   void make(ValueId v) {
     if (is_read(v)) {
-      made_[v] = ir::Builder(graph).leaf(static_cast<int>(leaves.size()), p_.graph.dtype(v), p_.graph.shape(v)).id;
+      const auto number = static_cast<int>(leaves.size());
+      rewriter_.set(v, rewriter_.builder().leaf(number, p_.graph.dtype(v), p_.graph.shape(v)).id);
       leaves.push_back(p_.buffer_of[v]);
-      return;
+    } else {
+      rewriter_.copy(p_.graph.producer(v));
     }
-    const ir::Node& n = p_.graph.producer(v);
-    std::vector<ValueId> inputs = n.inputs;
-    for (ValueId& x : inputs) {
-      if (x != ir::kNone) x = made_[x];
-    }
-    const ValueId first = graph.append(n.op, std::move(inputs), n.attrs,
-                                       {p_.graph.values.data() + n.first_output, n.num_outputs}, n.origin);
-    for (uint32_t i = 0; i < n.num_outputs; ++i) made_[n.first_output + i] = first + i;
   }
 
   const Program& p_;
   const Step& step_;
-  std::vector<ValueId> made_;
+  ir::Rewriter rewriter_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "smolder/eager/dispatcher.h"
-#include "smolder/ir/builder.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/library.h"
@@ -22,26 +22,15 @@ void widen_half_reductions(ir::Graph& g) {
     return kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
   };
   if (std::none_of(g.nodes.begin(), g.nodes.end(), narrow)) return;
-  ir::Graph to;
-  to.sym = g.sym;
-  ir::Builder b(to);
-  std::vector<ir::ValueId> now(g.values.size(), ir::kNone);
-  for (const ir::Node& n : g.nodes) {
-    b.set_origin(n.origin);
-    std::vector<ir::ValueId> inputs = n.inputs;
-    for (ir::ValueId& x : inputs) x = now[x];
-    if (narrow(n)) {
-      const ReduceAttributes a(n);
-      const ir::Value sum = b.reduce_axis(a.kind, b.cast(b.wrap(inputs[0]), DType::kFloat32), a.axis, a.chunk);
-      now[n.first_output] = b.cast(sum, g.dtype(n.first_output)).id;
-      continue;
-    }
-    const ir::ValueId first =
-        to.append(n.op, std::move(inputs), n.attrs, {g.values.data() + n.first_output, n.num_outputs}, n.origin);
-    for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
-  }
-  for (const ir::ValueId v : g.outputs) to.outputs.push_back(now[v]);
-  g = std::move(to);
+  g = ir::rewrite(g, [&](ir::Rewriter& r, const ir::Node& n) {
+    if (!narrow(n)) return false;
+    ir::Builder& b = r.builder();
+    const ReduceAttributes a(n);
+    const ir::Value wide = b.cast(b.wrap(r.now(n.inputs[0])), DType::kFloat32);
+    const ir::Value sum = b.reduce_axis(a.kind, wide, a.axis, a.chunk);
+    r.set(n.first_output, b.cast(sum, g.dtype(n.first_output)).id);
+    return true;
+  });
 }
 
 /// A kernel chooses among the parts of a cat for each element that it computes, and is compiled for each number of
@@ -78,6 +67,16 @@ bool reads_mask_gradient(const ir::Graph& g, const ir::Node& n) {
   return std::ranges::find(g.outputs, gradient) != g.outputs.end() || std::ranges::any_of(g.nodes, reads);
 }
 
+/// Throws unless what the node's results became has the dtypes and sizes that were recorded.
+void check_results(ir::Rewriter& r, const ir::Node& n) {
+  for (uint32_t i = 0; i < n.num_outputs; ++i) {
+    const ir::ValueInfo &made = r.to().info(r.now(n.first_output + i)), &recorded = r.results(n)[i];
+    SMOLDER_CHECK(made.dtype == recorded.dtype && made.shape.values() == recorded.shape.values(), InternalError,
+                  "internal error: the decomposition of '", ir::name(n.op), "' gives ", name(made.dtype),
+                  made.shape.values(), ", recorded was ", name(recorded.dtype), recorded.shape.values());
+  }
+}
+
 }  // namespace
 
 void take_wide_cats_whole(Program& program) {
@@ -89,21 +88,17 @@ void take_wide_cats_whole(Program& program) {
 
 void decompose(Program& program) {
   const ir::Graph from = std::move(program.graph);
-  ir::Graph& to = program.graph = {};
-  to.sym = from.sym;
-  to.nodes.reserve(from.nodes.size() * 4);
-  to.values.reserve(from.values.size() * 4);
-  ir::Builder builder(to);
-  builder.set_device(program.options.device.type);
-  std::vector<ir::ValueId> now(from.values.size(), ir::kNone);
-  for (const ir::Node& n : from.nodes) {
+  ir::Rewriter rewriter(from);
+  rewriter.to().nodes.reserve(from.nodes.size() * 4);
+  rewriter.to().values.reserve(from.values.size() * 4);
+  rewriter.builder().set_device(program.options.device.type);
+  ir::rewrite_nodes(rewriter, [&](ir::Rewriter& r, const ir::Node& n) {
+    ir::Graph& to = r.to();
     ir::Node node = n;
-    for (ir::ValueId& x : node.inputs) {
-      if (x != ir::kNone) x = now[x];
-    }
-    const std::span<const ir::ValueInfo> results(from.values.data() + n.first_output, n.num_outputs);
+    node.inputs = r.inputs(n);
+    node.origin = {n.origin.source, n.op};
+    r.builder().set_origin(node.origin);
     const ir::OpInfo& row = ir::info(n.op);
-    const ir::Origin origin{n.origin.source, n.op};
     // Somebody's own kernel for one of our ops takes it whole. One of theirs is decomposed, if it says how.
     node.op = eager::resolve(eager::DispatchKey::kCPU, n.op);
     const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
@@ -112,37 +107,32 @@ void decompose(Program& program) {
     if (!whole && program.options.device == DeviceType::kCUDA &&
         cuda::takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n),
                               program.options.precision.allow_tf32())) {
-      builder.set_origin(origin);
-      node.origin = origin;
       // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step
       // mostly comes to rows of all heads.
       const auto is_of_heads = [&](ir::ValueId v) {
         return v >= n.first_output && v + 1 < n.first_output + n.num_outputs;
       };
       const bool rows_first = std::ranges::none_of(from.outputs, is_of_heads);
-      cuda::append_attention(builder, to, node, rows_first, now.data() + n.first_output);
+      cuda::append_attention(r.builder(), to, node, rows_first, r.now_of(n));
     } else if (row.decompose && !whole) {
-      builder.set_origin(origin);
-      row.decompose(builder, node, results, now.data() + n.first_output);
+      row.decompose(r.builder(), node, r.results(n), r.now_of(n));
     } else {
       SMOLDER_CHECK(row.flags.primitive || whole, NotImplementedError, "op '", row.name,
                     "' has neither a decomposition nor a kernel");
-      const ir::ValueId first = to.append(node.op, std::move(node.inputs), std::move(node.attrs), results, origin);
-      for (int i = 0; i < n.num_outputs; ++i) now[n.first_output + i] = first + i;
+      r.copy(node, std::move(node.inputs));
     }
-    for (int i = 0; i < n.num_outputs; ++i) {
-      const ir::ValueInfo& made = to.info(now[n.first_output + i]);
-      SMOLDER_CHECK(made.dtype == results[i].dtype && made.shape.values() == results[i].shape.values(), InternalError,
-                    "internal error: the decomposition of '", row.name, "' gives ", name(made.dtype),
-                    made.shape.values(), ", recorded was ", name(results[i].dtype), results[i].shape.values());
-    }
-  }
+    check_results(r, n);
+    return true;
+  });
+  std::vector<ir::ValueId> outputs;
   for (const ir::ValueId v : from.outputs) {
-    ir::ValueId out = now[v];
+    ir::Graph& to = rewriter.to();
+    ir::ValueId out = rewriter.now(v);
     if (is_strided_leaf(to, out)) out = append_shaped(to, ir::Op::kExpand, out, to.info(out), {});
-    to.outputs.push_back(out);
+    outputs.push_back(out);
   }
-  widen_half_reductions(to);
+  program.graph = rewriter.finish(std::move(outputs));
+  widen_half_reductions(program.graph);
   take_wide_cats_whole(program);
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "smolder/core/counters.h"
-#include "smolder/ir/builder.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/view.h"
 
@@ -109,32 +109,18 @@ class PadJoiner {
   }
 
   void rebuild() {
-    const ir::Graph from = std::move(g_);
-    g_ = {};
-    g_.sym = from.sym;
-    ir::Builder b(g_);
-    std::vector<ValueId> now(from.values.size(), ir::kNone);
-    for (const ir::Node& n : from.nodes) {
-      b.set_origin(n.origin);
-      if (const auto sum = sums_.find(n.first_output); sum != sums_.end()) {
-        now[n.first_output] = side_by_side(b, sum->second, from.shape(n.first_output), now).id;
-        continue;
-      }
-      std::vector<ValueId> inputs = n.inputs;
-      for (ValueId& x : inputs) {
-        if (x != ir::kNone) x = now[x];
-      }
-      const ValueId first =
-          g_.append(n.op, std::move(inputs), n.attrs, {from.values.data() + n.first_output, n.num_outputs}, n.origin);
-      for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
-    }
-    for (const ValueId v : from.outputs) g_.outputs.push_back(now[v]);
+    g_ = ir::rewrite(g_, [&](ir::Rewriter& r, const ir::Node& n) {
+      const auto sum = sums_.find(n.first_output);
+      if (sum == sums_.end()) return false;
+      r.set(n.first_output, side_by_side(r, sum->second, g_.shape(n.first_output)).id);
+      return true;
+    });
   }
 
-  static Value side_by_side(ir::Builder& b, const Pieces& sum, const ir::SymDims& shape,
-                            const std::vector<ValueId>& now) {
+  static Value side_by_side(ir::Rewriter& r, const Pieces& sum, const ir::SymDims& shape) {
+    ir::Builder& b = r.builder();
     ir::SymTable& sym = b.sym();
-    const DType dtype = b.graph().dtype(now[sum.all[0].value]);
+    const DType dtype = r.from().dtype(sum.all[0].value);
     const Scalar zero = category(dtype) == Category::kFloat ? Scalar(0.0) : Scalar(int64_t{0});
     std::vector<Value> parts;
     Dim at = 0;
@@ -146,7 +132,7 @@ class PadJoiner {
     };
     for (const Piece& p : sum.all) {
       fill_to(p.begin);
-      parts.push_back(b.wrap(now[p.value]));
+      parts.push_back(b.wrap(r.now(p.value)));
       at = sym.add(p.begin, parts.back().shape()[sum.axis]);
     }
     fill_to(shape[sum.axis]);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/fuse_graph.h"
@@ -239,25 +240,19 @@ class Recompute {
 
   void rebuild() {
     find_cuts();
-    to_.sym = g_.sym;
-    to_.nodes.reserve(g_.nodes.size() + made_again_.size());
-    now_.assign(g_.values.size(), ir::kNone);
-    again_ = behind_ = now_;
-    for (NodeId i = 0; i < g_.nodes.size(); ++i) {
-      const ir::Node& n = g_.nodes[i];
+    ir::Rewriter rewriter(g_);
+    rewriter_ = &rewriter;
+    again_.assign(g_.values.size(), ir::kNone);
+    behind_ = again_;
+    ir::rewrite_nodes(rewriter, [&](ir::Rewriter& r, const ir::Node& n) {
       std::vector<ValueId> inputs = n.inputs;
       for (ValueId& x : inputs) {
-        if (x != ir::kNone) x = from_[x] < i ? again(x) : now_[x];
+        if (x != ir::kNone) x = from_[x] < r.index(n) ? again(x) : r.now(x);
       }
-      const ValueId first = append(n, std::move(inputs));
-      for (int k = 0; k < n.num_outputs; ++k) now_[n.first_output + k] = first + k;
-    }
-    for (const ValueId v : g_.outputs) to_.outputs.push_back(now_[v]);
-    g_ = std::move(to_);
-  }
-
-  ValueId append(const ir::Node& n, std::vector<ValueId> inputs) {
-    return to_.append(n.op, std::move(inputs), n.attrs, {g_.values.data() + n.first_output, n.num_outputs}, n.origin);
+      r.copy(n, std::move(inputs));
+      return true;
+    });
+    g_ = rewriter.finish();
   }
 
   ValueId again(ValueId v) {
@@ -267,14 +262,15 @@ class Recompute {
     for (ValueId& x : inputs) {
       if (x != ir::kNone) x = from_[x] != ir::kNone ? again(x) : behind(x);
     }
-    return again_[v] = append(n, std::move(inputs));
+    return again_[v] = rewriter_->append(n, std::move(inputs));
   }
 
   /// A value of before. What reads it here must not become a part of what computed it.
   ValueId behind(ValueId v) {
-    if (!is_stored(v)) return now_[v];
+    const ValueId now = rewriter_->now(v);
+    if (!is_stored(v)) return now;
     if (behind_[v] == ir::kNone) {
-      behind_[v] = to_.append(Op::kBarrier, {now_[v]}, {}, {&g_.info(v), 1}, g_.producer(v).origin);
+      behind_[v] = rewriter_->to().append(Op::kBarrier, {now}, {}, {&g_.info(v), 1}, g_.producer(v).origin);
     }
     return behind_[v];
   }
@@ -289,8 +285,8 @@ class Recompute {
   double time_ = 0;                                       ///< of the step, in bytes
   std::unordered_map<ValueId, NodeId> cut_, made_again_;  ///< chosen values, and all that are computed for them
   std::vector<NodeId> from_;
-  ir::Graph to_;
-  std::vector<ValueId> now_, again_, behind_;
+  ir::Rewriter* rewriter_ = nullptr;  ///< while the graph is built anew
+  std::vector<ValueId> again_, behind_;
 };
 
 }  // namespace

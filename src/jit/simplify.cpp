@@ -6,7 +6,7 @@
 
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/counters.h"
-#include "smolder/ir/builder.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/cuda/join_gradients.h"
@@ -23,20 +23,6 @@ using ir::Op;
 using ir::ValueId;
 
 namespace {
-
-/// Nodes that an output needs, or that have an effect.
-std::vector<bool> live_nodes(const ir::Graph& g) {
-  std::vector<bool> live(g.nodes.size(), false);
-  for (const ValueId v : g.outputs) live[g.info(v).node] = true;
-  for (size_t i = g.nodes.size(); i-- > 0;) {
-    if (ir::info(g.nodes[i].op).flags.effect) live[i] = true;
-    if (!live[i]) continue;
-    for (const ValueId x : g.nodes[i].inputs) {
-      if (x != ir::kNone) live[g.info(x).node] = true;
-    }
-  }
-  return live;
-}
 
 /// Is every value of dtype `a` a value of `b`, so that casting there and on is casting on?
 bool widens(DType a, DType b) {
@@ -63,28 +49,17 @@ Counter& hits_of(const Rule& rule) { return counter("rule." + std::string(rule.n
 /// Builds the graph anew, each node as simple as it can be, and once.
 class Simplifier {
  public:
-  explicit Simplifier(const ir::Graph& from, ir::Graph& to) : from_(from), g_(to), b_(to) {}
+  explicit Simplifier(const ir::Graph& from) : r_(from), g_(r_.to()), b_(r_.builder()) {}
 
-  void run() {
-    const std::vector<bool> live = live_nodes(from_);
-    g_.sym = from_.sym;
-    g_.nodes.reserve(from_.nodes.size());
-    g_.values.reserve(from_.values.size());
-    std::vector<ValueId> now(from_.values.size(), ir::kNone);
-    for (size_t i = 0; i < from_.nodes.size(); ++i) {
-      if (!live[i]) continue;
-      const ir::Node& n = from_.nodes[i];
-      std::vector<ValueId> inputs = n.inputs;
-      for (ValueId& x : inputs) {
-        if (x != ir::kNone) x = now[x];
-      }
+  ir::Graph run() {
+    const std::vector<bool> live = ir::live_nodes(r_.from());
+    ir::rewrite_nodes(r_, [&](ir::Rewriter& r, const ir::Node& n) {
+      if (!live[r.index(n)]) return true;
       origin_ = n.origin;
-      b_.set_origin(n.origin);
-      const std::span<const ir::ValueInfo> results(from_.values.data() + n.first_output, n.num_outputs);
-      const ValueId first = add(n.op, std::move(inputs), n.attrs, results);
-      for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
-    }
-    for (const ValueId v : from_.outputs) g_.outputs.push_back(now[v]);
+      r.set_results(n, add(n.op, r.inputs(n), n.attrs, r.results(n)));
+      return true;
+    });
+    return r_.finish();
   }
 
  private:
@@ -227,9 +202,9 @@ class Simplifier {
   const bool moves_ = !is_disabled("moves"), folds_ = !is_disabled("fold"), merges_ = !is_disabled("merge");
   const bool rules_ = !is_disabled("rules"), picks_rules_ = std::getenv("SMOLDER_DISABLE") != nullptr;
 
-  const ir::Graph& from_;
+  ir::Rewriter r_;
   ir::Graph& g_;
-  ir::Builder b_;
+  ir::Builder& b_;
   ir::Origin origin_;
   absl::flat_hash_map<uint64_t, ir::NodeId> known_;  // the last node of each hash
   std::vector<ir::NodeId> next_;                     // by node: the one before with its hash
@@ -240,11 +215,7 @@ class Simplifier {
 
 void simplify(Program& program) {
   if (!program.options.simplify) return remove_dead_code(program);
-  const auto rewrite = [&] {
-    ir::Graph to;
-    Simplifier(program.graph, to).run();
-    program.graph = std::move(to);
-  };
+  const auto rewrite = [&] { program.graph = Simplifier(program.graph).run(); };
   rewrite();
   if (!is_disabled("join_pads") && join_pads(program)) {
     take_wide_cats_whole(program);
@@ -253,24 +224,6 @@ void simplify(Program& program) {
   if (program.options.device == DeviceType::kCUDA && cuda::join_gradients(program)) rewrite();
 }
 
-void remove_dead_code(Program& program) {
-  const ir::Graph from = std::move(program.graph);
-  ir::Graph& to = program.graph = {};
-  to.sym = from.sym;
-  const std::vector<bool> live = live_nodes(from);
-  std::vector<ValueId> now(from.values.size(), ir::kNone);
-  for (size_t i = 0; i < from.nodes.size(); ++i) {
-    if (!live[i]) continue;
-    const ir::Node& n = from.nodes[i];
-    std::vector<ValueId> inputs = n.inputs;
-    for (ValueId& x : inputs) {
-      if (x != ir::kNone) x = now[x];
-    }
-    const ValueId first =
-        to.append(n.op, std::move(inputs), n.attrs, {from.values.data() + n.first_output, n.num_outputs}, n.origin);
-    for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
-  }
-  for (const ValueId v : from.outputs) to.outputs.push_back(now[v]);
-}
+void remove_dead_code(Program& program) { program.graph = ir::without_dead_code(program.graph); }
 
 }  // namespace smolder::jit

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "smolder/core/counters.h"
-#include "smolder/ir/builder.h"
+#include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/simplify.h"
 
@@ -185,41 +185,27 @@ bool join_gradients(Program& program) {
   }
   if (std::ranges::find(left_out, true) == left_out.end()) return false;
 
-  ir::Graph to;
-  to.sym = from.sym;
-  ir::Builder builder(to);
-  std::vector<ValueId> now(from.values.size(), ir::kNone);
-  for (size_t i = 0; i < from.nodes.size(); ++i) {
-    const ir::Node& n = from.nodes[i];
-    if (left_out[i]) continue;
+  from = ir::rewrite(from, [&](ir::Rewriter& r, const ir::Node& n) {
+    if (left_out[r.index(n)]) return true;
     if (const Source& s = sources[n.first_output]; s.result != ir::kNone) {
-      builder.set_origin(n.origin);
-      const ir::Value whole = builder.wrap(now[s.result]);
+      ir::Builder& builder = r.builder();
+      const ir::Value whole = builder.wrap(r.now(s.result));
       const int rank = whole.rank();
       std::vector<int> axes{rank - 3};
       for (int k = 0; k < rank - 4; ++k) axes.push_back(k);
       for (const int axis : {rank - 2, rank - 4, rank - 1}) axes.push_back(axis);
       const ir::Value sum = s.parts_first ? builder.permute(whole, axes) : whole;
-      now[n.first_output] = builder.reshape(sum, from.shape(n.first_output)).id;
-      continue;
+      r.set(n.first_output, builder.reshape(sum, from.shape(n.first_output)).id);
+      return true;
     }
-    std::vector<ValueId> inputs = n.inputs;
-    for (ValueId& x : inputs) {
-      if (x != ir::kNone) x = now[x];
-    }
-    if (joined[i]) {
-      ir::ValueInfo info = from.info(n.first_output);
-      info.shape.insert(info.shape.size() - 2, kParts);
-      now[n.first_output] =
-          to.append(Op::kFlashAttentionBackwardJoined, std::move(inputs), {n.attrs[0]}, {&info, 1}, n.origin);
-      continue;
-    }
-    const ValueId first =
-        to.append(n.op, std::move(inputs), n.attrs, {from.values.data() + n.first_output, n.num_outputs}, n.origin);
-    for (int k = 0; k < n.num_outputs; ++k) now[n.first_output + k] = first + k;
-  }
-  for (const ValueId v : from.outputs) to.outputs.push_back(now[v]);
-  program.graph = std::move(to);
+    if (!joined[r.index(n)]) return false;
+    ir::ValueInfo info = from.info(n.first_output);
+    info.shape.insert(info.shape.size() - 2, kParts);
+    const ValueId all =
+        r.to().append(Op::kFlashAttentionBackwardJoined, r.inputs(n), {n.attrs[0]}, {&info, 1}, n.origin);
+    r.set(n.first_output, all);
+    return true;
+  });
   return true;
 }
 

@@ -357,6 +357,17 @@ TEST(Plan, Halves) {
   t.check(1e-2, {{3, 3}, {100, 2}});
 }
 
+TEST(Plan, HalvesAreSummedBesideAProductWithoutABias) {
+  PlanTest t;
+  const Dim m = t.size(5);
+  const Value x = t.input({m, 8}, DType::kFloat16), a = t.input({m, 8}), b = t.input({8, 3});
+  t.output(t.b.reduce_axis(ir::ReduceKind::kSum, x, 1));
+  t.output(t.b.dot(a, b, DType::kFloat32));
+  const PlanTest::Count count = t.count();
+  EXPECT_EQ(count.kernels, 1);
+  EXPECT_EQ(count.library, 1);
+}
+
 TEST(Plan, RandomBitsDoNotDependOnFusion) {
   PlanTest t;
   const auto n = t.size(30), m = t.size(7);
