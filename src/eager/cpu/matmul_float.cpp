@@ -32,6 +32,10 @@ constexpr int64_t kInPlaceFewRows = 1 << 20, kInPlaceManyRows = 256 << 10, kFewR
 /// which a thread gets several tasks, so that a busy core does not hold up the others.
 constexpr double kSerialCycles = 20e3, kUnevenCycles = 2e6;
 
+/// Bytes of a result up to which threads share the chunks of k, of the sums of chunks that are kept at a time, and the
+/// elements of them that a thread adds.
+constexpr int64_t kChunkResult = 1 << 18, kChunkSums = 4 << 20, kAddGrain = 4096;
+
 /// Tiles whose sums are finished at a time: transposing takes squares of vectors, which have more rows than a tile.
 constexpr int64_t kTilesTogether = 2;
 
@@ -66,6 +70,7 @@ struct Strategy {
   Roles roles;
   Place x, y;
   int64_t row_parts = 1, col_parts = 1;  ///< tasks an item of the batch
+  bool by_chunks = false;                ///< threads share the chunks of k: a small result of a long sum
   int64_t grain = 1;                     ///< tasks worth handing to a thread
   double cycles = 0;                     ///< of the busiest thread
 };
@@ -98,6 +103,8 @@ class FloatMatmul final : public Matmul {
   Strategy plan(const Roles& roles) const;
   double cycles(const Strategy& s, int64_t row_parts, int64_t col_parts) const;
   void cut(Strategy& s) const;
+  bool shares_chunks(const Strategy& s) const;
+  void chunks(const Item& at) const;
   void columns(const Item& at, Part rows, int64_t first_vector, int64_t vectors) const;
   void band(const Band& b) const;
   const T* pack_y(const Item& at, int64_t first_vector, int64_t vectors, int64_t k0, int64_t k) const;
@@ -125,6 +132,7 @@ FloatMatmul<T>::FloatMatmul(const MatmulDesc& d, const gemm::Kernels<T>& kernels
       same_type_(!is_half(d.dtype)) {
   const Strategy straight = plan(roles(d, false)), swapped = plan(roles(d, true));
   s_ = swapped.cycles < straight.cycles ? swapped : straight;
+  s_.by_chunks = shares_chunks(s_);
   row_group_ = s_.x == Place::kPanels ? kPackedRowGroup : kRowGroup;
   plain_c_ = !s_.roles.swapped && same_type_ && d.epilogue == MatmulDesc::Epilogue::kNone;
   const Roles& r = s_.roles;
@@ -199,13 +207,23 @@ void FloatMatmul<T>::cut(Strategy& s) const {
   }
 }
 
+/// Whether there are threads that rows and columns leave without work and chunks of k do not.
+template <class T>
+bool FloatMatmul<T>::shares_chunks(const Strategy& s) const {
+  const int threads = num_threads();
+  const double one = cycles(s, 1, 1), parts = static_cast<double>(desc_.batch * s.row_parts * s.col_parts);
+  const int64_t bytes = s.roles.rows * s.roles.cols * static_cast<int64_t>(sizeof(T));
+  return s.y != Place::kStreamed && parts * 2 <= threads && desc_.k >= 4 * kChunk && bytes <= kChunkResult &&
+         one > 2 * kSerialCycles;
+}
+
 template <class T>
 void FloatMatmul<T>::run(const void* a, const void* b, void* c, const void* bias) const {
   static Counter& strided = counter("matmul.strided_copies");
   if (strided_) strided.add();
   if (desc_.k == 0) return write_zeros(static_cast<char*>(c), static_cast<const char*>(bias));
   const Roles& r = s_.roles;
-  const int64_t parts = s_.row_parts * s_.col_parts, tasks = desc_.batch * parts;
+  const int64_t parts = s_.by_chunks ? 1 : s_.row_parts * s_.col_parts, tasks = desc_.batch * parts;
   const int64_t vectors = ceil_div(r.cols, kernels_.width), tiles = ceil_div(r.rows, kernels_.mr);
   const int64_t widest =
       std::max<int64_t>(kernels_.nv, kPackedBytes / (std::min(desc_.k, kStretch) * kernels_.width * sizeof(T)));
@@ -220,6 +238,10 @@ void FloatMatmul<T>::run(const void* a, const void* b, void* c, const void* bias
         skinny(at, mine);
         continue;
       }
+      if (s_.by_chunks) {
+        chunks(at);
+        continue;
+      }
       Part rows(tiles, s_.row_parts, part / s_.col_parts);
       rows.begin = std::min(rows.begin * kernels_.mr, r.rows), rows.end = std::min(rows.end * kernels_.mr, r.rows);
       const int64_t strips = ceil_div(mine.size(), widest);
@@ -229,11 +251,42 @@ void FloatMatmul<T>::run(const void* a, const void* b, void* c, const void* bias
       }
     }
   };
-  if (tasks <= s_.grain) {
+  if (tasks <= s_.grain || s_.by_chunks) {
     task(0, tasks);
   } else {
     parallel_for(tasks, s_.grain, task);
   }
+}
+
+/// All of an item, its chunks of k side by side: each has sums of its own, which are added in order, as columns() does.
+template <class T>
+void FloatMatmul<T>::chunks(const Item& at) const {
+  const int64_t rows = s_.roles.rows, vectors = ceil_div(s_.roles.cols, kernels_.width);
+  const int64_t row_sums = vectors * kernels_.width, one = rows * row_sums, all = ceil_div(desc_.k, kChunk);
+  const int64_t together = std::min(all, std::max<int64_t>(num_threads(), kChunkSums / (one * sizeof(T))));
+  T* const sums = scratch<T, 3>(together * one);
+  for (int64_t first = 0; first < all; first += together) {
+    const int64_t count = std::min(together, all - first);
+    // Those of the chunks before are in the first place, and stay there.
+    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t from = (first + i) * kChunk, k = std::min(kChunk, desc_.k - from);
+        const T* packed = s_.y == Place::kPanels ? pack_y(at, 0, vectors, from, k) : nullptr;
+        for (int64_t row = 0; row < rows; row += row_group_) {
+          const int64_t group = std::min(row_group_, rows - row);
+          band({at, row, group, 0, vectors, from, k, i > 0 || first == 0, false, packed, k, 0,
+                sums + i * one + row * row_sums});
+        }
+      }
+    });
+    parallel_for(one, kAddGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 1; i < count; ++i) {
+        const T* const more = sums + i * one;
+        for (int64_t e = begin; e < end; ++e) sums[e] += more[e];
+      }
+    });
+  }
+  finish(at, sums, row_sums, 0, rows, 0, s_.roles.cols);
 }
 
 /// All of k for some rows and columns.

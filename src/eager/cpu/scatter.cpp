@@ -76,13 +76,19 @@ struct Smallest {
   }
 };
 
+/// Elements of a row from which on threads share the rows that are written: each walks the whole index, and guesses
+/// wrong which of its entries are its own. Measured: sums of single numbers take four threads three times as long as
+/// one.
+constexpr int64_t kSharedRow = 32;
+
 /// Rows of [outer, n, inner] written at `index`, which `indices` checks. A thread owns a range of rows, or of columns
-/// where they are many, and walks the whole index: reading it is cheap beside the writes.
+/// where they are many, and walks the whole index.
 template <class T, class Combine>
 void write_rows(const Rows& r, const Indices& indices, const T* source, T* result, Combine combine) {
   // Stretches of columns: wide enough for a cache line each, so that threads do not share one.
   const int64_t width = std::min<int64_t>(r.inner, kBlock), stretches = (r.inner + width - 1) / width;
-  const int64_t cut = r.outer * stretches >= num_threads() ? 1 : std::min<int64_t>(num_threads(), r.n);
+  const bool shares = r.inner >= kSharedRow && r.outer * stretches < num_threads();
+  const int64_t cut = shares ? std::min<int64_t>(num_threads(), r.n) : 1;
   const int64_t share = (r.n + cut - 1) / cut, grain = columns_grain(r.rows * width / cut);
   parallel_for(r.outer * stretches * cut, grain, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
@@ -124,6 +130,11 @@ void run_rows(const KernelCall& call, Combine combine) {
   });
 }
 
+/// Columns that a thread goes down together, and the fewest that it takes: those of a cache line, which would go from
+/// one thread to the other and back.
+constexpr size_t kColumnsTogether = 64;
+constexpr int64_t kFewestColumns = 16;
+
 template <class Combine>
 void run_elements(const KernelCall& call, int axis_word, Combine combine) {
   const TensorView index = with_axis(call.inputs[1]), source = with_axis(call.inputs[2]);
@@ -148,15 +159,27 @@ void run_elements(const KernelCall& call, int axis_word, Combine combine) {
   with_type(out.dtype, [&]<class T>(T) {
     const T* from = static_cast<const T*>(source.data);
     T* to = static_cast<T*>(out.data);
-    parallel_for(columns.count(), columns_grain(length), [&](int64_t begin, int64_t end) {
-      columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {
+    parallel_for(columns.count(), std::max(columns_grain(length), kFewestColumns), [&](int64_t begin, int64_t end) {
+      // Neighbouring columns go down together, since what lies side by side in memory is a row.
+      std::array<std::array<int64_t, 3>, kColumnsTogether> together;
+      size_t count = 0;
+      const auto go_down = [&] {
         for (int64_t j = 0; j < length; ++j) {
-          const int64_t i = indices.find(at[1] + j * index.strides[axis]);
-          if (i < 0) continue;
-          T& there = to[at[0] + i * out.strides[axis]];
-          there = combine(there, from[at[2] + j * source.strides[axis]]);
+          for (size_t c = 0; c < count; ++c) {
+            const std::array<int64_t, 3>& at = together[c];
+            const int64_t i = indices.find(at[1] + j * index.strides[axis]);
+            if (i < 0) continue;
+            T& there = to[at[0] + i * out.strides[axis]];
+            there = combine(there, from[at[2] + j * source.strides[axis]]);
+          }
         }
+        count = 0;
+      };
+      columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {
+        together[count++] = at;
+        if (count == kColumnsTogether) go_down();
       });
+      go_down();
     });
   });
 }

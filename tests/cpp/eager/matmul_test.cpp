@@ -291,7 +291,7 @@ TEST(Matmul, BitsDoNotDependOnThreadsNorOnWhatIsBeside) {
   const int before = num_threads();
   for (const Types& t : kTypes) {
     for (const Size& s : {Size{1, 32, 256, 784}, Size{1, 512, 96, 1030}, Size{40, 33, 20, 64}, Size{1, 2, 2000, 300},
-                          Size{1, 6, 1100, 1030}}) {
+                          Size{1, 6, 1100, 1030}, Size{1, 24, 40, 9000}, Size{2, 17, 30, 5000}}) {
       const Case c(t.in, t.out, s.batch, s.m, s.n, s.k);
       set_num_threads(1);
       const auto alone = c.run(Matmul::get, Layout::kRows, Layout::kColumns, Epilogue::kBias);
