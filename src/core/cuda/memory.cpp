@@ -343,4 +343,16 @@ void copy_to_peer(void* to, int to_device, const void* from, int from_device, si
   queue.copy_to(Queue::of(to_device), to, from, bytes);
 }
 
+void* Queue::zeros(size_t bytes) {
+  constexpr size_t kApart = 256;
+  const size_t taken = (bytes + kApart - 1) / kApart * kApart;
+  if (!is_capturing()) return nullptr;
+  if (!zeros_) {
+    zeros_ = allocate(kZeros, device(), Purpose::kGraph);
+    zeros_used_ = 0;
+  }
+  if (zeros_used_ + taken > kZeros) return nullptr;
+  return static_cast<char*>(zeros_->data()) + std::exchange(zeros_used_, zeros_used_ + taken);
+}
+
 }  // namespace smolder::cuda

@@ -1,5 +1,7 @@
 #include "smolder/core/cuda/preload.h"
 
+#include <unistd.h>
+
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -7,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/fork.h"
 
@@ -24,6 +25,7 @@ struct Preload {
   ForkMutex lock;
   bool promised = false, begun = false;
   std::vector<std::thread> threads;
+  pid_t process = 0;  ///< whose they are
   static Preload& get() {
     static auto* const it = new Preload;
     return *it;
@@ -45,6 +47,7 @@ void start_preload(int device) {
   Preload& preload = Preload::get();
   const std::lock_guard hold(preload.lock);
   if (!preload.promised || std::exchange(preload.begun, true)) return;
+  preload.process = getpid();
   std::vector<void (*)(int)> works = added();
   works.insert(works.begin(), [](int) { preload_nvrtc(); });
   for (const auto work : works) {
@@ -64,12 +67,14 @@ void promise_to_finish_preload() {
 void finish_preload() {
   Preload& preload = Preload::get();
   std::vector<std::thread> threads;
+  pid_t process = 0;
   {
     const std::lock_guard hold(preload.lock);
     preload.begun = true;  // what has not begun by now never does
     threads = std::exchange(preload.threads, {});
+    process = preload.process;
   }
-  if (is_forked()) {  // they are the parent's
+  if (!threads.empty() && process != getpid()) {  // they are the parent's
     static_cast<void>(new auto(std::move(threads)));
     return;
   }

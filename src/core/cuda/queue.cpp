@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 
 namespace smolder::cuda {
@@ -104,18 +103,6 @@ std::unique_ptr<Graph> Queue::capture(const std::function<void()>& work) {
     kept.push_back(zeros);
   }
   return std::make_unique<Graph>(graph, std::move(kept));
-}
-
-void* Queue::zeros(size_t bytes) {
-  constexpr size_t kApart = 256;
-  const size_t taken = (bytes + kApart - 1) / kApart * kApart;
-  if (!is_capturing()) return nullptr;
-  if (!zeros_) {
-    zeros_ = allocate(kZeros, device(), Purpose::kGraph);
-    zeros_used_ = 0;
-  }
-  if (zeros_used_ + taken > kZeros) return nullptr;
-  return static_cast<char*>(zeros_->data()) + std::exchange(zeros_used_, zeros_used_ + taken);
 }
 
 void Queue::use_lane(int lane) {

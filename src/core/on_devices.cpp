@@ -1,13 +1,15 @@
-#include "smolder/core/device.h"
-
+// What each kind of device does in its own way, users' included: names, memory, and copies from and to it.
 #include <array>
 #include <atomic>
 #include <charconv>
 #include <cstring>
 #include <mutex>
 
+#include "smolder/core/buffer.h"
+#include "smolder/core/cpu_memory.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
+#include "smolder/core/device.h"
 #include "smolder/core/error.h"
 #include "smolder/core/fork.h"
 
@@ -61,6 +63,23 @@ const DeviceMemory& device_memory(DeviceType type) {
   const UserType* const user = user_type(static_cast<int>(type));
   SMOLDER_CHECK(user, ValueError, "no user registered device type ", static_cast<int>(type));
   return user->memory;
+}
+
+namespace {
+
+BufferRef allocate_on(size_t bytes, Device device) {
+  const DeviceMemory& memory = device_memory(device.type);
+  void* const data = memory.allocate(bytes);
+  SMOLDER_CHECK(data, OutOfMemoryError, "out of memory: ", to_string(device), " has no ", bytes, " bytes");
+  return wrap_foreign(data, bytes, device, [&memory, data, bytes] { memory.release(data, bytes); });
+}
+
+}  // namespace
+
+BufferRef allocate(size_t bytes, Device device) {
+  if (device.type >= DeviceType::kFirstUser) return allocate_on(bytes, device);
+  if (device.type == DeviceType::kCUDA) return cuda::allocate(bytes, device.index);
+  return allocate_on_cpu(bytes);
 }
 
 void copy_to_host(void* to, const void* from, size_t bytes, Device device) {

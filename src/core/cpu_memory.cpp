@@ -1,7 +1,7 @@
 // The caching CPU allocator. Small blocks come from malloc and wait in one free list a size class;
 // big blocks are mapped and wait in one list sorted by size, where the best fit within a quarter is
 // taken. Nothing is split or merged: a training step asks for the same sizes again and again.
-#include "smolder/core/buffer.h"
+#include "smolder/core/cpu_memory.h"
 
 #include <sys/mman.h>
 
@@ -15,8 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "smolder/core/cpu_memory.h"
-#include "smolder/core/cuda/memory.h"
 #include "smolder/core/error.h"
 #include "smolder/core/fork.h"
 #include "smolder/core/memory_history.h"
@@ -349,21 +347,8 @@ bool must_fail() {
 
 }  // namespace
 
-namespace {
-
-BufferRef allocate_on(size_t bytes, Device device) {
-  const DeviceMemory& memory = device_memory(device.type);
-  void* const data = memory.allocate(bytes);
-  SMOLDER_CHECK(data, OutOfMemoryError, "out of memory: ", to_string(device), " has no ", bytes, " bytes");
-  return wrap_foreign(data, bytes, device, [&memory, data, bytes] { memory.release(data, bytes); });
-}
-
-}  // namespace
-
-BufferRef allocate(size_t bytes, Device device) {
-  if (device.type >= DeviceType::kFirstUser) return allocate_on(bytes, device);
-  if (device.type == DeviceType::kCUDA) return cuda::allocate(bytes, device.index);
-  fail_if_asked(bytes, device);
+BufferRef allocate_on_cpu(size_t bytes) {
+  fail_if_asked(bytes, {});
   return CpuPool::get().allocate(bytes);
 }
 
