@@ -5,9 +5,11 @@
 #include <unordered_set>
 
 #include "smolder/autograd/engine.h"
+#include "smolder/autograd/hooks.h"
 #include "smolder/ir/graph.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "smolder/autograd/formula.h"
-#include "smolder/autograd/hooks.h"
 #include "smolder/lazy/tensor.h"
 
 namespace smolder::autograd {
 
 class Node;
+struct Hooks;
 
 /// Output `output` of `node`: where a gradient flows to.
 struct Edge {

@@ -3,6 +3,7 @@
 
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
+#include "smolder/autograd/hooks.h"
 #include "smolder/autograd/node.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"

@@ -1,6 +1,7 @@
 // Capture of a graph: the function is recorded with inputs like the examples, and again for other sizes. Where two
 // recordings differ in an integer, that is a size, and is expressed by those that are dynamic.
 #include "smolder/lazy/capture.h"
+#include "smolder/graph/graph.h"
 
 #include <algorithm>
 #include <cstring>

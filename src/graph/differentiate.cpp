@@ -3,6 +3,7 @@
 
 #include "smolder/autograd/engine.h"
 #include "smolder/graph/capture.h"
+#include "smolder/graph/graph.h"
 #include "smolder/graph/state.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"

@@ -3,6 +3,7 @@
 
 #include "smolder/core/build_id.h"
 #include "smolder/core/safetensors.h"
+#include "smolder/graph/graph.h"
 #include "smolder/graph/state.h"
 
 namespace smolder {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "smolder/graph/graph.h"
 #include "smolder/graph/state.h"
 #include "smolder/ir/rewrite.h"
 

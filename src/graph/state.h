@@ -1,14 +1,19 @@
 // What a Graph holds. Private to the layer, and to those that build graphs.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "smolder/graph/graph.h"
 #include "smolder/ir/graph.h"
+#include "smolder/lazy/tensor.h"
+
+namespace smolder {
+class Graph;
+}
 
 namespace smolder::graph {
 

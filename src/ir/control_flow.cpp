@@ -306,6 +306,19 @@ std::optional<Op> find_control_op(std::string_view name) {
   return {};
 }
 
+Op find_op(std::string_view name) {
+  static const auto* const kByName = [] {
+    auto* map = new std::unordered_map<std::string_view, Op>;
+    for (int i = 0; i < kNumOps; ++i) map->emplace(op_table()[i].name, static_cast<Op>(i));
+    return map;
+  }();
+  if (const auto it = kByName->find(name); it != kByName->end()) return it->second;
+  std::optional<Op> registered = find_user_op(name);
+  if (!registered) registered = find_control_op(name);
+  SMOLDER_CHECK(registered, ValueError, "there is no op called '", name, "'");
+  return *registered;
+}
+
 std::vector<DrawnNumbers> drawn_numbers(const Subgraph& s) {
   std::vector<DrawnNumbers> out;
   const auto parameter = [&](ValueId v) {

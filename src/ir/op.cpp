@@ -1,27 +1,10 @@
 #include "smolder/ir/op.h"
 
-#include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "smolder/core/error.h"
-#include "smolder/ir/control_flow.h"
-#include "smolder/ir/user_op.h"
 
 namespace smolder::ir {
-
-Op find_op(std::string_view name) {
-  static const auto* const kByName = [] {
-    auto* map = new std::unordered_map<std::string_view, Op>;
-    for (int i = 0; i < kNumOps; ++i) map->emplace(op_table()[i].name, static_cast<Op>(i));
-    return map;
-  }();
-  if (const auto it = kByName->find(name); it != kByName->end()) return it->second;
-  std::optional<Op> registered = find_user_op(name);
-  if (!registered) registered = find_control_op(name);
-  SMOLDER_CHECK(registered, ValueError, "there is no op called '", name, "'");
-  return *registered;
-}
 
 void raise_index_error(Op op, const std::string& text, const std::string& after) {
   const IndexErrorInfo& error = info(op).index_error;

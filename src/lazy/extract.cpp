@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "smolder/ir/attr_words.h"
+#include "smolder/ir/builder.h"
 
 namespace smolder::lazy {
 
@@ -42,6 +43,22 @@ std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction&
     for (uint32_t k = 0; k < e.num_outputs; ++k) now[e.first_output + k] = first + k;
   }
   return now;
+}
+
+ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes) {
+  ir::Graph g;
+  ir::Builder b(g);
+  const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
+  int leaves = 0;
+  const auto leaf = [&](uint32_t value) {
+    ir::SymDims shape;
+    for (const int64_t e : t.metas[value]->shape) shape.push_back(size(e));
+    return b.leaf(leaves++, t.metas[value]->dtype, shape).id;
+  };
+  const auto number = [&](size_t place, Category c) { return b.parameter(static_cast<int>(place), c).id; };
+  const std::vector<ir::ValueId> now = extract(t, g, {.leaf = leaf, .number = number, .size = size});
+  for (const uint32_t v : produced) g.outputs.push_back(now[v]);
+  return g;
 }
 
 std::vector<bool> needed_instructions(const Trace& t, std::span<const uint32_t> values) {

@@ -27,6 +27,9 @@ struct Extraction {
 /// Appends the instructions of a trace to a graph; what its values became, by their number in the trace.
 std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction& how);
 
+/// The op-level graph of a trace with `produced` as outputs; with `constant_sizes` one without symbols.
+ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes = false);
+
 /// Attribute words as the graph has them: sizes are what `size` makes of them.
 std::vector<ir::Dim> extract_attrs(ir::Op op, std::span<const int64_t> words,
                                    const std::function<ir::Dim(int64_t)>& size);

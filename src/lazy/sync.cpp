@@ -14,6 +14,7 @@
 #include "smolder/jit/run_mode.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/random.h"
 #include "smolder/lazy/recompile.h"

@@ -8,7 +8,6 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
 #include "smolder/jit/decompose.h"
-#include "smolder/lazy/extract.h"
 
 namespace smolder::lazy {
 
@@ -77,22 +76,6 @@ std::vector<int64_t> symbol_values(const Trace& t) {
         });
       });
   return out;
-}
-
-ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes) {
-  ir::Graph g;
-  ir::Builder b(g);
-  const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
-  int leaves = 0;
-  const auto leaf = [&](uint32_t value) {
-    ir::SymDims shape;
-    for (const int64_t e : t.metas[value]->shape) shape.push_back(size(e));
-    return b.leaf(leaves++, t.metas[value]->dtype, shape).id;
-  };
-  const auto number = [&](size_t place, Category c) { return b.parameter(static_cast<int>(place), c).id; };
-  const std::vector<ir::ValueId> now = extract(t, g, {.leaf = leaf, .number = number, .size = size});
-  for (const uint32_t v : produced) g.outputs.push_back(now[v]);
-  return g;
 }
 
 std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options) {

@@ -77,8 +77,6 @@ bool same_prefix(const Trace& a, const Trace& b, size_t n);
 
 /// Every integer that a plan treats as a symbol, in the order of `to_graph`'s symbols.
 std::vector<int64_t> symbol_values(const Trace& t);
-/// The op-level graph of a trace with `produced` as outputs; with `constant_sizes` one without symbols.
-ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes = false);
 /// Canonical bytes of a trace with every symbol value replaced by its class (itself up to 1, else "a
 /// size"): equal bytes mean that a plan of one may be tried for the other.
 std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options);

@@ -15,6 +15,7 @@
 #include "smolder/core/fork.h"
 #include "smolder/core/source_line.h"
 #include "smolder/ir/graph.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/trace.h"
 #include "smolder/lazy/value.h"
 

@@ -2,6 +2,7 @@
 #include "smolder/autograd/anomaly.h"
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/function.h"
+#include "smolder/autograd/hooks.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/view.h"

@@ -15,6 +15,7 @@
 #include "smolder/eager/cpu/matmul.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/emit.h"
+#include "smolder/lazy/extract.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/tape.h"
 #include "src/bench_loops.h"

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "smolder/autograd/anomaly.h"
+#include "smolder/autograd/hooks.h"
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/autocast.h"

@@ -9,6 +9,7 @@
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/matmul.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/ir/attrs.h"
 
 namespace smolder::eager::cpu {

@@ -4,6 +4,7 @@
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/matmul.h"
 #include "smolder/eager/cpu/movement.h"
+#include "smolder/eager/dispatcher.h"
 
 namespace smolder::eager::cpu {
 namespace {

@@ -8,6 +8,7 @@
 #include "smolder/eager/cpu/blocks.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/strided.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/ir/infer.h"
 
 namespace smolder::eager::cpu {

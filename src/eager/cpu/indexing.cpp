@@ -5,6 +5,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
+#include "smolder/eager/dispatcher.h"
 
 namespace smolder::eager::cpu {
 

@@ -3,9 +3,11 @@
 
 #include <span>
 
-#include "smolder/eager/dispatcher.h"
+#include "smolder/ir/op.h"
 
 namespace smolder::eager {
+
+struct KernelCall;
 
 struct CpuKernel {
   ir::Op op;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "smolder/core/error.h"
-#include "smolder/eager/cpu/matmul_impl.h"
+#include "smolder/eager/cpu/gemm.h"
 
 namespace smolder::eager {
 namespace {

@@ -52,6 +52,18 @@ class Matmul {
   MatmulDesc desc_;
 };
 
+namespace gemm {
+template <class T>
+struct Kernels;
+}
+
+/// What Matmul::get chooses from, for descriptions that are valid and not empty: float32 and the halves with T = float,
+/// float64 with T = double.
+template <class T>
+std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels);
+/// bool, uint8, int32, int64.
+std::shared_ptr<const Matmul> make_integer_matmul(const MatmulDesc& desc);
+
 /// Instruction set of the floating-point kernels in use: "avx512", "avx2" or "portable".
 const char* matmul_isa();
 

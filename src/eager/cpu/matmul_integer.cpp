@@ -6,7 +6,8 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/error.h"
 #include "smolder/core/thread_pool.h"
-#include "smolder/eager/cpu/matmul_impl.h"
+#include "smolder/eager/cpu/gemm.h"
+#include "smolder/eager/cpu/matmul.h"
 #include "smolder/eager/cpu/scratch.h"
 
 namespace smolder::eager {

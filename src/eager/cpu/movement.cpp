@@ -7,6 +7,7 @@
 #include "smolder/eager/cpu/blocks.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/strided.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/eager/view.h"
 #include "smolder/ir/attrs.h"
 

@@ -6,6 +6,7 @@
 #include "smolder/eager/cpu/blocks.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/strided.h"
+#include "smolder/eager/dispatcher.h"
 
 namespace smolder::eager::cpu {
 namespace {

@@ -9,6 +9,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/ir/builder.h"
 
 namespace smolder::eager::cpu {

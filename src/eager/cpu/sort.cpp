@@ -14,6 +14,7 @@
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
 #include "smolder/eager/cpu/scratch.h"
+#include "smolder/eager/dispatcher.h"
 
 namespace smolder::eager::cpu {
 namespace {

@@ -1,5 +1,6 @@
 // Matmul against its own contract, bit for bit, and against float64.
 #include "smolder/eager/cpu/matmul.h"
+#include "smolder/eager/cpu/gemm.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,6 @@
 #include "smolder/core/error.h"
 #include "smolder/core/half.h"
 #include "smolder/core/thread_pool.h"
-#include "smolder/eager/cpu/matmul_impl.h"
 
 namespace smolder::eager {
 namespace {

@@ -1,4 +1,4 @@
-#include "smolder/jit/cache/disk.h"
+#include "smolder/jit/cache/disk_state.h"
 
 #include <sys/stat.h>
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "smolder/core/counters.h"
-#include "smolder/jit/cache/disk_state.h"
 
 namespace smolder::jit {
 namespace {
