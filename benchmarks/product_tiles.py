@@ -31,8 +31,9 @@ class Config(ctypes.Structure):
     _fields_ += [("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint)]
 
 
-def text_of(path):
-    return re.search(r'R"cuda\((.*?)\)cuda"', (ROOT / path).read_text(), re.S).group(1)
+def text_of(name):
+    lines = (ROOT / "device" / f"{name}.cuh").read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("//!", "//@")))
 
 
 def nvrtc():
@@ -70,7 +71,7 @@ class Tile:
         self.threads = self.kM // self.kEachM * (self.kN // self.kEachN) * self.kTeams
         head = f"typedef {element} Element;\ntypedef {element} Result;\ntypedef {'f64' if wide == 8 else 'f32'} Sum;\n"
         head += "constexpr int " + ", ".join(f"{k} = {v}" for k, v in zip(FIELDS, values, strict=True)) + ";\n"
-        text = text_of("prelude.h") + text_of("native/device.cpp") + head + text_of("native/float_product.cpp")
+        text = text_of("prelude") + text_of("native") + head + text_of("float_product")
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(driver.cuModuleLoadData(ctypes.byref(module), compile_program(library, text)))
         self.check(driver.cuModuleGetFunction(ctypes.byref(self.function), module, b"multiply"))

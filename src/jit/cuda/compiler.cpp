@@ -11,8 +11,8 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/error.h"
+#include "smolder/jit/cuda/device/prelude.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
-#include "smolder/jit/cuda/prelude.h"
 #include "smolder/jit/kernel_bytes.h"
 
 namespace smolder::jit::cuda {

@@ -6,9 +6,10 @@
 
 #include "smolder/core/error.h"
 #include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/device/native.h"
+#include "smolder/jit/cuda/device/prelude.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
-#include "smolder/jit/cuda/prelude.h"
 #include "smolder/jit/cuda/together.h"
 
 namespace smolder::jit::test {

@@ -20,9 +20,10 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/ir/builder.h"
 #include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/device/native.h"
+#include "smolder/jit/cuda/device/prelude.h"
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/cuda/native/product_finish.h"
-#include "smolder/jit/cuda/prelude.h"
 
 namespace smolder::jit::test {
 namespace {

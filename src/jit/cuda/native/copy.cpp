@@ -4,59 +4,18 @@
 
 #include "smolder/core/error.h"
 #include "smolder/ir/attrs.h"
+#include "smolder/jit/cuda/device/copy.h"
 
 namespace smolder::jit::cuda {
 
 namespace {
 
-// Item: some bytes, as many as lie side by side at both ends, at most 16.
-constexpr const char* kText = R"cuda(
-struct CopyArguments {
-  const Item* from;
-  Item* to;
-  i64 n, rank, extents[8], from_strides[8], to_strides[8];
-};
-// One item to many places, side by side.
-struct RepeatArguments {
-  const Item* from;
-  Item* to;
-  i64 n;
-};
-KERNEL(repeat_item, RepeatArguments) {
-  constexpr int kPack = 16 / sizeof(Item);
-  Pack<Item, kPack> pack;
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) pack.x[k] = *a.from;
-  const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
-  const bool whole = from_address(a.to) % 16 == 0;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const i64 i = (first + k * static_cast<i64>(blockDim.x)) * kPack;
-    if (whole && i + kPack <= a.n) {
-      store_whole(a.to + i, pack);
-    } else {
-      for (i64 j = i; j < i + kPack && j < a.n; ++j) a.to[j] = pack.x[0];
-    }
-  }
-}
-KERNEL(copy_items, CopyArguments) {
-  const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const i64 i = first + k * static_cast<i64>(blockDim.x);
-    if (i < a.n) {
-      a.to[offset_at(static_cast<u64>(i), a.rank, a.extents, a.to_strides)] =
-          a.from[offset_at(static_cast<u64>(i), a.rank, a.extents, a.from_strides)];
-    }
-  }
-}
-)cuda";
 constexpr int kThreads = 256, kItemsOfThread = 4;
 constexpr int64_t kWidest = 16;
 
 std::string program_of(int64_t item) {
   const char* const type = item == 1 ? "u8" : item == 2 ? "u16" : item == 4 ? "u32" : item == 8 ? "u64" : "uint4";
-  return std::string("typedef ") + type + " Item;\n" + kText;
+  return std::string("typedef ") + type + " Item;\n" + kCopy;
 }
 
 LibraryView dense(LibraryView v) {

@@ -63,8 +63,8 @@ class NativeDevice {
   virtual ~NativeDevice() = default;
   static NativeDevice& of(int device);
 
-  /// A function of a program that follows the prelude and `kNativePrelude`. Compiled at its first launch, unless it was
-  /// before, and kept on disk.
+  /// A function of a program that follows the prelude and `kNativePrelude` (device/native.cuh). Compiled at its first
+  /// launch, unless it was before, and kept on disk.
   virtual NativeRef function(const std::string& program, const std::string& entry) = 0;
   /// Whether a program need not be compiled: it was asked for already, or, if that is looked for, is kept on disk.
   virtual bool has(const std::string& /*program*/, bool /*on_disk*/) { return true; }
@@ -80,8 +80,6 @@ class NativeDevice {
   virtual void fill(void* to, unsigned char value, int64_t bytes) = 0;
 };
 
-/// What hand-written programs begin with, after the prelude of generated ones.
-extern const char* const kNativePrelude;
 /// "typedef f32 NAME;\n": the type that a program calls an element of `dtype`.
 std::string typedef_of(const char* name, DType dtype);
 

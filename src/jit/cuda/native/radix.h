@@ -7,10 +7,6 @@
 
 namespace smolder::jit::cuda {
 
-/// Device functions that rank the keys of a tile, for programs that sort in one block. They name the type of keys Key,
-/// and take from the program: kThreads, a power of two of at least 128, and kItems, of each thread.
-extern const char* const kRankText;
-
 /// Rows of keys, sorted together with their positions in the row.
 class RadixSort {
  public:

@@ -1,9 +1,6 @@
-// What every generated program begins with: names of types, halves, memory, and what a group of threads does together.
-#pragma once
-
-namespace smolder::jit::cuda {
-
-inline constexpr const char* kPrelude = R"cuda(typedef unsigned char u8;
+//! What every generated program begins with: names of types, halves, memory, and what a group of threads does together.
+//@ kPrelude begins a program
+typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -482,6 +479,3 @@ template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combin
 template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(const T (&x)[2], u32& turn, F step) {
   return combine<kTeam, Threads>(step(x[0], x[1]), turn, step);
 }
-)cuda";
-
-}  // namespace smolder::jit::cuda
