@@ -8,7 +8,7 @@
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/library.h"
-#include "smolder/jit/lower.h"
+#include "smolder/jit/memory_view.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {

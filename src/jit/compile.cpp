@@ -29,6 +29,7 @@
 #include "smolder/jit/recompute.h"
 #include "smolder/jit/schedule.h"
 #include "smolder/jit/simplify.h"
+#include "smolder/jit/switches.h"
 
 namespace smolder::jit {
 
@@ -121,22 +122,6 @@ void print_steps(std::ostream& out, const Program& p) {
 }
 
 }  // namespace
-
-bool is_disabled(std::string_view name) {
-  const char* text = std::getenv("SMOLDER_DISABLE");
-  std::string_view rest = text ? text : "";
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    if (rest.substr(0, comma) == name) return true;
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return false;
-}
-
-std::vector<std::string_view> switch_names() {
-  return {"simplify", "fuse",  "schedule",  "recompute", "rules",      "merge",
-          "fold",     "moves", "join_bias", "join_pads", "align_rows", "together"};
-}
 
 std::vector<std::string_view> stage_names() {
   std::vector<std::string_view> out;

@@ -18,12 +18,6 @@ std::vector<std::string_view> stage_names();
 /// What a stage leaves: the graph of primitives, groups, kernels as loop IR and calls, or the order of steps, as text.
 std::string text_after(const ir::Graph& graph, const CompileOptions& options, std::string_view stage);
 
-/// What SMOLDER_DISABLE may name: stages that the compiler can do without, and parts of them. All change no bit of any
-/// result. Also `rule.NAME` for a rule of rules.def.
-std::vector<std::string_view> switch_names();
-/// Is it named there? Read each time: tests and tools change it.
-bool is_disabled(std::string_view name);
-
 /// Test hook: called with what each stage leaves, which it may spoil. Empty takes it back.
 void set_stage_hook(std::function<void(std::string_view stage, Program& program)> hook);
 

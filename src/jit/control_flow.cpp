@@ -13,8 +13,7 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/eager/execute.h"
 #include "smolder/ir/control_flow.h"
-#include "smolder/jit/cuda/native/copy.h"
-#include "smolder/jit/cuda/native/device.h"
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/plan_impl.h"
 
 namespace smolder::jit {
@@ -128,8 +127,8 @@ class PlanMachine final : public Machine {
   BufferRef allocate(int64_t bytes) override { return smolder::allocate(static_cast<size_t>(bytes), device_); }
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes == 0) return;
-    if (device_ == DeviceType::kCUDA) {
-      cuda::NativeDevice::of(device_.index).copy(to, from, bytes);
+    if (DeviceTarget* const target = DeviceTarget::of(device_.type)) {
+      target->copy(device_.index, to, from, bytes);
     } else {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
@@ -336,9 +335,8 @@ class ControlFlow final : public BoundLibrary {
  private:
   void* dense(const LibraryView& v, void* address, BufferRef& holder) const {
     if (numel(v.shape) == 0 || is_dense(v)) return address;
-    if (device_ == DeviceType::kCUDA) {
-      const cuda::DenseOperand operand(cuda::NativeDevice::of(device_.index), v);
-      return const_cast<void*>(operand.at(address, holder));
+    if (DeviceTarget* const target = DeviceTarget::of(device_.type)) {
+      return target->dense(device_.index, v, address, holder);
     }
     holder = eager::contiguous({nullptr, address, v.dtype, v.shape, v.strides}).buffer;
     return holder->data();

@@ -5,7 +5,7 @@
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/cuda/attention.h"
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/view.h"
 
@@ -92,6 +92,7 @@ void decompose(Program& program) {
   rewriter.to().nodes.reserve(from.nodes.size() * 4);
   rewriter.to().values.reserve(from.values.size() * 4);
   rewriter.builder().set_device(program.options.device.type);
+  DeviceTarget* const target = DeviceTarget::of(program.options.device.type);
   ir::rewrite_nodes(rewriter, [&](ir::Rewriter& r, const ir::Node& n) {
     ir::Graph& to = r.to();
     ir::Node node = n;
@@ -104,16 +105,16 @@ void decompose(Program& program) {
     const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
                                            eager::find_kernel(eager::DispatchKey::kCPU, n.op));
     if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
-    if (!whole && program.options.device == DeviceType::kCUDA &&
-        cuda::takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n),
-                              program.options.precision.allow_tf32())) {
+    if (!whole && target &&
+        target->takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n),
+                                program.options.precision.allow_tf32())) {
       // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step
       // mostly comes to rows of all heads.
       const auto is_of_heads = [&](ir::ValueId v) {
         return v >= n.first_output && v + 1 < n.first_output + n.num_outputs;
       };
       const bool rows_first = std::ranges::none_of(from.outputs, is_of_heads);
-      cuda::append_attention(r.builder(), to, node, rows_first, r.now_of(n));
+      target->append_attention(r.builder(), to, node, rows_first, r.now_of(n));
     } else if (row.decompose && !whole) {
       row.decompose(r.builder(), node, r.results(n), r.now_of(n));
     } else {

@@ -13,7 +13,7 @@
 #include "smolder/core/source_line.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
-#include "smolder/jit/cuda/backend.h"
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/loop_interpret.h"
 
 namespace smolder::jit {
@@ -26,7 +26,7 @@ void override_backend(Backend* other) { overriding = other; }
 
 Backend& backend(Device device) {
   if (Backend* other = overriding) return *other;
-  if (device == DeviceType::kCUDA) return cuda::cuda_backend(device.index);
+  if (DeviceTarget* const target = DeviceTarget::of(device.type)) return target->backend(device.index);
   static Backend& chosen = [&]() -> Backend& {
     const char* name = std::getenv("SMOLDER_BACKEND");
     const std::string_view wanted = name ? name : "llvm";

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "smolder/jit/attributes.h"
+
 namespace smolder::jit {
 
 using ir::Dim;
+using ir::Op;
 using ir::SymTable;
 
 namespace {
@@ -221,6 +224,47 @@ Domain to_domain(const Space& s) {
   d.column_chunk = s.column_chunk;
   d.reduces_rows = s.reduces_rows;
   d.row_chunk = s.row_chunk;
+  return d;
+}
+
+bool is_reduction(const ir::Graph& g, const ir::Node& n) {
+  if (n.op != Op::kReduce) return false;
+  const ir::SymDims& from = g.shape(n.inputs[0]);
+  return from[ReduceAttributes(n).axis].value != 1 && numel(from.values()) != 0;
+}
+
+bool reduces_last(const ir::Graph& g, const ir::Node& n) {
+  const ir::SymDims& from = g.shape(n.inputs[0]);
+  for (int i = ReduceAttributes(n).axis + 1; i < from.size(); ++i) {
+    if (from[i].value != 1) return false;
+  }
+  return true;
+}
+
+Domain domain_of(Program& program, ir::NodeId node) {
+  const ir::Graph& g = program.graph;
+  const ir::Node& n = g.nodes[node];
+  Domain d;
+  const auto add = [](std::vector<Dim>& axes, Dim extent) {
+    if (extent.value != 1) axes.push_back(extent);
+  };
+  if (!is_reduction(g, n)) {
+    for (const Dim& extent : g.shape(n.first_output)) add(d.rows, extent);
+    return d;
+  }
+  const ReduceAttributes a(n);
+  const ir::SymDims& from = g.shape(n.inputs[0]);
+  for (int i = 0; i < a.axis; ++i) add(d.rows, from[i]);
+  for (int i = a.axis + 1; i < from.size(); ++i) add(d.columns, from[i]);
+  if (d.columns.empty()) {
+    d.columns.push_back(from[a.axis]);
+    d.reduces_columns = true;
+    d.column_chunk = a.chunk;
+  } else {
+    d.rows.push_back(from[a.axis]);
+    d.reduces_rows = true;
+    d.row_chunk = a.chunk;
+  }
   return d;
 }
 

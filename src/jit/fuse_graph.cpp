@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/fuse.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/view.h"
 

@@ -6,11 +6,11 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/compile.h"
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/fuse_clusters.h"
 #include "smolder/jit/library.h"
+#include "smolder/jit/switches.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "smolder/jit/lower.h"
+#include "smolder/jit/memory_view.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {

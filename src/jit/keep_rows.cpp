@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "smolder/jit/cost.h"
-#include "smolder/jit/fuse.h"
+#include "smolder/jit/fuse_domain.h"
 #include "smolder/jit/lowering.h"
 #include "smolder/jit/view.h"
 

@@ -59,5 +59,7 @@ bool is_library(ir::Op op);
 bool is_fallback(DeviceType device, ir::Op op);
 /// Does a kernel that a user registered run it? It may throw.
 bool is_users(ir::Op op);
+/// Attention that kernels of a device take whole: what DeviceTarget::append_attention appends.
+bool is_attention(ir::Op op);
 
 }  // namespace smolder::jit

@@ -5,11 +5,12 @@
 #include "smolder/core/counters.h"
 #include "smolder/jit/align_rows.h"
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/compile.h"
 #include "smolder/jit/fuse.h"
 #include "smolder/jit/join_bias.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/lowering.h"
+#include "smolder/jit/memory_view.h"
+#include "smolder/jit/switches.h"
 #include "smolder/jit/user_lowering.h"
 #include "smolder/jit/view.h"
 
@@ -17,19 +18,6 @@ namespace smolder::jit {
 
 using ir::Op;
 using ir::ValueId;
-
-ValueId storage_root(const Program& p, ValueId v) {
-  while (p.group_of[v] < 0 && is_alias(p.graph.op(v))) v = p.graph.producer(v).inputs[0];
-  return v;
-}
-
-std::optional<StridedView> view_in_memory(Program& p, ValueId v) {
-  return view_from(p.graph.sym, p.graph, v, [&](ValueId x) -> std::optional<StridedView> {
-    if (p.buffer_of[x] < 0) return std::nullopt;
-    const BufferInfo& info = p.buffers[p.buffer_of[x]];
-    return StridedView{x, info.shape, info.strides, info.offset};
-  });
-}
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/cost.h"
-#include "smolder/jit/fuse.h"
+#include "smolder/jit/fuse_domain.h"
 
 namespace smolder::jit {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "smolder/core/profile.h"
+#include "smolder/eager/array.h"
 #include "smolder/jit/backend.h"
-#include "smolder/jit/compare_steps.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/place.h"
 #include "smolder/jit/plan.h"
@@ -21,6 +21,8 @@ class Queue;
 }
 
 namespace smolder::jit {
+
+struct ComparedRun;
 
 struct RunMode;
 namespace cuda {

@@ -8,7 +8,6 @@
 
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/cost.h"
-#include "smolder/jit/fuse.h"
 #include "smolder/jit/fuse_graph.h"
 #include "smolder/jit/library.h"
 #include "smolder/jit/view.h"

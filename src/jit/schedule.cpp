@@ -5,41 +5,16 @@
 
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/hash.h"
-#include "smolder/jit/compile.h"
-#include "smolder/jit/cuda/together.h"
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/kernel_bytes.h"
+#include "smolder/jit/switches.h"
 
 namespace smolder::jit {
 
 namespace {
 
-/// Keeps a plan to rows for which a kernel that is made for those of the sample is not slow.
-void guard_rows(ir::SymTable& sym, ir::Dim n, const RowSize& row) {
-  const cuda::RowRange range = cuda::row_range(n.value, row);
-  if (range.first > 0) sym.less_equal(n, range.first);
-  if (range.last < INT64_MAX) sym.less_equal(n, range.last);
-  if (row.vector > 1 && !row.rest) {
-    sym.equal(sym.mod(n, row.vector), 0);
-  } else if (!n.is_constant()) {
-    sym.guard(ir::GuardKind::kNotEqual, sym.mod(n, n.value > cuda::kLongRow ? 2 * cuda::kUnit : cuda::kUnit), 0);
-  }
-}
-
-/// How long rows of the sample are says how a kernel is made: it takes others, too. A reduction of all there is has as
-/// many elements as a batch, which may be another each time, and a plan is not made anew for that.
 void set_row_sizes(Program& p) {
-  if (p.options.device != DeviceType::kCUDA) return;
-  std::vector<int64_t> ints;
-  for (Step& step : p.steps) {
-    if (!step.kernel || step.kernel->positions.value <= 1) continue;
-    ints.clear();
-    for (const ir::Dim& d : step.kernel->ints) ints.push_back(d.value);
-    const RowSize row = cuda::row_size(step.kernel->kernel, ints);
-    step.kernel->kernel.row = row;
-    if (row == RowSize{}) continue;
-    const IntRef n = cuda::row_extent(step.kernel->kernel);
-    if (!n.is_constant()) guard_rows(p.graph.sym, step.kernel->ints[static_cast<size_t>(n.slot)], row);
-  }
+  if (DeviceTarget* const target = DeviceTarget::of(p.options.device.type)) target->set_row_sizes(p);
 }
 
 /// Numbers the kernels: equal ones get one number, in the order steps run.
@@ -293,13 +268,14 @@ class Scheduler {
 
 /// Marks the kernels of launches that have several calls, where that is possible.
 void run_together(Program& p) {
+  DeviceTarget& target = *DeviceTarget::of(p.options.device.type);
   std::map<int, bool> may;  // by number
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const bool after = s > 0 && p.launch_of[s - 1] == p.launch_of[s];
     const bool before = s + 1 < p.steps.size() && p.launch_of[s + 1] == p.launch_of[s];
     if (!p.steps[s].kernel || (!after && !before)) continue;
     KernelCall& call = *p.steps[s].kernel;
-    if (auto [known, is_new] = may.try_emplace(call.code); is_new) known->second = cuda::may_run_together(call.kernel);
+    if (auto [known, is_new] = may.try_emplace(call.code); is_new) known->second = target.may_run_together(call.kernel);
     call.kernel.together = may[call.code];
   }
   number_kernels(p);

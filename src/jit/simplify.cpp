@@ -8,12 +8,12 @@
 #include "smolder/core/counters.h"
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/compile.h"
-#include "smolder/jit/cuda/join_gradients.h"
 #include "smolder/jit/decompose.h"
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/join_pads.h"
 #include "smolder/jit/loop_interpret.h"
 #include "smolder/jit/rules.h"
+#include "smolder/jit/switches.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {
@@ -221,7 +221,8 @@ void simplify(Program& program) {
     take_wide_cats_whole(program);
     rewrite();
   }
-  if (program.options.device == DeviceType::kCUDA && cuda::join_gradients(program)) rewrite();
+  DeviceTarget* const target = DeviceTarget::of(program.options.device.type);
+  if (target && target->join_gradients(program)) rewrite();
 }
 
 void remove_dead_code(Program& program) { program.graph = ir::without_dead_code(program.graph); }

@@ -20,6 +20,7 @@
 #include "smolder/jit/recompute.h"
 #include "smolder/jit/rules.h"
 #include "smolder/jit/run_mode.h"
+#include "smolder/jit/switches.h"
 #include "smolder/jit/time_plan.h"
 #include "smolder/lazy/extract.h"
 #include "smolder/lazy/lock.h"

@@ -383,11 +383,6 @@ Layout layout_of(const ir::Node& n) {
 
 }  // namespace
 
-bool is_attention(Op op) {
-  return op == Op::kFlashAttention || op == Op::kFlashAttentionMasked || op == Op::kFlashAttentionBackward ||
-         op == Op::kFlashAttentionBackwardMasked || op == Op::kFlashAttentionBackwardJoined;
-}
-
 bool takes_attention(int device, ir::Graph& g, const ir::Node& n, bool mask_has_gradient, bool allow_tf32) {
   if (n.op != Op::kAttention && n.op != Op::kAttentionBackward) return false;
   const Layout at = layout_of(n);

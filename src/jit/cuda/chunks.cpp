@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/cuda/statements.h"
 
 namespace smolder::jit::cuda {
 

@@ -9,7 +9,6 @@
 #include "smolder/core/counters.h"
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
-#include "smolder/jit/simplify.h"
 
 namespace smolder::jit::cuda {
 
@@ -164,8 +163,8 @@ bool join_gradients(Program& program) {
   static Counter& count = counter("attention.joined");
   const auto is_backward = [](const ir::Node& n) { return n.op == Op::kFlashAttentionBackward; };
   if (std::ranges::none_of(program.graph.nodes, is_backward)) return false;
-  remove_dead_code(program);
   ir::Graph& from = program.graph;
+  from = ir::without_dead_code(from);
   Finder finder(from);
   std::vector<bool> left_out(from.nodes.size(), false);
   std::vector<bool> joined(from.nodes.size(), false);

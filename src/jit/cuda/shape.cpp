@@ -597,13 +597,6 @@ const ReduceOrder& reduce_order() {
   return *kOrder;
 }
 
-IntRef stride_of(const Affine& map, VarId v) {
-  for (const auto& t : map.terms) {
-    if (t.var == v) return t.stride;
-  }
-  return {};
-}
-
 int64_t spread_of(const Stmt& s, VarId v) {
   const IntRef stride = stride_of(s.address.map, v), offset = s.address.map.offset;
   const bool known = stride.is_constant() && (stride.constant == 2 || stride.constant == 4) && offset.is_constant() &&

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "smolder/jit/cuda/chunks.h"
+#include "smolder/jit/cuda/statements.h"
 #include "smolder/jit/loop_ir.h"
 
 namespace smolder::jit::cuda {
@@ -132,16 +133,6 @@ const ReduceOrder& reduce_order();
 
 inline int64_t value_of(IntRef r, std::span<const int64_t> ints) { return r.is_constant() ? r.constant : ints[r.slot]; }
 
-/// Calls `visit` for each statement, in order, loops before their bodies, with the vector loop it is in (or null).
-template <class Visit>
-void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = nullptr) {
-  visit(s, vector);
-  const bool is_vector = s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector;
-  for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector ? &s : vector);
-}
-
-/// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.
-IntRef stride_of(const Affine& map, VarId v);
 /// Whether a load in a loop of variable `turn` is of one place in all turns.
 inline bool is_same_in_turns(const Stmt& load, VarId turn) {
   return load.bounds.empty() && stride_of(load.address.map, turn) == IntRef{};
