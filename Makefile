@@ -1,7 +1,7 @@
 # The usual ways in; everything is incremental. CMake's presets are behind them: cmake --preset release.
 PYTHON := .venv/bin/python
 BUILD := build/release
-CPP := git ls-files '*.cpp' '*.h'
+CPP := git ls-files '*.cpp' '*.h' '*.cuh'
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 # Objects of several checkouts are shared by ccache, so that -j is bounded by processors alone.
 JOBS ?= $(shell nproc)

@@ -1,6 +1,7 @@
 //@ kAttentionCommon
 constexpr int kChunks = kHead / 8, kSteps = kHead / 16;
-constexpr int kPiece = 16 / sizeof(Element), kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
+constexpr int kPiece = 16 / sizeof(Element),
+              kPieces = kHead / kPiece;  // elements of 16 bytes, and how many such a row has
 constexpr f32 kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 #if MASK
 #define MEET(stage) any_thread(mask.has_any(stage))
@@ -60,8 +61,9 @@ template <int T, int R> DEVICE void load_tile(Tile<R> tile, const Rows& x, const
   }
 }
 
-// Loads a matrix one tile of R rows after the other, from `first` on, into stages of `tile`. A thread copies of one column
-// where it can: its addresses are sums then, where products of 64 bits would be as many instructions as a tile's weights.
+// Loads a matrix one tile of R rows after the other, from `first` on, into stages of `tile`. A thread copies of one
+// column where it can: its addresses are sums then, where products of 64 bits would be as many instructions as a tile's
+// weights.
 template <int T, int R> struct Tiles {
   static constexpr int kApart = T < kPieces ? 1 : T / kPieces;
   static constexpr bool kColumn = kAligned && T % kPieces == 0 && R % kApart == 0 && (!kWarpgroups || kApart % 8 == 0);
@@ -94,18 +96,18 @@ template <int T, int R> struct Tiles {
   }
 };
 
-// Scores are in units of log2; where numbers are added to them, of e, so that the lowest that a number can be is no less
-// than nothing and rows of such numbers alone are means.
+// Scores are in units of log2; where numbers are added to them, of e, so that the lowest that a number can be is no
+// less than nothing and rows of such numbers alone are means.
 constexpr f32 kUnit = MASK == 2 ? 1.0f : kLog2e;
-DEVICE f32 weight_of(f32 score, f32 offset) { return exp2_fast(MASK == 2 ? (score - offset) * kLog2e : score - offset); }
+DEVICE f32 weight_of(f32 score, f32 offset) {
+  return exp2_fast(MASK == 2 ? (score - offset) * kLog2e : score - offset);
+}
 // Rows that see nothing, or only the lowest numbers there are, have no gradient.
 DEVICE f32 offset_of(f32 lse) { return MASK && lse < -1e30f ? -nothing() : lse * kUnit; }
 
 template <int M, int N> DEVICE void clear(f32 (&c)[M][N][4]) {
   UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int n = 0; n < N; ++n) {
-      UNROLL for (int i = 0; i < 4; ++i) c[m][n][i] = 0;
-    }
+    UNROLL for (int n = 0; n < N; ++n) { UNROLL for (int i = 0; i < 4; ++i) c[m][n][i] = 0; }
   }
 }
 //@ kAttentionRest
@@ -131,7 +133,8 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
   __syncwarp();
   UNROLL for (int m = 0; m < M; ++m) {
     UNROLL for (int d = 0; d < kChunks; ++d) {
-      UNROLL for (int i = 0; i < 4; i += kBeside) put(tile.at(row + m * 16 + row_in_tile(i), result_column(d, i)), c[m][d], i);
+      UNROLL for (int i = 0; i < 4; i += kBeside)
+          put(tile.at(row + m * 16 + row_in_tile(i), result_column(d, i)), c[m][d], i);
     }
   }
   __syncwarp();
@@ -152,7 +155,8 @@ DEVICE void store_rows(Tile<R> tile, int row, const f32 (&c)[M][kChunks][4], con
   }
 }
 //@ kAttentionMask
-// A block's part of the mask in shared memory, twice: R queries and C keys. Rows are 16 bytes longer, as those of `Tile`.
+// A block's part of the mask in shared memory, twice: R queries and C keys. Rows are 16 bytes longer, as those of
+// `Tile`.
 template <int T, int R, int C> struct MaskTile {
   static constexpr int kPiece = 16 / sizeof(MaskElement), kPieces = C / kPiece, kRow = C + kPiece;
   struct alignas(kBeside * sizeof(MaskElement)) Beside {
@@ -208,7 +212,7 @@ struct ForwardArguments {
 
 // A block takes queries, 16 M a warp, and goes through the keys.
 extern "C" __global__ void __launch_bounds__(kForwardThreads, kForwardBlocks)
-attention_forward(const __grid_constant__ ForwardArguments a) {
+    attention_forward(const __grid_constant__ ForwardArguments a) {
   constexpr int T = kForwardThreads, M = kForwardTiles, kRows = T / 2 * M, kColumns = kForwardColumns, N = kColumns / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
   const u32 batches = static_cast<u32>(a.batches);
@@ -240,9 +244,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
   const f32 scale = static_cast<f32>(a.scale) * kUnit, factor = kPositive ? scale : kLog2e / kUnit;
   f32 result[M][kChunks][4], most[M][kHeld], total[M][kHeld];
   clear(result);
-  UNROLL for (int m = 0; m < M; ++m) {
-    UNROLL for (int h = 0; h < kHeld; ++h) most[m][h] = nothing(), total[m][h] = 0;
-  }
+  UNROLL for (int m = 0; m < M; ++m) { UNROLL for (int h = 0; h < kHeld; ++h) most[m][h] = nothing(), total[m][h] = 0; }
 
   for (int column = 0, stage = 0; column < reach; column += kColumns, stage ^= 1) {
     finish_copies();
@@ -263,9 +265,7 @@ attention_forward(const __grid_constant__ ForwardArguments a) {
     finish_products<0>(p);
     if (!kPositive) {
       UNROLL for (int m = 0; m < M; ++m) {
-        UNROLL for (int n = 0; n < N; ++n) {
-          UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale;
-        }
+        UNROLL for (int n = 0; n < N; ++n) { UNROLL for (int i = 0; i < 4; ++i) p[m][n][i] *= scale; }
       }
     }
 #if MASK
@@ -380,7 +380,7 @@ DEVICE f32 dot_of(const f32* dots, int row) {
 
 // A block takes queries, and goes through the keys. First it says what rows of grad times result sum to.
 extern "C" __global__ void __launch_bounds__(kGradQueryThreads, kGradQueryBlocks)
-attention_grad_query(const __grid_constant__ BackwardArguments a) {
+    attention_grad_query(const __grid_constant__ BackwardArguments a) {
   constexpr int T = kGradQueryThreads, M = kGradQueryTiles, kRows = T / 2 * M, kColumns = kGradQueryColumns;
   constexpr int kPart = kGradQueryPart, N = kPart / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();
@@ -514,7 +514,7 @@ attention_grad_query(const __grid_constant__ BackwardArguments a) {
 //@ kAttentionGradKey
 // A block takes keys and values, and goes through the queries. Scores are transposed: a warp has its keys' rows.
 extern "C" __global__ void __launch_bounds__(kGradKeyThreads, kGradKeyBlocks)
-attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
+    attention_grad_key_value(const __grid_constant__ BackwardArguments a) {
   constexpr int T = kGradKeyThreads, M = kGradKeyTiles, kRows = T / 2 * M, kColumns = kGradKeyColumns;
   constexpr int kPart = kGradKeyPart, N = kPart / 8;
   const int queries = static_cast<int>(a.queries), keys = static_cast<int>(a.keys), warp = warp_number();

@@ -25,7 +25,9 @@ DEVICE void copy_number(u32 to, const void* from, bool inside) {
 // Four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the rows of matrix i are.
 DEVICE void load_matrices(u32 (&x)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
 }
 DEVICE f32 exp2_fast(f32 x) {
   f32 y;
@@ -46,7 +48,9 @@ DEVICE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 //@ kAttentionHalfInstructions
 DEVICE void load_transposed(u32 (&x)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
 }
 DEVICE u32 round_pair(f32 low, f32 high) {
   u32 pair;
@@ -76,7 +80,9 @@ DEVICE u32 load_word(u32 address) {
 }
 DEVICE void load_four(f32 (&x)[4], u32 address) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(address) : "memory");
+               : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+               : "r"(address)
+               : "memory");
 }
 DEVICE void store_four(u32 address, const f32 (&x)[4]) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
@@ -86,14 +92,16 @@ DEVICE void store_single(u32 address, f32 x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
 }
 DEVICE void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-               "{%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 //@ kAttentionWarpInstructions
 DEVICE void multiply_add(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
                "{%8, %9}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -106,9 +114,7 @@ DEVICE void finish_copies() { asm volatile("cp.async.wait_all; fence.proxy.async
 // Sums are in registers that products write when they please: nothing may touch them from `begin_products` on until
 // they are waited for.
 template <int N> DEVICE void hold(f32 (&c)[N][4]) {
-  UNROLL for (int n = 0; n < N; ++n) {
-    UNROLL for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
-  }
+  UNROLL for (int n = 0; n < N; ++n) { UNROLL for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory"); }
 }
 template <int N> DEVICE void begin_products(f32 (&c)[N][4]) {
   hold(c);
@@ -176,8 +182,7 @@ template <int R> DEVICE u32 weighed_address(Tile<R> tile) {
   return shared_address(tile.at(lane % 16, lane / 16 * 8));
 }
 // c += round(p) b: p is of 8 N columns, b of 8 N rows.
-template <int R, int M, int N>
-DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
+template <int R, int M, int N> DEVICE void start_weights(f32 (&c)[M][kChunks][4], const f32 (&p)[M][N][4], u32 b) {
   UNROLL for (int n = 0; n < N; n += 2) {
     u32 left[M][4];
     UNROLL for (int m = 0; m < M; ++m) {
@@ -240,7 +245,9 @@ DEVICE void put(f32* to, const f32 (&c)[4], int i) { *to = c[i]; }
 template <int T, int R> DEVICE void prepare_tile(Tile<R>) {}
 struct Left {
   u32 address;
-  template <int R> METHOD void take(Tile<R> tile, int row) { address = shared_address(tile.at(row + row_in_tile(0), 0)); }
+  template <int R> METHOD void take(Tile<R> tile, int row) {
+    address = shared_address(tile.at(row + row_in_tile(0), 0));
+  }
 };
 template <int R> DEVICE u32 right_address(Tile<R> tile) { return shared_address(tile.at(column_in_tile(0), 0)); }
 template <int R> DEVICE u32 weighed_address(Tile<R> tile) { return shared_address(tile.at(0, result_column(0, 0))); }
@@ -297,7 +304,8 @@ template <int R, int M, int N> DEVICE void start_weights(f32 (&c)[M][kChunks][4]
 //! Products of a warpgroup of four warps, 16 rows each, which run by themselves; operands are in shared memory, but for
 //! weights, which are in registers.
 //@ kAttentionGroupProducts
-// The operand on the left of a product. It stays in shared memory: ptxas 13.0 loses registers that are to hold it in a loop.
+// The operand on the left of a product. It stays in shared memory: ptxas 13.0 loses registers that are to hold it in a
+// loop.
 struct Left {
   u32 address;
   int rows;

@@ -9,8 +9,12 @@
 #else
 #define BOUNDED_KERNEL(name, Arguments, threads, blocks) KERNEL(name, Arguments)
 #endif
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
 
 DEVICE i64 thread_number() { return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 // A position as its digits, the last first, each times a stride.
@@ -33,21 +37,29 @@ template <> struct Narrow<f16> {
   template <class C> DEVICE f16 of(C x) { return {f32_to_f16(static_cast<f32>(x))}; }
 };
 template <> struct Narrow<bf16> {
-  template <class C> DEVICE bf16 of(C x) {
-    return {static_cast<u16>(round_pair_bf16(static_cast<f32>(x), 0.0f))};
-  }
+  template <class C> DEVICE bf16 of(C x) { return {static_cast<u16>(round_pair_bf16(static_cast<f32>(x), 0.0f))}; }
 };
-template <class E> struct Is { static constexpr bool kFloat = false, kBool = false; };
-template <> struct Is<f16> { static constexpr bool kFloat = true, kBool = false; };
-template <> struct Is<bf16> { static constexpr bool kFloat = true, kBool = false; };
-template <> struct Is<f32> { static constexpr bool kFloat = true, kBool = false; };
-template <> struct Is<f64> { static constexpr bool kFloat = true, kBool = false; };
-template <> struct Is<bool> { static constexpr bool kFloat = false, kBool = true; };
+template <class E> struct Is {
+  static constexpr bool kFloat = false, kBool = false;
+};
+template <> struct Is<f16> {
+  static constexpr bool kFloat = true, kBool = false;
+};
+template <> struct Is<bf16> {
+  static constexpr bool kFloat = true, kBool = false;
+};
+template <> struct Is<f32> {
+  static constexpr bool kFloat = true, kBool = false;
+};
+template <> struct Is<f64> {
+  static constexpr bool kFloat = true, kBool = false;
+};
+template <> struct Is<bool> {
+  static constexpr bool kFloat = false, kBool = true;
+};
 // What another thread of the warp has.
 template <class T> DEVICE T from_lane(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE u8 from_lane(u8 x, int lane) { return static_cast<u8>(from_lane(static_cast<u32>(x), lane)); }
 DEVICE bool from_lane(bool x, int lane) { return from_lane(static_cast<u32>(x), lane) != 0; }
 DEVICE f16 from_lane(f16 x, int lane) { return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))}; }
-DEVICE bf16 from_lane(bf16 x, int lane) {
-  return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))};
-}
+DEVICE bf16 from_lane(bf16 x, int lane) { return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))}; }

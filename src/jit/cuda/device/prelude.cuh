@@ -14,7 +14,9 @@ typedef double f64;
 #define FOR_LANES _Pragma("unroll") for (int k = 0; k < V; ++k)
 // Of C chunks the first N are there. Where `pair` is 1 a unit is two chunks.
 #define EACH_CHUNK _Pragma("unroll") for (int c = 0; c < C; ++c)
-#define FOR_CHUNKS EACH_CHUNK if (const int i = first + (c >> pair) * (step << pair) + (c & pair) * V; c < N || i < n)
+#define FOR_CHUNKS \
+  EACH_CHUNK \
+    if (const int i = first + (c >> pair) * (step << pair) + (c & pair) * V; c < N || i < n)
 
 // A kernel may be launched while the one before it ends: it touches no memory before this.
 DEVICE void wait_for_kernel_before() {
@@ -84,7 +86,9 @@ template <int V> DEVICE bool clamp_lanes(u64 (&to)[V], const u64 (&from)[V], i64
     outside |= from[k] >= static_cast<u64>(limit);
     to[k] = from[k];
   }
-  if (outside) FOR_LANES to[k] = clamp_index(from[k], limit);
+  if (outside)
+    FOR_LANES
+      to[k] = clamp_index(from[k], limit);
   return outside;
 }
 DEVICE i64 from_address(const void* p) { return reinterpret_cast<i64>(p); }
@@ -117,11 +121,21 @@ template <int C, int N = 0, int T = 0> struct Row {
 DEVICE int unit_of(i64 n) { return n > 16384 ? 8 : n % 4 != 0 ? 1 : 4; }
 // V elements at once, aligned to their size or to 16 bytes.
 template <int N> struct Bytes;
-template <> struct Bytes<1> { typedef u8 type; };
-template <> struct Bytes<2> { typedef u16 type; };
-template <> struct Bytes<4> { typedef u32 type; };
-template <> struct Bytes<8> { typedef uint2 type; };
-template <> struct Bytes<16> { typedef uint4 type; };
+template <> struct Bytes<1> {
+  typedef u8 type;
+};
+template <> struct Bytes<2> {
+  typedef u16 type;
+};
+template <> struct Bytes<4> {
+  typedef u32 type;
+};
+template <> struct Bytes<8> {
+  typedef uint2 type;
+};
+template <> struct Bytes<16> {
+  typedef uint4 type;
+};
 template <class T, int V> union Pack {
   static constexpr int kBytes = V * sizeof(T), kPiece = kBytes < 16 ? kBytes : 16, kPieces = kBytes / kPiece;
   typename Bytes<kPiece>::type pieces[kPieces];
@@ -202,7 +216,9 @@ template <class T, int V> DEVICE void copy_near(T* to, const T* from) {
   for (int i = 0; i < Pack<T, V>::kPieces; ++i) {
 #if __CUDA_ARCH__ >= 800
     if constexpr (kPiece == 16) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + 16 * i), "l"(from + 16 / sizeof(T) * i) : "memory");
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + 16 * i),
+                   "l"(from + 16 / sizeof(T) * i)
+                   : "memory");
       continue;
     }
 #endif
@@ -302,8 +318,8 @@ template <int V, class F> DEVICE void for_moved_columns(i64 tile, i64 n, bool al
   if (!aligned && first + step * V <= n) return body(Apart{first + threadIdx.x, step}, Lanes<V>());
   for_columns<V>(tile, n, aligned, body);
 }
-// The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole, or
-// elements are taken one by one.
+// The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole,
+// or elements are taken one by one.
 template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
   const i64 first = tile * blockDim.x * V;
   if (whole) return body(first, Lanes<V>());
@@ -343,8 +359,8 @@ template <int S, class F, class R> DEVICE void for_single(int n, int unit, F chu
     }
   }
 }
-// The same from `begin` on, a multiple of a unit, where a thread has one side. Of a whole unit all elements are on their
-// way at once.
+// The same from `begin` on, a multiple of a unit, where a thread has one side. Of a whole unit all elements are on
+// their way at once.
 template <int V, class F> DEVICE void for_rest(int begin, int n, int unit, F chunk) {
   const int turn = (threadIdx.x - begin / unit) & (blockDim.x - 1);
 #pragma unroll 1
@@ -379,7 +395,8 @@ template <class T, int V> DEVICE void store_slot(T* slot, const Pack<T, V>& from
 template <class T, int V> DEVICE void load_slot(Pack<T, V>& to, const T* slot) {
 #pragma unroll
   for (int i = 0; i < to.kPieces; ++i) {
-    to.pieces[i] = reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(slot)[i * blockDim.x + threadIdx.x];
+    to.pieces[i] =
+        reinterpret_cast<const typename Bytes<Pack<T, V>::kPiece>::type*>(slot)[i * blockDim.x + threadIdx.x];
   }
 }
 template <class T, int V> DEVICE int slot_column(int place) {
@@ -396,8 +413,8 @@ template <class T, class F> DEVICE T add_slots(T sum, const T* slot, i64 slot_si
 // Adds to sums, or to what they begin with, what groups have in their slots, group by group. Of so many columns each
 // begins with warps of its own.
 template <int V, class T, class F>
-DEVICE void add_turns(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size, int turns,
-                      i64 n, bool aligned, F step) {
+DEVICE void add_turns(int column, int columns, T* sums, bool begins, T initial, const T* slots, i64 slot_size,
+                      int turns, i64 n, bool aligned, F step) {
   const int threads = blockDim.x * blockDim.y, rest = threads - threads / columns / 32 * 32 * column;
   int t = threadIdx.y * blockDim.x + threadIdx.x + rest;
   if (t >= threads) t -= threads;

@@ -1,8 +1,14 @@
 //! The program names Element, Carry, in which it is summed, and Step.
 //@ kScanStep
 template <class C> struct Limits;
-template <> struct Limits<bool> { DEVICE bool low() { return false; } DEVICE bool high() { return true; } };
-template <> struct Limits<u8> { DEVICE u8 low() { return 0; } DEVICE u8 high() { return 255; } };
+template <> struct Limits<bool> {
+  DEVICE bool low() { return false; }
+  DEVICE bool high() { return true; }
+};
+template <> struct Limits<u8> {
+  DEVICE u8 low() { return 0; }
+  DEVICE u8 high() { return 255; }
+};
 template <> struct Limits<i32> {
   DEVICE i32 low() { return static_cast<i32>(0x80000000u); }
   DEVICE i32 high() { return 0x7fffffff; }

@@ -149,7 +149,8 @@ template <int V> DEVICE void write_crowded(const RowsArguments& a) {
 KERNEL(write_crowded_rows, RowsArguments) { write_crowded<1>(a); }
 KERNEL(write_crowded_rows_whole, RowsArguments) { write_crowded<16 / sizeof(Element)>(a); }
 
-// An index so short that each block reads all of it: a block has one row, and leaves it to the first block of its place.
+// An index so short that each block reads all of it: a block has one row, and leaves it to the first block of its
+// place.
 struct FewRowsArguments {
   const Index* index;
   const Element* source;
@@ -281,7 +282,8 @@ KERNEL(write_elements, ElementArguments) {
 KERNEL(write_few_elements, ElementArguments) {
   __shared__ i64 places[kFewElements];
   for (i64 i = threadIdx.x; i < a.count; i += blockDim.x) {
-    const i64 place = checked(a.index[offset_at(static_cast<u64>(i), a.rank, a.extents, a.index_strides)], a.n, a.error);
+    const i64 place =
+        checked(a.index[offset_at(static_cast<u64>(i), a.rank, a.extents, a.index_strides)], a.n, a.error);
     u64 rest = static_cast<u64>(i);
     const i64 column = take_digit(rest, static_cast<u64>(a.inner));
     take_digit(rest, static_cast<u64>(a.length));
@@ -307,7 +309,9 @@ KERNEL(write_few_elements, ElementArguments) {
 //@ kScatterAtomic
 DEVICE void add_to(i32* to, i32 x) { atomicAdd(reinterpret_cast<u32*>(to), static_cast<u32>(x)); }
 DEVICE void add_to(i64* to, i64 x) { atomicAdd(reinterpret_cast<u64*>(to), static_cast<u64>(x)); }
-DEVICE void add_to(bool* to, bool x) { if (x) *to = true; }
+DEVICE void add_to(bool* to, bool x) {
+  if (x) *to = true;
+}
 KERNEL(add_in_any_order, ElementArguments) {
   const u64 e = static_cast<u64>(thread_number());
   if (e >= a.count) return;

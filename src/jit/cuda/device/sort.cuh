@@ -10,9 +10,15 @@ DEVICE void from_bits(f16& x, Key bits) { x.bits = static_cast<u16>(bits); }
 DEVICE void from_bits(bf16& x, Key bits) { x.bits = static_cast<u16>(bits); }
 DEVICE void from_bits(f32& x, Key bits) { x = __uint_as_float(static_cast<u32>(bits)); }
 DEVICE void from_bits(f64& x, Key bits) { x = __longlong_as_double(static_cast<i64>(bits)); }
-template <class E> struct FirstBit { static constexpr Key kFlips = 0; };
-template <> struct FirstBit<i32> { static constexpr Key kFlips = kSign; };
-template <> struct FirstBit<i64> { static constexpr Key kFlips = kSign; };
+template <class E> struct FirstBit {
+  static constexpr Key kFlips = 0;
+};
+template <> struct FirstBit<i32> {
+  static constexpr Key kFlips = kSign;
+};
+template <> struct FirstBit<i64> {
+  static constexpr Key kFlips = kSign;
+};
 
 // The unsigned number that orders as an element does: nan is the largest, both zeros are equal.
 template <class E> DEVICE Key key_of(E x) {
@@ -235,7 +241,7 @@ BOUNDED_KERNEL(select_rows, SortArguments, kThreads, kHeld > 0 ? 1536 / kThreads
   if (select_few(a, from, memory.ranking.counts, memory.room, chosen, bound)) return;
   __syncthreads();
   const i64 rounds = (a.n + kThreads - 1) / kThreads;
-  Key prefix = 0;  // the digits known of the last key
+  Key prefix = 0;                          // the digits known of the last key
   u32 wanted = static_cast<u32>(a.limit);  // of those that begin like it
   for (int shift = kBits - 8; shift >= 0; shift -= 8) {
     u32* counts = memory.ranking.totals;
