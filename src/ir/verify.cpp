@@ -42,6 +42,33 @@ int64_t words_of(const AttrInfo& a, std::span<const Dim> words) {
   return -1;
 }
 
+std::string wrong_operands(const OpInfo& op, std::span<const ValueId> inputs) {
+  const auto given = static_cast<int64_t>(inputs.size()), declared = static_cast<int64_t>(op.operands.size());
+  int64_t list = -1;
+  for (int64_t i = 0; i < declared; ++i) {
+    if (op.operands[i].kind == OperandInfo::kTensorList) list = i;
+  }
+  if (list < 0 ? given != declared : given < declared - 1)
+    return "has " + std::to_string(given) + " operands for " + std::string(op.signature);
+  for (int64_t i = 0; i < given; ++i) {
+    // Operand i of the signature: those after a list are counted from the end.
+    const int64_t d = list < 0 || i < list ? i : i >= list + given - declared + 1 ? i - given + declared : list;
+    if (inputs[i] == kNone && op.operands[d].kind != OperandInfo::kOptionalTensor)
+      return "operand " + std::to_string(i) + " is absent";
+  }
+  return {};
+}
+
+std::string wrong_attributes(const OpInfo& op, std::span<const Dim> words) {
+  for (const AttrInfo& a : op.attrs) {
+    const int64_t used = words_of(a, words);
+    if (used < 0 || used > static_cast<int64_t>(words.size()))
+      return "its words are no value of attribute " + std::string(a.name);
+    words = words.subspan(used);
+  }
+  return words.empty() ? "" : std::to_string(words.size()) + " attribute words too many";
+}
+
 class Verifier {
  public:
   explicit Verifier(const Graph& g, bool rules = true) : g_(g), rules_(rules) {}
@@ -119,38 +146,12 @@ class Verifier {
         check(d.value == 0 || !__builtin_mul_overflow(bytes, d.value, &bytes), "more elements than memory has bytes");
       }
     }
-    operands(n, op);
-    attributes(n, op);
+    for (const Dim& d : n.attrs) dim(d);
+    const std::string wrong = wrong_call(op, n.inputs, n.attrs);
+    check(wrong.empty(), wrong);
+    for (const ValueId v : n.inputs)
+      check(v == kNone || v < n.first_output, "operand %", v, " is not defined before it");
     if (op.infer && rules_) results(n, op);
-  }
-
-  void operands(const Node& n, const OpInfo& op) const {
-    const auto given = static_cast<int64_t>(n.inputs.size()), declared = static_cast<int64_t>(op.operands.size());
-    int64_t list = -1;
-    for (int64_t i = 0; i < declared; ++i) {
-      if (op.operands[i].kind == OperandInfo::kTensorList) list = i;
-    }
-    check(list < 0 ? given == declared : given >= declared - 1, "has ", given, " operands for ", op.signature);
-    for (int64_t i = 0; i < given; ++i) {
-      if (n.inputs[i] == kNone) {
-        // Operand i of the signature: those after a list are counted from the end.
-        const int64_t d = list < 0 || i < list ? i : i >= list + given - declared + 1 ? i - given + declared : list;
-        check(op.operands[d].kind == OperandInfo::kOptionalTensor, "operand ", i, " is absent");
-      } else {
-        check(n.inputs[i] < n.first_output, "operand %", n.inputs[i], " is not defined before it");
-      }
-    }
-  }
-
-  void attributes(const Node& n, const OpInfo& op) const {
-    std::span<const Dim> words = n.attrs;
-    for (const Dim& d : words) dim(d);
-    for (const AttrInfo& a : op.attrs) {
-      const int64_t used = words_of(a, words);
-      check(used >= 0 && used <= static_cast<int64_t>(words.size()), "its words are no value of attribute ", a.name);
-      words = words.subspan(used);
-    }
-    check(words.empty(), words.size(), " attribute words too many");
   }
 
   /// What the op's rule makes of the sample must be what is recorded.
@@ -191,6 +192,11 @@ class Verifier {
 };
 
 }  // namespace
+
+std::string wrong_call(const OpInfo& op, std::span<const ValueId> inputs, std::span<const Dim> words) {
+  const std::string wrong = wrong_operands(op, inputs);
+  return wrong.empty() ? wrong_attributes(op, words) : wrong;
+}
 
 void verify(const Graph& g) { Verifier(g).verify(); }
 void verify_form(const Graph& g) { Verifier(g, false).verify(); }

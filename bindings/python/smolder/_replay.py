@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy
 
 from smolder import _core, _trace_file
+from smolder._terminal import size
 from smolder.trace_command import replay_graph
 
 # Operands that hold positions: what bounds them, of the node.
@@ -258,9 +259,25 @@ class Replay:
         return self.run_eager()[1]
 
 
+def _check_memory(step):
+    """Raises MemoryError for a step that takes more memory than this machine has: who asks for so much may be ended."""
+
+    def bytes_of(results):
+        return sum(math.prod(shape) * _trace_file._DTYPES[dtype].itemsize for dtype, shape, _ in results)
+
+    results = [result for node in step.nodes for result in node.results]
+    largest = max((bytes_of(node.results) for node in step.ops() if node.op not in _MOVES), default=0)
+    held = max(largest, bytes_of(results[v] for v in step.outputs))
+    needed = held + sum(leaf.bytes for leaf in step.leaves)
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise MemoryError(f"the step takes {size(needed)} of memory at least, and this machine has {size(there)}")
+
+
 def prepare(trace, number, device="cpu", seed=0):
     """A step of a trace with inputs: those saved, and random ones in place of others."""
     step = trace.steps[number]
+    _check_memory(step)
     saved = _trace_file.read_data(trace, number)
     made = random_inputs(step, seed, saved)
     replay = Replay(trace, step, made, device)

@@ -191,11 +191,17 @@ def write(path, trace, data=None):
 # -- reading
 
 
+def _plain(text):
+    """Text of a file as a terminal may be given it: what would move its cursor, or cannot be written, is spelt out."""
+    shown = lambda c: c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()  # noqa: E731
+    return text if text.isprintable() else "".join(map(shown, text))
+
+
 def _field(owner, name, kind, what):
     value = owner.get(name) if isinstance(owner, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TraceError(f"{what} has no {name!r} that is {'a number' if kind is int else 'a ' + kind.__name__}")
-    return value
+    return _plain(value) if kind is str and name != "graph" else value
 
 
 def _check(holds, what):
@@ -207,7 +213,7 @@ def _read_numbers(values, what):
     out = []
     for value in values:
         _check(
-            isinstance(value, list) and len(value) == 2 and value[0] in _CATEGORIES,
+            isinstance(value, list) and len(value) == 2 and value[0] in list(_CATEGORIES),
             f"{what}: {value!r:.60} is no number",
         )
         category, number = value
@@ -216,9 +222,10 @@ def _read_numbers(values, what):
             number = _FLOATS[number]
         _check(isinstance(number, (bool, int, float)), f"{what}: {number!r:.60} is no number")
         _check(
-            category != "int" or (isinstance(number, int) and -(2**63) <= number < 2**63),
-            f"{what}: {number!r:.60} is no integer",
+            not isinstance(number, int) or -(2**63) <= number < 2**63,
+            f"{what}: {number!r:.60} is beyond 64 bits",
         )
+        _check(category != "int" or isinstance(number, int), f"{what}: {number!r:.60} is no integer")
         out.append((category, _CATEGORIES[category](number)))
     return out
 
@@ -248,10 +255,10 @@ def _read_step(value, sources, tensors, what):
         nodes, outputs = _core._parse_graph(text)
     except (ValueError, RuntimeError, NotImplementedError, TypeError, IndexError, SystemError) as e:
         if _MISSING not in str(e):
-            raise TraceError(f"{what}: {e}") from None
+            raise TraceError(f"{what}: {_plain(str(e))}") from None
         fields = [_field(value, k, t, what) for k, t in (("reason", str), ("source", int), ("runs", int))]
         device = _field(value, "device", str, what)
-        return Step([], [], [], [], device, {}, fields[0], "", *fields[1:], unreadable=f"{what}: {e}")
+        return Step([], [], [], [], device, {}, fields[0], "", *fields[1:], unreadable=f"{what}: {_plain(str(e))}")
     nodes = [Node(*node) for node in nodes]
     for node in nodes:
         _check(node.source <= sources, f"{what}: source @{node.source} is not in the file")
@@ -294,13 +301,14 @@ def read(path):
         with safetensors.safe_open(path) as file:
             metadata, tensors = file.metadata() or {}, file._tensors
     except safetensors.SafetensorError as e:
-        raise TraceError(f"{path} is no trace: {e}") from None
+        reason = str(e).removeprefix(f"{path}: ")
+        raise TraceError(f"{path} is no trace: {_plain(reason)}") from None
     if _KEY not in metadata:
         raise TraceError(f"{path} is no trace: it is a safetensors file without `{_KEY}` in its metadata")
     try:
         contents = json.loads(metadata[_KEY])
     except (ValueError, RecursionError) as e:
-        raise TraceError(f"{path}: its `{_KEY}` is no JSON: {e}") from None
+        raise TraceError(f"{path}: its `{_KEY}` is no JSON: {_plain(str(e))}") from None
     version = _field(contents, "version", int, path)
     if version != VERSION:
         raise TraceError(f"{path} is of version {version} of the format; this Smolder reads version {VERSION}")
@@ -320,7 +328,7 @@ def read(path):
     program = _field(contents, "program", list, path)
     counts = [_field(contents, k, int, path) for k in ("dropped_runs", "dropped_leaves", "unordered_runs")]
     created = _field(contents, "created", int, path)
-    return Trace(steps, sources, order, str(path), created, [str(a) for a in program],
+    return Trace(steps, sources, order, str(path), created, [_plain(str(a)) for a in program],
                  _field(contents, "smolder", str, path), *counts)  # fmt: skip
 
 

@@ -36,11 +36,41 @@ _CALLABLES = {
 }
 
 
+_MOST_IN_KEY = 10_000
+
+
+def _key(value):
+    """A key of a dict, or an element of a set: no tuple that Python cannot hash. It hashes what is in one as often as that
+    is in it, by recursion that it does not count: it would never end, or end the process."""
+    todo, seen = [value], 0
+    while todo:
+        value_in = todo.pop()
+        if isinstance(value_in, tuple):
+            seen += len(value_in)
+            if seen > _MOST_IN_KEY:
+                raise UnpicklingError(f"a key is a tuple of more than {_MOST_IN_KEY} values")
+            todo.extend(value_in)
+    return value
+
+
+def _check_elements(function, arguments):
+    """What containers are made of that hash it."""
+    for argument in arguments:
+        if not isinstance(argument, list | tuple):
+            continue
+        for item in argument:
+            if function is not OrderedDict:
+                _key(item)
+            elif isinstance(item, list | tuple) and item:
+                _key(item[0])
+
+
 class _Mark:
     pass
 
 
 _MARK = _Mark()
+_DAMAGES = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, struct.error)
 
 
 class Unpickler:
@@ -68,7 +98,7 @@ class Unpickler:
                 if step is None:
                     raise UnpicklingError(f"Unsupported operand {opcode[0]}")
                 step(self)
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, struct.error) as e:
+        except _DAMAGES as e:
             raise UnpicklingError(f"the pickle is damaged: {type(e).__name__}: {e}") from e
 
     # -- bytes
@@ -157,6 +187,8 @@ class Unpickler:
         function, arguments = self._pop(2)
         if type(arguments) is not tuple or not self._is_allowed(function):
             raise UnpicklingError(f"Trying to call reduce for unrecognized function {function!r:.200}")
+        if function in (set, frozenset, Counter, OrderedDict):
+            _check_elements(function, arguments)
         self._push(function(*arguments))
 
     def _new_object(self):
@@ -188,11 +220,11 @@ class Unpickler:
         top = self._top(dict, OrderedDict, Counter)
         if len(items) % 2:
             raise ValueError("an odd number of keys and values")
-        for i in range(0, len(items), 2):
-            dict.__setitem__(top, items[i], items[i + 1]) if type(top) is dict else top.__setitem__(*items[i : i + 2])
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            dict.__setitem__(top, _key(key), value) if type(top) is dict else top.__setitem__(_key(key), value)
 
     def _add_items(self, items):
-        self._top(set).update(items)
+        self._top(set).update(map(_key, items))
 
 
 def _steps():
@@ -240,7 +272,7 @@ def _steps():
         pickle.TUPLE2: lambda u: u._push(tuple(u._pop(2))),
         pickle.TUPLE3: lambda u: u._push(tuple(u._pop(3))),
         pickle.TUPLE: lambda u: u._push(tuple(u._pop_to_mark())),
-        pickle.FROZENSET: lambda u: u._push(frozenset(u._pop_to_mark())),
+        pickle.FROZENSET: lambda u: u._push(frozenset(map(_key, u._pop_to_mark()))),
         pickle.APPEND: lambda u: u._append(u._pop(1)),
         pickle.APPENDS: lambda u: u._append(u._pop_to_mark()),
         pickle.SETITEM: lambda u: u._set_items(u._pop(2)),

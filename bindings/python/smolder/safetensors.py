@@ -139,8 +139,10 @@ def _check_entry(name, entry):
 
 def _elements(shape):
     out = 1
-    for n in shape:
+    for n in shape if 0 not in shape else [0]:
         out *= n
+        if out >= 2**63:  # no file has so many; a long list of such extents would take for ever
+            break
     return out
 
 
@@ -151,7 +153,10 @@ class safe_open:
         if framework not in ("pt", "torch", "pytorch"):
             raise NotImplementedError(f"safe_open: framework {framework!r} is not supported; tensors are Smolder's")
         self._device = usable_device(device)
-        self._begin(open(filename, "rb"))  # noqa: SIM115 - closed by __exit__
+        try:
+            self._begin(open(filename, "rb"))  # noqa: SIM115 - closed by __exit__
+        except SafetensorError as e:
+            raise SafetensorError(f"{os.fspath(filename)}: {e}") from None
 
     def _begin(self, file):
         self._file = file
@@ -186,7 +191,7 @@ class safe_open:
                 _refuse(f"InvalidOffset: tensor `{name}` is at {begin} to {end}, and {at} is where it must begin")
             dtype = _DTYPES.get(entry["dtype"])
             if dtype is not None and _elements(entry["shape"]) * dtype.itemsize != end - begin:
-                _refuse(f"TensorInvalidInfo: tensor `{name}` has {end - begin} bytes for shape {entry['shape']}")
+                _refuse(f"TensorInvalidInfo: tensor `{name}` has {end - begin} bytes for shape {entry['shape']!r:.100}")
             at = end
         if at != size:
             _refuse(f"MetadataIncompleteBuffer: tensors take {at} bytes of {size}")

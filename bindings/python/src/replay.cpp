@@ -14,6 +14,7 @@
 #include "smolder/ir/infer.h"
 #include "smolder/ir/interpret.h"
 #include "smolder/ir/user_op.h"
+#include "smolder/ir/verify.h"
 #include "smolder/jit/compare_steps.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/plan.h"
@@ -177,6 +178,25 @@ void check_recordable(ir::Op op) {
                 row.name, "` is no op that a step records");
 }
 
+/// Throws ValueError where an op takes a tensor for a number: shape rules trust that nothing records that.
+void check_numbers(const ir::OpInfo& op, const ir::Graph& g, const std::vector<ir::ValueId>& inputs) {
+  if (op.operands.size() != inputs.size()) return;  // it has a list, and then no numbers before it
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool number = inputs[i] != ir::kNone && g.info(inputs[i]).weak;
+    SMOLDER_CHECK(number || op.operands[i].kind != ir::OperandInfo::kNumber, ValueError, "graph text: `", op.name,
+                  "` takes a number as ", op.operands[i].name);
+  }
+}
+
+/// Throws ValueError where rules could not be relied on: a file says what it likes.
+void check_graph(const ir::Graph& g) {
+  try {
+    ir::verify(g);
+  } catch (const InternalError& e) {
+    raise<ValueError>(e.what());
+  }
+}
+
 /// The op-level graph of one step, with its sizes.
 class ReplayGraph {
  public:
@@ -193,7 +213,7 @@ class ReplayGraph {
       SMOLDER_CHECK(!graph.info(v).weak, ValueError, "output %", v, " is a number");
       graph.outputs.push_back(static_cast<ir::ValueId>(v));
     }
-    ir::verify(graph);
+    check_graph(graph);
   }
 
   ir::Graph graph;
@@ -224,6 +244,9 @@ class ReplayGraph {
       if (v >= 0) metas[i] = {graph.shape(v).values(), graph.dtype(v), graph.info(v).weak};
       pointers.push_back(v < 0 ? nullptr : &metas[i]);
     }
+    const std::string wrong = ir::wrong_call(row, inputs, std::vector<ir::Dim>(words.begin(), words.end()));
+    SMOLDER_CHECK(wrong.empty(), ValueError, "`", row.name, "` ", wrong);
+    check_numbers(row, graph, inputs);
     std::vector<ir::Meta> results(row.num_outputs);
     row.infer({pointers, words}, results.data());
     std::vector<ir::Dim> attrs = lazy::extract_attrs(op, words, [&](int64_t size) { return symbol(size); });
@@ -286,14 +309,15 @@ nb::list nodes_list(const ir::Graph& g) {
   return out;
 }
 
-/// Throws ValueError where an op takes a tensor for a number: shape rules trust that nothing records that.
-void check_numbers(const ir::Graph& g, const ir::Node& n) {
-  const auto& operands = ir::info(n.op).operands;
-  if (operands.size() != n.inputs.size()) return;  // it has a list, and then no numbers before it
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const bool number = n.inputs[i] != ir::kNone && g.info(n.inputs[i]).weak;
-    SMOLDER_CHECK(number || operands[i].kind != ir::OperandInfo::kNumber, ValueError, "graph text: `", ir::name(n.op),
-                  "` takes a number as ", operands[i].name);
+/// Throws ValueError for a leaf that is a number, and a number that is none or of a dtype that numbers do not have.
+void check_source(const ir::Graph& g, const ir::Node& n) {
+  const bool number = n.op == ir::Op::kParameter;
+  for (ir::ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
+    const ir::ValueInfo& info = g.info(v);
+    const bool fits =
+        !number || info.dtype == DType::kFloat64 || info.dtype == DType::kInt64 || info.dtype == DType::kBool;
+    SMOLDER_CHECK(info.weak == number && fits, ValueError, "graph text: `", ir::name(n.op), "` is ",
+                  info.weak ? "a number of " : "a tensor of ", name(info.dtype));
   }
 }
 
@@ -301,9 +325,12 @@ void check_numbers(const ir::Graph& g, const ir::Node& n) {
 nb::tuple parse_graph(const std::string& text) {
   const ir::Graph g = graph::parse_nested(text);
   for (const ir::Node& n : g.nodes) {
-    if (n.op == ir::Op::kLeaf || n.op == ir::Op::kParameter) continue;
+    if (n.op == ir::Op::kLeaf || n.op == ir::Op::kParameter) {
+      check_source(g, n);
+      continue;
+    }
     check_recordable(n.op);
-    check_numbers(g, n);
+    check_numbers(ir::info(n.op), g, n.inputs);
   }
   for (const ir::ValueInfo& v : g.values) {
     int64_t bytes = static_cast<int64_t>(itemsize(v.dtype));
@@ -313,11 +340,7 @@ nb::tuple parse_graph(const std::string& text) {
           ValueError, "graph text: no tensor has shape ", v.shape.values());
     }
   }
-  try {
-    ir::verify(g);
-  } catch (const InternalError& e) {
-    raise<ValueError>(e.what());
-  }
+  check_graph(g);
   nb::list outputs;
   for (const ir::ValueId v : g.outputs) outputs.append(v);
   return nb::make_tuple(nodes_list(g), outputs);
