@@ -3,7 +3,6 @@
 import atexit
 import os
 import sys
-import time
 
 from smolder import _core
 
@@ -64,7 +63,8 @@ class _Process:
     def __init__(self, path):
         limit = os.environ.get("SMOLDER_RECORD_BYTES", _MAX_BYTES)
         inputs = os.environ.get("SMOLDER_RECORD_INPUTS", "0") not in ("", "0")
-        self.path, self.began = os.path.abspath(path), time.time()
+        self.path = os.path.abspath(path)
+        self.found = self.identity()
         self.is_first = os.environ.setdefault("_SMOLDER_RECORD_FIRST", str(os.getpid())) == str(os.getpid())
         self.recording = record_trace(self.path, inputs, max_bytes=limit)
         self.recording.start()
@@ -72,17 +72,24 @@ class _Process:
         os.register_at_fork(after_in_child=self.begin_anew)
 
     def begin_anew(self):
-        self.is_first, self.began = False, time.time()
+        self.is_first = False
         self.recording._log.clear()
         if "multiprocessing.util" in sys.modules:  # whose children skip atexit
             from multiprocessing import util
 
             util.register_after_fork(self, lambda process: util.Finalize(None, process.write, exitpriority=0))
 
+    def identity(self):
+        """What tells the file of that name from one that is written later; None where there is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
     def name(self):
         """Where to write: what another process wrote meanwhile stays."""
-        taken = os.path.exists(self.path) and os.path.getmtime(self.path) >= self.began
-        if self.is_first and not taken:
+        if self.is_first and self.identity() in (None, self.found):
             return self.path
         stem, end = os.path.splitext(self.path)
         return f"{stem}-{os.getpid()}{end}"

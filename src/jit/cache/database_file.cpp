@@ -187,16 +187,17 @@ void remove_database(const std::string& path) {
   for (const std::string& name : {path, log_of(path), index_of(path)}) unlink(name.c_str());
 }
 
-/// A failing disk must not fill itself with damaged copies. Names sort by time.
-void drop_old_damaged(const std::string& prefix) {
+/// A failing disk must not fill itself with damaged copies. Names sort by time, unless the clock was set back: `newest`
+/// stays in any case.
+void drop_old_damaged(const std::string& prefix, const std::string& newest) {
   std::vector<std::string> kept;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(fs::path(prefix).parent_path(), ignored)) {
     const std::string name = entry.path().string();
-    if (name.starts_with(prefix) && !name.ends_with("-wal")) kept.push_back(name);
+    if (name.starts_with(prefix) && !name.ends_with("-wal") && name != newest) kept.push_back(name);
   }
   std::sort(kept.begin(), kept.end());
-  for (size_t i = 0; i + kKeptDamagedFiles < kept.size(); ++i) remove_database(kept[i]);
+  for (size_t i = 0; i + kKeptDamagedFiles - 1 < kept.size(); ++i) remove_database(kept[i]);
 }
 
 /// No memory mapping: it saves 2 to 5 us a lookup, and turns a failing disk, or a file cut short by
@@ -323,7 +324,7 @@ void DatabaseFile::rename_damaged(const std::string& why) {
   warn("cache", "the kernel cache '" + path_ + "' is damaged: " + why + ". It was set aside as '" + aside +
                     "' and is built anew.");
 
-  drop_old_damaged(prefix);
+  drop_old_damaged(prefix, aside);
 }
 
 }  // namespace smolder::jit

@@ -98,7 +98,7 @@ void DiskCache::State::recover(Slot& slot, const SqliteError& error) try {
   if (e.fault() != SqliteFault::kBusy) turn_off(e.what());
 }
 
-void DiskCache::State::apply(const WriteBatch& batch) {
+void DiskCache::State::apply(WriteBatch batch) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(2 * options.busy_ms);
   for (bool retried = false;;) {
@@ -128,15 +128,17 @@ void DiskCache::State::apply(const WriteBatch& batch) {
   counts().dropped_writes.add(static_cast<int64_t>(batch.ops.size()));
 }
 
-void DiskCache::State::write(Store& store, const WriteBatch& batch) {
+void DiskCache::State::write(Store& store, WriteBatch& batch) {
   int64_t written = 0, dropped = 0;
   Room room;
   Transaction transaction(store.connection());
-  process_row_ = store.register_process(process_row_, cache_clock_ms());
+  process_row_ = store.register_process(process_row_, boot_clock_ms());
   reap(store, kReapEveryMs);
-  for (const WriteOp& op : batch.ops) {
-    if (const auto* record = std::get_if<CacheRecord>(&op)) {
+  const int64_t moment = store.moment_of_use(wall_clock_ms());
+  for (WriteOp& op : batch.ops) {
+    if (auto* record = std::get_if<CacheRecord>(&op)) {
       const bool fits = make_room(store, *record, room);
+      record->last_use = moment;
       if (fits) store.put(*record);
       ++(fits ? written : dropped);
     } else if (const auto* drop = std::get_if<DropRow>(&op)) {
@@ -147,7 +149,7 @@ void DiskCache::State::write(Store& store, const WriteBatch& batch) {
       store.release(std::get<ReleaseRow>(op).key);
     }
   }
-  for (const auto& [id, use] : batch.uses) store.use(id, use);
+  for (const auto& [id, hits] : batch.uses) store.use(id, hits, moment);
   transaction.commit();
   counts().writes.add(written);
   counts().dropped_writes.add(dropped);
@@ -155,8 +157,8 @@ void DiskCache::State::write(Store& store, const WriteBatch& batch) {
 }
 
 void DiskCache::State::reap(Store& store, int64_t at_most_every_ms) {
-  const int64_t now = cache_clock_ms();
-  if (now - last_reap_ms_ < at_most_every_ms) return;
+  const int64_t now = boot_clock_ms();
+  if (last_reap_ms_ != 0 && now - last_reap_ms_ < at_most_every_ms) return;
   store.reap_leases(now);
   last_reap_ms_ = now;
 }
@@ -216,7 +218,7 @@ void DiskCache::State::after_fork_in_child() {
 DiskCache::DiskCache(DiskOptions options) : state_(std::make_shared<State>(std::move(options))) {
   // The thread may outlive us when closing runs out of time.
   state_->queue.emplace(state_->options.queue_bytes, [weak = std::weak_ptr<State>(state_)](WriteBatch&& batch) {
-    if (const auto state = weak.lock()) state->apply(batch);
+    if (const auto state = weak.lock()) state->apply(std::move(batch));
   });
   state_->watch();
 }
@@ -247,7 +249,7 @@ DiskFind DiskCache::find(const CacheKey& key) {
     s.queue->push(DropRow{id});
   }
   if (found.found == Store::Found::kHit) {
-    s.queue->touch(found.id, cache_clock_ms());
+    s.queue->touch(found.id);
     return {DiskFind::Status::kHit, std::move(found.record)};
   }
   if (found.found == Store::Found::kCollision) out.status = DiskFind::Status::kCollision;
@@ -257,9 +259,7 @@ DiskFind DiskCache::find(const CacheKey& key) {
 
 void DiskCache::insert(CacheRecord record) {
   if (state_->off) return;
-  const int64_t now = cache_clock_ms();
-  if (record.created == 0) record.created = now;
-  if (record.last_use == 0) record.last_use = now;
+  if (record.created == 0) record.created = wall_clock_ms();
   if (!state_->queue->push(std::move(record))) counts().dropped_writes.add();
 }
 

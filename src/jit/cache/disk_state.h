@@ -47,7 +47,7 @@ class DiskCache::State : public ForkGuard {
   void turn_off(const std::string& why);
 
   /// The background thread's work.
-  void apply(const WriteBatch& batch);
+  void apply(WriteBatch batch);
 
   /// What one transaction evicted.
   struct Room {
@@ -61,7 +61,7 @@ class DiskCache::State : public ForkGuard {
   void before_fork() override;
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
-  void write(Store& store, const WriteBatch& batch);
+  void write(Store& store, WriteBatch& batch);
   void finish(Store& store);
   void reap(Store& store, int64_t at_most_every_ms);
 
@@ -70,7 +70,7 @@ class DiskCache::State : public ForkGuard {
   std::atomic<int> set_asides_{0};
   std::mutex identity_mutex_;  // taken last of all
   FileIdentity newest_;        // of the file opened last, by either slot
-  int64_t last_reap_ms_ = 0;   // under the writer's lock, as is the next
+  int64_t last_reap_ms_ = 0;   // by the boot clock; under the writer's lock, as is the next
   int64_t process_row_ = 0;    // what Store::register_process() returned last
 
  public:

@@ -172,7 +172,7 @@ int64_t DiskCache::prune(int64_t bytes) {
   SMOLDER_CHECK(bytes >= 0, ValueError, "cannot prune the kernel cache to ", bytes, " bytes: give 0 or more");
   return with_writer(*state_, [&](Store& store) {
     Transaction transaction(store.connection());
-    store.reap_leases(cache_clock_ms());
+    store.reap_leases(boot_clock_ms());
     const int64_t dropped = store.evict_to(bytes);
     transaction.commit();
     store.shrink_file();
@@ -280,7 +280,10 @@ int64_t DiskCache::import_from(const std::string& path, bool trust) {
       return added;
     });
   });
-  each_whole([&](CacheRecord record) { copier.add(std::move(record)); });
+  each_whole([&](CacheRecord record) {
+    record.last_use = std::min(record.last_use, wall_clock_ms());  // the file's clock may have been another
+    copier.add(std::move(record));
+  });
   copier.flush();
   return count;
 }

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <chrono>
+#include <ctime>
 
 namespace smolder::jit {
 namespace {
@@ -49,9 +50,15 @@ Hash128 source_checksum_of(const CacheRecord& record, const SecretKey& key) {
   return SipHash(key).add(slot_of(record.cache_key())).add(record.structure).add(record.source).digest();
 }
 
-int64_t cache_clock_ms() {
+int64_t wall_clock_ms() {
   using namespace std::chrono;
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+int64_t boot_clock_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
 }  // namespace smolder::jit

@@ -46,7 +46,10 @@ Hash128 checksum_of(const CacheRecord& record, const SecretKey& key);
 /// Signature of `source`, bound to its record so that a source cannot pass for another row's.
 Hash128 source_checksum_of(const CacheRecord& record, const SecretKey& key);
 
-/// Wall clock in milliseconds since 1970, as records hold it.
-int64_t cache_clock_ms();
+/// Wall clock in milliseconds since 1970, as records hold it. It may be set at any time: what must not go back, or
+/// wait, asks the other.
+int64_t wall_clock_ms();
+/// Milliseconds since this machine was started, the same for all its processes. Nobody sets it.
+int64_t boot_clock_ms();
 
 }  // namespace smolder::jit

@@ -11,6 +11,9 @@
 namespace smolder::jit {
 namespace {
 
+// Bytes of a row: twice what waits to be written at most. A damaged row may say that it is a gigabyte.
+constexpr int kLongestValue = 128 << 20;
+
 SqliteFault fault_of(int code) {
   if (code == SQLITE_IOERR_SHORT_READ || code == SQLITE_IOERR_CORRUPTFS || code == SQLITE_IOERR_DATA)
     return SqliteFault::kDamaged;
@@ -50,7 +53,10 @@ Connection::Connection(const std::string& path, Mode mode) {
   // One thread at a time by the caller's lock, so SQLite's own mutexes would only cost.
   flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path.c_str(), &db_, flags, nullptr);
-  if (code == SQLITE_OK) return;
+  if (code == SQLITE_OK) {
+    sqlite3_limit(db_, SQLITE_LIMIT_LENGTH, kLongestValue);
+    return;
+  }
   std::string what = "SQLite: opening '" + path + "': " + sqlite3_errstr(code);
   sqlite3_close_v2(std::exchange(db_, nullptr));
   throw SqliteError(fault_of(code), what);

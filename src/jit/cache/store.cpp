@@ -1,5 +1,6 @@
 #include "smolder/jit/cache/store.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace smolder::jit {
@@ -89,6 +90,7 @@ enum Store::Query : int {
   kDropSource,
   kPutUsage,
   kUse,
+  kLastUse,
   kIdOf,
   kReadRow,
   kDeleteRecord,
@@ -127,6 +129,7 @@ Statement& Store::query(Query which) {
         "INSERT INTO usage (id, last_use, hits, bytes) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE SET"
         " last_use = max(last_use, excluded.last_use), hits = max(hits, excluded.hits), bytes = excluded.bytes";
     text[kUse] = "UPDATE usage SET hits = hits + ?2, last_use = max(last_use, ?3) WHERE id = ?1";
+    text[kLastUse] = "SELECT max(last_use) FROM usage";
     text[kIdOf] = "SELECT id FROM record WHERE slot = ?1 AND structure_hash = ?2";
     text[kReadRow] =
         "SELECT r.kind, r.key, r.build_ms, r.created, r.checksum, r.place, r.name, r.target, r.structure,"
@@ -179,12 +182,19 @@ void Store::create_schema(Connection& connection) {
 }
 
 void Store::check_schema(Connection& connection) {
+  connection.run("PRAGMA trusted_schema = OFF");
   const int64_t application = connection.get_int("PRAGMA application_id");
   const int64_t version = connection.get_int("PRAGMA user_version");
   if (application != kApplicationId || version != kVersion)
     throw SqliteError(SqliteFault::kDamaged, "it is not a Smolder cache of version " + std::to_string(kVersion) +
                                                  " (application id " + std::to_string(application) + ", version " +
                                                  std::to_string(version) + ")");
+  // What a file calls a table may be a program: a view that never ends, a column computed to any size.
+  const int64_t programs = connection.get_int(
+      "SELECT (SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0) +"
+      " (SELECT count(*) FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden)");
+  if (programs != 0)
+    throw SqliteError(SqliteFault::kDamaged, "it has views, triggers or computed columns, which no Smolder cache has");
 }
 
 Store::FindResult Store::find(const CacheKey& key) {
@@ -238,8 +248,14 @@ void Store::lease(int64_t id) {
   if (process_ != 0) query(kLease).bind(1, id).bind(2, process_).run();
 }
 
-void Store::use(int64_t id, const RowUse& use) {
-  query(kUse).bind(1, id).bind(2, use.hits).bind(3, use.last_use).run();
+int64_t Store::moment_of_use(int64_t wall_ms) {
+  Statement& last = query(kLastUse);
+  const ResetGuard guard(last);
+  return std::max(wall_ms, last.step() ? last.get_int(0) + 1 : 0);
+}
+
+void Store::use(int64_t id, int64_t hits, int64_t moment) {
+  query(kUse).bind(1, id).bind(2, hits).bind(3, moment).run();
   lease(id);
 }
 

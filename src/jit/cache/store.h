@@ -21,12 +21,6 @@ struct RowKey {
 };
 RowKey row_key_of(const CacheKey& key);
 
-/// Use of a row since it was last written down.
-struct RowUse {
-  int64_t hits = 0;
-  int64_t last_use = 0;
-};
-
 /// A stored row as the tools see it.
 struct CacheRow {
   CacheRecord record;
@@ -67,16 +61,19 @@ class Store {
   };
   FindResult find(const CacheKey& key);
 
+  /// What a use now is later than all uses so far by: the wall clock, which may have been set back since.
+  int64_t moment_of_use(int64_t wall_ms);
   /// Inserts or replaces the row of the record's key; leases it when a process is registered.
   void put(const CacheRecord& record);
-  void use(int64_t id, const RowUse& use);
+  /// Counts hits of a row.
+  void use(int64_t id, int64_t hits, int64_t moment);
   void release(const RowKey& key);
   void discard(const RowKey& key);
   /// Drops the row if its checksum still does not hold: another process may have rebuilt it.
   bool drop_if_broken(int64_t id);
 
   /// Names this process as the one that leases. `row` is what an earlier call returned, on this or an
-  /// earlier connection, or 0; returns it, or a new one when it is no longer ours.
+  /// earlier connection, or 0; returns it, or a new one when it is no longer ours. `now` is boot_clock_ms().
   int64_t register_process(int64_t row, int64_t now);
   /// Ends this process's leases.
   void unregister_process();

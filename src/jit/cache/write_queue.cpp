@@ -92,7 +92,7 @@ bool WriteQueue::push(WriteOp op) {
   return true;
 }
 
-void WriteQueue::touch(int64_t id, int64_t now_ms) {
+void WriteQueue::touch(int64_t id) {
   Shared& s = *shared_;
   const std::lock_guard lock(s.mutex);
   if (s.stopping || !start_thread(shared_)) return;
@@ -100,9 +100,7 @@ void WriteQueue::touch(int64_t id, int64_t now_ms) {
     s.uses_due = Clock::now() + kUseDelay;
     s.wake.notify_one();
   }
-  RowUse& use = s.pending.uses[id];
-  ++use.hits;
-  use.last_use = std::max(use.last_use, now_ms);
+  ++s.pending.uses[id];
   ++s.pushed;
 }
 

@@ -24,9 +24,9 @@ struct ReleaseRow {
 using WriteOp = std::variant<CacheRecord, DropRow, DiscardRow, ReleaseRow>;
 
 struct WriteBatch {
-  std::vector<WriteOp> ops;                  ///< in the order they were pushed
-  std::unordered_map<int64_t, RowUse> uses;  ///< by row id
-  bool last = false;                         ///< nothing follows: the queue was stopped
+  std::vector<WriteOp> ops;                   ///< in the order they were pushed
+  std::unordered_map<int64_t, int64_t> uses;  ///< hits by row id
+  bool last = false;                          ///< nothing follows: the queue was stopped
   bool empty() const { return ops.empty() && uses.empty(); }
 };
 
@@ -42,7 +42,7 @@ class WriteQueue {
   /// False when the queue is full or stopped, and the operation was dropped.
   bool push(WriteOp op);
   /// Counts one use of a row; written down within a fraction of a second.
-  void touch(int64_t id, int64_t now_ms);
+  void touch(int64_t id);
   /// Waits until everything pushed before is applied; false when `seconds` passed first.
   bool flush(double seconds);
   /// Lets the thread apply what is queued and end; false when `seconds` passed first, and then the

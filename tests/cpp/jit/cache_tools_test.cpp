@@ -3,6 +3,7 @@
 
 #include "jit/cache_test_util.h"
 #include "smolder/core/error.h"
+#include "smolder/jit/cache/cache_file.h"
 #include "smolder/jit/cache/disk.h"
 #include "smolder/jit/cache/explain.h"
 
@@ -161,6 +162,35 @@ TEST(CacheTools, WhatACacheExportedItselfNeedsNoTrustUnlessItWasChanged) {
   EXPECT_THROW(cache.import_from(file), ValueError);
   EXPECT_EQ(cache.stats().rows, 5);
   EXPECT_EQ(cache.import_from(file, true), 6);
+}
+
+// A view may never end and a computed column may be of any size: reading them would run what the file says.
+TEST(CacheTools, AFileWhoseTablesArePrograms) {
+  const ScratchDirectory dir;
+  DiskCache cache(dir.options());
+  cache.insert(make_record(0));
+  ASSERT_TRUE(cache.flush(10));
+  const char* const kPrograms[] = {
+      "ALTER TABLE record RENAME TO kept; CREATE VIEW record AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i "
+      "FROM n)"
+      " SELECT kept.* FROM n, kept WHERE kept.id < 0",
+      "ALTER TABLE record ADD COLUMN more AS (zeroblob(1 << 30))",
+      "CREATE TRIGGER more AFTER INSERT ON usage BEGIN DELETE FROM record; END",
+  };
+  for (int i = 0; i < 3; ++i) {
+    const std::string file = dir.path() + "/exported" + std::to_string(i);
+    ASSERT_EQ(cache.export_to(file), 1);
+    Connection(file, Connection::Mode::kWrite).run(kPrograms[i]);
+    try {
+      cache.import_from(file, true);
+      ADD_FAILURE() << kPrograms[i];
+    } catch (const ValueError& e) {
+      EXPECT_NE(std::string(e.what()).find(file), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("views, triggers or computed columns"), std::string::npos) << e.what();
+    }
+    EXPECT_THROW(CacheFile{file}, RuntimeError);
+  }
+  EXPECT_EQ(cache.stats().rows, 1);
 }
 
 CacheRecord kernel(const std::string& structure, int64_t created, const std::string& where) {
