@@ -71,7 +71,7 @@ def test_numbers_agree_with_each_other():
 
 BREAKS = {
     "item": (lambda y: y.sum().item() * 2, "item", "Python number", "keep it a tensor"),
-    "print": (lambda y: print(y), "numpy", "printed", "after the loop"),
+    "print": (lambda y: print(y), "print", "printed", "after the loop"),
     "condition": (lambda y: 1 if y.sum() > 0 else 2, "item", "condition", "smolder.where"),
     "mask": (lambda y: y[y > 0], "nonzero", "shape depends on values", "masked_fill"),
     "list": (lambda y: y.tolist(), "numpy", "list", "once after the loop"),

@@ -10,6 +10,8 @@ _BREAKS = [
      "compute both sides and choose with smolder.where(condition, a, b), or keep the condition out of the step"),
     (("item", "numpy"), r"\bprint\(|\blogg?(er|ing)?\.|\bf[\"']|\.format\(|\bstr\(|\brepr\(", "a tensor is printed",
      "print every so many steps, or collect detached tensors and print them after the loop"),
+    (("print",), r"", "a tensor is printed",
+     "print every so many steps, or collect detached tensors and print them after the loop"),
     (("item",), r"\b(range|for)\b.*\(", "a Python loop runs as often as a tensor says",
      "take the count from a shape or a Python number"),
     (("item",), r"\[[^\]]*:[^\]]*\]", "a tensor's value is used as the bound of a slice, which makes a shape",

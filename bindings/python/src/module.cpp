@@ -1,4 +1,5 @@
 // The module smolder._core.
+#include "smolder/autograd/print.h"
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
@@ -116,6 +117,23 @@ void bind_options(nb::module_& m) {
       "Forgets recorded traces and their plans; kernels stay in the cache.");
 }
 
+void bind_printing(nb::module_& m) {
+  m.def("_print_options", [] {
+    const PrintOptions o = print_options();
+    return nb::make_tuple(o.precision, o.threshold, o.edgeitems, o.linewidth, o.sci_mode);
+  });
+  m.def(
+      "_set_print_options",
+      [](int precision, double threshold, int edgeitems, int linewidth, std::optional<bool> sci_mode) {
+        set_print_options({precision, threshold, edgeitems, linewidth, sci_mode});
+      },
+      nb::arg("precision"), nb::arg("threshold"), nb::arg("edgeitems"), nb::arg("linewidth"),
+      nb::arg("sci_mode").none());
+  m.def(
+      "_tensor_text", [](const Tensor& t, const std::string& kind) { return to_string(t, kind); },
+      nb::call_guard<WithoutGil>());
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
@@ -125,6 +143,7 @@ void bind_runtime(nb::module_& m) {
       nb::arg("reason"), "Ends the step where boundaries do so; optimizers call it.");
   bind_metrics(m);
   bind_options(m);
+  bind_printing(m);
   m.def("_install_source_provider", &install_source_provider);
   watch_signals();
 }
