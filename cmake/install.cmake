@@ -8,21 +8,29 @@ if(TARGET smolder_llvm)
   install(TARGETS smolder_llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-foreach(layer ${SMOLDER_LAYERS})
+# The headers, ours and those that the op table generates; further arguments are install()'s.
+function(smolder_install_headers destination)
+  install(FILES ${CMAKE_SOURCE_DIR}/src/smolder.h DESTINATION ${destination}/smolder ${ARGN})
+  foreach(layer ${SMOLDER_LAYERS})
+    install(
+      DIRECTORY ${CMAKE_SOURCE_DIR}/src/${layer}
+      DESTINATION ${destination}/smolder ${ARGN}
+      FILES_MATCHING
+      PATTERN "*.h"
+      PATTERN "jit/llvm" EXCLUDE
+      PATTERN "ops" EXCLUDE)
+  endforeach()
   install(
-    DIRECTORY ${CMAKE_SOURCE_DIR}/src/${layer}
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/smolder
+    DIRECTORY ${CMAKE_BINARY_DIR}/generated/
+    DESTINATION ${destination} ${ARGN}
     FILES_MATCHING
     PATTERN "*.h"
-    PATTERN "jit/llvm" EXCLUDE
-    PATTERN "ops" EXCLUDE)
-endforeach()
-install(
-  DIRECTORY ${CMAKE_BINARY_DIR}/generated/
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING
-  PATTERN "*.h"
-  PATTERN "*.inc")
+    PATTERN "*.inc")
+endfunction()
+smolder_install_headers(${CMAKE_INSTALL_INCLUDEDIR})
+if(SKBUILD) # for extensions: smolder.utils.cpp_extension looks for them in the package
+  smolder_install_headers(smolder/include COMPONENT python)
+endif()
 
 install(EXPORT smolderTargets NAMESPACE smolder:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/smolderConfig.cmake.in ${CMAKE_BINARY_DIR}/smolderConfig.cmake

@@ -1,13 +1,28 @@
 #include "smolder/autograd/library.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <exception>
 #include <mutex>
+#include <utility>
 
 #include "smolder/core/source_line.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder {
 namespace {
+
+/// While one lives, this thread opens a library.
+struct Loading;
+thread_local Loading* t_loading = nullptr;
+struct Loading {
+  Loading() : outer(std::exchange(t_loading, this)) {}
+  ~Loading() { t_loading = outer; }
+  Loading(const Loading&) = delete;
+  std::exception_ptr error;
+  Loading* const outer;
+};
 
 /// The results' metadata by the user's rule, and that of what the op writes to.
 std::function<ir::InferFunction> shape_rule(const ir::Schema& schema, const std::function<ir::InferFunction>& rule) {
@@ -94,13 +109,42 @@ Library::Library(std::string ns) : ns_(std::move(ns)) {
   SMOLDER_CHECK(!ns_.empty() && ns_.find(':') == std::string::npos, ValueError, "'", ns_, "' is no namespace");
 }
 
-Library::~Library() {
+Library::Library(std::string ns, void (*fill)(Library&)) : Library(std::move(ns)) {
+  if (!t_loading) {  // of a program, which then ends
+    fill(*this);
+    return;
+  }
+  try {  // the loader of libraries knows no exceptions
+    fill(*this);
+  } catch (...) {
+    take_back();
+    if (!t_loading->error) t_loading->error = std::current_exception();
+  }
+}
+
+Library::~Library() { take_back(); }
+
+void Library::take_back() {
   try {
     if (!overrides_.empty()) lazy::run_pending("kernel override");
   } catch (const Error&) {  // reading what failed says so
   }
-  for (const Override& o : overrides_) eager::remove_override(o.key, o.op, o.stand_in);
-  for (const ir::Op op : ops_) ir::remove_user_op(op);
+  for (const Override& o : std::exchange(overrides_, {})) eager::remove_override(o.key, o.op, o.stand_in);
+  for (const ir::Op op : std::exchange(ops_, {})) ir::remove_user_op(op);
+}
+
+void load_library(const std::string& path) {
+  Loading loading;
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* const reason = handle ? nullptr : dlerror();
+  SMOLDER_CHECK(handle, RuntimeError, "Could not load this library: ", path, ": ", reason ? reason : "unknown error");
+  if (!loading.error) return;
+  dlclose(handle);
+  try {
+    std::rethrow_exception(loading.error);
+  } catch (const Error& e) {
+    e.raise_with("Could not load this library: " + path + ": " + e.what());
+  }
 }
 
 OpHandle Library::def(OpSpec spec) {

@@ -33,8 +33,9 @@ struct OpSpec {
 class Library {
  public:
   explicit Library(std::string ns);
-  /// For SMOLDER_LIBRARY: `fill` registers what there is.
-  Library(std::string ns, void (*fill)(Library&)) : Library(std::move(ns)) { fill(*this); }
+  /// For SMOLDER_LIBRARY: `fill` registers what there is. In a library that load_library() opens, what it throws is for
+  /// the caller of that.
+  Library(std::string ns, void (*fill)(Library&));
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -48,6 +49,7 @@ class Library {
   void impl(std::string_view op, std::string_view backend, eager::Kernel kernel);
 
  private:
+  void take_back();
   struct Override {
     eager::DispatchKey key;
     ir::Op op, stand_in;
@@ -56,6 +58,10 @@ class Library {
   std::vector<ir::Op> ops_;
   std::vector<Override> overrides_;
 };
+
+/// Opens a shared library, whose SMOLDER_LIBRARY blocks register ops. Opening it again does nothing. Throws
+/// RuntimeError where it cannot be opened, and what a block of it throws; nothing of it is registered then.
+void load_library(const std::string& path);
 
 namespace lazy {
 

@@ -2,9 +2,14 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "smolder/core/dtype.h"
+#include "smolder/core/error.h"
 
 namespace smolder {
 
@@ -36,6 +41,19 @@ class Scalar {
                                          : static_cast<int64_t>(bits_);
   }
   bool to_bool() const { return category_ == Category::kFloat ? to_double() != 0 : bits_ != 0; }
+  /// As a T: an integer of C++ loses what is behind the point. Throws RuntimeError where a T does not hold it.
+  template <class T>
+  T to() const {
+    static_assert(std::is_arithmetic_v<T>, "a number is converted to a number");
+    if constexpr (std::is_same_v<T, bool>) {
+      return to_bool();
+    } else {
+      const bool fits = category_ == Category::kFloat ? holds<T>(to_double()) : holds<T>(to_int());
+      SMOLDER_CHECK(fits, RuntimeError, "value cannot be converted to a type of ", sizeof(T),
+                    " bytes without overflow");
+      return category_ == Category::kFloat ? static_cast<T>(to_double()) : static_cast<T>(to_int());
+    }
+  }
   /// The type a zero-dim tensor of this number has.
   DType dtype(DType default_float = DType::kFloat32) const {
     return category_ == Category::kBool ? DType::kBool : category_ == Category::kInt ? DType::kInt64 : default_float;
@@ -44,6 +62,22 @@ class Scalar {
   friend bool operator==(const Scalar&, const Scalar&) = default;
 
  private:
+  template <class T>
+  static bool holds(double v) {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_floating_point_v<T>) return !std::isfinite(v) || std::abs(v) <= Limits::max();
+    // Both are powers of two, or zero: exact, as the largest integers are not.
+    return std::trunc(v) >= static_cast<double>(Limits::min()) && v < std::ldexp(1.0, Limits::digits);
+  }
+  template <class T>
+  static bool holds(int64_t v) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return true;
+    } else {
+      return std::in_range<T>(v);
+    }
+  }
+
   uint64_t bits_;
   Category category_;
 };

@@ -169,6 +169,11 @@ class Tensor {
   BufferRef materialize(std::string_view reason = "read") const;
   /// The only element as a number; syncs. Throws RuntimeError unless numel() is 1.
   Scalar item() const;
+  /// The same as a T, `loss.item<float>()`. Throws RuntimeError where a T does not hold it.
+  template <class T>
+  T item() const {
+    return item().to<T>();
+  }
   /// The elements in row-major order, converted to T (float, double, int64_t, bool as uint8_t); syncs.
   template <class T>
   std::vector<T> to_vector() const;

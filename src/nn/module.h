@@ -95,11 +95,11 @@ class ModuleHolder {
   std::shared_ptr<Impl> impl_;
 };
 
-/// The handle `Name` of the module `NameImpl`.
-#define SMOLDER_MODULE(Name)                     \
-  class Name : public ModuleHolder<Name##Impl> { \
-   public:                                       \
-    using ModuleHolder::ModuleHolder;            \
+/// The handle `Name` of the module `NameImpl`, in any namespace.
+#define SMOLDER_MODULE(Name)                                     \
+  class Name : public ::smolder::nn::ModuleHolder<Name##Impl> {  \
+   public:                                                       \
+    using ::smolder::nn::ModuleHolder<Name##Impl>::ModuleHolder; \
   }
 
 }  // namespace smolder::nn

@@ -79,11 +79,17 @@ class SequentialImpl : public Module {
   explicit SequentialImpl(Modules... modules) {
     (push_back(std::move(modules)), ...);
   }
-  /// Adds a module under its position as name.
+  /// Adds a module, or a pointer to one, under its position as name.
   template <class M>
   void push_back(M module) {
     register_module(std::to_string(steps_.size()), module);
-    steps_.push_back([module](const Tensor& x) { return module(x); });
+    steps_.push_back([module](const Tensor& x) {
+      if constexpr (requires { module(x); }) {
+        return module(x);
+      } else {
+        return module->forward(x);
+      }
+    });
   }
   Tensor forward(Tensor x) const;
 

@@ -1,5 +1,7 @@
 """Ops by name: smolder.ops.namespace.name(...)."""
 
+import os
+
 from smolder import _core
 from smolder._autocast import autocast, cast, is_autocast_enabled
 
@@ -113,6 +115,20 @@ class _OpNamespace:
 
 class _Ops:
     """Namespaces of ops."""
+
+    def __init__(self):
+        self.loaded_libraries = set()
+
+    def load_library(self, path):
+        """Opens a shared library, which registers ops: docs/cpp.md. Its code runs."""
+        path = os.path.realpath(path)
+        try:
+            _core._load_library(path)
+        except RuntimeError as e:
+            if not os.path.exists(path):
+                raise OSError(str(e)) from None
+            raise
+        self.loaded_libraries.add(path)
 
     def __getattr__(self, name):
         if name.startswith("__"):

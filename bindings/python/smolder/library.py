@@ -16,6 +16,7 @@ __all__ = [
     "define",
     "impl",
     "infer_schema",
+    "load_library",
     "opcheck",
     "register_autocast",
     "register_autograd",
@@ -40,6 +41,14 @@ _DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 
 _defining = set()  # namespaces with a Library of kind DEF
 _libraries = weakref.WeakSet()
+
+
+def load_library(path):
+    """Opens a shared library, whose SMOLDER_LIBRARY blocks register ops: smolder.ops.namespace.name is each of them.
+
+    smolder.utils.cpp_extension.load compiles sources to one and opens it.
+    """
+    _ops.ops.load_library(path)
 
 
 class Library:

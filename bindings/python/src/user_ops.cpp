@@ -526,6 +526,7 @@ void bind_user_ops(nb::module_& m) {
       .def("override", &override_op)
       .def("remove", [](PythonOp& o) { ir::remove_user_op(o.op); });
   m.def("_find_backend", [](const std::string& name) { return static_cast<int>(eager::find_dispatch_key(name)); });
+  m.def("_load_library", &load_library, nb::call_guard<WithoutGil>());
   m.def("_define_op", &define);
   m.def("_find_op", [](const std::string& name) { return op_of(lazy::find_qualified(name)); });
   // Who waits for the tape lets go of the GIL: who holds the tape may need it, to run a kernel.
