@@ -71,7 +71,7 @@ def _named_by(code):
                 imports.add((i.argval, *constants[-2:]))
             elif i.opname != "EXTENDED_ARG":
                 path = None
-            if i.opname == "LOAD_CONST":
+            if i.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):  # Python 3.14 has the second
                 constants.append(i.argval)
             if path is not None:
                 paths.setdefault(path[0], set()).add(tuple(path[1:]))
