@@ -295,14 +295,19 @@ class Run {
 
 thread_local Run* Run::t_run = nullptr;
 
+void check_roots(const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    lazy::refresh(tensors[i].impl());
+    SMOLDER_CHECK(tensors[i].requires_grad(), RuntimeError, "element ", i,
+                  " of tensors does not require grad and does not have a grad_fn");
+  }
+}
+
 void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<Tensor>& grads) {
   SMOLDER_CHECK(grads.empty() || grads.size() == tensors.size(), RuntimeError, "got ", tensors.size(), " tensors and ",
                 grads.size(), " gradients");
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
-    lazy::refresh(t.impl());
-    SMOLDER_CHECK(t.requires_grad(), RuntimeError, "element ", i,
-                  " of tensors does not require grad and does not have a grad_fn");
     Tensor g = grads.empty() ? Tensor() : grads[i];
     if (!g.defined()) {
       SMOLDER_CHECK(t.numel() == 1, RuntimeError,
@@ -323,6 +328,7 @@ void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& gra
   SMOLDER_CHECK(!lazy::BranchTape::current(), RuntimeError,
                 "backward() in a function of control flow would leave gradients in tensors outside of it: use "
                 "autograd.grad, and return what it gives");
+  check_roots(tensors);
   Run run(retain_graph || create_graph, create_graph);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = inputs[i];
@@ -347,6 +353,7 @@ bool backward_reaches(const Tensor& t) { return Run::t_run && Run::t_run->reache
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& grad_outputs, bool retain_graph, bool create_graph,
                          bool allow_unused) {
+  check_roots(outputs);
   Run run(retain_graph || create_graph, create_graph);
   std::vector<Edge> edges;
   for (const Tensor& t : inputs) {

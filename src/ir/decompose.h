@@ -47,6 +47,9 @@ Value write_slice(Value x, Value src, int axis, Dim start, int64_t step);
 Value gather_along(Value x, Value index, int axis);
 Value scatter_add_at(Value x, Value index, Value src, int axis);
 
+/// `x`; where `fine` does not hold everywhere the step fails with the row's `index_error`, when it runs.
+Value checked(Value x, Value fine);
+
 /// Slices of `axis` by number, and their transpose; `index` is a vector, or zero-dim.
 Value take_rows(Value x, Value index, int64_t axis);
 Value add_rows(Value x, Value index, Value src, int64_t axis);

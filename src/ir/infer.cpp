@@ -100,6 +100,9 @@ ElementwiseTypes elementwise_types(Op op, std::span<const Meta* const> operands)
   if (weak && is_floating(t)) t = DType::kFloat64;  // Python numbers compute as Python does
   if (is_elementwise_primitive(op)) {
     const scalar::PrimitiveInfo& p = scalar::info(static_cast<scalar::Primitive>(op));
+    SMOLDER_CHECK(op != Op::kNeg || t != DType::kBool, RuntimeError,
+                  "neg: Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+                  "mask, use the `~` or `logical_not()` operator instead.");
     SMOLDER_CHECK(p.takes(t), NotImplementedError, row.name, ": not implemented for ", name(t),
                   t == DType::kBool ? "; on bool tensors use logical_and, logical_or, logical_xor or logical_not" : "");
   }
@@ -251,9 +254,9 @@ Dims matmul_shape(std::string_view op, const Meta& a, const Meta& b) {
   Dims batch_a = a.shape, batch_b = b.shape;
   for (int i = 0; i < (vector_a ? 1 : 2); ++i) batch_a.pop_back();
   for (int i = 0; i < (vector_b ? 1 : 2); ++i) batch_b.pop_back();
-  SMOLDER_CHECK(broadcast_into(batch_a, batch_b), RuntimeError, op, ": the batch dimensions of ", to_string(a), " and ",
-                to_string(b), " do not broadcast");
   Dims out = batch_a;
+  SMOLDER_CHECK(broadcast_into(out, batch_b), RuntimeError, op, ": the batch dimensions ", batch_a, " and ", batch_b,
+                " of ", to_string(a), " and ", to_string(b), " do not broadcast");
   if (!vector_a) out.push_back(a.shape[a.shape.size() - 2]);
   if (!vector_b) out.push_back(b.shape.back());
   return out;
@@ -274,11 +277,11 @@ DType number_type(Op op, DType t) {
 void check_subtraction(const Meta& self, const Meta& other) {
   const bool bools = self.dtype == DType::kBool, also = other.dtype == DType::kBool;
   if (self.weak && other.weak) return;
-  SMOLDER_CHECK(!bools || !also, NotImplementedError,
+  SMOLDER_CHECK(!bools || !also, RuntimeError,
                 "sub: Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
                 "`logical_xor()` operator instead.");
   SMOLDER_CHECK(
-      !bools && !also, NotImplementedError,
+      !bools && !also, RuntimeError,
       "sub: Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
       "mask, use the `~` or `logical_not()` operator instead.");
 }

@@ -72,7 +72,7 @@ DType number_type(Op op, DType t);
 
 /// Throws RuntimeError when a factor of category `alpha` is none for values of dtype `result`.
 void check_alpha(std::string_view op, Category alpha, DType result);
-/// Throws NotImplementedError for bool tensors, and numbers, in torch's words.
+/// Throws RuntimeError for bool tensors, and numbers, in torch's words.
 void check_subtraction(const Meta& self, const Meta& other);
 
 /// Throws RuntimeError unless `m` has `rank` dimensions.

@@ -121,8 +121,9 @@ Term contracted(Term a, Term b, const Labels& kept) {
   const auto extent = [&](Label l) {
     const int64_t m = a.extent(l), n = b.extent(l);
     SMOLDER_CHECK(m == n || m == 1 || n == 1, RuntimeError,
-                  "einsum(): operands do not broadcast with remapped shapes: ", "subscript ",
-                  l < 0 ? std::string("...") : std::string(1, static_cast<char>(l)), " has sizes ", m, " and ", n);
+                  "einsum(): operands do not broadcast with remapped shapes: subscript ",
+                  l < 0 ? std::string("...") : std::string(1, static_cast<char>(l)), " has size ", n,
+                  " and was seen with size ", m, " before, in operands of shapes ", a.x.shape(), " and ", b.x.shape());
     return m == 1 ? n : m;
   };
   Term out;

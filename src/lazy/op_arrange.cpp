@@ -126,8 +126,9 @@ Dims flattened(const Dims& shape) {
 }  // namespace
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
-  SMOLDER_CHECK(x.dim() >= 2, IndexError,
-                "diagonal: Dimension out of range: a diagonal needs two dimensions, got shape ", x.shape());
+  SMOLDER_CHECK(x.dim() >= 2, IndexError, "diagonal: Dimension out of range (expected to be in range of [",
+                -std::max(x.dim(), 1), ", ", std::max(x.dim(), 1) - 1, "], but got ", x.dim() == 0 ? dim1 : dim2,
+                "): a diagonal needs two dimensions, got shape ", x.shape());
   auto [a, c] = diagonal_axes(dim1, dim2, x.dim());
   Tensor last = move_axes(x, {a, c}, {-2, -1});
   offset = std::max(offset, -std::numeric_limits<int64_t>::max());  // it may be turned round

@@ -397,6 +397,10 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim, bo
 
 Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
                 std::string_view interpolation, bool skip_nan) {
+  SMOLDER_CHECK(interpolation == "linear" || interpolation == "lower" || interpolation == "higher" ||
+                    interpolation == "midpoint" || interpolation == "nearest",
+                RuntimeError, op,
+                "() interpolation must be one of linear, lower, higher, midpoint or nearest, but got ", interpolation);
   SMOLDER_CHECK(x.numel() > 0, RuntimeError, op, "() input tensor must be non-empty");
   SMOLDER_CHECK(q.dim() <= 1, RuntimeError, op, "() q must be a scalar or 1D tensor");
   SMOLDER_CHECK(is_floating(x.dtype()), RuntimeError, op, "() input tensor must be either float or double dtype, got ",

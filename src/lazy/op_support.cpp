@@ -152,9 +152,27 @@ void raise_as(std::string_view op, const Error& e) {
   const size_t end = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_word) - text.begin());
   const std::string_view name = text.substr(0, end), rest = text.substr(end);
   const bool names_op = !name.empty() && (rest.starts_with(':') || rest.starts_with(" :") || rest.starts_with("()"));
-  if (!names_op || name == op || name == std::string(op).append("_")) throw;  // what is being handled
+  // What is being handled is of this op, of what it is in place, or of the function that Python makes of it.
+  if (!names_op || name == op || name == std::string(op).append("_") || op == std::string(name).append("_of")) throw;
   e.raise_with(std::string(op).append(rest));
   throw;  // GCC 12 does not see that every override throws
+}
+
+Tensor divisor_of(const Operand& self, const Operand& other) {
+  const ir::Meta* const metas[] = {self.meta(), other.meta()};
+  const DType t = ir::result_type(metas);
+  if (is_floating(t) || t == DType::kBool) return {};
+  if (other.kind() == Operand::kTensor) {
+    const Tensor divisor(other.impl());
+    return checked_divisor(divisor.dtype() == t ? divisor : divisor.to(t));
+  }
+  const int64_t value = other.number().to_int();
+  const int bits = static_cast<int>(8 * itemsize(t));
+  const bool zero = (bits == 64 ? value : value & ((int64_t{1} << bits) - 1)) == 0;
+  SMOLDER_CHECK(!zero || (self.kind() == Operand::kTensor && numel(self.meta()->shape) == 0), RuntimeError,
+                "Integers are divided by zero (ZeroDivisionError): ",
+                self.kind() == Operand::kTensor ? to_string(*self.meta()) : "a number", " by ", value);
+  return {};
 }
 
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x) {

@@ -38,6 +38,10 @@ void check_fits(Scalar value, DType dtype);
 /// largest number does, or raises RuntimeError, as nothing could be within it.
 Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which);
 
+/// Of a quotient or remainder of integers: throws RuntimeError where the divisor is the number 0, and returns a tensor
+/// as one whose zeros are found when the step runs. Undefined where `other` will do as it is.
+Tensor divisor_of(const Operand& self, const Operand& other);
+
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
 void check_no_gradient(std::string_view op, std::string_view name, const Tensor& x);
 

@@ -41,7 +41,12 @@ void raise_bad_index(const std::vector<jit::OpSite>& reports) {
 
 }  // namespace
 
-std::string_view called(std::string_view op) { return op == "checked_samples" ? "multinomial" : op; }
+std::string_view called(std::string_view op) {
+  if (op == "checked_samples") return "multinomial";
+  if (op == "checked_probabilities") return "bernoulli";
+  if (op == "checked_deviations") return "normal";
+  return op == "checked_divisor" ? "division" : op;
+}
 
 void tell_fallback(const std::string& what, std::string_view consequence, SourceToken source) {
   static Counter& fallbacks = counter("fallbacks");

@@ -208,6 +208,9 @@ TORCH = {
     "index_fill": lambda a: torch.index_fill(a["self"], a["dim"], a["index"], a["value"]),
     "masked_rows": lambda a: masked_rows(a["source"], a["mask"], a["dim"]),
     "checked_samples": lambda a: a["samples"],
+    "checked_deviations": lambda a: a["self"],
+    "checked_divisor": lambda a: a["self"],
+    "checked_probabilities": lambda a: a["self"],
     "sort": lambda a: tuple(torch.sort(a["self"], dim=a["dim"], descending=a["descending"], stable=True)),
     "topk": lambda a: tuple(torch.topk(a["self"], a["k"], a["dim"], a["largest"], a["sorted"])),
     "cummax": lambda a: tuple(torch.cummax(a["self"], a["dim"])),
@@ -508,6 +511,8 @@ def dtypes_of(row):
                 if c in allowed or (allowed == "F" and d == "int64")]  # fmt: skip
     if allowed == "float" or "backward" in row["key"]:
         return FLOATS
+    if allowed == "int":
+        return ["int64", "uint8"]
     if row["elementwise"] or row["file"] in ("reduce", "movement", "indexing"):
         return [*FLOATS, "int64"]
     return FLOATS

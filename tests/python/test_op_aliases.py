@@ -69,9 +69,15 @@ def overlapping(arrays):
     return with_flat(arrays, equal), tensors
 
 
+# Operands whose values are looked at: some of those that others have would be refused.
+LOOKED_AT = dict.fromkeys(("floor_div", "remainder", "fmod", "div.rounding", "trunc_divide"), "other")
+LOOKED_AT["bernoulli_fill.tensor"] = "p"
+
+
 def shared(row, arrays, share):
-    """As `share` has it, but for indices, which must be in range."""
-    apart = {k: v for k, v in arrays.items() if isinstance(domain_of(row, k), str)}
+    """As `share` has it, but for indices, which must be in range, and what else must be of some values."""
+    looked_at = LOOKED_AT.get(row["key"])
+    apart = {k: v for k, v in arrays.items() if isinstance(domain_of(row, k), str) or k == looked_at}
     equal, tensors = share({k: v for k, v in arrays.items() if k not in apart})
     return equal | apart, lambda: tensors() | made(apart)
 

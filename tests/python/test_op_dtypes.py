@@ -54,6 +54,8 @@ def test_a_dtype_is_refused_when_recorded_or_works(row):
         if isinstance(lazy, Refused) or isinstance(eager, Refused):
             assert lazy == eager, what
             names = {row["name"], row["key"], *row["python"]}
+            if lazy.text.startswith("Integers are divided by zero"):  # by a False that was drawn
+                continue
             if row["key"] in ("index_at", "index_put_at") and lazy.text.startswith(SUBSCRIPTS):
                 continue
             assert type(lazy.error) in (RuntimeError, TypeError, NotImplementedError), (what, lazy)

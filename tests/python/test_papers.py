@@ -65,6 +65,8 @@ def test_pages_name_files_that_exist():
     missing = []
     for page in pages:
         for path in re.findall(r"`((?:[\w.]+/)+[\w.]+\.(?:cpp|h|def|toml|py|cu|cuh))`", page.read_text()):
-            if not any((ROOT / folder / path).exists() for folder in ("", "src", "src/jit", "src/lazy", "bindings/python")):
+            if not any(
+                (ROOT / folder / path).exists() for folder in ("", "src", "src/jit", "src/lazy", "bindings/python")
+            ):
                 missing.append(f"{page.name}: {path}")
     assert not missing

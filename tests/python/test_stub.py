@@ -79,7 +79,8 @@ def test_the_package_stub_names_what_there_is():
 def parameters(node):
     a = node.args
     star = [f"*{a.vararg.arg}"] if a.vararg else []
-    return [*(p.arg for p in a.args), *star, *(p.arg for p in a.kwonlyargs)]
+    named = [p.arg for p in a.kwonlyargs if p.arg != "out"]  # which functions take that were bound without: see _out.py
+    return [*(p.arg for p in a.args), *star, *named]
 
 
 def bound_parameters(function):

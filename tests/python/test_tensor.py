@@ -29,7 +29,7 @@ def test_tensor_refuses_what_it_cannot_hold():
         smolder.tensor(np.zeros(2, np.uint16))
     with pytest.raises(ValueError, match="expected sequence of length 2"):
         smolder.tensor([[1, 2], [3]])
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="too many dimensions 'str'"):
         smolder.tensor(["a"])
 
 

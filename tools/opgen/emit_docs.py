@@ -11,7 +11,7 @@ Forms: `f` is `smolder.name(...)`, `m` is `tensor.name(...)`, `_` is `tensor.nam
 Dtypes are those of operands of one dtype; others are promoted as torch does. An op is a primitive, a decomposition
 into primitives, or made of other ops, whose gradients and dtypes are then its own. In Python, functions that make
 tensors also take sizes one by one, and `requires_grad`. Wherever there is a `dim` or a `keepdim`, it may be given as
-`axis` or `keepdims`.
+`axis` or `keepdims`. Functions, but not methods, take `out`, a tensor that the result is written into.
 """
 
 

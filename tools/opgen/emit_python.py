@@ -7,7 +7,7 @@ from writer import BANNER, quote
 SPELLED = {
     "Tensor": ("const Tensor&", "{0}"),
     "Tensor?": ("const std::optional<Tensor>&", "{0}.value_or(Tensor())"),
-    "Tensor[]": ("const std::vector<Tensor>&", "TensorList({0})"),
+    "Tensor[]": ("const TensorItems&", "TensorList({0}.items)"),
     "Number": ("Scalar", "{0}"),
     "Number?": ("std::optional<Scalar>", "{0}"),
     "Tensor|Number": ("const TensorOrNumber&", "{0}.operand()"),
@@ -105,7 +105,9 @@ def variadic(row, target, method, params, passed, name):
     typed = (["const Tensor& self"] if method else []) + [f"const nb::args& {params[at].name}"]
     typed += [f"{spelled(p)[0]} {p.name}" for p in params[at + 1 :]]
     spread = list(passed)
-    spread[1 if method and row.has_function else 0] = f"dims_of({params[at].name})"
+    spread[1 if method and row.has_function else 0] = (
+        f"dims_of({params[at].name}, {quote(row.python_names[0])}, {quote(params[at].name)})"
+    )
     tail = ["nb::arg()"]
     rest = [f"nb::arg({quote(p.name)}) = {default(p)}" for p in params[at + 1 :]]
     tail = [f"nb::arg({quote(params[at].name)})", *rest]

@@ -35,11 +35,20 @@ def spread(row, function):
     return ", ".join([f"*{params[at].name}: _int", *rest])
 
 
+def takes_out(row, params):
+    """The parameter that every function has which makes tensors."""
+    if row.sig.returns_list:
+        return ""
+    results = "Tensor" if row.num_returned == 1 else "Sequence[Tensor]"
+    return ", " * bool(params) + "*, " * ("*," not in params) + f"out: {results} | None = None"
+
+
 def forms(rows, function):
     """(parameters, row) of every overload."""
     for row in rows:
         for params in describe.spellings(row):
-            yield describe.parameters(row, function, params=params), row
+            text = describe.parameters(row, function, params=params)
+            yield text + takes_out(row, text) if function else text, row
         if (more := spread(row, function)) is not None:
             yield more, row
 

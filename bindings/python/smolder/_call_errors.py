@@ -3,6 +3,7 @@
 import ast
 import collections.abc
 import difflib
+import operator
 import re
 
 from smolder import _core
@@ -99,6 +100,7 @@ def message(function, args, kwargs):
                 f"call it on a {owner.__name__}"
             )
         args = args[1:]
+    name = name.removesuffix("_of")  # of what a function of Python calls
     if name == "__init__":
         name = function.__qualname__.split(".")[0]
     signatures = [_Signature(s[0], is_method) for s in function.__nb_signature__]
@@ -107,6 +109,25 @@ def message(function, args, kwargs):
         return _no_fit(name, signatures, args, kwargs)
     kind, *what = max(faults, key=lambda f: f[0])[1]
     return _TEXTS[kind](name, signatures, args, *what)
+
+
+def size_message(function, name, given):
+    """Why what a function was given for a size, spread out or as one sequence, is none."""
+    items, place = (given[0], "") if len(given) == 1 else (given, None)
+    start = f"{function}(): argument '{name}' (position 1) must be tuple of ints, "
+    if place is None or isinstance(items, list | tuple):
+        for i, item in enumerate(items):
+            if isinstance(item, bool) or not hasattr(item, "__index__") or isinstance(item, _core.Tensor):
+                return f"{start}but found element of type {_kind(item)} at pos {i}"
+            if not -(2**63) <= operator.index(item) < 2**63:
+                return f"{function}(): Overflow when unpacking long: the number {item} doesn't fit 64 bits"
+    return f"{start}not {_kind(items)}"
+
+
+def check_dtype(function, dtype):
+    """Raises TypeError in torch's form unless `dtype` is a dtype, or None."""
+    if dtype is not None and not isinstance(dtype, _core.dtype):
+        raise TypeError(f"{function}(): argument 'dtype' must be smolder.dtype, not {_kind(dtype)}")
 
 
 def _unknown(name, signatures, args, word):
@@ -178,6 +199,8 @@ def _fits(type_text, value):
     if element is not None:
         if isinstance(value, str | bytes | _core.Tensor) or not isinstance(value, collections.abc.Sequence):
             return False
+        if element == "Tensor" and not isinstance(value, list | tuple):
+            return False
         return all(any(_fits(t, v) for t in _alternatives(element)) for v in value)
     if type_text.startswith(_CORE):
         return isinstance(value, getattr(_core, type_text[len(_CORE) :], object))
@@ -197,4 +220,6 @@ def _word(type_text):
 def _kind(value):
     """The name of a value's type, as users write it."""
     kind = type(value)
-    return "smolder.dtype" if kind is _core.dtype else kind.__name__
+    if kind is _core.dtype:
+        return "smolder.dtype"
+    return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__

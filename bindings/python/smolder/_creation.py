@@ -2,11 +2,14 @@
 
 import builtins
 import functools
+import operator
 
 import numpy
 
 from smolder import _core
+from smolder._call_errors import size_message
 from smolder._device import moved, placed, placed_like, usable_device
+from smolder._out import takes_out
 from smolder._tensor import Tensor
 
 __all__ = [
@@ -49,14 +52,19 @@ def _finish(tensor, requires_grad):
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def _size(size, by_name=None):
+def _size(function, size, by_name=None):
+    """The integers of f(2, 3), f((2, 3)) or f(size=(2, 3))."""
     if by_name is not None:
         if size:
-            raise TypeError("a size was given twice, by name and by position")
+            raise TypeError(f"{function}() got multiple values for argument 'size'")
         size = (by_name,)
-    if len(size) == 1 and not hasattr(size[0], "__index__"):
-        return tuple(size[0])
-    return tuple(size)
+    items = size[0] if len(size) == 1 and isinstance(size[0], list | tuple) else size
+    try:
+        if builtins.any(isinstance(n, builtins.bool) for n in items):
+            raise TypeError
+        return tuple(operator.index(n) for n in items)
+    except TypeError:
+        raise TypeError(size_message(function, "size", size)) from None
 
 
 def _plain(data):
@@ -91,9 +99,10 @@ def _array(data):
     if array.dtype == object and all(isinstance(v, builtins.int) for v in array.flat):
         raise ValueError("Overflow when unpacking long long")
     if array.dtype == object:
-        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-    if array.dtype.kind in "USO":
-        raise TypeError(f"new(): invalid data type '{array.dtype.name}'")
+        odd = next((v for v in array.flat if not isinstance(v, builtins.int | builtins.float)), data)
+        raise RuntimeError(f"Could not infer dtype of {type(odd).__name__}")
+    if array.dtype.kind in "US":
+        raise ValueError(f"too many dimensions '{'str' if array.dtype.kind == 'U' else 'bytes'}'")
     return array
 
 
@@ -160,7 +169,7 @@ def _from_array(array, dtype):
             return _core.from_numpy_copy(wide).to(dtype)
         array = _cast(array, _numpy_type(dtype))
     if array.dtype.name not in _NUMPY:
-        raise TypeError(_UNSUPPORTED.format(array.dtype.name))
+        raise TypeError(_UNSUPPORTED.format(array.dtype.type.__name__))
     # ascontiguousarray makes one dimension of none
     return _core.from_numpy_copy(numpy.ascontiguousarray(array).reshape(array.shape))
 
@@ -211,7 +220,7 @@ def from_numpy(ndarray) -> Tensor:
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype.name not in _NUMPY:
-        raise TypeError(_UNSUPPORTED.format(ndarray.dtype.name))
+        raise TypeError(_UNSUPPORTED.format(ndarray.dtype.type.__name__))
     if not ndarray.dtype.isnative:
         raise ValueError(
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
@@ -271,31 +280,35 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
     return _finish(_core._from_array(elements, dtype), requires_grad)
 
 
+@takes_out
 @placed
 def zeros(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of zeros; float32 by default."""
-    return _finish(_core.zeros(_size(given, size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.zeros(_size("zeros", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
+@takes_out
 @placed
 def ones(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor of ones; float32 by default."""
-    return _finish(_core.ones(_size(given, size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.ones(_size("ones", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
+@takes_out
 @placed
 def empty(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
-    return _finish(_core.empty(_size(given, size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.empty(_size("empty", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
+@takes_out
 @placed
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
-    size = (size,) if isinstance(size, builtins.int) else tuple(size)
-    return _finish(_core.full(size, fill_value, dtype=dtype), requires_grad)
+    return _finish(_core.full(_size("full", (size,)), fill_value, dtype=dtype), requires_grad)
 
 
+@takes_out
 @placed
 def arange(
     *bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False, pin_memory=False
@@ -313,17 +326,19 @@ def arange(
             given[i] = b
         start, end, step = given
     if end is None:
-        raise TypeError("arange() needs an end")
+        raise TypeError('arange() missing 1 required positional argument: "end"')
     first, by = (0 if start is None else start), (1 if step is None else step)
     return _finish(_core.arange(first, end, by, dtype=dtype), requires_grad)
 
 
+@takes_out
 @placed
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
+@takes_out
 @placed
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
@@ -331,24 +346,32 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
     return _finish(out, requires_grad)
 
 
+@takes_out
 @placed
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
+@takes_out
 @placed
 def rand(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Uniform random numbers in [0, 1)."""
-    return _finish(_core.rand(_size(given, size), dtype=dtype or _core.float32, generator=generator), requires_grad)
+    return _finish(
+        _core.rand(_size("rand", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
+    )
 
 
+@takes_out
 @placed
 def randn(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
-    return _finish(_core.randn(_size(given, size), dtype=dtype or _core.float32, generator=generator), requires_grad)
+    return _finish(
+        _core.randn(_size("randn", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
+    )
 
 
+@takes_out
 @placed
 def randint(
     low=None, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
@@ -360,18 +383,21 @@ def randint(
         low, high = 0, low
     low = 0 if low is None else low
     if size is None or high is None:
-        raise TypeError("randint() missing required argument: size")
+        raise TypeError('randint() missing 1 required positional argument: "size"')
     return _finish(
-        _core.randint(low, high, tuple(size), dtype=dtype or _core.int64, generator=generator), requires_grad
+        _core.randint(low, high, _size("randint", (size,)), dtype=dtype or _core.int64, generator=generator),
+        requires_grad,
     )
 
 
+@takes_out
 @placed
 def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
 
+@takes_out
 @placed
 def normal(
     mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
@@ -381,7 +407,7 @@ def normal(
     if not given:
         if size is None:
             raise TypeError("normal() of two numbers needs a size")
-        size = (size,) if isinstance(size, builtins.int) else tuple(size)
+        size = _size("normal", (size,))
         if std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
         return _finish(
@@ -393,12 +419,22 @@ def normal(
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     like = mean + std if len(given) == 2 else given[0]
     noise = _core.empty_like(like).normal_(generator=generator)
-    return noise * std + mean
+    return noise * (_core.checked_deviations(std) if isinstance(std, Tensor) else std) + mean
+
+
+def _check_format(name, memory_format):
+    if memory_format is not None:
+        from smolder._layouts import check_format  # which needs this module
+
+        check_format(name, memory_format)
 
 
 def _random_like(make):
     @placed_like
-    def like(input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+    def like(
+        input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+    ) -> Tensor:
+        _check_format(make.__name__, memory_format)
         return _finish(make(input, dtype=dtype, generator=generator), requires_grad)
 
     return _named_like(like, make)
@@ -406,7 +442,8 @@ def _random_like(make):
 
 def _like(make):
     @placed_like
-    def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+    def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None) -> Tensor:
+        _check_format(make.__name__, memory_format)
         return _finish(make(input, dtype=dtype), requires_grad)
 
     return _named_like(like, make)
@@ -426,6 +463,44 @@ randn_like = _random_like(_core.randn_like)
 
 
 @placed_like
-def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def full_like(
+    input, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
+    _check_format("full_like", memory_format)
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)
+
+
+# -- methods that make tensors like theirs
+
+
+@placed_like
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor with a copy of data, of self's dtype, and where it is, unless they are given."""
+    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+def _new(make):
+    name = f"new_{make.__name__}"
+
+    @placed_like
+    def new(self, *given, size=None, dtype=None, device=None, requires_grad=False):
+        shape = _size(name, given, size)
+        return make(shape, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+    new.__doc__ = f"As {make.__name__}, of self's dtype, and where it is, unless they are given."
+    return new
+
+
+@placed_like
+def _new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    """As full, of self's dtype, and where it is, unless they are given."""
+    return full(_size("new_full", (size,)), fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+_METHODS = {"new_tensor": _new_tensor, "new_full": _new_full}
+_METHODS |= {f"new_{make.__name__}": _new(make) for make in (zeros, ones, empty)}
+for _name, _method in _METHODS.items():
+    for _function in (_method, _method.__wrapped__):
+        _function.__name__ = _function.__qualname__ = _name
+    setattr(Tensor, _name, _method)

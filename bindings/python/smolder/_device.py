@@ -6,6 +6,7 @@ import inspect
 import typing
 
 from smolder import _core
+from smolder._call_errors import check_dtype
 
 
 class device:
@@ -17,8 +18,12 @@ class device:
     __slots__ = ("_before", "index", "type")
 
     def __init__(self, type="cpu", index=None):
-        if isinstance(type, builtins.int):
+        if isinstance(type, builtins.int) and not isinstance(type, builtins.bool):
             type, index = "cuda", type
+        if not isinstance(type, str | device):
+            raise TypeError(
+                f"device(): argument 'type' (position 1) must be str or int, not {builtins.type(type).__name__}"
+            )
         text = type.type if isinstance(type, device) else str(type)
         if isinstance(type, device) and index is None:
             index = type.index
@@ -74,8 +79,12 @@ _F = typing.TypeVar("_F")
 def placed(make: _F) -> _F:
     """A function that makes tensors where its `device` and `pin_memory` say, which it does not read itself."""
 
+    name = make.__name__
+
     @functools.wraps(make)
     def call(*args, device=None, pin_memory=False, **options):
+        if "dtype" in options:
+            check_dtype(name, options["dtype"])
         if pin_memory:
             return _pinned(make(*args, **options), device)
         if device is None:

@@ -19,7 +19,7 @@ def as_numpy(self, *, force=False):
     return self._numpy()
 
 
-as_numpy.__name__ = "numpy"
+as_numpy.__name__ = as_numpy.__qualname__ = "numpy"
 
 
 def __array__(self, dtype=None, copy=None):

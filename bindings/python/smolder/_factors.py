@@ -45,23 +45,63 @@ def _check(info, a, name, text):
     raise LinAlgError(f"{name}: {which}{text(int(codes[first]))}")
 
 
-def _host(name, text, function, *operands):
+_SINGULAR = (
+    "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
+)
+_NOT_POSITIVE = (
+    "The factorization could not be completed because the input is not positive-definite (the leading minor of order {} "
+    "is not positive-definite)."
+)
+
+
+def _host(name, text, function, *operands, fault=None):
     try:
         return _arrays(function, *operands)
     except numpy.linalg.LinAlgError:
-        raise LinAlgError(f"{name}: {text}") from None
+        which, place = _first_fault(operands[0], fault) if fault else ("", "?")
+        raise LinAlgError(f"{name}: {which}{text.format(place)}") from None
+
+
+def _first_fault(a, fault):
+    """The first of the matrices that has a fault, in words, and where in it."""
+    matrices = a.detach()._to_numpy().reshape((-1, *a.shape[-2:]))
+    for number, matrix in enumerate(matrices):
+        place = fault(matrix)
+        if place:
+            return f"(Batch element {number}): " if a.dim() > 2 else "", place
+    return "", "?"
+
+
+def _zero_pivot(matrix):
+    """The number, from 1 on, of the first zero in the diagonal of U; 0 for none."""
+    u = numpy.array(matrix)
+    for k in range(len(u)):
+        best = k + numpy.abs(u[k:, k]).argmax()
+        if u[best, k] == 0:
+            return k + 1
+        u[[k, best]] = u[[best, k]]
+        u[k + 1 :] -= numpy.outer(u[k + 1 :, k] / u[k, k], u[k])
+    return 0
+
+
+def _minor_not_positive(matrix):
+    """The order of the first leading minor that has no Cholesky factor; 0 for none."""
+    for order in range(1, len(matrix) + 1):
+        try:
+            numpy.linalg.cholesky(matrix[:order, :order])
+        except numpy.linalg.LinAlgError:
+            return order
+    return 0
 
 
 def inverse(a):
     """Inverses of matrices."""
     if not _by_solver(a):
-        text = "The inversion could not be completed because the input matrix is singular."
-        return _host("linalg.inv", text, numpy.linalg.inv, a)[0]
+        return _host("linalg.inv", _SINGULAR, numpy.linalg.inv, a, fault=_zero_pivot)[0]
     # Rows of the identity are solved for with the transposed matrices: rows of the inverse.
     rows = eye(a.size(-1), dtype=a.dtype, device=a.device).expand(a.shape)
     out, info = _core._cuda_solve(a, rows, True)
-    text = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
-    _check(info, a, "linalg.inv", text.format)
+    _check(info, a, "linalg.inv", _SINGULAR.format)
     return out
 
 
@@ -111,14 +151,9 @@ def determinant(a):
 def cholesky(a):
     """Lower triangles L with A = L L^T."""
     if not _by_solver(a):
-        text = "The factorization could not be completed because the input is not positive-definite."
-        return _host("linalg.cholesky", text, numpy.linalg.cholesky, a)[0]
+        return _host("linalg.cholesky", _NOT_POSITIVE, numpy.linalg.cholesky, a, fault=_minor_not_positive)[0]
     factors, info = _core._cuda_cholesky(_t(a))
-    text = (
-        "The factorization could not be completed because the input is not positive-definite "
-        "(the leading minor of order {} is not positive-definite)."
-    )
-    _check(info, a, "linalg.cholesky", text.format)
+    _check(info, a, "linalg.cholesky", _NOT_POSITIVE.format)
     return _core.tril(_t(factors))
 
 

@@ -7,6 +7,7 @@ import math
 from smolder import _core
 from smolder._autocast import listed
 from smolder._device import placed
+from smolder._out import takes_out
 from smolder._tensor import Size
 
 __all__ = [
@@ -59,6 +60,9 @@ def numel(input):
 
 def equal(input, other):
     """Whether two tensors have the same shape and elements; a Python bool."""
+    for place, (name, given) in enumerate((("input", input), ("other", other)), 1):
+        if not isinstance(given, _core.Tensor):
+            raise TypeError(f"equal(): argument '{name}' (position {place}) must be Tensor, not {type(given).__name__}")
     if input.shape != other.shape:
         return False
     return builtins.bool(_core.all(_core.eq(input, other)).item())
@@ -90,11 +94,11 @@ def _category(dtype):
     return 0 if dtype == _core.bool else 1
 
 
-def result_type(a, b):
+def result_type(tensor, other):
     """The dtype of an operation on two tensors or numbers: dimensions outrank zero-dim tensors, those numbers."""
     defaults = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
     ranked = []
-    for x in (a, b):
+    for x in (tensor, other):
         if isinstance(x, _core.Tensor):
             ranked.append((2 if x.dim() else 1, x.dtype))
         else:
@@ -244,6 +248,7 @@ def _einsum_of_lists(given):
     return _core.einsum_of(equation, [given[2 * i] for i in range(pairs)])
 
 
+@takes_out
 def tensordot(a, b, dims=2):
     """Sums of products over the last dims dimensions of a and the first of b, or over two lists of them."""
     if isinstance(dims, _core.Tensor):
@@ -284,6 +289,7 @@ def atleast_3d(*tensors):
 # -- what depends on data
 
 
+@takes_out
 def nonzero(input, *, as_tuple=False):
     """Positions of elements that are not zero: a row each, or a vector for each dimension."""
     if not as_tuple:

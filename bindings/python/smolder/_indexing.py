@@ -44,6 +44,11 @@ def _beside(tensor, index):
 def _unsupported(index):
     if isinstance(index, _core.Tensor):
         return IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if isinstance(index, str | bytes):
+        return TypeError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(index).__name__}): new(): invalid data type '{type(index).__name__}'"
+        )
     if isinstance(index, numpy.ndarray | list | tuple | range):
         return IndexError(f"an index of floating-point numbers or of ragged lists is no index: {index!r}")
     return IndexError(

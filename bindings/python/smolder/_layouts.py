@@ -17,6 +17,7 @@ __all__ = [
     "LongTensor",
     "channels_last",
     "channels_last_3d",
+    "clone",
     "contiguous_format",
     "layout",
     "legacy_contiguous_format",
@@ -82,6 +83,11 @@ def _clone_as(self, *, memory_format=None):
     if memory_format is not None:
         check_format("clone", memory_format)
     return _clone(self)
+
+
+def clone(input, *, memory_format=None):
+    """A copy."""
+    return _clone_as(input, memory_format=memory_format)
 
 
 def _contiguous_as(self, memory_format=None):

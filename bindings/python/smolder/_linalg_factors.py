@@ -13,6 +13,7 @@ import numpy
 from smolder import _core, _factors
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
+from smolder._out import takes_out
 from smolder.autograd.function import Function
 
 _LuFactor = namedtuple("linalg_lu_factor", ("LU", "pivots"))
@@ -157,6 +158,7 @@ def _first_zero(diagonal):
     return _core.where(zero.any(-1), zero.to(_core.int64).argmax(-1) + 1, 0).to(_core.int32)
 
 
+@takes_out
 def lu_factor_ex(A, *, pivot=True, check_errors=False):
     """As lu_factor, with `info`: the number of the first pivot that is zero, from 1; 0 where none is."""
     linalg = _linalg()
@@ -179,6 +181,7 @@ def _raise_singular(name, text, info, a):
     _factors._check(info, a, name, text.format)
 
 
+@takes_out
 def lu_factor(A, *, pivot=True):
     """L and U in one matrix each (L has ones on its diagonal), and pivots: row i was exchanged with row pivots[i], from 1.
 
@@ -187,6 +190,7 @@ def lu_factor(A, *, pivot=True):
     return _LuFactor(*lu_factor_ex(A, pivot=pivot)[:2])
 
 
+@takes_out
 def lu(A, *, pivot=True):
     """P, L and U with A = P L U: a permutation, unit lower triangular, upper triangular."""
     _check_pivot("linalg.lu", pivot)
@@ -203,6 +207,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     return _Lu(p, _unit_lower(LU_data), _core.triu(LU_data[..., : min(LU_data.shape[-2:]), :]))
 
 
+@takes_out
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     """X with A X = B (X A = B without left; with A transposed where adjoint is set), from the factors of A."""
     linalg = _linalg()
@@ -234,6 +239,7 @@ def _minor(matrix):
     return 0
 
 
+@takes_out
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """As cholesky, with `info` in place of an error: the order of the first leading minor that is not positive-definite.
 
@@ -255,6 +261,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     return _CholeskyEx(_core.where(whole, factors, float("nan")), info)
 
 
+@takes_out
 def inv_ex(A, *, check_errors=False):
     """Inverses, and `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
@@ -271,6 +278,7 @@ def inv_ex(A, *, check_errors=False):
     return _InvEx(_core.where(whole, inverses, float("inf")), info)
 
 
+@takes_out
 def solve_ex(A, B, *, left=True, check_errors=False):
     """As solve, with `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
@@ -313,6 +321,7 @@ def cholesky_inverse(L, upper=False):
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+@takes_out
 def lstsq(A, B, rcond=None, *, driver=None):
     """X that makes the sum of squares of A X - B least; of several such X the smallest.
 
@@ -390,6 +399,7 @@ def _factorial(n):
     return float(numpy.prod(numpy.arange(1, n + 1, dtype=numpy.float64))) if n else 1.0
 
 
+@takes_out
 def cond(A, p=None):
     """Condition numbers: the norm of A times that of its inverse; for p None, 2 or -2 the ratio of singular values."""
     linalg = _linalg()
@@ -402,6 +412,7 @@ def cond(A, p=None):
     return _core.where(info == 0, out, float("inf"))
 
 
+@takes_out
 def multi_dot(tensors):
     """The product of two or more matrices, in the order that takes the fewest multiplications. The first and the last
     may be vectors."""
@@ -459,6 +470,7 @@ def vander(x, *, N=None):
     return _core.cat((ones, x.unsqueeze(-1).expand(*x.shape, n - 1).cumprod(-1)), -1)
 
 
+@takes_out
 def tensorinv(A, ind=2):
     """The inverse of A as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
@@ -472,6 +484,7 @@ def tensorinv(A, ind=2):
     return _linalg().inv(A.reshape(rows, columns)).reshape(*A.shape[ind:], *A.shape[:ind])
 
 
+@takes_out
 def tensorsolve(A, B, dims=None):
     """X with tensordot(A, X, X.dim()) = B; dims of A are moved to its end first."""
     if dims is not None:
@@ -485,6 +498,7 @@ def tensorsolve(A, B, dims=None):
     return _linalg().solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
+@takes_out
 def householder_product(A, tau):
     """The first n columns of the product of the reflectors whose vectors are the columns of A [..., m, n], below the
     diagonal, with factors tau [..., k]."""

@@ -92,15 +92,15 @@ class _Mode:
 
 
 class _GradMode(_Mode):
-    def __new__(cls, function=None):
+    def __new__(cls, orig_func=None):
         """`@no_grad` without parentheses decorates as well."""
         self = object.__new__(cls)
-        if callable(function):
+        if callable(orig_func):
             self.__init__()
-            return self(function)
+            return self(orig_func)
         return self
 
-    def __init__(self, function=None):
+    def __init__(self, orig_func=None):
         self.previous = []
 
     # Of few frames: entering and leaving takes as long as recording several ops.

@@ -9,7 +9,7 @@ import weakref
 import numpy
 
 from smolder import _core, _exchange, _indexing, _strided, _tensor_str
-from smolder._device import CPU, device, is_on, placed_like, usable_device
+from smolder._device import CPU, device, is_on, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -107,6 +107,8 @@ def size(self, dim=None):
     extents = _shape(self)
     if dim is None:
         return Size(extents)
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"size(): argument 'dim' (position 1) must be int, not {builtins.type(dim).__name__}")
     rank = len(extents)
     bound = max(rank, 1)
     if not -bound <= dim < bound or rank == 0:
@@ -247,20 +249,23 @@ Tensor.data = property(lambda self: self.detach(), _set_data, doc=_doc)
 
 @_method
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
-    """Makes self a tensor on the storage of source, whatever its shape; without one, an empty tensor."""
+    """Makes self a tensor on the storage of source, whatever its shape; without one, an empty tensor. With a size it is
+    the view of that storage that as_strided makes."""
     if source is not None and not isinstance(source, Tensor):
         raise NotImplementedError(
             f"set_() takes a tensor; a source of type {builtins.type(source).__name__} is not supported"
-        )
-    if storage_offset != 0 or size is not None or stride is not None:
-        raise NotImplementedError(
-            "set_() with storage_offset, size or stride is not supported; set a view of the source"
         )
     if self.requires_grad and self.is_leaf and _core.is_grad_enabled():
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     source = _core.zeros((0,), dtype=self.dtype) if source is None else source
     if source.dtype != self.dtype:
         raise RuntimeError(f"set_(): the source has dtype {source.dtype} and self {self.dtype}; they must be the same")
+    if size is not None:
+        size = Size(size)
+        dense = [Size(size[i + 1 :]).numel() for i in builtins.range(len(size))]
+        source = source.as_strided(size, dense if stride is None else stride, storage_offset)
+    elif storage_offset != 0 or stride is not None:
+        raise TypeError("set_() takes a storage_offset and a stride with a size alone")
     self._set_data(source)
     return self
 
@@ -342,9 +347,7 @@ def __reversed__(self):
 @_method
 def __contains__(self, element):
     if not isinstance(element, Tensor | builtins.int | builtins.float | builtins.bool):
-        raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element).__name__}."
-        )
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
     return builtins.bool(_item((self == element).any()))
 
 
@@ -356,6 +359,11 @@ def __getitem__(self, index):
 @_method
 def __setitem__(self, index, value):
     _indexing.set(self, index, value)
+
+
+@_method
+def __delitem__(self, index):
+    raise TypeError("Tensor does not support deleting items")
 
 
 @_method
@@ -410,10 +418,14 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
 
 
 def _converter(name, dtype):
-    def convert(self):
+    def convert(self, memory_format=None):
+        if memory_format is not None:
+            from smolder._layouts import check_format
+
+            check_format(name, memory_format)
         return self if self.dtype == dtype else _to(self, dtype)
 
-    convert.__name__, convert.__doc__ = name, f"As to({dtype})."
+    convert.__name__, convert.__qualname__, convert.__doc__ = name, name, f"As to({dtype})."
     setattr(Tensor, name, convert)
 
 
@@ -505,42 +517,6 @@ def detach_(self):
     """Cuts self off from its history, in place."""
     self._detach_()
     return self
-
-
-# -- making tensors like this one
-
-
-@_method
-@placed_like
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with a copy of data, of self's dtype, and where it is, unless they are given."""
-    from smolder._creation import tensor
-
-    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
-
-
-def _new(name):
-    @placed_like
-    def new(self, *size, dtype=None, device=None, requires_grad=False):
-        from smolder import _creation
-
-        return getattr(_creation, name)(*size, dtype=dtype or self.dtype, requires_grad=requires_grad)
-
-    new.__name__, new.__doc__ = f"new_{name}", f"As {name}, of self's dtype, and where it is, unless they are given."
-    setattr(Tensor, new.__name__, new)
-
-
-for _name in ("zeros", "ones", "empty"):
-    _new(_name)
-
-
-@_method
-@placed_like
-def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """As full, of self's dtype, and where it is, unless they are given."""
-    from smolder._creation import full
-
-    return full(size, fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
 # -- shapes changed in place: the object becomes another view of its storage

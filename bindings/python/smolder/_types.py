@@ -58,9 +58,9 @@ def get_default_dtype():
     return _core.float32
 
 
-def is_floating_point(tensor):
+def is_floating_point(input):
     """Whether a tensor's dtype is a floating-point one."""
-    return tensor.dtype.is_floating_point
+    return input.dtype.is_floating_point
 
 
 class finfo:

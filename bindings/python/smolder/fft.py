@@ -2,6 +2,7 @@
 
 from smolder import _core
 from smolder._creation import arange
+from smolder._out import takes_out
 from smolder.cuda._refused import refused
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
@@ -51,22 +52,24 @@ def ifftshift(input, dim=None):
     return _rolled(input, dim, lambda n: (n + 1) // 2)
 
 
-def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+@takes_out
+def fftfreq(n, d=1.0, *, dtype=None, layout=None, device=None, requires_grad=False):
     """Frequencies of a transform of n samples that are d apart."""
-    _check(out, layout)
+    _check(layout)
     k = arange(n, dtype=dtype or _core.float32, device=device)
     return (_core.where(k < (n + 1) // 2, k, k - n) * (1.0 / (n * d))).requires_grad_(requires_grad)
 
 
-def rfftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+@takes_out
+def rfftfreq(n, d=1.0, *, dtype=None, layout=None, device=None, requires_grad=False):
     """Frequencies of a transform of n real samples that are d apart."""
-    _check(out, layout)
+    _check(layout)
     k = arange(n // 2 + 1, dtype=dtype or _core.float32, device=device)
     return (k * (1.0 / (n * d))).requires_grad_(requires_grad)
 
 
-def _check(out, layout):
+def _check(layout):
     from smolder._layouts import strided
 
-    if out is not None or layout not in (None, strided):
-        raise NotImplementedError("fft: out and layouts other than strided are not supported")
+    if layout not in (None, strided):
+        raise NotImplementedError("fft: layouts other than strided are not supported")

@@ -29,6 +29,7 @@ from smolder._linalg_factors import (
     tensorsolve,
     vander,
 )
+from smolder._out import takes_out
 from smolder.autograd.function import Function
 
 __all__ = [
@@ -121,6 +122,7 @@ class _Inverse(Function):
         return -(_t(out) @ grad @ _t(out))
 
 
+@takes_out
 @listed("linalg_inv")
 def inv(A):
     """Inverses of matrices."""
@@ -153,6 +155,7 @@ def _batched(name, a, b):
     return a.expand((*lead, *a.shape[-2:])), b.expand((*lead, *b.shape[-2:]))
 
 
+@takes_out
 @listed("linalg_solve")
 def solve(A, B, *, left=True):
     """X with A X = B, or X A = B without left. B is matrices, or vectors of A's leading dimensions."""
@@ -192,6 +195,7 @@ class _SolveTriangular(Function):
         return _core.triu(of_a, int(ones)) if upper else _core.tril(of_a, -int(ones)), of_b, None, None, None
 
 
+@takes_out
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal.
 
@@ -214,6 +218,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return _SolveTriangular.apply(*_batched(name, A, B), bool(upper), bool(left), bool(unitriangular))
 
 
+@takes_out
 def matrix_power(A, n):
     """A times itself, n times; of its inverse where n is negative."""
     _check("linalg.matrix_power", A)
@@ -245,6 +250,7 @@ class _Det(Function):
         return (grad * out)[..., None, None] * _t(inv(a))
 
 
+@takes_out
 def det(A):
     """Determinants of matrices."""
     _check("linalg.det", A)
@@ -265,6 +271,7 @@ class _LogDet(Function):
         return grad[..., None, None] * _t(inv(a))
 
 
+@takes_out
 def slogdet(A):
     """Signs and logarithms of the magnitudes of determinants."""
     _check("linalg.slogdet", A)
@@ -290,6 +297,7 @@ class _Cholesky(Function):
         return (out + _t(out)) * 0.5
 
 
+@takes_out
 @listed("linalg_cholesky")
 def cholesky(A, *, upper=False):
     """L with A = L L^T, of symmetric positive-definite matrices, whose lower triangles are read; or L^T with upper."""
@@ -321,6 +329,7 @@ class _Qr(Function):
         return _t(solve_triangular(r, _t(of_q + q @ symmetric), upper=True)), None
 
 
+@takes_out
 @listed("linalg_qr")
 def qr(A, mode="reduced"):
     """Q, whose columns are orthonormal, and R, upper triangular, with A = Q R. mode is reduced, complete or r."""
@@ -385,6 +394,7 @@ def _check_svd(A, driver):
         raise NotImplementedError(f"linalg.svd: driver '{driver}' is not supported; use None, gesvd or gesvdj")
 
 
+@takes_out
 @listed("linalg_svd")
 def svd(A, full_matrices=True, *, driver=None):
     """U, S and Vh with A = U diag(S) Vh, S in descending order.
@@ -396,6 +406,7 @@ def svd(A, full_matrices=True, *, driver=None):
     return _SVD(*_Svd.apply(A, bool(full_matrices), driver))
 
 
+@takes_out
 @listed("linalg_svdvals")
 def svdvals(A, *, driver=None):
     """The singular values of matrices, in descending order."""
@@ -428,6 +439,7 @@ def _check_eigh(A, UPLO):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
 
 
+@takes_out
 @listed("linalg_eigh")
 def eigh(A, UPLO="L"):
     """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
@@ -435,6 +447,7 @@ def eigh(A, UPLO="L"):
     return _Eigh(*_EighFunction.apply(A, UPLO.upper()))
 
 
+@takes_out
 @listed("linalg_eigvalsh")
 def eigvalsh(A, UPLO="L"):
     """Eigenvalues of symmetric matrices, in ascending order."""
@@ -483,20 +496,26 @@ def _cut(A, rtol, atol, name):
     return rtol.item() if isinstance(rtol, _core.Tensor) else float(rtol)
 
 
-def pinv(A, *, atol=None, rtol=None, hermitian=False):
-    """Pseudoinverses of matrices: singular values of at most rtol times the largest count as zero."""
+@takes_out
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
+    """Pseudoinverses of matrices: singular values of at most rtol (or rcond) times the largest count as zero."""
+    rtol = rcond if rtol is None else rtol
     _check("linalg.pinv", A, square=hermitian)
     return _Pinv.apply(A, _cut(A, rtol, atol, "linalg.pinv"), hermitian)
 
 
+@takes_out
 @listed("linalg_matrix_rank")
-def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
-    """How many singular values of matrices are above rtol times the largest."""
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
+    """How many singular values of matrices are above rtol times the largest, and above atol (or tol)."""
+    atol = tol if atol is None else atol
     _check("linalg.matrix_rank", A, square=hermitian)
     if A.numel() == 0:
         return zeros(A.shape[:-2], dtype=_core.int64, device=A.device)
     s = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
-    return (s > s.amax(-1, keepdim=True) * _cut(A, rtol, atol, "linalg.matrix_rank")).sum(-1)
+    rtol = 0.0 if rtol is None and atol is not None else _cut(A, rtol, None, "linalg.matrix_rank")
+    least = s.amax(-1, keepdim=True) * rtol
+    return (s > (least if atol is None else least.clamp(min=atol))).sum(-1)
 
 
 # -- norms and products
@@ -508,6 +527,7 @@ def _in_dtype(x, dtype, name):
     return x if dtype is None else x.to(dtype)
 
 
+@takes_out
 @listed("linalg_vector_norm")
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     """Norms of order ord of vectors along dim, or of all elements."""
@@ -520,6 +540,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     return x.norm(ord, [dim] if isinstance(dim, int) else list(dim), keepdim)
 
 
+@takes_out
 @listed("linalg_matrix_norm")
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """Norms of matrices: fro, nuc, or of order 1, 2 or inf, or the least of such values with a minus."""
@@ -547,10 +568,9 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     return out if keepdim else out.squeeze((rows, columns))
 
 
-def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+@takes_out
+def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A norm of vectors or matrices: of the elements along dim where ord is None, else as vector_norm or matrix_norm."""
-    if out is not None:
-        raise NotImplementedError("linalg.norm: out is not supported")
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
     if dim is None:
@@ -565,12 +585,14 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
     return vector_norm(A, ord, dims, keepdim, dtype=dtype)
 
 
+@takes_out
 @listed("linalg_vecdot")
 def vecdot(x, y, *, dim=-1):
     """Sums of the products of vectors along dim."""
     return (x * y).sum(dim)
 
 
+@takes_out
 def matmul(input, other):
     """As smolder.matmul."""
     return _core.matmul(input, other)
@@ -581,6 +603,7 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
     return _core.diagonal(A, offset, dim1, dim2)
 
 
+@takes_out
 def cross(input, other, *, dim=-1):
     """Vector products along dim, which has three elements."""
     return _core.cross(input, other, dim)

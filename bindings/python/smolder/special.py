@@ -22,6 +22,7 @@ from smolder._core import (
 )
 from smolder._core import lgamma as gammaln
 from smolder._core import sigmoid as expit
+from smolder._out import takes_out
 
 __all__ = [
     "digamma",
@@ -51,16 +52,19 @@ __all__ = [
 psi = digamma
 
 
+@takes_out
 def entr(input):
     """-x log(x): 0 of 0, and -inf of what is negative."""
     return _core.where(input < 0, -math.inf, _core.where(input == 0, 0.0, -xlogy(input, input)))
 
 
+@takes_out
 def ndtr(input):
     """The part of a normal distribution that is below x."""
     return 0.5 * erfc(input * -math.sqrt(0.5))
 
 
+@takes_out
 def xlog1py(input, other):
     """x log(1 + y), which is 0 where x is, unless y is nan."""
     return xlogy(input, 1 + other) if not isinstance(other, _core.Tensor) else _xlog1py(input, other)
@@ -70,6 +74,7 @@ def _xlog1py(input, other):
     return _core.where(_core.logical_and(input == 0, other == other), 0.0, input * log1p(other))
 
 
+@takes_out
 def multigammaln(input, p):
     """The logarithm of the multivariate gamma function of p dimensions."""
     if p < 1:

@@ -30,29 +30,39 @@ nb::object take_binders_error() {
   return nb::steal(value);
 }
 
-/// Replaces the exception that is set by the one that users read.
-void explain(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+bool is_function(PyObject* object) {
+  const std::string_view type = Py_TYPE(object)->tp_name;
+  return type == "nanobind.nb_func" || type == "nb_func";
+}
+
+/// After a failed call: replaces the exception that is set by the one that users read. Where a function was given
+/// `out`, which none of C++ has, the call is made again without, and its result written there.
+PyObject* recover(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const nb::object error = take_binders_error();
-  if (!error.is_valid()) return;
+  if (!error.is_valid()) return nullptr;
   const nb::object given = nb::steal(PyTuple_New(count)), named = nb::steal(PyDict_New());
-  const nb::object module = nb::steal(PyImport_ImportModule("smolder._call_errors"));
-  if (!given.is_valid() || !named.is_valid() || !module.is_valid()) return;
+  if (!given.is_valid() || !named.is_valid()) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
-    if (PyDict_SetItem(named.ptr(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return;
+    if (PyDict_SetItem(named.ptr(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
   }
-  const nb::object message =
-      nb::steal(PyObject_CallMethod(module.ptr(), "message", "OOO", function, given.ptr(), named.ptr()));
-  if (message.is_valid()) PyErr_SetObject(PyExc_TypeError, message.ptr());
+  const bool has_out = is_function(function) && PyDict_GetItemString(named.ptr(), "out");
+  const nb::object module = nb::steal(PyImport_ImportModule(has_out ? "smolder._out" : "smolder._call_errors"));
+  if (!module.is_valid()) return nullptr;
+  const char* const name = has_out ? "call" : "message";
+  nb::object out = nb::steal(PyObject_CallMethod(module.ptr(), name, "OOO", function, given.ptr(), named.ptr()));
+  if (has_out || !out.is_valid()) return out.release().ptr();
+  PyErr_SetObject(PyExc_TypeError, out.ptr());
+  return nullptr;
 }
 
 template <size_t Entry>
 PyObject* call(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
   PyObject* const result = g_entries[Entry](function, args, count, names);
-  if (!result) [[unlikely]]
-    // nanobind marks calls of constructors with the bit below CPython's.
-    explain(function, args, PyVectorcall_NARGS(count & ~(size_t{1} << (8 * sizeof(size_t) - 2))), names);
-  return result;
+  if (result) [[likely]]
+    return result;
+  // nanobind marks calls of constructors with the bit below CPython's.
+  return recover(function, args, PyVectorcall_NARGS(count & ~(size_t{1} << (8 * sizeof(size_t) - 2))), names);
 }
 
 template <size_t... Entry>
@@ -72,9 +82,17 @@ void wrap(PyObject* function) {
   *entry = kWrappers[at];
 }
 
+/// What calling a class without a constructor does.
+PyObject* refuse_to_make(PyObject* type, PyObject* const*, size_t, PyObject*) {
+  std::string_view name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  name.remove_prefix(name.rfind('.') + 1);
+  PyErr_Format(PyExc_TypeError, "cannot create 'smolder.%s' instances", name.data());
+  return nullptr;
+}
+
 bool is_bound_function(nb::handle object) {
   const std::string_view type = Py_TYPE(object.ptr())->tp_name;
-  return type == "nanobind.nb_func" || type == "nanobind.nb_method" || type == "nb_func" || type == "nb_method";
+  return is_function(object.ptr()) || type == "nanobind.nb_method" || type == "nb_method";
 }
 
 void wrap_all(nb::handle scope) {
@@ -84,6 +102,8 @@ void wrap_all(nb::handle scope) {
       wrap(member.ptr());
     } else if (PyType_Check(member.ptr()) && nb::type_check(member)) {
       wrap_all(member);
+      if (!is_bound_function(member.attr("__init__")))
+        reinterpret_cast<PyTypeObject*>(member.ptr())->tp_vectorcall = refuse_to_make;
     } else if (Py_TYPE(member.ptr()) == &PyProperty_Type) {
       for (const char* part : {"fget", "fset"}) {
         const nb::object function = member.attr(part);

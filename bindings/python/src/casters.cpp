@@ -1,5 +1,7 @@
 #include "src/casters.h"
 
+#include "src/without_gil.h"
+
 namespace smolder::python {
 
 std::optional<Scalar> foreign_number(PyObject* o) {
@@ -18,6 +20,13 @@ std::optional<Scalar> foreign_number(PyObject* o) {
     return std::nullopt;
   }
   return Scalar(v);
+}
+
+std::optional<Scalar> number_in(nb::handle o) {
+  Tensor* t = nullptr;
+  if (!nb::try_cast<Tensor*>(o, t) || !t || t->dim() != 0 || t->requires_grad()) return std::nullopt;
+  const WithoutGil nogil;
+  return t->item();
 }
 
 PyTypeObject* return_type(nb::module_& m, const char* name, std::initializer_list<const char*> members) {
@@ -58,12 +67,12 @@ bool read_dims(PyObject* sequence, Dims& out) {
   return true;
 }
 
-Dims dims_of(const nb::args& args) {
+Dims dims_of(const nb::args& args, const char* function, const char* name) {
   Dims out;
   if (args.size() == 1 && read_dims(nb::handle(args[0]).ptr(), out)) return out;
-  SMOLDER_CHECK(read_dims(args.ptr(), out), TypeError, "expected integers, or one sequence of integers, got ",
-                nb::repr(args).c_str());
-  return out;
+  if (read_dims(args.ptr(), out)) return out;
+  const nb::object text = nb::module_::import_("smolder._call_errors").attr("size_message")(function, name, args);
+  throw TypeError(nb::cast<std::string>(text));
 }
 
 }  // namespace smolder::python

@@ -47,6 +47,9 @@ inline std::optional<Scalar> number_of(PyObject* o) {
 /// A NumPy scalar or the like: has __index__ or __float__ but is no sequence and no tensor.
 std::optional<Scalar> foreign_number(PyObject* o);
 
+/// The element of a tensor without dimensions that needs no gradient, which ends the step; empty for anything else.
+std::optional<Scalar> number_in(nb::handle o);
+
 /// An operand that is a tensor or a number.
 struct TensorOrNumber {
   Tensor tensor;
@@ -63,10 +66,15 @@ struct TensorOrNumber {
   lazy::Operand operand() const { return tensor.defined() ? lazy::Operand(tensor) : lazy::Operand(number); }
 };
 
+/// A list or a tuple of tensors, as torch takes them: no tensor, whose rows would do, and no iterator.
+struct TensorItems {
+  std::vector<Tensor> items;
+};
+
 /// Reads integers from a sequence; false when it holds anything else.
 bool read_dims(PyObject* sequence, Dims& out);
-/// The integers of `f(2, 3)` or `f((2, 3))`. Throws TypeError.
-Dims dims_of(const nb::args& args);
+/// The integers of `f(2, 3)` or `f((2, 3))`. Throws TypeError in torch's form, for the argument `name` of `function`.
+Dims dims_of(const nb::args& args, const char* function, const char* name);
 
 /// torch returns tuples where C++ returns vectors.
 inline nb::tuple as_tuple(const std::vector<Tensor>& list) {
@@ -104,10 +112,12 @@ struct type_caster<smolder::Scalar> {
     return true;
   }
   smolder::Scalar value = false;
-  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+  bool from_python(handle src, uint8_t flags, cleanup_list*) noexcept {
     try {
       auto n = smolder::python::number_of(src.ptr());
       if (!n) n = smolder::python::foreign_number(src.ptr());
+      // A tensor is a number where no overload takes it as the tensor that it is.
+      if (!n && (flags & static_cast<uint8_t>(cast_flags::convert))) n = smolder::python::number_in(src);
       if (n) value = *n;
       return n.has_value();
     } catch (const smolder::Error&) {
@@ -135,10 +145,19 @@ struct type_caster<smolder::python::TensorOrNumber> {
       value.tensor = *t;
       return true;
     }
-    type_caster<smolder::Scalar> number;
+    type_caster<smolder::Scalar> number;  // no tensor: without the flag to convert
     if (!number.from_python(src, 0, nullptr)) return false;
     value.number = number.value;
     return true;
+  }
+};
+
+template <>
+struct type_caster<smolder::python::TensorItems> {
+  NB_TYPE_CASTER(smolder::python::TensorItems, const_name("Sequence[Tensor]"))
+  bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
+    if (!PyList_Check(src.ptr()) && !PyTuple_Check(src.ptr())) return false;
+    return nb::try_cast<std::vector<smolder::Tensor>>(src, value.items);
   }
 };
 

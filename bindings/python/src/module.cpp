@@ -62,7 +62,13 @@ void bind_metrics(nb::module_& m) {
 }
 
 void bind_options(nb::module_& m) {
-  m.def("set_num_threads", &set_num_threads, nb::arg("n"), "How many threads kernels may use.");
+  m.def(
+      "set_num_threads",
+      [](int n) {
+        SMOLDER_CHECK(n > 0, RuntimeError, "set_num_threads expects a positive integer, got ", n);
+        set_num_threads(n);
+      },
+      nb::arg("n"), "How many threads kernels may use.");
   m.def("get_num_threads", &num_threads, "How many threads kernels use.");
   m.def(
       "set_options",

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/step_undo.h"
 #include "src/tensor.h"
@@ -87,6 +88,8 @@ PyObject* binary(PyObject* a, PyObject* b) {
                             if (is_cast_reciprocal(x, y)) [[unlikely]]
                               return reciprocal(Tensor(y.impl())) * x.number();
                           }
+                          if constexpr (op == ir::Op::kFloorDiv) return floor_divide(x, y);
+                          if constexpr (op == ir::Op::kRemainder) return remainder(x, y);
                           const lazy::Operand operands[] = {x, y};
                           Tensor out;
                           lazy::record(op, operands, {}, &out);
@@ -99,7 +102,12 @@ PyObject* in_place(PyObject* self, PyObject* b) {
   try {
     Argument y;
     if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
-    const lazy::Operand operands[] = {lazy::Operand(tensor_in(self)), y.operand};
+    lazy::Operand operands[] = {lazy::Operand(tensor_in(self)), y.operand};
+    Tensor divisor;
+    if constexpr (op == ir::Op::kFloorDiv || op == ir::Op::kRemainder) {
+      divisor = lazy::divisor_of(operands[0], operands[1]);
+      if (divisor.defined()) operands[1] = lazy::Operand(divisor);
+    }
     lazy::record_inplace(op, operands, {}, tensor_in(self));
     return Py_NewRef(self);
   } catch (...) {
@@ -152,6 +160,11 @@ PyObject* matrix_product(PyObject* a, PyObject* b) {
 }
 
 PyObject* invert(PyObject* self) {
+  if (is_floating(tensor_in(self).dtype())) {
+    PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, got %s",
+                 std::string(name(tensor_in(self).dtype())).c_str());
+    return nullptr;
+  }
   return tensor_in(self).dtype() == DType::kBool ? unary<ir::Op::kLogicalNot>(self) : unary<ir::Op::kBitwiseNot>(self);
 }
 

@@ -43,8 +43,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       },
       nb::arg("name"), nb::rv_policy::reference, "The dtype called `name`.");
   m.def(
-      "promote_types", [](PyDType a, PyDType b) { return the_dtype(promote(a.value, b.value)); }, nb::arg("a"),
-      nb::arg("b"), nb::rv_policy::reference, "The dtype that values of both convert to.");
+      "promote_types", [](PyDType a, PyDType b) { return the_dtype(promote(a.value, b.value)); }, nb::arg("type1"),
+      nb::arg("type2"), nb::rv_policy::reference, "The dtype that values of both convert to.");
 
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());

@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from smolder import _core
 from smolder.nn import hooks
+from smolder.nn.constructors import named_after
 from smolder.nn.members import Members
 from smolder.nn.parameter import Buffer, Parameter, zero_gradients
 from smolder.nn.state import State
@@ -28,6 +29,10 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         put("_non_persistent_buffers_set", set())
         for kind in hooks.OWN:
             put(kind, OrderedDict())
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        named_after(cls)
 
     def forward(self, *args, **kwargs):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
@@ -372,6 +377,8 @@ def _only_none(value, expected):
 
 def _typename(x):
     kind = type(x)
+    if callable(x) and hasattr(x, "__qualname__"):  # a function, by its own name
+        return f"{x.__module__}.{x.__qualname__}"
     if isinstance(x, _core.Tensor):
         return "smolder." + kind.__name__
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

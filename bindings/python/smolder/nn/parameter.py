@@ -9,7 +9,9 @@ class Parameter(_core.Tensor):
 
     _copies_gradient = False
 
-    def __init__(self, data, requires_grad=True):
+    def __init__(self, data=None, requires_grad=True):
+        if data is None:
+            data = _core.zeros((0,))
         if not isinstance(data, _core.Tensor):
             raise TypeError(f"Parameter() expects a tensor, got {type(data).__name__}")
         super().__init__(data.detach())

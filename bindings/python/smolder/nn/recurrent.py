@@ -246,6 +246,8 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def forward(self, input, hx=None):
+        if hx is not None and len(hx) != 2:
+            raise IndexError(f"LSTM: expected hx to be a tuple of two tensors, (h_0, c_0), but got {len(hx)}")
         out, last = self._run(input, None if hx is None else list(hx))
         return out, tuple(last)
 

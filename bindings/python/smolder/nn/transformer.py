@@ -100,6 +100,8 @@ class MultiheadAttention(Module):
                 f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
             )
         self._check_ranks(single, attn_mask, key_padding_mask)
+        if query.size(-1) != self.embed_dim:
+            raise AssertionError(f"was expecting embedding dimension of {self.embed_dim}, but got {query.size(-1)}")
         if single:
             query, key, value = (t.unsqueeze(0) for t in (query, key, value))
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)

@@ -3,7 +3,9 @@
 try:
     import tensorboard as _tensorboard  # noqa: F401
 except ImportError as e:
-    raise ImportError("smolder.utils.tensorboard needs the package tensorboard: pip install tensorboard") from e
+    raise ModuleNotFoundError(
+        "smolder.utils.tensorboard needs the package tensorboard: pip install tensorboard", name="tensorboard"
+    ) from e
 
 from tensorboard.summary.writer.record_writer import RecordWriter
 
