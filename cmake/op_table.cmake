@@ -9,11 +9,12 @@ file(GLOB op_rows CONFIGURE_DEPENDS ${op_dir}/*.toml)
 file(GLOB opgen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/opgen/*.py ${CMAKE_SOURCE_DIR}/tools/opgen/*.pyi
      ${CMAKE_SOURCE_DIR}/bindings/python/smolder/_*.py)
 set(op_headers ${generated}/ir/op_enum.h ${generated}/ir/value_ops.h ${generated}/lazy/ops.h
-               ${generated}/lazy/tensor_methods.inc ${generated}/ops.json
+               ${generated}/lazy/tensor_methods.inc ${generated}/lazy/batch_rule_names.h ${generated}/ops.json
                ${generated}/python/_core.pyi
                ${generated}/python/__init__.pyi)
 set(op_sources ${generated}/ir/op_table.cpp)
-set(op_api_sources ${generated}/autograd/formulas.cpp ${generated}/lazy/autocast_rules.cpp)
+set(op_api_sources ${generated}/autograd/formulas.cpp ${generated}/lazy/autocast_rules.cpp
+                   ${generated}/lazy/batch_table.cpp)
 set(op_python_sources ${generated}/python/bind_ops.cpp)
 foreach(rows ${op_rows})
   cmake_path(GET rows STEM stem)

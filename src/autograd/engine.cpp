@@ -9,6 +9,7 @@
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
@@ -328,6 +329,9 @@ void backward(const std::vector<Tensor>& tensors, const std::vector<Tensor>& gra
   SMOLDER_CHECK(!lazy::BranchTape::current(), RuntimeError,
                 "backward() in a function of control flow would leave gradients in tensors outside of it: use "
                 "autograd.grad, and return what it gives");
+  SMOLDER_CHECK(lazy::batch_depth() == 0, RuntimeError,
+                "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+                "functorch.vjp instead or call backward() outside of functorch transforms.");
   check_roots(tensors);
   Run run(retain_graph || create_graph, create_graph);
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
@@ -115,6 +116,19 @@ void set_version_checks(bool on) {
 
 void watch_writes() { lazy::set_write_hooks({&on_write, &on_written}); }
 
+namespace {
+
+/// The value of an element of a batch with the history that all of them have outside, as a write would change both.
+lazy::ValueRef kept_elements(const lazy::BatchedValue& value) {
+  const Tensor& all = value.elements;
+  lazy::refresh(all.impl());
+  SavedTensor kept{lazy::value_now(all.impl()), gradient_edge(all), -1, nullptr};
+  if (kept.value->batched) kept.value = kept_elements(static_cast<const lazy::BatchedValue&>(*kept.value));
+  return lazy::rebatched(value, unpack(kept, nullptr));
+}
+
+}  // namespace
+
 SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
   SMOLDER_CHECK(
       !impl->inference, RuntimeError,
@@ -122,6 +136,8 @@ SavedTensor save(lazy::TensorImpl* impl, Edge edge, int own_output) {
       "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
       "use it in autograd, or use `smolder.no_grad()` instead of `smolder.inference_mode()`.");
   SavedTensor out{lazy::value_now(impl), std::move(edge), own_output, nullptr};
+  if (const lazy::BatchedValue* const b = lazy::batched(impl)) [[unlikely]]
+    out.value = kept_elements(*b);
   if (!t_hooks.empty() && t_hooks.back()) {
     out.extra = std::make_shared<SavedExtra>();
     out.extra->meta = impl->value->meta;

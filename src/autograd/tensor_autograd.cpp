@@ -8,6 +8,7 @@
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/memory_history.h"
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -99,7 +100,11 @@ Tensor Tensor::pin_memory() const {
 
 Tensor Tensor::to(Device where, bool non_blocking) const {
   if (where == DeviceType::kCUDA) cuda::check_ordinal(where.index);
-  return device() == where ? *this : autograd::Move::apply(*this, where, non_blocking);
+  if (device() == where) return *this;
+  if (!lazy::batched(impl_)) return autograd::Move::apply(*this, where, non_blocking);
+  SMOLDER_CHECK(!impl_->requires_grad, NotImplementedError,
+                "a gradient within vmap of a tensor that goes to another device there is not supported");
+  return lazy::map_elements(*this, [&](const Tensor& all) { return all.to(where, non_blocking); });
 }
 
 Tensor& Tensor::requires_grad_(bool on) {

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/lock.h"
 
 namespace smolder::lazy {
@@ -78,6 +79,10 @@ DeadRing* DeadValues::claim_ring() noexcept {
 }
 
 void bury(Value* v) noexcept {
+  if (v->batched) [[unlikely]] {  // no tape made it
+    delete static_cast<BatchedValue*>(v);
+    return;
+  }
   DeadRing** const place = t_rings.place(v->device);
   if (!place || !*place || !(*place)->push(v)) [[unlikely]]
     bury_slowly(v);

@@ -153,7 +153,9 @@ void raise_as(std::string_view op, const Error& e) {
   const std::string_view name = text.substr(0, end), rest = text.substr(end);
   const bool names_op = !name.empty() && (rest.starts_with(':') || rest.starts_with(" :") || rest.starts_with("()"));
   // What is being handled is of this op, of what it is in place, or of the function that Python makes of it.
-  if (!names_op || name == op || name == std::string(op).append("_") || op == std::string(name).append("_of")) throw;
+  if (!names_op || name == op || name == "vmap" || name == std::string(op).append("_") ||
+      op == std::string(name).append("_of"))
+    throw;
   e.raise_with(std::string(op).append(rest));
   throw;  // GCC 12 does not see that every override throws
 }

@@ -5,6 +5,7 @@
 
 #include "smolder/core/error.h"
 #include "smolder/core/per_thread.h"
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
@@ -46,6 +47,9 @@ std::pair<uint64_t, uint64_t> Generator::advance(uint64_t by) {
 }
 
 std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
+  const bool in_batch = lazy::batch_depth() > 0;
+  if (in_batch) [[unlikely]]
+    elements = lazy::batched_draw(elements);
   if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
     b->note_draw(this, state());
   DrawLog::note(*this);
@@ -53,7 +57,10 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
   const auto [seed, offset] = advance(words);
   if (lazy::Capture* const c = lazy::Capture::current()) [[unlikely]]
     c->note_draw(this, {seed, offset}, offset + words);
-  return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
+  const std::pair<Scalar, Scalar> out{static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
+  if (in_batch) [[unlikely]]
+    lazy::note_batched_draw(out);
+  return out;
 }
 
 void Generator::go_to(uint64_t offset) {

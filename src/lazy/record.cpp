@@ -15,6 +15,7 @@
 #include "smolder/core/size.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
@@ -119,7 +120,8 @@ struct Call {
   // Seen in one pass over the operands.
   bool external = false;  ///< some may be in external memory
   bool requires_grad = false;
-  bool mixed = false;  ///< they are on several devices
+  bool mixed = false;    ///< they are on several devices
+  bool batched = false;  ///< some are elements of a batch
   Device device = {};
 
   void look_at_operands() {
@@ -130,6 +132,7 @@ struct Call {
       refresh(impl);
       const Value* const v = impl->value.get();
       external |= v->external;
+      batched |= v->batched;
       requires_grad |= impl->requires_grad;
       if (!first) first = v;
       mixed |= v->device != first->device;
@@ -335,8 +338,18 @@ namespace {
 
 void record_mixed(const Call& c);
 
+/// In vmap: the rule of the op, and the history of the level.
+void record_batched(const Call& c) {
+  const BatchedCall made = record_elements(c.op, c.operands, c.attrs, c.outputs);
+  Call call{c.op, made.operands, c.attrs, c.outputs};
+  call.requires_grad = made.requires_grad;
+  finish(call);
+}
+
 inline void record_call(Call c) {
   c.look_at_operands();
+  if (c.batched) [[unlikely]]
+    return record_batched(c);
   if (c.mixed) [[unlikely]]
     return record_mixed(c);
   if (c.external && any_external(c.operands)) [[unlikely]]
@@ -366,6 +379,8 @@ void record_mixed(const Call& c) {
 
 /// In a branch: tensors from outside are seen through their stand-ins.
 void record_inside(BranchTape& branch, const Call& c) {
+  const auto is_batched = [](const Operand& o) { return o.kind() == Operand::kTensor && o.impl()->value->batched; };
+  if (std::ranges::any_of(c.operands, is_batched)) return record_call(c);
   const std::vector<Operand> inside = branch.inside(c.operands);
   record_call({c.op, inside, c.attrs, c.outputs});
 }
@@ -376,6 +391,11 @@ void record(ir::Op op, std::span<const Operand> operands, std::span<const int64_
   if (BranchTape* const branch = BranchTape::current()) [[unlikely]]
     return record_inside(*branch, {op, operands, attrs, outputs});
   record_call({op, operands, attrs, outputs});
+}
+
+void record_random(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  if (batch_depth() == 0) return record(op, operands, attrs, outputs);
+  record_batched({op, operands, attrs, outputs});
 }
 
 void record_inplace(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor& self) {

@@ -16,7 +16,8 @@ namespace smolder::lazy {
 const ir::Meta* intern(const ir::Meta& m);
 
 /// A value of the trace being recorded (pending), or one that has memory (materialised), or one whose
-/// step failed (neither: the tape's `failure` says why), or a stand-in for external memory (neither).
+/// step failed (neither: the tape's `failure` says why), or a stand-in for external memory or for elements of a batch
+/// (neither).
 ///
 /// `refs` is atomic; every other member is read and written under the tape's lock, but `meta`, which
 /// never changes, and `buffer`, which is written once, before the sync that fills it returns.
@@ -29,6 +30,7 @@ struct Value {
   BufferRef buffer;
   bool pending = false;
   bool external = false;       ///< stands for memory that somebody else sees too: see storage.h
+  bool batched = false;        ///< a BatchedValue, which has no memory of its own: see batch.h
   bool pooled = true;          ///< once dead it waits to be used again
   Device device;               ///< where its memory is
   uint32_t tape_refs = 0;      ///< how many of `refs` are the tape's own

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
@@ -67,6 +68,12 @@ Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
 
 /// Puts `source`'s value into who holds the storage.
 void write_storage(TensorImpl* owner, const Tensor& source) {
+  if (owner->value->batched || source.impl()->value->batched) [[unlikely]] {
+    const Tensor plain = write_elements(owner, source);
+    if (plain.defined()) return write_storage(owner, plain);
+    if (g_write.after) g_write.after(owner);
+    return;
+  }
   Tape& tape = Tape::on(source.impl()->value->device);
   const std::lock_guard hold(tape.mutex());
   write_value(tape, owner, source.impl()->value);
@@ -201,6 +208,8 @@ void read_again(TensorImpl* impl) {
 Tensor alias(const Tensor& t) {
   refresh(t.impl());
   Tensor out(new TensorImpl(t.impl()->value));
+  if (const BatchedValue* const b = batched(t.impl())) [[unlikely]]
+    out.impl()->value = rebatched(*b, alias(b->elements));
   out.impl()->inference = t.impl()->inference;
   share(out.impl(), t);
   return out;

@@ -37,6 +37,7 @@ def test_a_new_elementwise_op_is_one_short_row(tmp_path):
 
 
 OP = '[f]\nsignature = "f(Tensor self, {}) -> Tensor"\nshape = "same"\ndtype = "same"\ndecompose = "self"\n'
+BATCH = 'batch = "front"\n'
 TAIL = 'doc = "A sample."\ntest = { domain = [-1, 1] }\n'
 
 
@@ -57,7 +58,9 @@ TAIL = 'doc = "A sample."\ntest = { domain = [-1, 1] }\n'
         (EXP + OP.format("int n").replace('decompose = "self"\n', "") + TAIL, ["[f] decompose", "missing"]),
         (EXP + OP.format("Number? n") + TAIL, ["[f] signature", "n", "composites only"]),
         ("[exp\n", ["sample.toml", "line 1"]),
-        (OP.format("int n") + TAIL, ["primitives.def names 'exp'"]),
+        (OP.format("int n") + BATCH + TAIL, ["primitives.def names 'exp'"]),
+        (EXP + OP.format("int n") + TAIL, ["[f] batch", "missing"]),
+        (EXP + BATCH, ["[exp] batch", "elementwise"]),
     ],
 )  # fmt: skip
 def test_errors_name_row_and_field(tmp_path, rows, parts):

@@ -37,6 +37,7 @@ def entry(row):
         "differentiable": sorted(n.strip() for names in row.grads for n in names.split(",")),
         "accepts": describe.accepts(row),
         "autocast": row.autocast,
+        "batch": None if row.is_composite else row.batch_rule,
         "index_error": row.index_error or None,
         "doc": " ".join(row.doc.split()),
         "test": row.test,

@@ -130,10 +130,11 @@ def record_body(row):
     packed, operands, words = pack(row)
     lines += packed
     n, shown = row.num_outputs, row.num_returned
+    record = "lazy::record_random" if row.random else "record"  # which may be asked for others for each of a batch
     if n == 1:
-        lines += ["Tensor out;", f"record(ir::Op::{row.enumerator}, {operands}, {words}, &out);", "return out;"]
+        lines += ["Tensor out;", f"{record}(ir::Op::{row.enumerator}, {operands}, {words}, &out);", "return out;"]
     else:
-        lines += [f"Tensor out[{n}];", f"record(ir::Op::{row.enumerator}, {operands}, {words}, out);"]
+        lines += [f"Tensor out[{n}];", f"{record}(ir::Op::{row.enumerator}, {operands}, {words}, out);"]
         shown_values = ", ".join(f"std::move(out[{i}])" for i in range(shown))
         lines.append(f"return {shown_values};" if shown == 1 else f"return {{{shown_values}}};")
     return "\n".join(lines)
@@ -333,6 +334,7 @@ def ops_cpp(table, stem):
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/autocast.h"
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/random.h"
 
@@ -370,7 +372,47 @@ CastRules cast_rules(std::string_view name) {{
 """
 
 
+def batch_names(table):
+    rules = sorted({r.batch_rule for r in table.ops if r.batch_rule})
+    declared = "\n".join(f"std::vector<Tensor> {rule}(const BatchCall& call);" for rule in rules)
+    return f"""{BANNER}// The rules that `batch` fields name.
+#pragma once
+
+#include "smolder/lazy/batch_rules.h"
+
+namespace smolder::lazy::batch {{
+
+{declared}
+
+}}  // namespace smolder::lazy::batch
+"""
+
+
+def batch_cpp(table):
+    by_rule = {}
+    for r in table.ops:
+        if r.batch_rule and not r.is_elementwise:
+            by_rule.setdefault(r.batch_rule, []).append(f"    case ir::Op::{r.enumerator}:\n")
+    cases = "".join("".join(ops) + f"      return batch::{rule};\n" for rule, ops in sorted(by_rule.items()))
+    return f"""{BANNER}#include "smolder/lazy/batch_rule_names.h"
+
+namespace smolder::lazy {{
+
+BatchRule batch_rule(ir::Op op) {{
+  if (ir::info(op).flags.elementwise) return ir::is_user_op(op) ? nullptr : batch::elementwise;
+  switch (op) {{
+{cases}    default:
+      return nullptr;
+  }}
+}}
+
+}}  // namespace smolder::lazy
+"""
+
+
 def emit(table, writer):
+    writer.write("smolder/lazy/batch_rule_names.h", batch_names(table))
+    writer.write("smolder/lazy/batch_table.cpp", batch_cpp(table))
     writer.write("smolder/lazy/autocast_rules.cpp", autocast_cpp(table))
     writer.write("smolder/lazy/ops.h", ops_h(table))
     writer.write("smolder/lazy/tensor_methods.inc", tensor_methods(table))

@@ -36,6 +36,7 @@ FIELDS = {
     "accepts": str,  # what `check` lets through, where that isn't `dtypes`: for people, and tests hold it true
     "decompose": str,
     "compute": (str, list),
+    "batch": str,  # how vmap does it: a rule of src/lazy/batch_rules.h; an elementwise op has its own
     "prepare": str,
     "body": str,
     "history": str,  # what a composite's nodes are called in the history, as torch calls its own
@@ -62,6 +63,7 @@ NOT_COMPOSITE = (
     "infer",
     "decompose",
     "compute",
+    "batch",
     "prepare",
     "grad",
     "index_error",
@@ -121,6 +123,10 @@ class Row:
     @property
     def is_elementwise(self):
         return self.elementwise_primitive is not None or "elementwise" in self.fields
+
+    @property
+    def batch_rule(self):
+        return "elementwise" if self.is_elementwise else self.batch
 
     @property
     def is_primitive(self):
@@ -238,6 +244,11 @@ def check_kind(row):
             raise row.error("elementwise", "shape and dtype follow from it (use 'own' to give them)")
         if not row.infer and not ruled and not (row.shape and row.dtype):
             raise row.error("shape, dtype", "missing (or give 'infer')")
+    if row.is_elementwise and row.batch:
+        raise row.error("batch", "follows from what the op is: elementwise")
+    reads = row.random or any(p.type.name.startswith("Tensor") for p in row.sig.operands)
+    if reads and not (row.batch_rule or row.internal):
+        raise row.error("batch", "missing: the rule by which vmap does it")
     for name in ("shape", "dtype"):
         value = row.fields.get(name)
         if isinstance(value, list) and len(value) != row.num_outputs:

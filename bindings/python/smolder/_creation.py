@@ -486,7 +486,8 @@ def _new(make):
     @placed_like
     def new(self, *given, size=None, dtype=None, device=None, requires_grad=False):
         shape = _size(name, given, size)
-        return make(shape, dtype=dtype or self.dtype, requires_grad=requires_grad)
+        made = make(shape, dtype=dtype or self.dtype, requires_grad=requires_grad)
+        return _core._vmap_like(self, made) if _core._vmap_depth() else made
 
     new.__doc__ = f"As {make.__name__}, of self's dtype, and where it is, unless they are given."
     return new
@@ -495,7 +496,8 @@ def _new(make):
 @placed_like
 def _new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
     """As full, of self's dtype, and where it is, unless they are given."""
-    return full(_size("new_full", (size,)), fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    made = full(_size("new_full", (size,)), fill_value, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    return _core._vmap_like(self, made) if _core._vmap_depth() else made
 
 
 _METHODS = {"new_tensor": _new_tensor, "new_full": _new_full}

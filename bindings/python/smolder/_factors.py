@@ -4,6 +4,7 @@ which NumPy brings. Reading the matrices ends the step; whether a device found f
 import numpy
 
 from smolder import _core
+from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 
 
@@ -94,6 +95,7 @@ def _minor_not_positive(matrix):
     return 0
 
 
+@with_leading_batches
 def inverse(a):
     """Inverses of matrices."""
     if not _by_solver(a):
@@ -105,6 +107,7 @@ def inverse(a):
     return out
 
 
+@with_leading_batches
 def solution(a, b):
     """X with A X = B, of the same leading dimensions."""
     text = "The solver failed because the input matrix is singular."
@@ -115,6 +118,7 @@ def solution(a, b):
     return _t(rows)
 
 
+@with_leading_batches
 def triangular_solution(a, b, upper, left, ones):
     """X with A X = B, or X A = B without left, where A is a triangle of the matrices; `ones`: its diagonal."""
     if _by_solver(a) and b.numel():
@@ -125,6 +129,7 @@ def triangular_solution(a, b, upper, left, ones):
     return solution(triangle, b) if left else _t(solution(_t(triangle), _t(b)))
 
 
+@with_leading_batches
 def log_determinant(a):
     """Signs, and logarithms of magnitudes, of determinants."""
     if not _by_solver(a):
@@ -140,6 +145,7 @@ def _lu_diagonal(a):
     return _core.diagonal(factors, 0, -2, -1), 1 - 2 * (exchanged.sum(-1) % 2).to(a.dtype)
 
 
+@with_leading_batches
 def determinant(a):
     """Determinants of matrices."""
     if not _by_solver(a):
@@ -148,6 +154,7 @@ def determinant(a):
     return sign * diagonal.prod(-1)
 
 
+@with_leading_batches
 def cholesky(a):
     """Lower triangles L with A = L L^T."""
     if not _by_solver(a):
@@ -157,6 +164,7 @@ def cholesky(a):
     return _core.tril(_t(factors))
 
 
+@with_leading_batches
 def qr(a, mode):
     """Q and R; R alone where the mode is r."""
     if not _by_solver(a):
@@ -195,6 +203,7 @@ def _not_converged(what):
     ).format
 
 
+@with_leading_batches
 def eigh(a, lower, vectors=True):
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
     if not _by_solver(a):
@@ -207,6 +216,7 @@ def eigh(a, lower, vectors=True):
     return values, _t(rows) if vectors else None
 
 
+@with_leading_batches
 def svd(a, full, driver=None, vectors=True):
     """U, S and V^T. `driver`: gesvd or gesvdj; None: the latter, and the former where that does not converge."""
     if not _by_solver(a):

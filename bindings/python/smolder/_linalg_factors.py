@@ -11,6 +11,7 @@ from collections import namedtuple
 import numpy
 
 from smolder import _core, _factors
+from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._out import takes_out
@@ -94,6 +95,7 @@ def _lu_of_array(a):
     return flat.reshape(a.shape), (pivots + 1).astype(numpy.int32).reshape(*lead, count)
 
 
+@with_leading_batches
 def _lu(a):
     """LU in one matrix each, and pivots from 1, as int32."""
     if _factors._by_solver(a):
@@ -104,6 +106,8 @@ def _lu(a):
 
 class _LuFunction(Function):
     """LU in one matrix. Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, for LU."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx, a):
@@ -131,6 +135,7 @@ def _unit_lower(lu):
     return _core.tril(lu[..., :count], -1) + eye(lu.size(-2), count, dtype=lu.dtype, device=lu.device)
 
 
+@with_leading_batches
 def _order(pivots, rows):
     """Which row of the matrix each row of L U is, from pivots: an index."""
     swaps = pivots.cpu().numpy().astype(numpy.int64) - 1

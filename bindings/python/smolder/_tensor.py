@@ -298,6 +298,8 @@ def __bool__(self):
     if n != 1:
         kind = "no values" if n == 0 else "more than one value"
         raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
+    if _core._vmap_level(self):
+        _core._vmap_refuse("bool")
     return builtins.bool(_item(self))
 
 

@@ -26,7 +26,21 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     _core._set_print_options(**options | {"sci_mode": sci_mode})
 
 
+def _batched_string(tensor, level):
+    """Of a tensor that stands for an element of a vmap: all of them."""
+    before = _core._vmap_go(level)
+    try:
+        elements, spread = _core._vmap_elements(tensor)
+    finally:
+        _core._vmap_go(before)
+    where = f"lvl={level}, bdim=0, " if spread else f"lvl={level}, "
+    lines = to_string(elements).replace("\n", "\n    ")
+    return f"{'BatchedTensor' if spread else 'GradTrackingTensor'}({where}value=\n    {lines}\n)"
+
+
 def to_string(tensor):
     """What repr(tensor) is. Reads the value, so it ends the step."""
+    if level := _core._vmap_level(tensor):
+        return _batched_string(tensor, level)
     kind = type(tensor).__name__
     return _core._tensor_text(tensor, "tensor" if kind in ("Tensor", "Parameter") else kind)

@@ -298,6 +298,8 @@ def _differentiable(op, backward, setup_context):
     """A function of all arguments whose results have the gradient that `backward` computes."""
 
     class Generated(Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(lengths, *flat):
             return op._run(_unflatten(flat, lengths))

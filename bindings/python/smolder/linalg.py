@@ -7,7 +7,7 @@ gradients of gradients follow.
 import math
 from collections import namedtuple
 
-from smolder import _core, _factors
+from smolder import _batches, _core, _factors
 from smolder._autocast import listed
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
@@ -103,13 +103,15 @@ def _t(a):
 
 def _needs_gradient(a):
     """Whether values alone do not do: gradients are made of the vectors."""
-    return a.requires_grad and _core.is_grad_enabled()
+    return _core.is_grad_enabled() and _batches.has_history(a)
 
 
 # -- solutions
 
 
 class _Inverse(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a):
         out = _factors.inverse(a)
@@ -131,6 +133,8 @@ def inv(A):
 
 
 class _Solve(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, b):
         x = _factors.solution(a, b)
@@ -179,6 +183,8 @@ def solve(A, B, *, left=True):
 
 
 class _SolveTriangular(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, b, upper, left, ones):
         x = _factors.triangular_solution(a, b, upper, left, ones)
@@ -236,6 +242,8 @@ def matrix_power(A, n):
 
 
 class _Det(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a):
         out = _factors.determinant(a)
@@ -245,7 +253,7 @@ class _Det(Function):
     @staticmethod
     def backward(ctx, grad):
         a, out = ctx.saved_tensors
-        if (out == 0).any().item():
+        if _batches.whole(out == 0).any().item():
             raise NotImplementedError("linalg.det: the gradient for a singular matrix is not supported")
         return (grad * out)[..., None, None] * _t(inv(a))
 
@@ -258,6 +266,8 @@ def det(A):
 
 
 class _LogDet(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a):
         sign, log = _factors.log_determinant(a)
@@ -282,6 +292,8 @@ def slogdet(A):
 
 
 class _Cholesky(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a):
         out = _factors.cholesky(a)
@@ -307,6 +319,8 @@ def cholesky(A, *, upper=False):
 
 
 class _Qr(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, mode):
         q, r = _factors.qr(a, mode)
@@ -353,6 +367,8 @@ def _differences_inverted(x):
 
 
 class _Svd(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, full, driver):
         u, s, vh = _factors.svd(a, full, driver)
@@ -417,6 +433,8 @@ def svdvals(A, *, driver=None):
 
 
 class _EighFunction(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, uplo):
         w, v = _factors.eigh(a, uplo == "L")
@@ -472,6 +490,8 @@ def _pinv(a, rtol, hermitian):
 
 
 class _Pinv(Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, a, rtol, hermitian):
         out = _pinv(a, rtol, hermitian)

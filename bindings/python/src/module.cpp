@@ -170,6 +170,7 @@ NB_MODULE(_core, m) {
   bind_autograd(m, tensor);
   bind_ops(m, tensor);
   bind_linalg(m);
+  bind_vmap(m);
   bind_precision(m);
   bind_module_call(m);
   bind_watch(m);

@@ -1,5 +1,6 @@
 #include "src/tensor.h"
 
+#include "smolder/lazy/batch.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/strides.h"
@@ -9,6 +10,19 @@
 #include "src/without_gil.h"
 
 namespace smolder::python {
+namespace {
+
+/// As torch: an element of a batch gets a history from transforms alone.
+void check_no_transform(const Tensor& t, bool on) {
+  SMOLDER_CHECK(
+      !on || !lazy::batched(t.impl()), RuntimeError,
+      "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+      "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+      "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+      "of a function being transformed instead.");
+}
+
+}  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<PyDType>(m, "dtype", "The type of a tensor's elements.")
@@ -68,7 +82,11 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
            })
       .def("detach", &Tensor::detach)
       .def(
-          "requires_grad_", [](Tensor& t, bool on) -> Tensor { return t.requires_grad_(on); },
+          "requires_grad_",
+          [](Tensor& t, bool on) -> Tensor {
+            check_no_transform(t, on);
+            return t.requires_grad_(on);
+          },
           nb::arg("requires_grad") = true)
       .def_prop_rw(
           "requires_grad",
@@ -78,6 +96,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
           },
           [](Tensor& t, nb::handle on) {
             SMOLDER_CHECK(PyBool_Check(on.ptr()), RuntimeError, "requires_grad must be a bool");
+            check_no_transform(t, on.ptr() == Py_True);
             t.requires_grad_(on.ptr() == Py_True);
           })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)

@@ -22,6 +22,7 @@ void release_orphans();
 void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
 /// Autocast, and how exact libraries have to be.
 void bind_linalg(nb::module_& m);
+void bind_vmap(nb::module_& m);
 void bind_precision(nb::module_& m);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);

@@ -103,7 +103,7 @@ def grad(
 
     An input that was not used is an error; with allow_unused its gradient is None, with materialize_grads zeros.
     With is_grads_batched the first dimension of grad_outputs, and of what is returned, is over gradients to start
-    from, which are gone through one by one.
+    from, as vmap has it.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
@@ -149,11 +149,19 @@ def _batched(outputs, inputs, seeds, retain, create_graph, allow_unused):
                 f"output[{i}] has a shape of {list(out.shape)}. If you only want some tensors in `grad_output` to be "
                 "considered batched, consider using vmap."
             )
-    (size,) = sizes
-    found = []
-    for i in range(size):
-        one = [None if s is None else s[i] for s in seeds]
-        found.append(_core.grad(outputs, inputs, one, retain or i + 1 < size, create_graph, allow_unused))
-    if not found:
+    if sizes == {0}:
         raise RuntimeError("grad: is_grads_batched=True needs at least one gradient")
-    return tuple(None if gs[0] is None else _core.stack(list(gs)) for gs in zip(*found, strict=True))
+    from smolder.func import vmap
+
+    reached = []
+
+    def one(*given):
+        given = iter(given)
+        found = _core.grad(
+            outputs, inputs, [None if s is None else next(given) for s in seeds], retain, create_graph, allow_unused
+        )
+        reached.extend(g is not None for g in found)
+        return tuple(g for g in found if g is not None)
+
+    found = iter(vmap(one)(*(s for s in seeds if s is not None)))
+    return tuple(next(found) if there else None for there in reached)

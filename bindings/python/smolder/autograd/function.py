@@ -79,12 +79,26 @@ class Function:
 
     @staticmethod
     def vmap(info, in_dims, *args):
-        """vmap is not supported."""
-        raise NotImplementedError("vmap over an autograd.Function is not supported")
+        """The results for a batch, and the dimension of it in each: info has batch_size and randomness, in_dims says
+        where each argument has it, or None. A class with generate_vmap_rule = True needs none."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args, **kwargs):
         """Calls forward; its results have the gradient that backward computes."""
+        if _core._vmap_depth():
+            from smolder.autograd import _function_vmap
+
+            level = _function_vmap.level_of((args, kwargs))
+            if level:
+                return _function_vmap.apply(cls, level, args, kwargs)
+        return cls._apply(*args, **kwargs)
+
+    @classmethod
+    def _apply(cls, *args, **kwargs):
         ctx = cls._backward_cls()
         split = cls.setup_context is not Function.setup_context
         if split:

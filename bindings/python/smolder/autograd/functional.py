@@ -111,10 +111,19 @@ def _same():
     return nullcontext()
 
 
+def _all_rows(out, xs, create_graph):
+    """The Jacobian of one output, by vmap over its elements."""
+    from smolder.func import vmap
+
+    seeds = _core.eye(out.numel(), dtype=out.dtype).to(out.device).reshape((out.numel(), *out.shape))
+    found = vmap(lambda seed: _grad((out,), xs, (seed,), create_graph))(seeds)
+    return tuple(g.reshape((*out.shape, *x.shape)) for g, x in zip(found, xs, strict=True))
+
+
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
     """d(output)/d(input) for each output and input, of the output's dimensions and then the input's.
 
-    vectorize changes nothing: rows are one backward pass each.
+    Rows are one backward pass each, or, with vectorize, one by vmap for all.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(
@@ -123,12 +132,20 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         )
     if strategy == "forward-mode":
         raise NotImplementedError("jacobian: strategy='forward-mode' is not supported")
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+            "either set `strict=False` or `vectorize=False`."
+        )
     with enable_grad():
         several_in, inputs = _as_tuple(inputs, "inputs", "jacobian")
         xs = _leaves(inputs, create_graph)
         several_out, outputs = _call(func, xs, "jacobian")
         table = []
         for o, out in enumerate(outputs):
+            if vectorize and out.numel() > 0:
+                table.append(_all_rows(out, xs, create_graph))
+                continue
             rows = []
             for i in range(out.numel()):
                 seed = out.new_zeros(out.numel())
@@ -167,7 +184,7 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
             return _grad((out,), xs, (_core.ones_like(out),), True, strict)
         return tuple(g for g in _grad((out,), xs, (_core.ones_like(out),), True))
 
-    found = jacobian(gradient, inputs, create_graph, strict, strategy=outer_jacobian_strategy)
+    found = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found if several else found[0][0]
 
 

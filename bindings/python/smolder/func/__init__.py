@@ -1,7 +1,4 @@
-"""Functions made of functions: their gradients and Jacobians, and calls for each element of a batch.
-
-Unlike torch's, vmap calls the function once for each element: it gives the same values, not the same speed.
-"""
+"""Functions made of functions: their gradients and Jacobians, and calls for each element of a batch."""
 
 from smolder.func._modules import functional_call, stack_module_state
 from smolder.func._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp

@@ -5,6 +5,7 @@ import functools
 from smolder import _core, autograd
 from smolder._creation import arange
 from smolder._modes import enable_grad
+from smolder.func._vmap import vmap
 from smolder.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -19,9 +20,11 @@ class _Level:
         """An input under another name: its gradient is this level's."""
         if not isinstance(x, _core.Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        if _core._vmap_depth() and _core._vmap_level(x) != _core._vmap_depth():
+            x = _core._without_level_history(x)  # its history is that of others, outside of vmap
         if x.requires_grad:
             return x.view_as(x)
-        x = x.detach().requires_grad_()
+        x = _core._without_level_history(x, True)
         self.leaves.append(x)
         return x
 
@@ -30,9 +33,11 @@ class _Level:
         return tree_map(lambda x: self._left(x) if isinstance(x, _core.Tensor) else x, tree)
 
     def _left(self, x):
-        if not x.requires_grad:
+        if not self.outside:
+            return x.detach() if x.requires_grad or _core._vmap_level(x) else x
+        if not x.requires_grad or self._reaches_others(x):
             return x
-        return x if self.outside and self._reaches_others(x) else x.detach()
+        return _core._without_level_history(x)
 
     def _reaches_others(self, x):
         if x.grad_fn is None:
@@ -169,12 +174,12 @@ def _vjp(func, primals, argnums, has_aux):
         found = _gradients(outputs, inputs, seeds, create_graph)
         return level.leave(tree_unflatten(found, in_spec))
 
-    return level.leave(output), product, level.leave(aux)
+    return level.leave(output), product, level.leave(aux), level.leave
 
 
 def vjp(func, *primals, has_aux=False):
     """func(*primals), and the function that gives the product of what it is given with the Jacobian."""
-    output, product, aux = _vjp(func, primals, None, has_aux)
+    output, product, aux, _ = _vjp(func, primals, None, has_aux)
     return (output, product, aux) if has_aux else (output, product)
 
 
@@ -197,56 +202,101 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         for x in given:
             if not isinstance(x, _core.Tensor):
                 raise RuntimeError(f"{name}: Expected {what} to only contain Tensors, got {type(x)}")
+    output, product, aux, _ = _jvp(func, primals, None, has_aux, name)
+    found = product(directions)
+    return (output, found, aux) if has_aux else (output, found)
+
+
+def _jvp(func, primals, argnums, has_aux, name):
+    """func(*primals), and the function that gives the product of its Jacobian with directions: leaves, one for each of
+    the arguments'; then what _vjp gives."""
     level = _Level()
     with enable_grad():
-        args, _ = _entered(level, primals, None)
+        args, chosen = _entered(level, primals, argnums)
         output, aux = _parts(func(*args), has_aux, name)
         outputs, out_spec = tree_flatten(output)
         _check_outputs(outputs, name)
         seeds = [level.enter(_core.zeros_like(o).detach()) for o in outputs]
-        first = _gradients(outputs, tree_leaves(args), seeds)
-        found = tree_unflatten(_gradients(first, seeds, directions), out_spec)
-        output, found, aux = level.leave((output, found, aux))
-    return (output, found, aux) if has_aux else (output, found)
+        first = _gradients(outputs, tree_leaves(chosen), seeds)
+
+    def product(directions):
+        with enable_grad():
+            return level.leave(tree_unflatten(_gradients(first, seeds, directions), out_spec))
+
+    return level.leave(output), product, level.leave(aux), level.leave
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """The function that gives the Jacobian of func with respect to the arguments argnums, a row at a time."""
+    """The function that gives the Jacobian of func with respect to the arguments argnums, by its rows: chunk_size of
+    them at once, all by default."""
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     @functools.wraps(func)
     def call(*args):
-        output, product, aux = _vjp(func, args, argnums, has_aux)
+        output, product, aux, leave = _vjp(func, args, argnums, has_aux)
         outputs, out_spec = tree_flatten(output)
-        found = [_rows(outputs, out_spec, i, product) for i in range(len(outputs))]
-        found = tree_unflatten(found, out_spec)
+        form = None
+
+        def rows(*seeds):
+            nonlocal form
+            leaves, form = tree_flatten(product(tree_unflatten(seeds, out_spec)))
+            return tuple(leaves)
+
+        found = vmap(rows, chunk_size=chunk_size)(*_bases(outputs))
+        tables, start = [], 0
+        for o in outputs:
+            part = [x.narrow(0, start, o.numel()).reshape((*o.shape, *x.shape[1:])) for x in found]
+            tables.append(tree_unflatten(part, form))
+            start += o.numel()
+        found = leave(tree_unflatten(tables, out_spec))
         return (found, aux) if has_aux else found
 
     return call
 
 
-def _rows(outputs, out_spec, i, product):
-    """The Jacobian of output i with respect to all inputs: a tree of [*output, *input]."""
-    shape, rows = outputs[i].shape, []
-    for k in range(outputs[i].numel()):
-        seeds = [_core.zeros_like(o).detach() for o in outputs]
-        seeds[i] = seeds[i].reshape(-1).index_fill(0, arange(k, k + 1, device=seeds[i].device), 1).reshape(shape)
-        rows.append(tree_flatten(product(tree_unflatten(seeds, out_spec))))
-    if not rows:
-        leaves, spec = tree_flatten(product(tree_unflatten([_core.zeros_like(o) for o in outputs], out_spec)))
-        return tree_unflatten([x.new_zeros((*shape, *x.shape)) for x in leaves], spec)
-    spec = rows[0][1]
-    columns = zip(*(leaves for leaves, _ in rows), strict=True)
-    return tree_unflatten([_core.stack(list(c)).reshape((*shape, *c[0].shape)) for c in columns], spec)
-
-
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """As jacrev: of the two ways to the same Jacobian there is one. func is called once, so that `randomness` has nothing
-    to choose."""
-    return jacrev(func, argnums, has_aux=has_aux)
+    """As jacrev, by columns: for functions that have fewer inputs than results. func is called once, so that
+    `randomness` has nothing to choose."""
+
+    @functools.wraps(func)
+    def call(*args):
+        _, product, aux, leave = _jvp(func, args, argnums, has_aux, "jacfwd")
+        several = argnums if isinstance(argnums, tuple) else (argnums,)
+        inputs, in_spec = tree_flatten(tuple(args[i] for i in _positions(several, len(args))))
+        form = None
+
+        def columns(*directions):
+            nonlocal form
+            leaves, form = tree_flatten(product(directions))
+            return tuple(leaves)
+
+        found, tables = vmap(columns)(*_bases(inputs)), []
+        for table in found:
+            parts, start = [], 0
+            for x in inputs:
+                part = table.narrow(0, start, x.numel()).movedim(0, -1)
+                parts.append(part.reshape((*part.shape[:-1], *x.shape)))
+                start += x.numel()
+            by_argument = tree_unflatten(parts, in_spec)
+            tables.append(by_argument if isinstance(argnums, tuple) else by_argument[0])
+        found = leave(tree_unflatten(tables, form))
+        return (found, aux) if has_aux else found
+
+    return call
+
+
+def _bases(tensors):
+    """For each tensor all of which it is made: rows of a unit matrix of the elements of all, in its shape."""
+    sizes = [x.numel() for x in tensors]
+    total, start, out = sum(sizes), 0, []
+    for x, n in zip(tensors, sizes, strict=True):
+        unit = arange(total, device=x.device).unsqueeze(1) == arange(start, start + n, device=x.device)
+        out.append(unit.to(x.dtype).reshape((total, *x.shape)))
+        start += n
+    return out
 
 
 def hessian(func, argnums=0):
     """The function that gives the Jacobian of the Jacobian of func."""
-    return jacrev(jacrev(func, argnums), argnums)
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -1,4 +1,4 @@
-"""Calls of a function for each element of a batch."""
+"""Functions of one element called for all elements of a batch at once."""
 
 import functools
 
@@ -75,39 +75,12 @@ def _batched(args, in_dims, func):
     return leaves, dims, spec, sizes[0]
 
 
-class _Random:
-    """What calls may draw: nothing, the same each, or on and on."""
-
-    def __init__(self, randomness):
-        self.randomness = randomness
-        self.state = None if randomness == "different" else _states()
-
-    def after(self, last):
-        """To be called when a call is done."""
-        if self.randomness == "same" and not last:
-            for generator, state in zip(_generators(), self.state, strict=True):
-                generator.set_state(state)
-        elif self.randomness == "error" and any(
-            not bool((a == b).all()) for a, b in zip(_states(), self.state, strict=True)
-        ):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-                "randomness flags on vmap or perform the randomness operation out of vmap"
-            )
-
-
-def _generators():
-    return (_core.default_generator,)
-
-
-def _states():
-    return [generator.get_state() for generator in _generators()]
-
-
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """The function of a batch that calls func for each element, along dimensions in_dims of its arguments.
+    """The function of a batch that is func of each element, along dimensions in_dims of its arguments.
 
-    Results are stacked along out_dims. The calls are one after the other; chunk_size has nothing to say then.
+    Within func tensors have the shape of one element; ops run on all of them at once, and results have the batch along
+    out_dims. randomness says what random ops do: raise ("error"), draw the same for all elements ("same") or other
+    numbers for each ("different"). chunk_size is how many elements are computed at once, all by default.
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
@@ -117,37 +90,66 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     @functools.wraps(func)
     def call(*args, **kwargs):
         leaves, dims, spec, size = _batched(args, in_dims, func)
-        if size == 0:
-            raise NotImplementedError("vmap: a batch of no elements is not supported: nothing says what func gives")
-        random, results = _Random(randomness), []
-        for i in range(size):
-            parts = [x if d is None else x.select(d, i) for x, d in zip(leaves, dims, strict=True)]
-            results.append(tree_flatten(func(*tree_unflatten(parts, spec), **kwargs)))
-            random.after(i + 1 == size)
-        return _stacked(results, out_dims, func)
+
+        def run(leaves, size):
+            return _run(func, leaves, dims, spec, size, out_dims, randomness, kwargs)
+
+        if chunk_size is None or chunk_size >= size:
+            return tree_unflatten(*run(leaves, size)[:2])
+        return _in_chunks(run, leaves, dims, size, chunk_size, randomness)
 
     return call
 
 
-def _stacked(results, out_dims, func):
-    leaves, spec = results[0]
-    whole = tree_unflatten(leaves, spec)
-    given = out_dims[0] if isinstance(whole, _core.Tensor) and isinstance(out_dims, tuple) else out_dims
-    dims = _spread(given, whole)
-    if dims is None:
-        raise ValueError(
-            f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
-            f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
-        )
-    out = []
-    for column, dim in zip(zip(*(found for found, _ in results), strict=True), dims, strict=True):
-        if dim is None:  # what is the same for all
-            out.append(column[0])
-            continue
-        if not isinstance(column[0], _core.Tensor):
+def _run(func, leaves, dims, spec, size, out_dims, randomness, kwargs):
+    """Results' leaves, their form, and where each has the batch: None for what is the same for all."""
+    _core._vmap_begin(size, randomness)
+    try:
+        parts = [x if d is None else _core._vmap_spread(x, d) for x, d in zip(leaves, dims, strict=True)]
+        result = func(*tree_unflatten(parts, spec), **kwargs)
+        found, form = tree_flatten(result)
+        given = out_dims[0] if isinstance(result, _core.Tensor) and isinstance(out_dims, tuple) else out_dims
+        places = _spread(given, result)
+        if places is None:
             raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(column[0])}. Did you "
-                "mean to set out_dims= to None for output?"
+                f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
+                f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure "
+                f"{form}."
             )
-        out.append(_core.stack(list(column), dim))
-    return tree_unflatten(out, spec)
+        return [_outside(x, at, func) for x, at in zip(found, places, strict=True)], form, places
+    finally:
+        _core._vmap_end()
+
+
+def _outside(x, at, func):
+    """A result as it is outside of the level."""
+    if not isinstance(x, _core.Tensor):
+        if at is None:
+            return x
+        raise ValueError(
+            f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(x)}. Did you mean to set "
+            "out_dims= to None for output?"
+        )
+    if at is not None:
+        return _core._vmap_gathered(x, at)
+    elements, spread = _core._vmap_elements(x)
+    if spread:
+        raise ValueError(
+            f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None"
+        )
+    return elements
+
+
+def _in_chunks(run, leaves, dims, size, chunk_size, randomness):
+    """The results of so many elements at a time, joined. What is drawn is the same in each where it is within one."""
+    state, chunks = _core.default_generator.get_state() if randomness == "same" else None, []
+    for start in range(0, size, chunk_size):
+        if state is not None:
+            _core.default_generator.set_state(state)
+        n = min(chunk_size, size - start)
+        parts = [x if d is None else x.narrow(d, start, n) for x, d in zip(leaves, dims, strict=True)]
+        chunks.append(run(parts, n))
+    _, form, places = chunks[0]
+    columns = zip(*(found for found, _, _ in chunks), strict=True)
+    joined = [c[0] if at is None else _core.cat(list(c), at) for c, at in zip(columns, places, strict=True)]
+    return tree_unflatten(joined, form)

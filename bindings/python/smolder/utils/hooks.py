@@ -47,6 +47,8 @@ class RemovableHandle:
 class BackwardHookFunction(Function):
     """Hands tensors through, so that they have a node in common."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx, *args):
         ctx.mark_non_differentiable(*[a for a in args if not a.requires_grad])
