@@ -122,8 +122,8 @@ def while_loop(cond_fn, body_fn, carried_inputs):
     def body(*flat):
         out = body_fn(*pytree.tree_unflatten(list(flat), spec))
         leaves, form = pytree.tree_flatten(out if isinstance(out, tuple | list) else (out,))
-        if form.num_leaves != spec.num_leaves or [c.num_leaves for c in form.children] != [
-            c.num_leaves for c in spec.children
+        if form.num_leaves != spec.num_leaves or [c.num_leaves for c in form.children_specs] != [
+            c.num_leaves for c in spec.children_specs
         ]:
             raise RuntimeError(
                 "Expected body_fn_output and carried_inputs to have same number of outputs but got "
