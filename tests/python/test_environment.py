@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -100,15 +101,32 @@ def test_an_accelerator_is_cuda_or_none():
 
 
 def test_scripts_say_what_to_use():
-    with pytest.raises(NotImplementedError, match=r"jit\.script is not supported: .* use smolder\.compile"):
-        jit.script(len)
     with pytest.raises(NotImplementedError, match=r"jit\.load is not supported: .* smolder\.export\.save"):
         jit.load("x.pt")
     assert not isinstance(nn.Linear(1, 1), jit.ScriptModule) and issubclass(jit.ScriptModule, nn.Module)
-    with pytest.raises(NotImplementedError, match=r"jit\.ScriptModule is not supported"):
-        jit.ScriptModule()
-    with pytest.raises(AttributeError, match="there is no TorchScript"):
+    assert list(jit.ScriptModule().parameters()) == []
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         jit.nothing  # noqa: B018
+    with pytest.raises(NotImplementedError, match=r"trace_module: only forward can be traced, got \['other'\]"):
+        jit.trace_module(nn.Linear(1, 1), {"other": smolder.ones(1)})
+
+
+def test_scripts_are_what_was_given_and_traces_compiled_functions(monkeypatch):
+    monkeypatch.setattr(jit, "_told", set())
+    with pytest.warns(UserWarning, match="jit.script: there is no TorchScript"):
+        assert jit.script(len) is len
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # warned once
+        assert jit.script(jit.ScriptModule) is jit.ScriptModule
+    model, x = nn.Linear(3, 2), smolder.ones(1, 3)
+    with pytest.warns(UserWarning, match="compiled with smolder.compile"):
+        traced = jit.trace(model, x)
+    assert traced(x).tolist() == model(x).tolist() and type(traced) is not nn.Linear
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
+        jit.trace(model, x, nothing=1)
+    with pytest.raises(RuntimeError, match="eval mode"):
+        jit.freeze(model)
+    assert jit.freeze(model.eval()) is model and jit.optimize_for_inference(model) is model
 
 
 def test_scripts_can_be_turned_off(monkeypatch):

@@ -91,6 +91,15 @@ class Tensor:
 
     __array_priority__: _int
     def __init__(self, *args: Any, device: Any = None) -> None: ...
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """The same value as a tensor of a class derived from Tensor; shares storage and history."""
+    @staticmethod
+    def _make_subclass(cls: type[Any], data: Tensor, require_grad: _bool = False, **options: Any) -> Any:
+        """A leaf of a class derived from Tensor, which shares the storage of data."""
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any: ...
 
     # -- what it is
 

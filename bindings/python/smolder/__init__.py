@@ -14,6 +14,7 @@ _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _o
 
 # isort: off
 from smolder._core import *  # every op of the table, the dtypes, the counters
+from smolder import _subclass as _subclass
 from smolder._tensor import *
 from smolder._tensor_str import *
 from smolder._control_flow import *
@@ -31,6 +32,7 @@ from smolder._recording import *
 from smolder._recompiles import *
 from smolder._settings import *
 from smolder._types import *
+from smolder._unheld import *
 from smolder._views import *
 from smolder._windows import *
 from smolder._checks import _assert as _assert, _check as _check, _check_index as _check_index
@@ -65,15 +67,23 @@ _LATER = {
     "distributed",
     "fft",
     "func",
+    "futures",
+    "fx",
     "hub",
     "jit",
     "mps",
     "multiprocessing",
+    "overrides",
     "profiler",
     "special",
     "testing",
     "xpu",
 }
+
+
+def __dir__():
+    """The public names: Python names the nearest of 750 at most where one is misspelt."""
+    return list(__all__)
 
 
 def __getattr__(name):
@@ -85,6 +95,8 @@ def __getattr__(name):
         from smolder.func import vmap
 
         return vmap
+    if name.endswith("_") and not name.startswith("_") and hasattr(_core.Tensor, name):
+        return getattr(_core.Tensor, name)  # exp_(x) is x.exp_()
     from smolder._missing import missing
 
     raise missing(__name__, name)

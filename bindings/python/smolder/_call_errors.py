@@ -6,7 +6,7 @@ import difflib
 import operator
 import re
 
-from smolder import _core
+from smolder import _core, _unheld
 
 _CORE = "smolder._core."
 _WORDS = {
@@ -92,6 +92,9 @@ def message(function, args, kwargs):
     """Why `function`, bound from C++, takes neither these arguments nor, where it is a method, such a first one."""
     is_method = type(function).__name__ == "nb_method"
     name = function.__name__
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, _unheld.UnheldDtype):
+            return f"{name}(): {_unheld.why(value)}"
     if is_method and args:
         owner = getattr(_core, function.__qualname__.partition(".")[0], None)
         if isinstance(owner, type) and not isinstance(args[0], owner):
@@ -220,6 +223,6 @@ def _word(type_text):
 def _kind(value):
     """The name of a value's type, as users write it."""
     kind = type(value)
-    if kind is _core.dtype:
+    if issubclass(kind, _core.dtype):
         return "smolder.dtype"
     return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__

@@ -11,6 +11,7 @@ from smolder._call_errors import size_message
 from smolder._device import moved, placed, placed_like, usable_device
 from smolder._out import takes_out
 from smolder._tensor import Tensor
+from smolder._types import name_of
 
 __all__ = [
     "arange",
@@ -175,7 +176,7 @@ def _from_array(array, dtype):
 
 
 def _numpy_type(dtype):
-    return numpy.dtype(repr(dtype).removeprefix("smolder."))
+    return numpy.dtype(name_of(dtype))
 
 
 def as_tensor(data, dtype=None, device=None) -> Tensor:

@@ -6,6 +6,7 @@ import builtins
 import numpy
 
 from smolder import _core
+from smolder._types import name_of
 
 _LEGACY_STREAM = 1  # as DLPack numbers it
 
@@ -87,9 +88,7 @@ def __cuda_array_interface__(self):
     return {
         "version": 3,
         "shape": tuple(self.shape),
-        "typestr": "<V2"
-        if self.dtype == _core.bfloat16
-        else numpy.dtype(repr(self.dtype).removeprefix("smolder.")).str,
+        "typestr": "<V2" if self.dtype == _core.bfloat16 else numpy.dtype(name_of(self.dtype)).str,
         "data": (address, False),
         "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
         "stream": _LEGACY_STREAM,

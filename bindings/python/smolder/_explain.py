@@ -8,6 +8,7 @@ import time
 
 import smolder
 from smolder import _advice, _core
+from smolder._types import name_of
 
 __all__ = ["explain", "explain_last_step"]
 
@@ -396,7 +397,7 @@ def _of_argument(spec):
 def _meta(t):
     shape = ", ".join(map(str, t.shape))
     grad = ", requires_grad" if t.requires_grad else ""
-    return f"{str(t.dtype).removeprefix('smolder.')}[{shape}] on {t.device}{grad}"
+    return f"{name_of(t.dtype)}[{shape}] on {t.device}{grad}"
 
 
 def _of_item(item):

@@ -345,7 +345,11 @@ def capture(fn, /, *args, dynamic_shapes=None, **kwargs):
 
     def call(inputs):
         given = [_build(s, inputs) for s in spec["args"]["tuple"]]
-        out = fn(*given, **_build(spec["kwargs"], inputs))
+        _captures.append(fn)
+        try:
+            out = fn(*given, **_build(spec["kwargs"], inputs))
+        finally:
+            _captures.pop()
         results, result_names[:] = [], []
         spec["results"] = _flatten(out, "", results, result_names)
         return results
@@ -358,6 +362,14 @@ def capture(fn, /, *args, dynamic_shapes=None, **kwargs):
     graph.rename(tensor_names, outputs)
     graph.structure = json.dumps(spec)
     return Graph(graph)
+
+
+_captures = []  # functions that are being captured, the innermost last
+
+
+def is_capturing():
+    """Whether a function is being captured."""
+    return bool(_captures)
 
 
 def load_graph(path, weights=None):

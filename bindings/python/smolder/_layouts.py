@@ -19,10 +19,16 @@ __all__ = [
     "channels_last_3d",
     "clone",
     "contiguous_format",
+    "jagged",
     "layout",
     "legacy_contiguous_format",
     "memory_format",
     "preserve_format",
+    "sparse_bsc",
+    "sparse_bsr",
+    "sparse_coo",
+    "sparse_csc",
+    "sparse_csr",
     "strided",
     "typename",
 ]
@@ -61,6 +67,9 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 legacy_contiguous_format = contiguous_format
 strided = layout("strided")
+# Of tensors that are not here: names to compare a tensor's layout with.
+sparse_coo, sparse_csr, sparse_csc = layout("sparse_coo"), layout("sparse_csr"), layout("sparse_csc")
+sparse_bsr, sparse_bsc, jagged = layout("sparse_bsr"), layout("sparse_bsc"), layout("jagged")
 CONSTANTS = (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
 
 

@@ -12,16 +12,16 @@ KINDS = [
     ),
     ("small integers", "integers are uint8, int32 and int64", "int32", "int8 int16 short uint16 uint32 uint64 char"),
     (
-        "floats of 8 bits",
+        "floats of 8 bits and fewer",
         "floats are float64, float32, float16 and bfloat16",
         "bfloat16",
-        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz",
+        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2",
     ),
     (
         "sparse tensors",
         "tensors are dense",
         "gather, index_add and scatter_add on indices and values",
-        "sparse sparse_coo sparse_csr sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor SparseAdam",
+        "sparse sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor SparseAdam",
     ),
     ("nested tensors", "tensors are rectangular", "padding and a mask", "nested"),
     (
@@ -31,10 +31,10 @@ KINDS = [
         "quantization ao qint8 quint8 qint32 quantize_per_tensor quantize_per_channel",
     ),
     (
-        "graphs of torch.fx",
-        "what runs is recorded, not traced from code",
-        "smolder.capture for a graph, smolder.explain to read one",
-        "fx _dynamo _inductor _functorch SymInt SymFloat SymBool",
+        "graphs of torch's compilers",
+        "what runs is recorded, and sizes are numbers",
+        "smolder.compile, smolder.capture for a graph, smolder.explain to read one",
+        "_dynamo _inductor _functorch SymInt SymFloat SymBool",
     ),
 ]
 REASONS = {name: (what, why, instead) for what, why, instead, names in KINDS for name in names.split()}

@@ -135,6 +135,10 @@ class _Ops:
             raise AttributeError(name)
         return _OpNamespace(name)
 
+    def load_library(self, path):
+        """Raises OSError: a library of ops in C++ was built for torch's. smolder.library registers ops."""
+        raise OSError(f"ops.load_library: {path} is a library of torch's ops, which Smolder can't load")
+
     def __repr__(self):
         return "<module 'smolder.ops'>"
 

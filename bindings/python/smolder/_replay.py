@@ -8,6 +8,7 @@ import numpy
 
 from smolder import _core, _trace_file
 from smolder._terminal import size
+from smolder._types import name_of
 from smolder.trace_command import replay_graph
 
 # Operands that hold positions: what bounds them, of the node.
@@ -149,7 +150,7 @@ def compare(got, wanted, *, exact):
         with numpy.errstate(invalid="ignore"):
             wrong = ~((a == b) & (numpy.signbit(a) == numpy.signbit(b)) | numpy.isnan(a) & numpy.isnan(b))
             if not exact:
-                wrong &= ~_close(a, b, str(got.dtype).removeprefix("smolder."))
+                wrong &= ~_close(a, b, name_of(got.dtype))
     if not wrong.any():
         return None
     at = int(numpy.flatnonzero(wrong.reshape(-1))[0])

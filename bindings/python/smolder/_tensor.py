@@ -457,19 +457,21 @@ _TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.i
 
 @_method
 def type(self, dtype=None, non_blocking=False):
-    """The tensor with another dtype, or of a type such as "smolder.DoubleTensor"; without one, the type's name."""
+    """The tensor with another dtype, or of a type such as "smolder.DoubleTensor", which may be called torch's; without one,
+    the type's name."""
     if dtype is None:
         name = _TYPE_NAMES[self.dtype]
         return name.replace(".", ".cuda.", 1) if self.is_cuda else name
     where = None
     if isinstance(dtype, str):
-        named = {name: d for d, name in _TYPE_NAMES.items()}
+        named = {name.partition(".")[2]: d for d, name in _TYPE_NAMES.items()}
         where, name = ("cuda" if ".cuda." in dtype else "cpu"), dtype.replace(".cuda.", ".", 1)
+        name = name.removeprefix("smolder.").removeprefix("torch.")
         if name not in named:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = named[name]
     elif not isinstance(dtype, _core.dtype) and hasattr(dtype, "dtype"):  # LongTensor, for one
-        where, dtype = ("cuda" if dtype.__module__ == "smolder.cuda" else "cpu"), dtype.dtype
+        where, dtype = ("cuda" if dtype.__module__.endswith(".cuda") else "cpu"), dtype.dtype
     if not isinstance(dtype, _core.dtype):
         raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
     return self.to(dtype, device=where, non_blocking=non_blocking)

@@ -19,6 +19,7 @@ import sys
 import time
 
 from smolder import _core, safetensors
+from smolder._types import name_of
 from smolder._version import __version__
 
 VERSION = 1
@@ -27,7 +28,7 @@ _WHERE = re.compile(r"^(.*):(\d+) in ([^ ]*)$")
 _CATEGORIES = {"bool": bool, "int": int, "float": float}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MISSING = "there is no op called"  # what keeps one step from being read, not the file
-_DTYPES = {str(d).removeprefix("smolder."): d for d in safetensors._NAMES}
+_DTYPES = {name_of(d): d for d in safetensors._NAMES}
 
 
 class TraceError(ValueError):

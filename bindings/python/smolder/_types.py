@@ -37,12 +37,18 @@ ALL = (
 # (bits, exponent's largest power of two, smallest normal's exponent, fraction bits)
 _FLOATS = {"float64": (64, 1023, -1022, 52), "float32": (32, 127, -126, 23)}
 _FLOATS |= {"float16": (16, 15, -14, 10), "bfloat16": (16, 127, -126, 7)}
-_INTEGERS = {"int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "uint8": (0, 255)}
+_FLOATS |= {"float8_e4m3fn": (8, 8, -6, 3), "float8_e5m2": (8, 15, -14, 2)}
+_LARGEST = {"float8_e4m3fn": 448.0}  # which has a number where others have infinity
+_INTEGERS = {f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)}
+_INTEGERS |= {f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)}
+
+
+_repr = dtype.__repr__  # which smolder.torch replaces
 
 
 def name_of(dtype):
     """`float32` for smolder.float32."""
-    return repr(dtype).removeprefix("smolder.")
+    return getattr(dtype, "_name", None) or _repr(dtype).removeprefix("smolder.")  # _unheld.py's know theirs
 
 
 def named(name):
@@ -72,7 +78,7 @@ class finfo:
         self.dtype = name_of(dtype)
         self.bits, top, bottom, fraction = _FLOATS[self.dtype]
         self.eps = 2.0**-fraction
-        self.max = (2.0 - self.eps) * 2.0**top
+        self.max = _LARGEST.get(self.dtype, (2.0 - self.eps) * 2.0**top)
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0**bottom
         self.resolution = 10.0 ** -builtins.int(fraction * 0.30102999566398120)

@@ -1,7 +1,7 @@
 """TorchScript, which there is none of: programs may ask whether they are scripted, and mark functions, as in torch.
 
-What would script or trace raises; smolder.compile and smolder.export are the ways to go. Where PYTORCH_JIT=0 is in the
-environment, which turns torch's off as well, script, trace and their kin return what they are given.
+A scripted function means what it means in Python, so script returns what it is given; trace compiles it, unless
+PYTORCH_JIT=0 is in the environment, which turns torch's off as well. Files of scripts are neither read nor written.
 """
 
 import builtins
@@ -146,46 +146,82 @@ def fuser(name):
 
 # -- what makes scripts
 
-_WHY = "there is no TorchScript: use smolder.compile or smolder.export, or set PYTORCH_JIT=0, which changes no function"
+_WHY = "there is no TorchScript: use smolder.compile or smolder.export"
+_told = set()
+
+
+def _as_it_is(name, what):
+    if name not in _told:
+        _told.add(name)
+        warn(f"smolder.jit.{name}: {what}")
+
+
+def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+    """The function, class or module itself, which does in Python what it would do as a script. Warns once."""
+    _as_it_is("script", "there is no TorchScript, and what was given is returned as it is, to run in Python")
+    return obj
+
+
+def script_method(fn):
+    """The method itself, as script does."""
+    _as_it_is("script_method", "there is no TorchScript, and what was given is returned as it is, to run in Python")
+    return fn
+
+
+def trace(func, example_inputs=None, *, example_kwarg_inputs=None, **options):
+    """smolder.compile of the function or module: recorded at a call, and again at calls that are not like it.
+
+    torch's keeps what the example did whatever later calls are given. The options check and store a trace; none is kept.
+    """
+    from smolder.compiler import compile
+
+    for option in options:
+        if option not in _TRACE_OPTIONS:
+            raise TypeError(f"trace() got an unexpected keyword argument '{option}'")
+    _as_it_is("trace", "there is no TorchScript, and what was given is compiled with smolder.compile")
+    return func if _disabled() else compile(func)
+
+
+_TRACE_OPTIONS = {"optimize", "check_trace", "check_inputs", "check_tolerance", "strict"}
+_TRACE_OPTIONS |= {"_force_outplace", "_module_class", "_compilation_unit", "_store_inputs"}
+
+
+def trace_module(mod, inputs, **options):
+    """The same of a module, of whose methods only forward is compiled."""
+    if set(inputs) - {"forward"}:
+        raise NotImplementedError(f"jit.trace_module: only forward can be traced, got {sorted(inputs)}")
+    return trace(mod, **options)
 
 
 def _disabled():
     return os.environ.get("PYTORCH_JIT", "1").lower() in ("0", "0v", "false", "no")
 
 
-def _as_it_is(name, first):
-    """A function that raises, or returns its first argument where torch's does too."""
-    raises = refused(f"jit.{name}", _WHY)
-
-    def call(*args, **kwargs):
-        if not _disabled():
-            raises()
-        return args[0] if args else kwargs[first]
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Raises: {_WHY}."
-    return call
-
-
-script = _as_it_is("script", "obj")
-script_method = _as_it_is("script_method", "fn")
-trace = _as_it_is("trace", "func")
-trace_module = _as_it_is("trace_module", "mod")
-
 _FILES = "there is no TorchScript: smolder.export.save and load keep what smolder.export.export captured"
-freeze = refused("jit.freeze", _WHY)
 load = refused("jit.load", _FILES)
-optimize_for_inference = refused("jit.optimize_for_inference", _WHY)
 save = refused("jit.save", _FILES)
 ScriptFunction = refused_class("jit.ScriptFunction", _WHY)
 
 
+def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+    """The module: weights are constants of a step as long as nobody writes them. It has to be in evaluation mode."""
+    if mod.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() first")
+    return mod
+
+
+def optimize_for_inference(mod, other_methods=None):
+    """The module: what a step computes is optimized when it is compiled."""
+    return mod
+
+
 def __getattr__(name):
     if name != "ScriptModule":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there is no TorchScript")
+        from smolder._missing import missing
+
+        raise missing(__name__, name)
     from smolder.nn import Module
 
-    # As torch's: a module, where functions are left as they are.
-    made = type(name, (Module,), {}) if _disabled() else refused_class("jit.ScriptModule", _WHY, Module)
-    globals()[name] = made
+    # As torch's where it is turned off: a module, whose methods are left as they are.
+    made = globals()[name] = type(name, (Module,), {"__doc__": "A module, whose methods run in Python."})
     return made

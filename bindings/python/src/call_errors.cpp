@@ -1,7 +1,9 @@
-// What users read when arguments do not fit a function: smolder._call_errors writes it, in torch's form.
+// Calls of functions of C++ that are not theirs alone: objects with a __torch_function__ answer those they are given to
+// (smolder/overrides.py), and what users read when arguments do not fit is written by smolder._call_errors.
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_set>
 
 #include "src/tensor.h"
 
@@ -35,34 +37,78 @@ bool is_function(PyObject* object) {
   return type == "nanobind.nb_func" || type == "nb_func";
 }
 
-/// After a failed call: replaces the exception that is set by the one that users read. Where a function was given
-/// `out`, which none of C++ has, the call is made again without, and its result written there.
-PyObject* recover(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  const nb::object error = take_binders_error();
-  if (!error.is_valid()) return nullptr;
+bool names_out(PyObject* names) {
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "out") == 0) return true;
+  }
+  return false;
+}
+
+/// What a function in Python makes of a call: module.name(function, args, kwargs).
+nb::object told_of(const char* module, const char* name, PyObject* function, PyObject* const* args, Py_ssize_t count,
+                   PyObject* names) {
   const nb::object given = nb::steal(PyTuple_New(count)), named = nb::steal(PyDict_New());
-  if (!given.is_valid() || !named.is_valid()) return nullptr;
+  const nb::object of = nb::steal(PyImport_ImportModule(module));
+  if (!given.is_valid() || !named.is_valid() || !of.is_valid()) return {};
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(given.ptr(), i, Py_NewRef(args[i]));
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
-    if (PyDict_SetItem(named.ptr(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
+    if (PyDict_SetItem(named.ptr(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return {};
   }
-  const bool has_out = is_function(function) && PyDict_GetItemString(named.ptr(), "out");
-  const nb::object module = nb::steal(PyImport_ImportModule(has_out ? "smolder._out" : "smolder._call_errors"));
-  if (!module.is_valid()) return nullptr;
-  const char* const name = has_out ? "call" : "message";
-  nb::object out = nb::steal(PyObject_CallMethod(module.ptr(), name, "OOO", function, given.ptr(), named.ptr()));
-  if (has_out || !out.is_valid()) return out.release().ptr();
-  PyErr_SetObject(PyExc_TypeError, out.ptr());
+  return nb::steal(PyObject_CallMethod(of.ptr(), name, "OOO", function, given.ptr(), named.ptr()));
+}
+
+/// How many modes are on, which answer every call first, and the classes of tensors that answer calls they are given
+/// to, which live as long as the process. The GIL guards both.
+int g_modes = 0;
+std::unordered_set<PyTypeObject*> g_answering;
+
+bool answers(PyObject* o) {
+  PyTypeObject* const type = Py_TYPE(o);
+  if (type != &PyList_Type && type != &PyTuple_Type) return g_answering.contains(type);
+  PyObject** const items = PySequence_Fast_ITEMS(o);
+  return std::any_of(items, items + PySequence_Fast_GET_SIZE(o), answers);
+}
+
+bool asks_first(PyObject* const* args, size_t count) { return g_modes > 0 || std::any_of(args, args + count, answers); }
+
+/// The answer of an object or a mode to a call; NotImplemented where it is the function's own, null for an error.
+PyObject* answer(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return told_of("smolder.overrides", "_answer", function, args, count, names).release().ptr();
+}
+
+/// Of a call that did not fit: the answer of an argument that is no tensor but answers for itself, the result written
+/// to `out`, or null and the exception that users read.
+PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  const nb::object error = take_binders_error();
+  if (!error.is_valid()) return nullptr;
+  PyObject* const answered = answer(function, args, count, names);
+  if (answered != Py_NotImplemented) return answered;
+  Py_DECREF(answered);
+  // None of C++ has `out`: the call is made again without, and its result written there.
+  if (is_function(function) && names_out(names)) {
+    return told_of("smolder._out", "call", function, args, count, names).release().ptr();
+  }
+  const nb::object message = told_of("smolder._call_errors", "message", function, args, count, names);
+  if (message.is_valid()) PyErr_SetObject(PyExc_TypeError, message.ptr());
   return nullptr;
 }
 
 template <size_t Entry>
 PyObject* call(PyObject* function, PyObject* const* args, size_t count, PyObject* names) {
-  PyObject* const result = g_entries[Entry](function, args, count, names);
-  if (result) [[likely]]
-    return result;
   // nanobind marks calls of constructors with the bit below CPython's.
-  return recover(function, args, PyVectorcall_NARGS(count & ~(size_t{1} << (8 * sizeof(size_t) - 2))), names);
+  constexpr size_t kConstructor = size_t{1} << (8 * sizeof(size_t) - 2);
+  if ((g_modes > 0 || !g_answering.empty()) && !(count & kConstructor)) [[unlikely]] {
+    const size_t given = PyVectorcall_NARGS(count);
+    if (asks_first(args, given + (names ? PyTuple_GET_SIZE(names) : 0))) {
+      PyObject* const answered = answer(function, args, given, names);
+      if (answered != Py_NotImplemented) return answered;
+      Py_DECREF(answered);
+    }
+  }
+  PyObject* const result = g_entries[Entry](function, args, count, names);
+  if (!result) [[unlikely]]
+    return explain(function, args, PyVectorcall_NARGS(count & ~kConstructor), names);
+  return result;
 }
 
 template <size_t... Entry>
@@ -118,6 +164,12 @@ void wrap_all(nb::handle scope) {
 
 }  // namespace
 
-void explain_call_errors(nb::module_& m) { wrap_all(m); }
+void explain_call_errors(nb::module_& m) {
+  m.def("_count_modes", [](int more) { g_modes += more; }, nb::arg("more"));
+  m.def(
+      "_ask_class", [](nb::handle cls) { g_answering.insert(reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr())); },
+      nb::arg("cls"));
+  wrap_all(m);
+}
 
 }  // namespace smolder::python

@@ -7,17 +7,22 @@ from smolder import _core
 from smolder.compiler._record import Recorder, events
 
 __all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
     "checked",
     "compile",
     "cudagraph_mark_step_begin",
     "disable",
     "events",
     "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
     "list_backends",
     "list_mode_options",
     "pure",
     "register_backend",
     "reset",
+    "substitute_in_graph",
 ]
 
 _MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
@@ -145,16 +150,50 @@ def is_compiling():
     return _core._is_capturing()
 
 
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting():
+    """Whether a function is being captured as a graph, by smolder.capture, smolder.export or smolder.onnx."""
+    from smolder import _graph
+
+    return _graph.is_capturing()
+
+
+def allow_in_graph(fn):
+    """The function, or functions of a list: torch's compiler would not look into it, and Smolder's looks into none."""
+    if isinstance(fn, list | tuple):
+        return [allow_in_graph(f) for f in fn]
+    if not callable(fn):
+        raise TypeError("allow_in_graph expects a callable")
+    return fn
+
+
+def assume_constant_result(fn):
+    """The function, whose result torch's compiler would take for a constant. A recorded step is not wrong where it is none."""
+    if not callable(fn):
+        raise TypeError("assume_constant_result expects a callable")
+    return fn
+
+
+def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_signature_check=False):
+    """A decorator that returns the function: torch's compiler would look into it instead of `original_fn`, in C."""
+    if not callable(original_fn):
+        raise TypeError(f"substitute_in_graph expects a function but got {type(original_fn)!r}")
+    return lambda traceable_fn: traceable_fn
+
+
 def cudagraph_mark_step_begin():
     """Says that an iteration begins, which lets torch overwrite results of the last. Here none is while it is alive."""
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """A function that is part of no recorded step: one that calls it is recorded anew each time."""
-    if not recursive:
-        raise NotImplementedError("smolder.compiler.disable: recursive=False is not supported")
+    """A function that is part of no recorded step: one that calls it is recorded anew each time.
+
+    With recursive=False torch may compile what the function calls. Here that runs as it is unless it was compiled itself.
+    """
     if fn is None:
-        return lambda fn: disable(fn, reason=reason)
+        return lambda fn: disable(fn, recursive, reason=reason)
 
     @functools.wraps(fn)
     def inside(*args, **kwargs):

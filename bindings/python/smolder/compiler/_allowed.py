@@ -24,15 +24,18 @@ import numpy
 from smolder import _core
 from smolder._device import device
 from smolder._types import finfo, iinfo
+from smolder._unheld import UnheldDtype
 
 _PACKAGE = __file__.rsplit("compiler", 1)[0]
+# What the modules of this package's classes begin with; smolder.torch gives them torch's as well.
+OURS = {"smolder"}
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _NUMPY = os.path.dirname(numpy.__file__) + os.sep
 
 # Compared by their values.
 CONSTANTS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(NotImplemented), _core.dtype, device,
-    finfo, iinfo,
+    finfo, iinfo, UnheldDtype,
 )  # fmt: skip
 _CONSTANTS = frozenset(CONSTANTS)
 
@@ -127,6 +130,11 @@ def is_ours(filename):
     return filename.startswith(_PACKAGE)
 
 
+def is_class_of_ours(kind):
+    """Whether a class is this package's."""
+    return kind.__module__.partition(".")[0] in OURS
+
+
 def is_numpys(filename):
     """Whether code of this file is NumPy's, which the package calls; a program is to name what is on a list."""
     return filename.startswith((_NUMPY, "<__array_function__"))
@@ -144,7 +152,7 @@ def is_constant(kind):
 
 
 def _is_ours_immutable(kind):
-    return kind.__name__ in _IMMUTABLE_OURS and kind.__module__.partition(".")[0] in ("smolder", "nanobind")
+    return kind.__name__ in _IMMUTABLE_OURS and kind.__module__.partition(".")[0] in ("nanobind", *OURS)
 
 
 def _is_number_of_numpy(kind):
@@ -181,7 +189,7 @@ def is_called(o):
 
 def _is_of_ours(owner):
     kind = owner if isinstance(owner, type) else type(owner)
-    return kind.__module__.partition(".")[0] == "smolder"
+    return is_class_of_ours(kind)
 
 
 def is_function_of_ours(o):

@@ -107,14 +107,14 @@ def _module_of(kind):
 
 def _is_of_library(kind):
     module = _module_of(kind)
-    return module is not None and is_library_module(module)
+    return _allowed.is_class_of_ours(kind) or (module is not None and is_library_module(module))
 
 
 @functools.lru_cache(maxsize=4096)
 def _read_besides(kind):
     """Names that may be read of an object by what is no Python: none of the program's classes, of this package's those in
     its functions and of its members. None: any, as classes of Python's library compare and print all that they have."""
-    names, ours = set(), [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "smolder"]
+    names, ours = set(), [base for base in kind.__mro__ if _allowed.is_class_of_ours(base)]
     for base in kind.__mro__:
         if base not in ours and base not in _WITHOUT_ATTRIBUTES and _is_of_library(base):
             return None
@@ -277,7 +277,7 @@ class World:
     def _slots(self, o, kind, path):
         """What is kept beside the attributes' dict."""
         for base in kind.__mro__:
-            ours = base.__module__.partition(".")[0] == "smolder"
+            ours = _allowed.is_class_of_ours(base)
             if base is not functools.partial and not is_made_by_class(base):
                 continue
             for member in base.__dict__.values():
@@ -298,7 +298,7 @@ class World:
             return self._refuse(f"{path} is the dict of {'builtins' if o is _BUILTINS else 'all modules'}")
         if not seen and not self._see(o):
             return None
-        names, ours = None, kind is not None and any(b.__module__.startswith("smolder.") for b in kind.__mro__)
+        names, ours = None, kind is not None and any(map(_allowed.is_class_of_ours, kind.__mro__))
         if kind and self.named is not None and (besides := _read_besides(kind)) is not None:
             names = self.named | besides | {n for n in o if besides and str(n).startswith("_")}
         held = {n: v for n, v in dict.items(o) if names is None or n in names}

@@ -9,10 +9,12 @@ def refused(name, why):
 
     call.__name__ = call.__qualname__ = name.rpartition(".")[2]
     call.__doc__ = f"Raises: {why}."
+    call._why_refused = why
     return call
 
 
 def refused_class(name, why, base=object):
     """The same as a class, for isinstance and annotations: it is of nothing, since making an object raises."""
     short = name.rpartition(".")[2]
-    return type(short, (base,), {"__init__": refused(name, why), "__doc__": f"Raises: {why}."})
+    members = {"__init__": refused(name, why), "__doc__": f"Raises: {why}.", "_why_refused": why}
+    return type(short, (base,), members)

@@ -171,7 +171,7 @@ class Conv3d(_Conv):
         return self._convolve(F.conv3d, input)
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     _dims = 0
 
     @on_device
@@ -250,7 +250,7 @@ class _ConvTranspose(_ConvNd):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution of signals [N, C, L]; weight is [in_channels, out_channels / groups, kernel]."""
 
     _dims = 1
@@ -259,7 +259,7 @@ class ConvTranspose1d(_ConvTranspose):
         return self._transpose(F.conv_transpose1d, input, output_size)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution of images [N, C, H, W]; weight is [in_channels, out_channels / groups, h, w]."""
 
     _dims = 2
@@ -268,7 +268,7 @@ class ConvTranspose2d(_ConvTranspose):
         return self._transpose(F.conv_transpose2d, input, output_size)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution of volumes [N, C, D, H, W]; weight is [in_channels, out_channels / groups, d, h, w]."""
 
     _dims = 3

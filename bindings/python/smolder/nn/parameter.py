@@ -2,12 +2,14 @@
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._subclass import _disabled
 
 
 class Parameter(_core.Tensor):
     """A tensor that becomes a parameter of the module it is assigned to. Shares data with it."""
 
     _copies_gradient = False
+    __torch_function__ = classmethod(_disabled)
 
     def __init__(self, data=None, requires_grad=True):
         if data is None:
@@ -24,6 +26,8 @@ class Parameter(_core.Tensor):
 
 class Buffer(_core.Tensor):
     """A tensor that becomes a buffer of the module it is assigned to. Shares data with it."""
+
+    __torch_function__ = classmethod(_disabled)
 
     def __init__(self, data=None, *, persistent=True):
         super().__init__(_core.zeros((0,)) if data is None else data.detach())

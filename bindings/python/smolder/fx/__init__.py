@@ -1,0 +1,34 @@
+"""Graphs of what a module's Python does: traced with stand-ins for values, changed, and made a module again.
+
+`symbolic_trace` runs a function on proxies, so it sees no values: smolder.capture and smolder.compile record what runs.
+"""
+
+from smolder.fx._symbolic_trace import Tracer, symbolic_trace, wrap
+from smolder.fx.graph import CodeGen, Graph
+from smolder.fx.graph_module import GraphModule
+from smolder.fx.interpreter import Interpreter, Transformer
+from smolder.fx.node import Node, has_side_effect, map_arg
+from smolder.fx.proxy import Proxy
+from smolder.fx.subgraph_rewriter import replace_pattern
+
+__all__ = [
+    "CodeGen",
+    "Graph",
+    "GraphModule",
+    "Interpreter",
+    "Node",
+    "Proxy",
+    "Tracer",
+    "Transformer",
+    "has_side_effect",
+    "map_arg",
+    "replace_pattern",
+    "symbolic_trace",
+    "wrap",
+]
+
+
+def __getattr__(name):
+    from smolder._missing import missing
+
+    raise missing(__name__, name)

@@ -1,0 +1,168 @@
+"""Runs a graph node by node: to see values on the way, or to make another graph of it."""
+
+from smolder.fx._symbolic_trace import Tracer
+from smolder.fx.graph import Graph
+from smolder.fx.graph_module import GraphModule
+from smolder.fx.node import map_arg
+from smolder.fx.proxy import Proxy
+
+__all__ = ["Interpreter", "Transformer"]
+
+
+class Interpreter:
+    """Runs a module's graph. Derived classes say what a kind of node does: `call_function`, `placeholder` and so on."""
+
+    def __init__(self, module, garbage_collect_values=True, graph=None):
+        self.module, self.submodules = module, dict(module.named_modules())
+        self.graph = module.graph if graph is None else graph
+        self.env, self.extra_traceback = {}, True
+        self.garbage_collect_values = garbage_collect_values
+        self.user_to_last_uses = {}
+        seen = set()
+        for node in reversed(self.graph.nodes):
+            for read in node.all_input_nodes:
+                if read not in seen:
+                    seen.add(read)
+                    self.user_to_last_uses.setdefault(node, []).append(read)
+
+    def run(self, *args, initial_env=None, enable_io_processing=True):
+        """What the graph returns for these arguments."""
+        self.env = dict(initial_env or {})
+        self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
+        for node in self.graph.nodes:
+            if node in self.env:
+                continue
+            try:
+                self.env[node] = self.run_node(node)
+            except Exception as error:
+                if self.extra_traceback:
+                    error.add_note(f"While executing {node.format_node()}")
+                raise
+            if self.garbage_collect_values:
+                for done in self.user_to_last_uses.get(node, ()):
+                    del self.env[done]
+            if node.op == "output":
+                out = self.env[node]
+                return self.graph.process_outputs(out) if enable_io_processing else out
+        return None
+
+    def boxed_run(self, args_list):
+        """The same of a list of arguments, which is emptied."""
+        args = list(args_list)
+        args_list.clear()
+        return self.run(*args)
+
+    def run_node(self, n):
+        """What a node gives."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return getattr(self, n.op)(n.target, args, kwargs)
+
+    def placeholder(self, target, args, kwargs):
+        """The next argument, or the default."""
+        if target.startswith("*"):
+            return list(self.args_iter)
+        try:
+            return next(self.args_iter)
+        except StopIteration:
+            if args:
+                return args[0]
+            raise RuntimeError(
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
+            ) from None
+
+    def get_attr(self, target, args, kwargs):
+        """An attribute of the module."""
+        return self.fetch_attr(target)
+
+    def call_function(self, target, args, kwargs):
+        """What a function gives."""
+        return target(*args, **kwargs)
+
+    def call_method(self, target, args, kwargs):
+        """What a method of the first argument gives."""
+        of, *rest = args
+        return getattr(of, target)(*rest, **kwargs)
+
+    def call_module(self, target, args, kwargs):
+        """What a module in the module gives."""
+        return self.fetch_attr(target)(*args, **kwargs)
+
+    def output(self, target, args, kwargs):
+        """What is returned."""
+        return args[0]
+
+    def fetch_attr(self, target):
+        """What is at a path in the module."""
+        at = self.module
+        parts = target.split(".")
+        for i, part in enumerate(parts):
+            if not hasattr(at, part):
+                raise RuntimeError(f"Node referenced nonexistent target {'.'.join(parts[: i + 1])}")
+            at = getattr(at, part)
+        return at
+
+    def fetch_args_kwargs_from_env(self, n):
+        """The arguments of a node, with values for nodes."""
+        return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
+
+    def map_nodes_to_values(self, args, n):
+        """Arguments with values for nodes."""
+
+        def value(read):
+            if read not in self.env:
+                raise RuntimeError(
+                    f"Node {n} referenced nonexistent value {read}! Run Graph.lint() to diagnose such issues"
+                )
+            return self.env[read]
+
+        return map_arg(args, value)
+
+
+class Transformer(Interpreter):
+    """Makes another graph: `transform()` runs the graph on proxies, and what the methods do with them is the new one."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.new_graph = Graph()
+        self.new_graph.set_codegen(module.graph._codegen)
+
+        class Adding(Tracer):
+            def __init__(self, graph):
+                super().__init__()
+                self.graph, self.root = graph, module
+
+            def is_leaf_module(self, m, module_qualified_name):
+                return True
+
+        self.tracer = Adding(self.new_graph)
+
+    def placeholder(self, target, args, kwargs):
+        """An input of the new graph."""
+        default = args[0] if args else ...
+        return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
+
+    def get_attr(self, target, args, kwargs):
+        """An attribute read in the new graph."""
+        return self.tracer.create_proxy("get_attr", target, args, kwargs)
+
+    def call_module(self, target, args, kwargs):
+        """A call of a module in the new graph."""
+        return self.tracer.create_proxy("call_module", target, args, kwargs)
+
+    def call_function(self, target, args, kwargs):
+        """A call in the new graph."""
+        return self.tracer.create_proxy("call_function", target, args, kwargs)
+
+    def transform(self):
+        """The module of the new graph."""
+        out = super().run(enable_io_processing=False)
+        if out is not None:
+            self.new_graph.output(map_proxies(out))
+        return GraphModule(self.module, self.new_graph, type(self.module).__name__)
+
+
+def map_proxies(a):
+    """An argument with nodes for proxies."""
+    from smolder.fx.node import map_aggregate
+
+    return map_aggregate(a, lambda x: x.node if isinstance(x, Proxy) else x)

@@ -1,0 +1,18 @@
+"""Smolder under torch's name: programs and libraries that were written for PyTorch run as they are.
+
+    python -m smolder.torch SCRIPT ARGS
+    python -m smolder.torch -m MODULE ARGS
+
+or, at the top of a program, before anything imports torch:
+
+    import smolder.torch
+    smolder.torch.install()
+
+From then on `import torch` is Smolder, and so is every public path in torch's tree. docs/torch.md says what is behind them.
+"""
+
+from smolder.torch._alias import VERSION, install, is_installed
+from smolder.torch._asked import asked, report
+from smolder.torch._names import status
+
+__all__ = ["VERSION", "asked", "install", "is_installed", "report", "status"]
