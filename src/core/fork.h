@@ -11,6 +11,7 @@ namespace smolder {
 /// all `ForkMutex`es, in any order.
 enum class ForkRank : uint8_t {
   kTape,      ///< of one object, that is never destroyed
+  kCompiler,  ///< of plans that are compiled behind the program, which stops for a fork
   kKernels,   ///< the kernel cache's, in memory
   kDatabase,  ///< and on disk
   kNoLock,    ///< what takes none, as it is only told

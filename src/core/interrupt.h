@@ -21,4 +21,16 @@ void set_interrupt_check(InterruptCheck check);
 /// A place where work can stop.
 void check_interrupt();
 
+/// While it lives, `check` is asked on this thread in the place of that: what works behind the program stops for
+/// reasons of its own.
+class InterruptScope {
+ public:
+  explicit InterruptScope(InterruptCheck check);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+
+ private:
+  const InterruptCheck outer_;
+};
+
 }  // namespace smolder

@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/core/background.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/error.h"
 #include "smolder/core/fork.h"
@@ -33,7 +35,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kPiecesPerThread = 16;
 constexpr std::chrono::microseconds kSpin{100};
 
-thread_local bool inside_region = false;
+thread_local bool inside_region = false, behind = false;
 
 void relax() {
 #if defined(__x86_64__)
@@ -257,10 +259,7 @@ class Pool {
     const auto wanted = static_cast<size_t>(threads_.load(std::memory_order_relaxed) - 1);
     if (workers_.size() == wanted) [[likely]]
       return;
-    // Workers take no signals: handlers belong to the threads the application made.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     const uint32_t seen = state_.load() & ~(kEpoch - 1);
     const bool spin = static_cast<int>(wanted) < usable_cpus();  // else spinning takes a processor from a worker
     if (shares_.size() <= wanted) shares_ = std::vector<Share>(wanted + 1);
@@ -273,7 +272,6 @@ class Pool {
       record_event({"fallback", std::string("fewer worker threads: ") + e.what(), "", 0});
       threads_.store(static_cast<int>(workers_.size()) + 1);
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   /// Needs `dispatch_`.
@@ -335,6 +333,27 @@ bool in_parallel_region() { return inside_region; }
 
 void parallel_for(int64_t n, int64_t grain, RangeFn fn, void* context) {
   if (n > 0) pool().run(n, std::max<int64_t>(grain, 1), fn, context);
+}
+
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+bool in_background() { return behind; }
+
+std::thread start_background_thread(std::function<void()> work) {
+  // About a tenth of a processor's time where another thread wants it: less would make what that thread waits for, a
+  // lock that this one holds, late.
+  constexpr int kNice = 10;
+  const SignalsBlocked blocked;
+  return std::thread([work = std::move(work)] {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);  // of this thread alone, on Linux
+    inside_region = behind = true;
+    work();
+  });
 }
 
 void reset_pool_after_fork() {

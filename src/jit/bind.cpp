@@ -164,6 +164,11 @@ void PlanImpl::compile_missing() const {
   jit::compile_missing(program_, take_unready(program_.options.device.type));
 }
 
+size_t PlanImpl::missing() const {
+  const std::lock_guard hold(compiling_);
+  return program_.missing.size();
+}
+
 int64_t InstanceImpl::bytes_of(const Step& step) const {
   int64_t bytes = 0;
   for (const TouchedBuffer& t : touched_buffers(plan_->program(), step, evaluated_)) bytes += t.bytes;

@@ -18,7 +18,9 @@
 #include <sstream>
 #include <string>
 
+#include "smolder/core/background.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/interrupt.h"
 #include "smolder/core/profile.h"
 #include "smolder/jit/align_rows.h"
 #include "smolder/jit/decompose.h"
@@ -78,6 +80,7 @@ std::function<void(std::string_view, Program&)>& the_hook() {
 }
 
 void run_stage(const Stage& stage, Program& program) {
+  if (in_background()) check_interrupt();  // whom the program waits for ends at once, with the stage
   const SpanScope span(SpanKind::kPlan, stage.name);
   const auto start = std::chrono::steady_clock::now();
   if (is_disabled(stage.name)) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <thread>
 
+#include "smolder/core/background.h"
 #include "smolder/core/counters.h"
 #include "smolder/core/interrupt.h"
 #include "smolder/core/profile.h"
@@ -57,6 +58,7 @@ class LongCompile {
   /// So many more are compiled. On any thread.
   void add(int64_t kernels) {
     const int64_t done = done_ += kernels;
+    if (in_background()) return;  // nobody waits
     if (done == kernels_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
     if (told_.exchange(true)) return;
     const std::string text = "[smolder:compile] a step needs " + std::to_string(kernels_) + " kernels, of which " +
@@ -86,7 +88,11 @@ class Emitter {
 
   void compile_missing(std::span<const std::function<void()>> others) {
     std::vector<Missing> missing;
-    for (const size_t s : p_.missing) missing.push_back(missing_at(s));
+    for (const size_t s : p_.missing) {
+      Missing m = missing_at(s);
+      const bool made_since = in_background() && find(m);  // for another plan, while this one waited
+      if (!made_since) missing.push_back(std::move(m));
+    }
     compile(missing, others);
     p_.missing.clear();
   }
@@ -126,9 +132,10 @@ class Emitter {
   void compile(std::vector<Missing>& missing, std::span<const std::function<void()>> others) {
     const auto start = std::chrono::steady_clock::now();
     // Small batches share one module's overhead, and there are enough of them for the threads.
-    constexpr int64_t kBatch = 4;
+    // Behind the program one at a time: it may end, fork or want another plan in between.
+    const int64_t most_in_batch = in_background() ? 1 : 4;
     const auto n = static_cast<int64_t>(missing.size()), num_others = static_cast<int64_t>(others.size());
-    const int64_t batch = std::max<int64_t>(1, std::min(kBatch, n / num_threads()));
+    const int64_t batch = std::max<int64_t>(1, std::min(most_in_batch, n / num_threads()));
     const int64_t batches = (n + batch - 1) / batch;
     LongCompile told(n, start);
     const std::thread::id caller = std::this_thread::get_id();

@@ -84,6 +84,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   /// Why bind() refuses these values: the first guard that does not hold, as "s0 <= 128" with symbols by their numbers;
   /// empty when all do.
   virtual std::string failed_guard(std::span<const int64_t> symbols) const = 0;
+  /// Kernels that are in no cache: bind() waits until they are compiled.
+  virtual size_t missing() const = 0;
   /// Kernels that were compiled for this plan, when it was first bound; the others were known.
   virtual std::span<const BuiltKernel> built() const = 0;
   /// Ops without a lowering: each is one eager kernel that runs between the plan's own.

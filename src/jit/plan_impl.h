@@ -40,6 +40,7 @@ class PlanImpl final : public Plan {
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
   std::span<const OpSite> fallbacks() const override { return fallbacks_; }
   std::string failed_guard(std::span<const int64_t> symbols) const override;
+  size_t missing() const override;
   std::span<const BuiltKernel> built() const override { return program_.built; }
   std::string describe() const override;
 

@@ -1,7 +1,6 @@
 #include "smolder/jit/simplify.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include <absl/container/flat_hash_map.h>
@@ -200,7 +199,7 @@ class Simplifier {
 
   // What SMOLDER_DISABLE leaves on.
   const bool moves_ = !is_disabled("moves"), folds_ = !is_disabled("fold"), merges_ = !is_disabled("merge");
-  const bool rules_ = !is_disabled("rules"), picks_rules_ = std::getenv("SMOLDER_DISABLE") != nullptr;
+  const bool rules_ = !is_disabled("rules"), picks_rules_ = !disabled_names().empty();
 
   ir::Rewriter r_;
   ir::Graph& g_;

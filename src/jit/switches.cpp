@@ -2,12 +2,26 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace smolder::jit {
 
+namespace {
+thread_local const std::string* t_disabled = nullptr;
+}  // namespace
+
+std::string disabled_names() {
+  if (t_disabled) return *t_disabled;
+  const char* const text = std::getenv("SMOLDER_DISABLE");
+  return text ? text : "";
+}
+
+DisabledScope::DisabledScope(const std::string& names) : outer_(std::exchange(t_disabled, &names)) {}
+DisabledScope::~DisabledScope() { t_disabled = outer_; }
+
 bool is_disabled(std::string_view name) {
-  const char* text = std::getenv("SMOLDER_DISABLE");
-  std::string_view rest = text ? text : "";
+  const std::string names = disabled_names();
+  std::string_view rest = names;
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
     if (rest.substr(0, comma) == name) return true;

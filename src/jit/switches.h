@@ -1,6 +1,7 @@
 // What of the compiler can be switched off, for finding out what a wrong result comes of.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,5 +12,17 @@ namespace smolder::jit {
 std::vector<std::string_view> switch_names();
 /// Is it named there? Read each time: tests and tools change it.
 bool is_disabled(std::string_view name);
+/// What it names, as text; and what it is taken to name on this thread while a scope lives: a plan that is compiled
+/// later is as the program wanted it when it asked, and other threads read no variable that the program may set.
+std::string disabled_names();
+class DisabledScope {
+ public:
+  explicit DisabledScope(const std::string& names);
+  ~DisabledScope();
+  DisabledScope(const DisabledScope&) = delete;
+
+ private:
+  const std::string* const outer_;
+};
 
 }  // namespace smolder::jit

@@ -24,6 +24,8 @@ struct Tape::Known {
   std::unordered_map<Hash128, std::vector<Trace*>> by_hash;
   /// Plans by the structure they were compiled from; the bytes themselves are the key.
   std::unordered_map<std::string, std::vector<std::shared_ptr<const jit::Plan>>> plans;
+  /// Likewise those that are compiled behind the program, until they are used.
+  std::unordered_map<std::string, std::shared_ptr<PlanJob>> awaited;
 };
 
 /// The op that the user called, where what is recorded of it has another name.

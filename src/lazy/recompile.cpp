@@ -500,9 +500,9 @@ std::string Recompile::text() const {
   char took[64];
   std::snprintf(took, sizeof took, " in %.1f ms, %zu kernel%s built", milliseconds, kernels.size(),
                 kernels.size() == 1 ? "" : "s");
-  std::string out = compiled
-                        ? std::string(cause == Cause::kNew ? "a step was compiled" : "a step was compiled again") + took
-                        : "a step was recorded anew and ran a known plan";
+  std::string out = compiled ? std::string(cause == Cause::kNew ? "a step was compiled" : "a step was compiled again") +
+                                   (behind ? " behind the program" : "") + took
+                             : "a step was recorded anew and ran a known plan";
   out += "\n  " + std::string(name(cause)) + ": " + reason;
   if (!where.empty()) out += "\n  now at     " + where;
   if (!before.empty()) out += "\n  before at  " + before;

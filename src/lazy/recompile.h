@@ -27,6 +27,7 @@ std::string_view name(Cause cause);
 
 struct Recompile {
   Cause cause = Cause::kNew;
+  bool behind = false;   ///< it was compiled while earlier steps ran op by op
   bool compiled = true;  ///< false: recorded anew, and run by a known plan
   std::string reason;    ///< "sum: dim is [1], was [0]"
   std::string where;     ///< the user's line that differs; of a new step that of its first op

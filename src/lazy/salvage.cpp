@@ -1,13 +1,19 @@
-// What becomes of a step that could not run as a plan: its ops run one by one, in the order of the program, each value
-// freed after its last use. If all of them do, nothing is lost but speed. If one can't, tensors have what they had when
-// the step began; what was made in it before that op has a value, what was recorded after has none.
+// What becomes of a step that could not run as a plan, or has none yet: its ops run one by one, in the order of the
+// program, but for those that nothing needs, each value freed after its last use. If all of them do, nothing is lost
+// but speed. If one can't, tensors have what they had when the step began; what was made in it before that op has a
+// value, what was recorded after has none.
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "smolder/core/counters.h"
+#include "smolder/core/interrupt.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/known.h"
+#include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/run_op.h"
 #include "smolder/lazy/step_log.h"
@@ -47,23 +53,35 @@ namespace {
 /// The values of a step while its ops run one by one.
 class OneByOne {
  public:
-  OneByOne(const Trace& t, Device device, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters)
+  /// `kept`, by value number: those that are wanted of it.
+  OneByOne(const Trace& t, Device device, std::span<const ValueRef> leaves, std::span<const uint64_t> parameters,
+           std::vector<bool> kept)
       : t_(t),
         device_(device),
         leaves_(leaves),
         parameters_(parameters),
+        kept_(std::move(kept)),
         values_(t.metas.size()),
         uses_(t.metas.size()) {
-    for (const OperandWord w : t.operands) {
-      if (w != kNoOperand && is_value(w)) ++uses_[w];
+    for (size_t i = t.instrs.size(); i-- > 0;) {
+      if (!is_needed(t.instrs[i])) continue;
+      for (const OperandWord w : t.inputs_of(t.instrs[i])) {
+        if (w != kNoOperand && is_value(w)) ++uses_[w];
+      }
     }
   }
 
-  /// Runs instruction `i`, the one after the last.
+  /// Runs instruction `i`, the one after the last; no results where nothing needs them.
   std::vector<eager::Array> run(size_t i) {
     const Instr& e = t_.instrs[i];
+    const bool needed = is_needed(e);
     for (uint32_t v = t_.values_before(i); v < e.first_output; ++v) {
-      values_[v] = eager::Array::wrap(leaves_[next_leaf_++]->buffer, t_.metas[v]->shape, t_.metas[v]->dtype);
+      const ValueRef& leaf = leaves_[next_leaf_++];
+      if (uses_[v]) values_[v] = array_of(*leaf);
+    }
+    if (!needed) {
+      next_parameter_ += std::ranges::count_if(t_.inputs_of(e), is_number);
+      return {};
     }
     std::vector<eager::Array> inputs;
     for (const OperandWord w : t_.inputs_of(e)) {
@@ -79,18 +97,34 @@ class OneByOne {
     }
     const MemoryFor use(ir::name(e.op), e.source);
     std::vector<eager::Array> results = run_op(e.op, inputs, t_.attrs_of(e), device_, e.source);
+    // Views of intermediates stay views; what is kept is row-major, as are operands of a device that somebody wrote.
+    const bool all_dense = device_.type >= DeviceType::kFirstUser;
     for (uint32_t k = 0; k < e.num_outputs; ++k) {
-      results[k] = owned(results[k], device_);
-      if (uses_[e.first_output + k]) values_[e.first_output + k] = results[k];
+      const uint32_t v = e.first_output + k;
+      if (kept_[v] || all_dense) results[k] = owned(results[k], device_);
+      if (uses_[v]) values_[v] = results[k];
     }
     return results;
   }
 
  private:
+  static eager::Array array_of(const Value& leaf) {
+    const auto& [shape, dtype, weak] = *leaf.meta;
+    return leaf.buffer ? eager::Array::wrap(leaf.buffer, shape, dtype) : eager::Array::empty(shape, dtype, leaf.device);
+  }
+
+  bool is_needed(const Instr& e) const {
+    for (uint32_t v = e.first_output; v < e.first_output + e.num_outputs; ++v) {
+      if (kept_[v] || uses_[v] > 0) return true;
+    }
+    return ir::info(e.op).flags.effect;
+  }
+
   const Trace& t_;
   const Device device_;
   std::span<const ValueRef> leaves_;
   std::span<const uint64_t> parameters_;
+  const std::vector<bool> kept_;
   std::vector<eager::Array> values_;
   std::vector<uint32_t> uses_;  ///< still to come, by value number
   size_t next_leaf_ = 0, next_parameter_ = 0;
@@ -98,10 +132,18 @@ class OneByOne {
 
 }  // namespace
 
-void Tape::salvage(const Trace& t, const std::string& why) {
-  run_one_by_one(t);
+namespace {
+
+void count_op_by_op() {
   static Counter& steps = counter("steps.op_by_op");
   steps.add();
+}
+
+}  // namespace
+
+void Tape::salvage(const Trace& t, const std::string& why) {
+  run_one_by_one(t);
+  count_op_by_op();
   const std::string what = "a step could not run as a plan and ran op by op: " + why;
   const std::string where = resolve_source(t.instrs.front().source);
   record_event({"fallback", what, where});
@@ -122,37 +164,99 @@ void Tape::run_on_device(std::string_view reason, SourceToken source) {
   finish_step(t);
 }
 
-void Tape::run_one_by_one(const Trace& t) {
-  std::unordered_map<uint32_t, ValueRef> written;  // by value number
-  for (const Rewrite& r : rewrites_) written.emplace(r.value, ValueRef());
+/// Runs a step whose plan is compiled meanwhile, or could not be. Returns what a plan reports.
+std::vector<jit::OpSite> Tape::run_before_plan(Trace& t, RanStep* ran) {
+  static Counter& steps = counter("steps.op_by_op_while_compiling");
+  const std::shared_ptr<PlanJob> job = std::exchange(awaited_, nullptr);
+  const bool failed = job && job->state() == PlanJob::kFailed;
+  if (ran) {
+    ran->how = RanStep::kOneByOne;
+    ran->note = failed ? job->error : "its plan is being compiled";
+    ran->ops = ops_of(t);
+  }
+  if (failed) {
+    // Told once. It would fail again, and as long as that takes.
+    if (std::exchange(job->told, true)) {
+      run_one_by_one(t);
+      count_op_by_op();
+    } else {
+      salvage(t, job->error);
+    }
+    ++t.runs;
+    return {};
+  }
+  const int64_t began = now_ns();
+  if (run_one_by_one(t, true)) {
+    steps.add();
+    if (job) PlanQueue::get().note_run(*job, now_ns() - began);
+    ++t.runs;
+    return {};
+  }
+  // There is no memory for all that op by op is kept at once. A plan needs less.
+  if (ran) ran->note = "there was no memory to run it op by op while its plan is being compiled";
+  try {
+    return run(t, *find_plan(t, true));
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& e) {
+    salvage(t, e.what());
+    return {};
+  }
+}
+
+/// `gives_up`: where memory does not suffice the step is as it was before, and the result false.
+bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
   std::vector<bool> made_here;  // by write: whether the tensor had no memory when the step began
   for (const Write& w : writes_) made_here.push_back(w.before->pending);
-  OneByOne ops(t, device_, leaves_, parameters_);
+  std::unordered_set<const TensorImpl*> given_back;  // what they held in between, if an op cannot run
+  for (size_t i = 0; i < writes_.size(); ++i) {
+    if (made_here[i]) given_back.insert(writes_[i].tensor.impl());
+  }
+  std::unordered_map<uint32_t, ValueRef> written;  // by value number
+  for (const Rewrite& r : rewrites_) {
+    if (!r.known && given_back.contains(r.impl)) written.emplace(r.value, ValueRef());
+  }
+  const std::vector<uint32_t> wanted = numbers_alive();
+  std::vector<bool> kept(t.metas.size());
+  for (const uint32_t v : wanted) kept[v] = true;
+  for (const auto& [v, value] : written) kept[v] = true;
+  OneByOne ops(t, device_, leaves_, parameters_, std::move(kept));
   size_t done = 0;
   try {
     for (; done < t.instrs.size(); ++done) {
       const std::vector<eager::Array> results = ops.run(done);
       for (uint32_t k = 0; k < results.size(); ++k) {
         const uint32_t number = t.instrs[done].first_output + k;
-        const auto wanted = written.find(number);
+        const auto also = written.find(number);
         if (Value* const v = slots_[number]) {
           v->buffer = results[k].buffer;
           v->pending = false;
-          if (wanted != written.end()) wanted->second = ValueRef(v);
-        } else if (wanted != written.end()) {
-          wanted->second = adopt(results[k].buffer, t.metas[number]);
+          if (also != written.end()) also->second = ValueRef(v);
+        } else if (also != written.end()) {
+          also->second = adopt(results[k].buffer, t.metas[number]);
         }
       }
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
+    const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
+    if (gives_up && memory) {
+      for (const uint32_t number : wanted) {
+        if (Value* const v = slots_[number]) {
+          v->buffer.reset();
+          v->pending = true;
+        }
+      }
+      return false;
+    }
     try {
       rethrow_from(t, t.instrs[done]);
-    } catch (const Error& e) {
+    } catch (const Error& error) {
       give_back(done, written, made_here);
-      abandon(e.what());
+      abandon(error.what());
       throw;
     }
   }
+  return true;
 }
 
 /// Tensors that were made in this step get what they held when instruction `end` was about to be recorded. Others have

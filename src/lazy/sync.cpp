@@ -25,10 +25,6 @@
 namespace smolder::lazy {
 namespace {
 
-/// Traces kept before those never run again are dropped: bounds the memory of a program whose every
-/// step differs.
-constexpr size_t kMaxTraces = 4096;
-
 void raise_bad_index(const std::vector<jit::OpSite>& reports) {
   std::string text;
   for (const jit::OpSite& r : reports) {
@@ -60,105 +56,6 @@ void tell_fallback(const std::string& what, std::string_view consequence, Source
     return told->insert(what + where).second;
   }();
   if (first) warn("fallback", what + ": " + std::string(consequence), where);
-}
-
-Trace* Tape::current_trace() {
-  if (followed_ && position_ == followed_->instrs.size()) return followed_;
-  if (followed_) diverge();
-  const Hash128 h = own_.prefix.back();
-  for (Trace* t : known_->by_hash[h]) {
-    if (t->instrs.size() == own_.instrs.size() && same_prefix(own_, *t, own_.instrs.size())) return t;
-  }
-  if (known_->traces.size() >= kMaxTraces) {
-    const bool may = may_rejoin_;
-    forget_traces();
-    may_rejoin_ = may;
-  }
-  static Counter& traces = counter("traces.recorded");
-  traces.add();
-  recorded_anew_ = true;
-  known_->traces.push_back(std::make_unique<Trace>(own_));
-  Trace* const t = known_->traces.back().get();
-  known_->by_hash[h].push_back(t);
-  if (diverged_at_ < t->instrs.size()) {
-    known_->branches[t->prefix[diverged_at_]].push_back({t, diverged_at_ + 1});
-  }
-  return t;
-}
-
-/// Numbers of the values that somebody holds and nothing has computed.
-std::vector<uint32_t> Tape::numbers_alive() const {
-  std::vector<uint32_t> alive;
-  for (uint32_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] && slots_[i]->pending) alive.push_back(i);
-  }
-  return alive;
-}
-
-PlanEntry& Tape::find_plan(Trace& t) {
-  const bool constant_sizes = jit::run_mode().constant_sizes;
-  const auto fits = [&](const PlanEntry& e) { return e.constant_sizes || !constant_sizes; };
-  for (PlanEntry& e : t.plans) {
-    if (fits(e) && std::ranges::find(e.accepted_digests, live_digest_) != e.accepted_digests.end()) return e;
-  }
-  std::vector<uint32_t> alive = numbers_alive();
-  // A plan that produces more than is alive will do: when handles die must not choose the plan.
-  for (PlanEntry& e : t.plans) {
-    if (fits(e) && std::ranges::includes(e.produced, alive)) {
-      e.accepted_digests.push_back(live_digest_);
-      return e;
-    }
-  }
-  PlanEntry entry;
-  entry.constant_sizes = constant_sizes;
-  entry.produced = std::move(alive);
-  entry.accepted_digests = {live_digest_};
-  entry.plan = plan_for(t, entry.produced, constant_sizes, entry.instance);
-  t.plans.push_back(std::move(entry));
-  t.dropped = nullptr;
-  return t.plans.back();
-}
-
-std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes,
-                                                std::shared_ptr<const jit::Instance>& instance) {
-  static Counter& instances = counter("plans.instances");
-  std::vector<int64_t> symbols = symbol_values(t);
-  std::string structure = plan_structure(t, produced, options_.compile);
-  if (constant_sizes) {
-    structure.append(reinterpret_cast<const char*>(symbols.data()), symbols.size() * sizeof symbols[0]);
-    symbols.clear();
-  }
-  auto& candidates = known_->plans[structure];
-  for (const auto& plan : candidates) {
-    SpanScope scope(SpanKind::kPlan, "bind plan", t.instrs[0].source);
-    instance = plan->bind(symbols);
-    if (instance) {
-      if (Span* const span = scope.span()) span->plan = plan->id();
-      instances.add();
-      return plan;
-    }
-  }
-  SpanScope scope(SpanKind::kPlan, "build plan", t.instrs[0].source);
-  const auto start = std::chrono::steady_clock::now();
-  auto plan = jit::Plan::compile(to_graph(t, produced, constant_sizes), options_.compile);
-  instance = plan->bind(symbols);
-  SMOLDER_INVARIANT(instance);  // a plan's guards hold at the sizes it was compiled from
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  Recompile why = explain(
-      {t, produced, known_->traces, last_, candidates.empty() ? nullptr : candidates.back().get(), constant_sizes});
-  why.milliseconds = took.count();
-  why.kernels.assign(plan->built().begin(), plan->built().end());
-  if (Span* const span = scope.span()) {
-    span->plan = plan->id();
-    span->count = static_cast<int64_t>(why.kernels.size());
-    span->detail = why.reason;
-  }
-  if (StepLog::is_on()) StepLog::note_recompile(why);
-  complaint_ = tell(std::move(why));
-  recorded_anew_ = false;
-  instances.add();
-  candidates.push_back(plan);
-  return plan;
 }
 
 std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
@@ -242,26 +139,6 @@ void Tape::note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const
   }
 }
 
-/// Plans hold what ran their ops when they were made. Those for another precision may be wanted again.
-void Tape::drop_stale_plans() {
-  if (device_ != DeviceType::kCPU && options_.compile.precision != precision()) {
-    options_.compile.precision = precision();
-    drop_plans("the precision that libraries may compute in was changed");
-  }
-  const uint64_t now = eager::dispatch_generation();
-  if (now == generation_) return;
-  generation_ = now;
-  known_->plans.clear();
-  drop_plans("what runs an op was registered or removed");
-}
-
-void Tape::drop_plans(const char* why) {
-  for (const auto& t : known_->traces) {
-    if (!t->plans.empty()) t->dropped = why;
-    t->plans.clear();
-  }
-}
-
 void Tape::sync(std::string_view reason, SourceToken source) {
   if (branch_) branch_->refuse_read(reason);
   SMOLDER_CHECK(!never_runs_, RuntimeError, "a shape rule cannot read the values of tensors (", reason,
@@ -303,18 +180,18 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     recorded_anew_ = false;
     complaint_.clear();
     t = current_trace();
-    PlanEntry& entry = find_plan(*t);
-    if (recorded_anew_ && (recompile_log() == RecompileLog::kVerbose || ran)) {
+    PlanEntry* const entry = find_plan(*t);
+    if (entry && recorded_anew_ && (recompile_log() == RecompileLog::kVerbose || ran)) {
       Recompile why = explain_recording(*t, known_->traces, last_);
       if (ran) StepLog::note_recompile(why);
       if (recompile_log() == RecompileLog::kVerbose) tell(std::move(why));
     }
-    if (ran) [[unlikely]]
-      note_step(*t, entry, *ran);
-    planned = true;
+    if (ran && entry) [[unlikely]]
+      note_step(*t, *entry, *ran);
+    planned = entry != nullptr;
     if (logged) [[unlikely]]
-      log(*t, entry.produced, "");
-    bad_indices = run(*t, entry);
+      log(*t, entry ? std::span<const uint32_t>(entry->produced) : numbers_alive(), "");
+    if (entry) bad_indices = run(*t, *entry);
   } catch (const Interrupted&) {
     throw;  // before anything ran: the step is still to be run
   } catch (const std::exception& e) {
@@ -333,7 +210,9 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     }
     salvage(*t, e.what());
     t = nullptr;
+    planned = true;
   }
+  if (!planned) bad_indices = run_before_plan(*t, ran.get());
   if (!bad_indices.empty() && device_ == DeviceType::kCPU) {
     // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
     // before it is not lost.

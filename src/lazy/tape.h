@@ -21,6 +21,10 @@
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/trace.h"
 
+namespace smolder {
+struct Span;
+}
+
 namespace smolder::lazy {
 
 struct RanStep;
@@ -34,8 +38,21 @@ struct TapeOptions {
   uint32_t soft_bound = 4096;   ///< instructions after which the trace is cut where a loop comes round
   uint32_t hard_bound = 32768;  ///< and where it is cut anyway
   uint64_t hash_mask = ~0ull;   ///< ANDed to each rolling hash: fewer bits force collisions in tests
+  uint64_t random_tiers = 0;    ///< but 0: drawn with this for each step is whether it runs op by op, or as a plan
   jit::CompileOptions compile;
   bool strict = false;  ///< an op without lowering is an error when recorded
+};
+
+/// How long steps may still wait for being planned, kernels not counted, where they could run op by op: 0.1 s, and a
+/// tenth of the time that passes.
+class Patience {
+ public:
+  bool bears(int64_t ns);
+  void use(int64_t ns) { left_ -= ns; }
+
+ private:
+  static constexpr int64_t kMost = 100'000'000;
+  int64_t left_ = kMost, at_ = 0;
 };
 
 /// The tape of one device. Every member is guarded by `mutex()`; a sync holds it throughout, so that
@@ -139,7 +156,7 @@ class Tape {
   static Tape& on_device(Device device);
   void note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const;
   void run_on_device(std::string_view reason, SourceToken source);
-  void run_one_by_one(const Trace& t);
+  bool run_one_by_one(const Trace& t, bool gives_up = false);
   void drop_stale_plans();
   void drop_plans(const char* why);
   inline Value* allocate(const ir::Meta* meta);
@@ -156,9 +173,24 @@ class Tape {
   inline ValueRef add_result(uint32_t number, const ir::Meta* meta);
   Trace* current_trace();
   std::vector<uint32_t> numbers_alive() const;
-  PlanEntry& find_plan(Trace& t);
-  std::shared_ptr<const jit::Plan> plan_for(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes,
-                                            std::shared_ptr<const jit::Instance>& instance);
+  /// A plan that is not known yet.
+  struct Built {
+    std::shared_ptr<const jit::Plan> plan;
+    double milliseconds = 0;
+    bool behind = false;
+  };
+  bool has_two_tiers(const Trace& t) const;
+  bool waits_for_compiler() const;
+  bool draws_op_by_op();
+  PlanEntry* find_plan(Trace& t, bool wait = false);
+  std::shared_ptr<const jit::Plan> plan_for(const Trace& t, PlanEntry& entry, bool wait);
+  std::shared_ptr<const jit::Instance> bound(const jit::Plan& plan, std::span<const int64_t> symbols,
+                                             const Trace& t) const;
+  Built planned_now(const Trace& t, const PlanEntry& entry) const;
+  bool compile_behind(const Trace& t, const PlanEntry& entry, std::span<const int64_t> symbols, const Built& built);
+  void note_compiled(const Trace& t, const PlanEntry& entry, const std::string& structure, const Built& built,
+                     Span* span);
+  std::vector<jit::OpSite> run_before_plan(Trace& t, RanStep* ran);
   std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written, const std::vector<bool>& made_here);
@@ -203,12 +235,14 @@ class Tape {
   std::string failure_;
   uint64_t generation_ = 0;  ///< eager::dispatch_generation() when the plans were made
   uint64_t forgotten_ = 0;
-  bool is_own_ = false;                ///< one thread's for a while: see OwnTape
-  bool never_runs_ = false;            ///< of shapes only
-  const Capture* capture_ = nullptr;   ///< see set_capture()
-  BranchTape* branch_ = nullptr;       ///< whose tape this is: see branch.h
-  bool recorded_anew_ = false;         ///< the trace that is about to run was not known
-  std::string complaint_;              ///< what to raise once the step has run
+  bool is_own_ = false;               ///< one thread's for a while: see OwnTape
+  bool never_runs_ = false;           ///< of shapes only
+  const Capture* capture_ = nullptr;  ///< see set_capture()
+  BranchTape* branch_ = nullptr;      ///< whose tape this is: see branch.h
+  bool recorded_anew_ = false;        ///< the trace that is about to run was not known
+  std::string complaint_;             ///< what to raise once the step has run
+  std::shared_ptr<PlanJob> awaited_;  ///< what is compiled behind the step that is about to run
+  Patience patience_;
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 
   // What is known from earlier steps.

@@ -44,6 +44,15 @@ struct PlanEntry {
   std::shared_ptr<const jit::Instance> instance;
 };
 
+class PlanJob;
+
+/// A plan that is compiled behind a trace, and the sets of live values that it will cover.
+struct AwaitedPlan {
+  bool constant_sizes = false;
+  uint64_t digest = 0;  ///< of the live set
+  std::shared_ptr<PlanJob> job;
+};
+
 /// A recorded step. Leaves and results share one numbering, in order of first appearance.
 struct Trace {
   std::vector<Instr> instrs;
@@ -56,6 +65,7 @@ struct Trace {
   // Known only for registered traces; written under the tape's lock.
   Trace* next = nullptr;  ///< what followed it last time
   std::vector<PlanEntry> plans;
+  std::vector<AwaitedPlan> awaited;
   const char* dropped = nullptr;  ///< why plans are no more that it had; null once it has others
   int64_t runs = 0;
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "smolder/core/counters.h"
+#include "smolder/lazy/plan_queue.h"
 
 namespace smolder::tests {
 namespace {
@@ -11,6 +12,7 @@ bool g_allowed = false;
 
 class PlansGuard : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override {
+    lazy::set_compiling(lazy::Compiling::kWait);
     g_allowed = false;
     before_ = steps_op_by_op();
   }

@@ -14,6 +14,8 @@ if "SMOLDER_CACHE_DIR" not in os.environ:
     os.environ["SMOLDER_CACHE_DIR"] = tempfile.mkdtemp(prefix="smolder_tests_")
     atexit.register(shutil.rmtree, os.environ["SMOLDER_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("SMOLDER_CACHE_BYTES", "1G")
+# Tests look at plans, of the first run too. Those of steps that run before their plans say so.
+os.environ.setdefault("SMOLDER_COMPILE", "wait")
 # What is told to no terminal is not cut; the workers of pytest-xdist are told of one.
 os.environ.pop("COLUMNS", None)
 

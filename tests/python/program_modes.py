@@ -75,6 +75,34 @@ def with_syncs(program):
     return execute(program, random.Random(program.seed))
 
 
+def tiers_at_random(draw):
+    """Each step runs as a plan or op by op, as it would while its plan is compiled; and so again."""
+
+    def run(program):
+        smolder.set_options(random_tiers=program.seed * 2 + draw + 1)
+        try:
+            execute(program)
+            return execute(program, random.Random(program.seed) if draw else None)
+        finally:
+            smolder.set_options(random_tiers=0)
+
+    return run
+
+
+def compiled_behind(program):
+    """Plans take over when they are ready, whenever that is."""
+    behind = _core._set_compiling(True)
+    _core.forget_traces()
+    _core._leave_kernels_on_disk()
+    try:
+        execute(program)
+        if program.seed % 2:
+            smolder.wait_for_compiles()
+        return execute(program)
+    finally:
+        _core._set_compiling(behind)
+
+
 REFERENCE = cold
 MODES = {
     "once more": again,
@@ -85,6 +113,9 @@ MODES = {
     "rules off": without("simplify"),
     "syncs at random": with_syncs,
     "kernels from disk": from_disk,
+    "tiers at random": tiers_at_random(0),
+    "tiers and syncs at random": tiers_at_random(1),
+    "compiled behind": compiled_behind,
 }
 
 

@@ -5,12 +5,15 @@ printing, `if tensor:`) ends it too.
 """
 
 # ruff: noqa: E402, F403, F821
+import atexit as _atexit
 import os as _os
 
 from smolder import _core
 
 # The package's own frames are not the user's: a record or an error names the line that called in.
 _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
+
+_atexit.register(_core._finish_compiling)  # before what the compiler uses is taken down
 
 # isort: off
 from smolder._core import *  # every op of the table, the dtypes, the counters

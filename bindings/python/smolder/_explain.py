@@ -212,7 +212,7 @@ class Explanation:
 def explain(f):
     """A function that calls `f` once and says what became of the call, as an Explanation.
 
-    The call is the program's own: its effects are those of calling f. What is pending runs before it, what it leaves
+    The call is the program's own: its effects are those of calling f, and plans that are not there are compiled at once. What is pending runs before it, what it leaves
     pending runs after it. Then each plan that ran is run some times more, to be timed, on what it read and with results
     that nobody sees: for this, what the call read is kept until then.
     """
@@ -224,6 +224,7 @@ def explain(f):
         guards = _guards(f, args, kwargs)
         smolder.mark_step()
         told = _fallback_events()
+        behind = _core._set_compiling(False)  # what is explained is plans
         log = _core._start_step_log(True)
         began = time.perf_counter()
         try:
@@ -234,6 +235,7 @@ def explain(f):
             wall = time.perf_counter() - began
         finally:
             steps = _core._stop_step_log(log)
+            _core._set_compiling(behind)
         fallbacks = [event for key, event in _fallback_events(told).items()]
         return _explanation(_name(f), _where(f), steps, guards, fallbacks, wall * 1e3, result)
 
@@ -245,7 +247,9 @@ def explain_last_step(device=None):
     name = str(smolder.get_default_device() if device is None else smolder.device(device))
     step = _core._last_step(name)
     if step is None:
-        raise RuntimeError(f"explain_last_step: no step has run on {name}, or it has no plan")
+        raise RuntimeError(
+            f"explain_last_step: no step has run on {name}, or it has no plan (yet: see wait_for_compiles)"
+        )
     return _explanation("the last step", "", [step], [], [], None, None)
 
 

@@ -38,6 +38,7 @@ def run(args):
     if unknown:
         print(f"smolder bench: no such row: {', '.join(unknown)}; --list names them", file=sys.stderr)
         return 2
+    _core._set_compiling(False)  # rows are of plans
     context = bench_rows.Context(quick=args.quick, threads=args.threads)
     results = []
     print(_line(_COLUMNS))

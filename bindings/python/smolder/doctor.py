@@ -174,6 +174,7 @@ def _self_test(device):
     """A training step compiled against one that runs op by op."""
     out = {"device": device, "passed": False, "error": ""}
     before = smolder.metrics()["counters"]
+    behind = _core._set_compiling(False)
     try:
         compiled, seconds = _train(device)
         after = smolder.metrics()["counters"]
@@ -181,6 +182,8 @@ def _self_test(device):
             eager, eager_seconds = _train(device)
     except Exception as e:  # whatever it is, that is the finding
         return out | {"error": f"{type(e).__name__}: {e}"}
+    finally:
+        _core._set_compiling(behind)
     difference = max(abs(a - b) for a, b in zip(compiled, eager, strict=True))
     fell_back = after.get("steps.op_by_op", 0) - before.get("steps.op_by_op", 0)
     # On the CPU tiers agree bit for bit; on a device products may be other kernels when they run by themselves.

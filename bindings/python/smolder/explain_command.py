@@ -76,6 +76,7 @@ def _run(args):
     sys.argv = [args.script, *args.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(args.script)))
     status = 0
+    _core._set_compiling(False)  # what is explained is plans
     log = _core._start_step_log(False)
     try:
         with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():

@@ -5,6 +5,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/tape.h"
 #include "src/slots.h"
 #include "src/tensor.h"
@@ -73,7 +74,8 @@ void bind_options(nb::module_& m) {
   m.def(
       "set_options",
       [](std::optional<bool> predict, std::optional<bool> fuse, std::optional<bool> simplify,
-         std::optional<uint32_t> soft_bound, std::optional<uint32_t> hard_bound, std::optional<uint64_t> hash_mask) {
+         std::optional<uint32_t> soft_bound, std::optional<uint32_t> hard_bound, std::optional<uint64_t> hash_mask,
+         std::optional<uint64_t> random_tiers) {
         lazy::Tape::each([&](lazy::Tape& tape) {
           lazy::TapeOptions& o = tape.options();
           o.predict = predict.value_or(o.predict);
@@ -82,12 +84,30 @@ void bind_options(nb::module_& m) {
           o.soft_bound = soft_bound.value_or(o.soft_bound);
           o.hard_bound = hard_bound.value_or(o.hard_bound);
           o.hash_mask = hash_mask.value_or(o.hash_mask);
+          o.random_tiers = random_tiers.value_or(o.random_tiers);
           tape.forget_traces();
         });
       },
       nb::kw_only(), nb::arg("predict") = nb::none(), nb::arg("fuse") = nb::none(), nb::arg("simplify") = nb::none(),
       nb::arg("soft_bound") = nb::none(), nb::arg("hard_bound") = nb::none(), nb::arg("hash_mask") = nb::none(),
+      nb::arg("random_tiers") = nb::none(),
       "Switches for tests and tools; those not given stay. Forgets recorded traces.");
+  m.def(
+      "wait_for_compiles", &wait_for_compiles, nb::call_guard<WithoutGil>(),
+      "Waits until all plans are compiled that are compiled behind the program: the steps that ran op by op meanwhile "
+      "run as plans from now on.");
+  m.def("_finish_compiling", [] {
+    const WithoutGil nogil;
+    lazy::PlanQueue::get().finish();
+  });
+  m.def(
+      "_set_compiling",
+      [](bool behind) {
+        const bool before = lazy::compiling() == lazy::Compiling::kBehind;
+        lazy::set_compiling(behind ? lazy::Compiling::kBehind : lazy::Compiling::kWait);
+        return before;
+      },
+      nb::arg("behind"), "Whether plans are compiled behind the program; returns what was set before.");
   m.def(
       "is_strict",
       [] {

@@ -9,6 +9,7 @@ nb::dict recompile_dict(const lazy::Recompile& r) {
   nb::dict entry;
   entry["cause"] = std::string(name(r.cause));
   entry["compiled"] = r.compiled;
+  entry["behind"] = r.behind;
   entry["reason"] = r.reason;
   entry["where"] = r.where;
   entry["before"] = r.before;

@@ -1,7 +1,5 @@
 #include "smolder/jit/cache/write_queue.h"
 
-#include <csignal>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -9,6 +7,8 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "smolder/core/background.h"
 
 namespace smolder::jit {
 namespace {
@@ -65,17 +65,13 @@ std::shared_ptr<WriteQueue::Shared> WriteQueue::make_shared_state() const {
 
 bool WriteQueue::start_thread(const std::shared_ptr<Shared>& shared) {
   if (shared->running) return true;
-  // Signals are for the threads of the program: its handlers shall not run on ours.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     shared->thread = std::thread([shared] { work(shared); });
     shared->running = true;
   } catch (const std::system_error&) {
     shared->running = false;  // no thread to be had now; the next push tries again
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return shared->running;
 }
 

@@ -89,6 +89,7 @@ _NOT_OF_OURS |= {"cuda/_monitor.py", "cuda/memory.py", "cuda/nvtx.py", "cuda/pro
 _STATE_OF_OURS = {
     "empty_cache", "forget_traces", "get_num_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
     "memory_stats", "metrics", "metrics_report", "reset_metrics", "set_num_threads", "set_options", "tell_fallback",
+    "wait_for_compiles",
 }  # fmt: skip
 
 # What reads attributes by names that code does not spell.

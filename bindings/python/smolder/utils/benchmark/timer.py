@@ -97,11 +97,14 @@ class Timer:
         """The time of so many runs, after a hundredth of them."""
         with _threads(self._task_spec.num_threads):
             self._timeit(max(number // 100, 2))
+            _core.wait_for_compiles()
             return self._measured(number, [self._timeit(number)])
 
     def _block(self, min_run_time):
         """How many runs take so long that the clock does not matter."""
         with _threads(self._task_spec.num_threads):
+            self._timeit(2)
+            _core.wait_for_compiles()
             overhead, number = float(np.median([self._timeit(0) for _ in range(5)])), 1
             while True:
                 taken = self._timeit(number)
