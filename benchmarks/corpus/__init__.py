@@ -1,0 +1,1 @@
+"""The corpus: see run.py."""
