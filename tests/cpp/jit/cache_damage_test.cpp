@@ -30,7 +30,7 @@ constexpr int kRows = 40;
 void make_database(const ScratchDirectory& dir) {
   DiskCache cache(dir.options());
   for (int i = 0; i < kRows; ++i) cache.insert(make_record(i));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   cache.prune(int64_t{1} << 30);
 }
 
@@ -46,7 +46,7 @@ void expect_heals(const ScratchDirectory& dir) try {
       else
         cache.insert(r);
     }
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
     cache.verify(/*repair=*/true);
   }
   for (int i = 0; i < kRows; ++i) ASSERT_EQ(cache.find(make_record(i).cache_key()).status, Status::kHit) << i;
@@ -100,7 +100,7 @@ TEST_P(DamagedDatabase, IsSetAsideWithOneWarningAndRebuilt) {
     DiskCache cache(dir.options());
     for (int i = 0; i < kRows; ++i) EXPECT_EQ(cache.find(make_record(i).cache_key()).status, Status::kMiss);
     for (int i = 0; i < kRows; ++i) cache.insert(make_record(i));
-    EXPECT_TRUE(cache.flush(10));
+    EXPECT_TRUE(cache.flush(120));
     for (int i = 0; i < kRows; ++i) EXPECT_EQ(cache.find(make_record(i).cache_key()).status, Status::kHit);
     EXPECT_TRUE(cache.verify(false).sound());
   }
@@ -227,10 +227,10 @@ TEST(CacheDamage, OpenCachesFollowWhenTheDatabaseIsReplaced) {
   testing::internal::CaptureStderr();
   Connection(dir.database(), Connection::Mode::kWrite).run("DROP INDEX usage_by_time; DROP TABLE usage");
   first.insert(make_record(100));
-  ASSERT_TRUE(first.flush(10));
+  ASSERT_TRUE(first.flush(120));
   EXPECT_EQ(first.find(make_record(100).cache_key()).status, Status::kHit) << "written to the new one";
   second.insert(make_record(101));
-  ASSERT_TRUE(second.flush(10));
+  ASSERT_TRUE(second.flush(120));
   EXPECT_EQ(second.find(make_record(100).cache_key()).status, Status::kHit);
   EXPECT_EQ(first.find(make_record(101).cache_key()).status, Status::kHit);
   EXPECT_EQ(occurrences(testing::internal::GetCapturedStderr(), "is damaged"), 1);
@@ -238,9 +238,9 @@ TEST(CacheDamage, OpenCachesFollowWhenTheDatabaseIsReplaced) {
   // And a user removes the directory under both.
   std::filesystem::remove_all(dir.path());
   first.insert(make_record(102));
-  ASSERT_TRUE(first.flush(10));
+  ASSERT_TRUE(first.flush(120));
   second.insert(make_record(103));
-  ASSERT_TRUE(second.flush(10));
+  ASSERT_TRUE(second.flush(120));
   EXPECT_EQ(first.find(make_record(103).cache_key()).status, Status::kHit);
   EXPECT_EQ(second.find(make_record(102).cache_key()).status, Status::kHit);
 }
@@ -252,7 +252,7 @@ TEST(CacheDamage, ADatabaseDamagedAgainAndAgainTurnsTheTierOff) {
   for (int n = 0; n < 6; ++n) {
     if (cache.available()) Connection(dir.database(), Connection::Mode::kCreate).run("DROP TABLE IF EXISTS usage");
     cache.insert(make_record(n));
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
   }
   EXPECT_FALSE(cache.available());
   const std::string said = testing::internal::GetCapturedStderr();
@@ -397,7 +397,7 @@ TEST(CachePlace, ARowSignedByAnotherKeyIsNoHit) {
   }
   DiskCache cache(dir.options());
   EXPECT_EQ(cache.find(make_record(1000).cache_key()).status, Status::kBroken);
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(cache.find(make_record(1000).cache_key()).status, Status::kMiss);
 }
 
@@ -413,7 +413,7 @@ TEST(CachePlace, WithoutItsKeyADatabaseIsBuiltAnew) {
     DiskCache cache(dir.options());
     EXPECT_EQ(cache.stats().rows, 0);
     cache.insert(make_record(1));
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
     EXPECT_EQ(DiskCache(dir.options()).find(make_record(1).cache_key()).status, Status::kHit);
   }
 }
@@ -424,7 +424,7 @@ TEST(CachePlace, MissingDirectoriesAreMadePrivate) {
   options.directory += "/a/b";
   DiskCache cache(options);
   cache.insert(make_record(1));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(cache.find(make_record(1).cache_key()).status, Status::kHit);
   struct stat info{};
   ASSERT_EQ(stat((dir.path() + "/a").c_str(), &info), 0);

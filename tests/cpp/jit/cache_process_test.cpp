@@ -45,7 +45,7 @@ void read_and_write(DiskCache& cache, int rows, uint64_t seed, int rounds) {
       ASSERT_TRUE(same_content(found.record, r));
     else
       cache.insert(r);
-    if (random() % 16 == 0) cache.flush(10);
+    if (random() % 16 == 0) cache.flush(120);
   }
 }
 
@@ -55,7 +55,7 @@ void work_until_killed(const DiskOptions& options, uint64_t seed) {
     DiskCache cache(options);  // opening and closing are killed too
     for (int i = 0; i < 12; ++i) {
       cache.insert(make_record(static_cast<int>(random() % 300), random() % 20'000));
-      if (random() % 4 == 0) cache.flush(10);
+      if (random() % 4 == 0) cache.flush(120);
     }
     if (first) ready();
   }
@@ -75,11 +75,11 @@ void run_worker(const std::vector<std::string>& words) {
     wait_for_release();
     read_and_write(cache, 150, seed, 1500);
     EXPECT_TRUE(cache.available());
-    EXPECT_TRUE(cache.flush(10));
+    EXPECT_TRUE(cache.flush(120));
   } else if (words[0] == "hold-leases") {
     DiskCache cache(options);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(cache.find(make_record(i, 6000).cache_key()).status, Status::kHit);
-    EXPECT_TRUE(cache.flush(10));
+    EXPECT_TRUE(cache.flush(120));
     ready();
     wait_for_release();
   } else if (words[0] == "exit-normally") {
@@ -268,7 +268,7 @@ TEST(CacheFork, TheChildHoldsLocksOfItsOwn) {
   ASSERT_EQ(pipe(to_child), 0);
   DiskCache cache(dir.options());
   cache.insert(make_record(0));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   ASSERT_EQ(cache.find(make_record(0).cache_key()).status, Status::kHit);
   char byte = 'x';
   const pid_t child = fork();
@@ -312,7 +312,7 @@ TEST(CacheFork, ForksInTheMiddleOfOtherThreadsWork) {
     const pid_t child = fork();
     if (child == 0) {
       read_and_write(cache, 100, 77'000 + static_cast<uint64_t>(n), 40);
-      const bool fine = cache.available() && cache.flush(10) && !testing::Test::HasFailure();
+      const bool fine = cache.available() && cache.flush(120) && !testing::Test::HasFailure();
       _exit(fine ? 0 : 1);
     }
     children.push_back(child);
@@ -322,7 +322,7 @@ TEST(CacheFork, ForksInTheMiddleOfOtherThreadsWork) {
   stop = true;
   for (std::thread& t : threads) t.join();
   EXPECT_TRUE(cache.available());
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_TRUE(cache.verify(false).sound());
   EXPECT_TRUE(dir.names("damaged").empty());
 }
@@ -333,20 +333,20 @@ TEST(CacheFork, ParentMayExitFirst) {
   if (parent == 0) {
     auto cache = std::make_unique<DiskCache>(dir.options());
     cache->insert(make_record(0));
-    cache->flush(10);
+    cache->flush(120);
     if (fork() == 0) {
       cache->find(make_record(0).cache_key());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       // By now the parent has closed the database that this process opened again after the fork.
       for (int i = 1; i < 50; ++i) cache->insert(make_record(i));
-      _exit(cache->flush(10) ? 0 : 1);
+      _exit(cache->flush(120) ? 0 : 1);
     }
     cache.reset();
     _exit(0);
   }
   EXPECT_EQ(exit_code(parent), 0);
   DiskCache cache(dir.options());
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (cache.stats().rows < 50 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(cache.stats().rows, 50);

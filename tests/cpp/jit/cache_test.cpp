@@ -98,7 +98,7 @@ TEST(DiskCache, KeepsEveryField) {
     CacheRecord empty;
     empty.kind = "tuning";
     cache.insert(empty);
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
   }
   DiskCache cache(dir.options());
   for (int i = 0; i < 50; ++i) {
@@ -132,7 +132,7 @@ TEST(DiskCache, AnInsertReplacesTheRowOfItsKey) {
   r.payload = "tuned again";
   r.source.clear();
   cache.insert(r);
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(cache.find(r.cache_key()).record.payload, "tuned again");
   const auto rows = cache.list({}, Detail::kFull);
   ASSERT_EQ(rows.size(), 1u);
@@ -145,10 +145,10 @@ TEST(DiskCache, EqualKeysOfDifferentStructureBothLive) {
   b.key = c.key = a.key;
   DiskCache cache(dir.options());
   cache.insert(a);
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(cache.find(b.cache_key()).status, Status::kCollision);
   cache.insert(b);
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_TRUE(same_content(cache.find(a.cache_key()).record, a));
   EXPECT_TRUE(same_content(cache.find(b.cache_key()).record, b));
   EXPECT_EQ(cache.find(c.cache_key()).status, Status::kCollision);
@@ -161,7 +161,7 @@ TEST(DiskCache, EvenAStructureOfEqualHashIsComparedInFull) {
   b.key = a.key;
   DiskCache cache(dir.options());
   cache.insert(a);
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   {
     // The row now claims the hash of b's structure while its bytes are a's, as in a true collision.
     Connection connection(dir.database(), Connection::Mode::kWrite);
@@ -289,7 +289,7 @@ TEST(DiskCache, StaysBelowItsBoundByDroppingWhatWasUsedLongestAgo) {
     EXPECT_EQ(cache.find(make_record(0).cache_key()).status, process == 0 ? Status::kMiss : Status::kHit);
     if (process == 0) cache.insert(make_record(0));
     for (int i = 1; i <= 40; ++i) cache.insert(make_record(100 * process + i, 6000));
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
     EXPECT_LE(cache.stats().live_bytes, kBound);
     EXPECT_LE(cache.stats().file_bytes, kBound);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // last use is kept in milliseconds
@@ -307,7 +307,7 @@ TEST(DiskCache, DropsAWriteWhenAllThereIsIsInUse) {
   const int64_t dropped = count_of("cache.dropped_writes");
   DiskCache cache(dir.options(1 << 20));
   for (int i = 0; i < 400; ++i) cache.insert(make_record(i, 6000));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_GT(count_of("cache.dropped_writes"), dropped);
   EXPECT_LE(cache.stats().live_bytes, 1 << 20);
   EXPECT_EQ(cache.find(make_record(0, 6000).cache_key()).status, Status::kHit);
@@ -323,7 +323,7 @@ TEST(DiskCache, ARowTooLargeDrivesNothingOut) {
   DiskCache cache(dir.options(1 << 20));
   const int64_t dropped = count_of("cache.dropped_writes");
   cache.insert(make_record(1000, 2 << 20));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(count_of("cache.dropped_writes") - dropped, 1);
   EXPECT_EQ(cache.stats().rows, 50);
 }
@@ -335,7 +335,7 @@ TEST(DiskCache, AFullQueueDropsInsteadOfWaiting) {
   DiskCache cache(options);
   const int64_t dropped = count_of("cache.dropped_writes"), writes = count_of("cache.writes");
   for (int i = 0; i < 200; ++i) cache.insert(make_record(i, 10'000));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   const int64_t lost = count_of("cache.dropped_writes") - dropped;
   EXPECT_GT(lost, 0);
   EXPECT_EQ(count_of("cache.writes") - writes, 200 - lost);
@@ -347,7 +347,7 @@ TEST(DiskCache, FlushReachesEverythingQueuedAndCloseEndsIt) {
   DiskCache cache(dir.options());
   for (int round = 0; round < 20; ++round) {
     cache.insert(make_record(round));
-    ASSERT_TRUE(cache.flush(10));
+    ASSERT_TRUE(cache.flush(120));
     ASSERT_EQ(cache.find(make_record(round).cache_key()).status, Status::kHit);
   }
   cache.insert(make_record(100));

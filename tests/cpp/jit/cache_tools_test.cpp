@@ -19,7 +19,7 @@ TEST(CacheTools, StatsAddUp) {
   const ScratchDirectory dir;
   DiskCache cache(dir.options());
   for (int i = 0; i < 10; ++i) cache.insert(make_record(i));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   for (int n = 0; n < 3; ++n) cache.find(make_record(4).cache_key());
   const CacheStats stats = cache.stats();
   EXPECT_EQ(stats.path, dir.database());
@@ -40,13 +40,13 @@ TEST(CacheTools, ListReadsWhileAnotherConnectionWrites) {
   const ScratchDirectory dir;
   DiskCache training(dir.options()), tool(dir.options());
   for (int i = 0; i < 100; ++i) training.insert(make_record(i));
-  ASSERT_TRUE(training.flush(10));
+  ASSERT_TRUE(training.flush(120));
   int seen = 0;
   tool.for_each({}, Detail::kKeys, [&](CacheRow& row) {
     if (seen++ == 0) {
       // One consistent view: what comes now is not in it.
       training.insert(make_record(1000));
-      EXPECT_TRUE(training.flush(10));
+      EXPECT_TRUE(training.flush(120));
     }
     EXPECT_TRUE(row.record.payload.empty());
     EXPECT_FALSE(row.record.structure.empty());
@@ -62,7 +62,7 @@ TEST(CacheTools, AFileIsReadWithoutChangingIt) {
   EXPECT_TRUE(dir.names("cache").empty());
   DiskCache training(dir.options());
   for (int i = 0; i < 10; ++i) training.insert(make_record(i));
-  ASSERT_TRUE(training.flush(10));
+  ASSERT_TRUE(training.flush(120));
   EXPECT_EQ(CacheFile::path_of(dir.options()), dir.database());
   CacheFile file(dir.database());
   int seen = 0;
@@ -77,7 +77,7 @@ TEST(CacheTools, AFileIsReadWithoutChangingIt) {
   EXPECT_EQ(file.stats().leased_rows, 10);  // by who trains: reading takes none
   EXPECT_TRUE(file.verify().sound());
   training.insert(make_record(10));
-  ASSERT_TRUE(training.flush(10));
+  ASSERT_TRUE(training.flush(120));
   EXPECT_EQ(file.verify().rows, 11);
 
   const ScratchDirectory other;
@@ -104,7 +104,7 @@ TEST(CacheTools, PruneSparesLeasedRowsAndClearDoesNot) {
   EXPECT_EQ(cache.clear(), 1);
   EXPECT_EQ(cache.find(make_record(5, 6000).cache_key()).status, Status::kMiss);
   cache.insert(make_record(6));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   EXPECT_EQ(cache.stats().leased_rows, 1);
 }
 
@@ -114,7 +114,7 @@ TEST(CacheTools, ExportAndImportCarryEveryWholeRow) {
   constexpr size_t kBytes = 200'000;
   DiskCache source(from.options());
   for (int i = 0; i < 60; ++i) source.insert(make_record(i, kBytes));
-  ASSERT_TRUE(source.flush(10));
+  ASSERT_TRUE(source.flush(120));
   EXPECT_EQ(source.export_to(file), 60);
   EXPECT_THROW(source.export_to(file), ValueError) << "it exists";
   EXPECT_THROW(source.export_to(from.path() + "/no/such/place"), RuntimeError);
@@ -147,7 +147,7 @@ TEST(CacheTools, WhatACacheExportedItselfNeedsNoTrustUnlessItWasChanged) {
   const std::string file = dir.path() + "/exported";
   DiskCache cache(dir.options());
   for (int i = 0; i < 5; ++i) cache.insert(make_record(i));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   ASSERT_EQ(cache.export_to(file), 5);
   EXPECT_EQ(cache.clear(), 5);
   EXPECT_EQ(cache.import_from(file), 5);
@@ -169,7 +169,7 @@ TEST(CacheTools, AFileWhoseTablesArePrograms) {
   const ScratchDirectory dir;
   DiskCache cache(dir.options());
   cache.insert(make_record(0));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   const char* const kPrograms[] = {
       "ALTER TABLE record RENAME TO kept; CREATE VIEW record AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i "
       "FROM n)"
@@ -243,7 +243,7 @@ TEST(CacheTools, VerifyFindsAndRepairsBrokenRows) {
   const ScratchDirectory dir;
   DiskCache cache(dir.options());
   for (int i = 0; i < 30; ++i) cache.insert(make_record(i));
-  ASSERT_TRUE(cache.flush(10));
+  ASSERT_TRUE(cache.flush(120));
   {
     Connection connection(dir.database(), Connection::Mode::kWrite);
     connection.run("UPDATE record SET payload = zeroblob(length(payload)) WHERE place = 'train.py:4'");
