@@ -15,7 +15,7 @@ READS = {
 }  # fmt: skip
 # Rows that are looped over, and why.
 LOOPS = {}
-INTEGERS = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr"}
+INTEGERS = {"checked_divisor", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shl", "shr"}
 CHECKED = [r for r in WITH_TENSORS if r["key"] not in DRAWN | READS]
 
 

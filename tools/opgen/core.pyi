@@ -378,8 +378,12 @@ def set_options(
     soft_bound: _int | None = None,
     hard_bound: _int | None = None,
     hash_mask: _int | None = None,
+    random_tiers: _int | None = None,
 ) -> None:
     """Switches for tests and tools; those not given stay. Forgets recorded traces."""
+
+def wait_for_compiles() -> None:
+    """Waits until all plans are compiled that are compiled behind the program."""
 
 def forget_traces() -> None:
     """Forgets recorded traces and their plans."""
