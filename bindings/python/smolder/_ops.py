@@ -125,7 +125,8 @@ class _Ops:
         try:
             _core._load_library(path)
         except RuntimeError as e:
-            if not os.path.exists(path):
+            # A library that was built for PyTorch is none here, as one that is absent: libraries go on without it.
+            if not os.path.exists(path) or "cannot open shared object" in str(e) or "undefined symbol" in str(e):
                 raise OSError(str(e)) from None
             raise
         self.loaded_libraries.add(path)
@@ -134,10 +135,6 @@ class _Ops:
         if name.startswith("__"):
             raise AttributeError(name)
         return _OpNamespace(name)
-
-    def load_library(self, path):
-        """Raises OSError: a library of ops in C++ was built for torch's. smolder.library registers ops."""
-        raise OSError(f"ops.load_library: {path} is a library of torch's ops, which Smolder can't load")
 
     def __repr__(self):
         return "<module 'smolder.ops'>"
