@@ -43,4 +43,6 @@ def to_string(tensor):
     if level := _core._vmap_level(tensor):
         return _batched_string(tensor, level)
     kind = type(tensor).__name__
-    return _core._tensor_text(tensor, "tensor" if kind in ("Tensor", "Parameter") else kind)
+    text = _core._tensor_text(tensor, "tensor" if kind in ("Tensor", "Parameter") else kind)
+    package = repr(tensor.dtype).partition(".")[0]  # torch under smolder.torch
+    return text if package == "smolder" else text.replace("dtype=smolder.", f"dtype={package}.")

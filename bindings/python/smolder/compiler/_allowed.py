@@ -43,7 +43,7 @@ _CONSTANTS = frozenset(CONSTANTS)
 _IMMUTABLE = {
     types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.CodeType, types.GenericAlias, types.UnionType, typing.TypeVar, re.Pattern,
-    numpy.dtype, operator.itemgetter, type(collections.namedtuple("Pair", "first").first), object,
+    numpy.dtype, operator.itemgetter, type(collections.namedtuple("Pair", "first").first), object, inspect.Signature,
 }  # fmt: skip
 _IMMUTABLE_OURS = {"nb_func", "nb_method", "layout", "memory_format"}  # of this package and what it is bound with
 # What classes of programs may be derived from, and be state of: it is looked at by the walk, or there is none.
