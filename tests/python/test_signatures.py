@@ -87,8 +87,14 @@ def missing_forms():
             yield name, wrong
 
 
+def is_method(name):
+    """Whether a function is the method of that name."""
+    return name.endswith("_") and "." not in name and ours_of(name) is getattr(smolder.Tensor, name, None)
+
+
 def test_every_form_of_functions_and_methods():
-    wrong = dict(missing_forms())
+    # Functions in place are methods, whose first argument has no name.
+    wrong = {n: forms for n, forms in missing_forms() if not is_method(n)}
     assert wrong.keys() == MISSING.keys(), {n: w for n, w in wrong.items() if n not in MISSING}
     compared = [n for n in GOLDEN if not n.endswith("()") and ours_of(n) is not None]
     assert len(compared) > 700
