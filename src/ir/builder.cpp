@@ -10,7 +10,7 @@
 namespace smolder::ir {
 namespace {
 
-// docs/design.md, "Canonical reductions": beyond these extents an axis is reduced in chunks.
+// docs/architecture/arithmetic.md, "Canonical reductions": beyond these extents an axis is reduced in chunks.
 constexpr int64_t kLongestRow = 131072, kRowChunk = 16384;
 constexpr int64_t kLongestColumn = 128, kColumnChunk = 128;
 // On CUDA: as many chunks as there are, about, of what computes side by side, if that leaves rows for each.

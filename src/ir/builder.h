@@ -78,7 +78,7 @@ class Builder {
   Value cast(Value x, DType dtype);
   Value where(Value condition, Value a, Value b);
 
-  // -- reductions. Canonical order: docs/design.md. One axis; keeps it with extent ceil(n/chunk), or 1
+  // -- reductions. Canonical order: docs/architecture/arithmetic.md. One axis; keeps it with extent ceil(n/chunk), or 1
   Value reduce_axis(ReduceKind kind, Value x, int axis, Dim chunk = 0);
   /// Any axes, in the canonical composition of single-axis reductions. Accumulates in the dtype of x:
   /// cast first. Empty `axes` means all.

@@ -30,7 +30,7 @@
 //  - a value defined outside a vector loop and used inside is broadcast; values defined inside a loop
 //    are not visible outside it: only accumulators and buffers carry data out;
 //  - accumulators are declared outside vector loops and updated inside them. Reductions follow the
-//    canonical order of docs/design.md: kReduceLanes lanes, element j of the vector loop goes to lane
+//    canonical order of docs/architecture/arithmetic.md: kReduceLanes lanes, element j of the vector loop goes to lane
 //    j % kReduceLanes, lanes start from the identity and are combined by halving (lane i with lane
 //    i + half). Halves accumulate in float32 and are rounded by `result`;
 //  - an operand of a primitive of a half dtype may be float32: a number that nothing has rounded;

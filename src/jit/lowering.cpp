@@ -50,7 +50,7 @@ void Lowering::add_parallel(VarId v, Dim extent) {
   parallel_extents_.push_back(extent);
 }
 
-// Which loop walks which axis: see docs/design.md, "Loops of a kernel".
+// Which loop walks which axis: see docs/architecture/compiling.md, "Loop IR".
 void Lowering::make_variables() {
   sample_rows_ = product(sym(), domain_.rows).value;
   sample_columns_ = product(sym(), domain_.columns).value;

@@ -1,4 +1,5 @@
-// How ops are batched: what the `batch` field of a row names. docs/design.md says what there is to choose from.
+// How ops are batched: what the `batch` field of a row names. docs/architecture/vmap.md says what there is to choose
+// from.
 #pragma once
 
 #include <algorithm>

@@ -86,6 +86,7 @@ def plain(text, folder):
     text = text.replace(folder, "FOLDER")
     text = text.replace("{'valid', 'same'}", "{'same', 'valid'}")  # a set, in the order of a run
     text = re.sub(r"0x[0-9a-f]+", "0x0", text)
+    text = re.sub(r"/[^\"\s]*/site-packages/", "", text)
     return re.sub(r"\n(Exception raised from|C\+\+ CapturedTraceback).*", "", text, flags=re.S)
 
 

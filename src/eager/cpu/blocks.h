@@ -21,7 +21,7 @@ BlockFn block_fn(ir::scalar::Primitive p, DType compute);
 using CastFn = void (*)(const void* in, void* out, int64_t n);
 CastFn cast_fn(DType from, DType to);
 
-/// Lanes of a row reduction (docs/design.md, "Canonical reductions").
+/// Lanes of a row reduction (docs/architecture/arithmetic.md, "Canonical reductions").
 inline constexpr int kReduceLanes = 32;
 /// Bytes of an accumulator: halves are kept as float32, rounded at each step.
 constexpr size_t accumulator_size(DType t) { return itemsize(compute_type(t)); }
@@ -38,7 +38,8 @@ struct ReduceFns {
 };
 const ReduceFns& reduce_fns(ir::ReduceKind kind, DType t);
 
-/// Elements of a row that a running sum of floats adds up at a time (docs/design.md, "Scans and sorts").
+/// Elements of a row that a running sum of floats adds up at a time (docs/architecture/arithmetic.md, "Scans and
+/// sorts").
 inline constexpr int64_t kScanGroup = 4;
 /// The loops of one kind of running reduction. A carry is eight bytes or fewer.
 struct ScanFns {

@@ -21,7 +21,7 @@ namespace cpu {
 
 void run_elementwise(const KernelCall& call);           ///< every elementwise primitive
 void run_cast(const KernelCall& call);                  ///< cast
-void run_reduce(const KernelCall& call);                ///< reduce, in the order of docs/design.md
+void run_reduce(const KernelCall& call);                ///< reduce, in the order of docs/architecture/arithmetic.md
 void run_view(const KernelCall& call);                  ///< reshape, permute, expand, slice, flip, barrier: copies
 void run_pad(const KernelCall& call);                   ///< pad
 void run_cat(const KernelCall& call);                   ///< cat

@@ -1,5 +1,5 @@
-// The canonical reductions of docs/design.md: the order of every step follows from shapes alone. Threads share
-// rows, chunks and stretches of columns, never one accumulator.
+// The canonical reductions of docs/architecture/arithmetic.md: the order of every step follows from shapes alone.
+// Threads share rows, chunks and stretches of columns, never one accumulator.
 #include <algorithm>
 
 #include "smolder/core/thread_pool.h"

@@ -1,5 +1,5 @@
 // How the loops of a kernel are dealt out to threads: decided from the kernel alone, so that the generator, which
-// writes the code, and the launch, which knows the sizes, agree. docs/design.md, "CUDA kernels", has the reasons.
+// writes the code, and the launch, which knows the sizes, agree. docs/architecture/cuda_kernels.md has the reasons.
 #pragma once
 
 #include <cstdint>
@@ -128,7 +128,7 @@ constexpr int unit_of(int64_t extent) { return extent > kLongRow ? 2 * kUnit : e
 int lanes_of(int64_t extent);
 /// Turns of a strip, of a loop of so many: there are up to 16 strips, of four turns or more.
 int64_t strip_of(int64_t turns);
-/// In which order reductions combine elements: docs/design.md, "CUDA kernels".
+/// In which order reductions combine elements: docs/architecture/arithmetic.md.
 const ReduceOrder& reduce_order();
 
 inline int64_t value_of(IntRef r, std::span<const int64_t> ints) { return r.is_constant() ? r.constant : ints[r.slot]; }

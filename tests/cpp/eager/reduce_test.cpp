@@ -1,5 +1,5 @@
-// The canonical order of reductions, bit for bit, against a scalar restatement of docs/design.md; and their values
-// against the interpreter.
+// The canonical order of reductions, bit for bit, against a scalar restatement of docs/architecture/arithmetic.md; and
+// their values against the interpreter.
 #include <gtest/gtest.h>
 
 #include <cmath>

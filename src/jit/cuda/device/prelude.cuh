@@ -469,8 +469,8 @@ template <class T, class F> DEVICE T pair_warp(T x, F step) {
   for (u32 by = 1; by < 32; by *= 2) x = step(x, lane_after(x, by));
   return first_lane(x);
 }
-// All lanes of a group: see docs/design.md, "CUDA kernels". Warps meet in shared memory, in turns in one of two places,
-// so that the next may be written while this is read. `Threads` where that is known, else 0.
+// All lanes of a group: see docs/architecture/cuda_kernels.md. Warps meet in shared memory, in turns in one of two
+// places, so that the next may be written while this is read. `Threads` where that is known, else 0.
 template <bool kTeam = false, int Threads = 0, class T, class F> DEVICE T combine(T x, u32& turn, F step) {
   const u32 threads = Threads > 0 ? Threads : blockDim.x;
   if (Threads > 0 && Threads < 32) {
