@@ -792,3 +792,14 @@ def test_a_result_without_a_gradient_makes_no_nan():
         x = smolder.tensor([1000.0, 1.0]).requires_grad_()
         assert gradient(f, x, used) == gradient(f._function, x, used)
     assert sum(f._hits()) == 4
+
+
+def test_functions_that_take_out_and_dtypes_are_recorded():
+    @smolder.compile(fullgraph=True)
+    def step(x):
+        return x + smolder.zeros(3, dtype=x.dtype) + smolder.ones(3) + x.new_full((3,), 2.0)
+
+    x = smolder.ones(3)
+    for _ in range(3):
+        assert step(x).tolist() == [4.0] * 3
+    assert sum(step._hits()) > 0
