@@ -10,7 +10,6 @@
 
 namespace smolder::jit {
 
-using ir::Dim;
 using ir::Op;
 using ir::ValueId;
 

@@ -324,7 +324,7 @@ Tensor BatchCall::front(size_t i) const {
 }
 
 Tensor BatchCall::padded(size_t i, int wanted) const {
-  const Tensor all = elements(i);
+  Tensor all = elements(i);
   if (!spread(i) || rank(i) >= wanted) return all;
   Dims to{size};
   for (int k = rank(i); k < wanted; ++k) to.push_back(1);
