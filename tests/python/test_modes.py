@@ -16,6 +16,7 @@ MODES = {
     "set_grad_enabled(True)": (lambda: smolder.set_grad_enabled(True), True),
     "inference_mode": (smolder.inference_mode, False),
     "inference_mode(False)": (lambda: smolder.inference_mode(False), True),
+    "inference_mode(mode=False)": (lambda: smolder.inference_mode(mode=False), True),
 }
 EACH = pytest.mark.parametrize("name", MODES)
 

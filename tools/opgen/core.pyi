@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from smolder._device import device as _device
 from smolder._tensor import Size
+from smolder._typing import Forward as _Forward
+from smolder._typing import P as _P
+from smolder._typing import R_co as _R
 
 _Number: TypeAlias = _bool | _int | _float
 
@@ -51,6 +54,28 @@ class Node:
     def register_prehook(self, fn: Callable[[tuple[Tensor | None, ...]], Any]) -> RemovableHandle:
         """Calls fn(grad_outputs) before the node runs; may return others."""
 
+class _FunctionBase(Node):
+    """What forward leaves for backward."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+    @property
+    def needs_input_grad(self) -> tuple[_bool, ...]: ...
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for backward."""
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Says which inputs forward wrote in place."""
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Says which results have no gradient."""
+
+    def set_materialize_grads(self, value: _bool) -> None:
+        """Whether gradients that are not there come as zeros."""
+
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
 class RemovableHandle:
     """Takes a hook off again: remove(), or at the end of a block."""
 
@@ -59,6 +84,12 @@ class RemovableHandle:
     def id(self) -> _int: ...
     def __enter__(self) -> RemovableHandle: ...
     def __exit__(self, *exception: Any) -> None: ...
+
+class _ModuleCall:
+    """What calls of modules are: those of their forward(), between the hooks there are."""
+
+    def __call__(self: _Forward[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class Generator:
     """A stream of random numbers."""

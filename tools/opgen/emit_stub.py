@@ -137,13 +137,6 @@ def stub(table):
 
 
 PACKAGE = Path(__file__).parents[2] / "bindings/python/smolder"
-MODULES = ("autograd", "export", "nn", "optim", "return_types", "safetensors", "serialization")
-# What the package has of a module's.
-FROM_MODULES = {
-    "compiler": ("checked", "compile", "pure"),
-    "memory": ("memory_summary",),
-    "serialization": ("load", "save"),
-}
 # What the package deletes after importing everything from _core.
 INTERNAL = {"assign", "backward", "dtype_named", "from_numpy_copy", "grad"}
 
@@ -156,13 +149,25 @@ def exported(path):
     return []
 
 
+def package_imports():
+    """What __init__.py imports by name, now or when it is asked for: (module, name)."""
+    for node in ast.parse((PACKAGE / "__init__.py").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from ((node.module, a.name) for a in node.names if a.asname == a.name)
+        elif isinstance(node, ast.Assign) and node.targets[0].id == "_LATER":
+            yield from (("smolder", name) for name in sorted(ast.literal_eval(node.value)))
+    yield "smolder.func", "vmap"
+
+
 def package_stub(core):
-    """Every public name once: Python's own where it has one, else the module's."""
-    python = {path.stem: exported(path) for path in sorted(PACKAGE.glob("_[a-z]*.py"))}
+    """Every public name once: Python's own where it has one, else the module's. Classes of the module are its own."""
+    bound = {n.name for n in ast.parse(core).body if isinstance(n, ast.ClassDef)}
+    modules = (path for path in sorted(PACKAGE.glob("_[a-z]*.py")) if path.stem != "_typing")
+    python = {path.stem: [n for n in exported(path) if n not in bound] for path in modules}
     taken = INTERNAL.union(*python.values())
-    lines = ["from smolder._version import __version__ as __version__"]
-    lines += [f"from smolder import {m} as {m}" for m in MODULES]
-    lines += [f"from smolder.{m} import {n} as {n}" for m, names in (python | FROM_MODULES).items() for n in names]
+    imports = [(m, n) for m, n in package_imports() if n[0] != "_" or n == "__version__"]
+    imports += [(f"smolder.{m}", n) for m, names in python.items() for n in names]
+    lines = [f"from {module} import {name} as {name}" for module, name in dict.fromkeys(imports)]
     names = {n.name for n in ast.parse(core).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     names |= {n.target.id for n in ast.parse(core).body if isinstance(n, ast.AnnAssign)}
     lines += [f"from smolder._core import {n} as {n}" for n in sorted(names - taken) if not n.startswith("_")]

@@ -9,6 +9,7 @@ import atexit as _atexit
 import os as _os
 
 from smolder import _core
+from smolder._names import listing as _listing
 
 # The package's own frames are not the user's: a record or an error names the line that called in.
 _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
@@ -58,7 +59,7 @@ from smolder._explain import *
 from smolder.memory import memory_summary as memory_summary
 # isort: on
 
-del backward, grad, assign, from_numpy_copy  # reached as smolder.autograd and Tensor methods
+del assign, backward, dtype_named, from_numpy_copy, grad  # reached as smolder.autograd and Tensor methods
 
 __all__ = [_name for _name in dir() if not _name.startswith("_")]
 
@@ -82,6 +83,7 @@ _LATER = {
     "testing",
     "xpu",
 }
+__dir__ = _listing(__name__, {*_LATER, "vmap"})
 
 
 def __dir__():

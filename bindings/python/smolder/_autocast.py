@@ -1,13 +1,22 @@
 """Regions in which ops get their operands in the dtypes that src/ir/autocast.toml lists, under torch's names."""
 
+from __future__ import annotations
+
 import collections.abc
 import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smolder import _core
 from smolder._tensor import Tensor
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal, Self
+
+    from smolder._typing import DType, F, T
 
 __all__ = [
     "autocast",
@@ -26,7 +35,7 @@ __all__ = [
 DTYPES = (_core.bfloat16, _core.float16)
 
 
-def is_autocast_available(device_type):
+def is_autocast_available(device_type: str) -> bool:
     """Whether a type of devices knows autocast."""
     return _core._is_autocast_available(device_type)
 
@@ -39,13 +48,13 @@ def _expect(function, name, position, value, kind):
         )
 
 
-def is_autocast_enabled(device_type="cuda"):
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether the calling thread is in a region of this type of devices."""
     _expect("is_autocast_enabled", "device_type", 1, device_type, str)
     return _core._is_autocast_enabled(device_type)
 
 
-def set_autocast_enabled(device_type, enabled=None):
+def set_autocast_enabled(device_type: str, enabled: bool | None = None) -> None:
     """Turns autocast on or off for a type of devices in the calling thread; given the switch alone, for "cuda"."""
     if enabled is None and isinstance(device_type, bool):
         device_type, enabled = "cuda", device_type
@@ -54,20 +63,20 @@ def set_autocast_enabled(device_type, enabled=None):
     _core._set_autocast_enabled(device_type, enabled)
 
 
-def get_autocast_dtype(device_type):
+def get_autocast_dtype(device_type: str) -> DType:
     """The dtype of regions of this type of devices in the calling thread."""
     _expect("get_autocast_dtype", "device_type", 1, device_type, str)
     return _core._get_autocast_dtype(device_type)
 
 
-def set_autocast_dtype(device_type, dtype):
+def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """Sets the dtype of regions of this type of devices in the calling thread."""
     _expect("set_autocast_dtype", "device_type", 1, device_type, str)
     _expect("set_autocast_dtype", "dtype", 2, dtype, _core.dtype)
     _core._set_autocast_dtype(device_type, dtype)
 
 
-def _old(name, function, device_type, argument=""):
+def _old(name, function, device_type, argument="") -> Callable[..., Any]:
     """A deprecated name of a function for one type of devices."""
     instead = f"{function.__name__}({', '.join(filter(None, [repr(device_type), argument]))})"
 
@@ -96,7 +105,11 @@ class autocast:
     weights. Decorates functions too.
     """
 
-    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+    fast_dtype: DType
+
+    def __init__(
+        self, device_type: str, dtype: DType | None = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         if not _core._is_autocast_available(device_type):
@@ -122,15 +135,15 @@ class autocast:
         )
         return False
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._before.append(_core._enter_autocast(self.device, self._enabled, self.fast_dtype, self._cache_enabled))
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> Literal[False]:
         _core._exit_autocast(self.device, *self._before.pop())
         return False
 
-    def __call__(self, func):
+    def __call__(self, func: F) -> F:
         if not callable(func):
             raise TypeError(
                 f"autocast()(func) requires a callable, but got {type(func).__name__}. "
@@ -141,7 +154,7 @@ class autocast:
         return autocast_decorator(self, func)
 
 
-def autocast_decorator(autocast_instance, func):
+def autocast_decorator(autocast_instance: autocast, func: Callable[..., Any]) -> Callable[[F], F]:
     """func, run in the region of an autocast."""
 
     @functools.wraps(func)
@@ -152,7 +165,7 @@ def autocast_decorator(autocast_instance, func):
     return decorate_autocast
 
 
-def cast(value, device_type, dtype):
+def cast(value: Any, device_type: str, dtype: DType) -> Any:
     """Floating-point tensors of a type of devices in dtype, in containers too; float64 stays."""
     if isinstance(value, Tensor):
         fits = value.dtype.is_floating_point and value.device.type == device_type and value.dtype != _core.float64
@@ -170,21 +183,21 @@ def cast(value, device_type, dtype):
 class State:
     """What regions the thread is in, for what runs later as if it ran now."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         cache = _core.is_autocast_cache_enabled()
         self.regions = [(t, is_autocast_enabled(t), get_autocast_dtype(t), cache) for t in ("cpu", "cuda")]
         self.before = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         for region in self.regions:
             self.before.append((region[0], *_core._enter_autocast(*region)))
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         for _ in self.regions:
             _core._exit_autocast(*self.before.pop())
 
 
-def listed(name):
+def listed(name: str) -> Callable[[T], T]:
     """Decorates a function of Python that src/ir/autocast.toml lists under this name."""
 
     def decorate(function):

@@ -1,7 +1,17 @@
 """Control flow that is recorded, not run: branches and loops that depend on what tensors hold."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from smolder._typing import Tensor
 
 __all__ = ["cond", "scan", "while_loop"]
 
@@ -31,7 +41,9 @@ class _Tree:
         return pytree.tree_unflatten(leaves, self.form)
 
 
-def cond(pred, true_fn, false_fn, operands=()):
+def cond(
+    pred: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()
+) -> Any:
     """Conditionally applies `true_fn` or `false_fn`: both are recorded, and the one taken runs when the step does.
 
     `pred` is a tensor of one element, or a Python bool or number, which chooses at once. The branches get `operands`, a
@@ -82,7 +94,7 @@ def _check_alike(yes, no):
         )
 
 
-def while_loop(cond_fn, body_fn, carried_inputs):
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
     """Runs `body_fn(*carried)` while `cond_fn(*carried)` is true; both are recorded, and run when the step does.
 
     `carried_inputs` is a tuple or list of trees of tensors; `body_fn` returns its like, and `cond_fn` a bool tensor of no
@@ -143,7 +155,15 @@ def _as_carried(x):
     return _core.full([], x, dtype=_core.int64)
 
 
-def scan(combine_fn, init, xs, *, dim=0, reverse=False, length=None):
+def scan(
+    combine_fn: Callable[..., Any],
+    init: Any,
+    xs: Sequence[Tensor],
+    *,
+    dim: int = 0,
+    reverse: bool = False,
+    length: int | None = None,
+) -> Any:
     """`combine_fn(carry, x)` for each slice of `xs` along `dim`: what is carried in the end, and the slices it returns,
     stacked along `dim`.
 

@@ -1,8 +1,11 @@
 """Functions that make tensors: from data, from sizes, from random numbers."""
 
+from __future__ import annotations
+
 import builtins
 import functools
 import operator
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -12,6 +15,14 @@ from smolder._device import moved, placed, placed_like, usable_device
 from smolder._out import takes_out
 from smolder._tensor import Tensor
 from smolder._types import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from smolder._typing import Device, DType, Generator, Like, Number, RandomLike
 
 __all__ = [
     "arange",
@@ -108,7 +119,14 @@ def _array(data):
 
 
 @placed
-def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
 
     Python floats become float32, integers int64, bools bool; arrays keep their dtype.
@@ -179,7 +197,7 @@ def _numpy_type(dtype):
     return numpy.dtype(name_of(dtype))
 
 
-def as_tensor(data, dtype=None, device=None) -> Tensor:
+def as_tensor(data: Any, dtype: DType | None = None, device: Device = None) -> Tensor:
     """data as a tensor: itself, or in the memory of an array, when the dtype is the one asked for; else a copy."""
     if device is not None:
         return moved(as_tensor(data, dtype), usable_device(device))
@@ -195,7 +213,14 @@ def as_tensor(data, dtype=None, device=None) -> Tensor:
 
 
 @placed
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor:
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """obj as a tensor that shares its memory where that can be; copy=True never shares, copy=False raises instead."""
     if isinstance(obj, Tensor | numpy.ndarray) or hasattr(obj, "__dlpack__"):
         source = (
@@ -216,7 +241,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> 
     return tensor(obj, dtype=dtype, requires_grad=requires_grad)
 
 
-def from_numpy(ndarray) -> Tensor:
+def from_numpy(ndarray: NDArray[Any]) -> Tensor:
     """A tensor in the memory of an array: a write to either is seen by the other."""
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -235,7 +260,7 @@ def from_numpy(ndarray) -> Tensor:
     return _core._from_array(ndarray)
 
 
-def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
+def from_dlpack(ext_tensor: Any, *, device: Device = None, copy: bool | None = None) -> Tensor:
     """A tensor in the memory of an object that speaks DLPack, or of a capsule: a write to either is seen by the other.
 
     It is where the object is, unless device says otherwise. On CUDA it is used after what its library had queued before,
@@ -254,7 +279,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
 _DLPACK_CUDA = 2
 
 
-def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Tensor:
+def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A tensor of one dimension in the memory of an object with the buffer protocol, from byte `offset` on."""
     raw = numpy.frombuffer(buffer, numpy.uint8)
     size, total = dtype.itemsize, len(raw)
@@ -283,28 +308,57 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Ten
 
 @takes_out
 @placed
-def zeros(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def zeros(
+    *given: int | Sequence[int],
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of zeros; float32 by default."""
     return _finish(_core.zeros(_size("zeros", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @takes_out
 @placed
-def ones(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def ones(
+    *given: int | Sequence[int],
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of ones; float32 by default."""
     return _finish(_core.ones(_size("ones", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @takes_out
 @placed
-def empty(*given, size=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def empty(
+    *given: int | Sequence[int],
+    size: int | Sequence[int] | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
     return _finish(_core.empty(_size("empty", given, size), dtype=dtype or _core.float32), requires_grad)
 
 
 @takes_out
 @placed
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def full(
+    size: int | Sequence[int],
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
     return _finish(_core.full(_size("full", (size,)), fill_value, dtype=dtype), requires_grad)
 
@@ -312,7 +366,14 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False, pin_
 @takes_out
 @placed
 def arange(
-    *bounds, start=None, end=None, step=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+    *bounds: Number,
+    start: Number | None = None,
+    end: Number | None = None,
+    step: Number | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
     if not 0 <= len(bounds) <= 3:
@@ -334,14 +395,33 @@ def arange(
 
 @takes_out
 @placed
-def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
     return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
 
 
 @takes_out
 @placed
-def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
     out = _core.pow(base, _core.linspace(start, end, steps, dtype=_core.float64)).to(dtype or _core.float32)
     return _finish(out, requires_grad)
@@ -349,14 +429,30 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
 
 @takes_out
 @placed
-def eye(n, m=None, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
 
 
 @takes_out
 @placed
-def rand(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def rand(
+    *given: int | Sequence[int],
+    size: int | Sequence[int] | None = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _finish(
         _core.rand(_size("rand", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
@@ -365,7 +461,15 @@ def rand(*given, size=None, generator=None, dtype=None, device=None, requires_gr
 
 @takes_out
 @placed
-def randn(*given, size=None, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def randn(
+    *given: int | Sequence[int],
+    size: int | Sequence[int] | None = None,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     return _finish(
         _core.randn(_size("randn", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
@@ -375,7 +479,15 @@ def randn(*given, size=None, generator=None, dtype=None, device=None, requires_g
 @takes_out
 @placed
 def randint(
-    low=None, high=None, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+    low: int | None = None,
+    high: int | None = None,
+    size: int | Sequence[int] | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     if size is None:  # randint(high, size)
@@ -393,7 +505,15 @@ def randint(
 
 @takes_out
 @placed
-def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
 
@@ -401,7 +521,15 @@ def randperm(n, *, generator=None, dtype=None, device=None, requires_grad=False,
 @takes_out
 @placed
 def normal(
-    mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False
+    mean: float | Tensor = 0.0,
+    std: float | Tensor = 1.0,
+    size: int | Sequence[int] | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -430,7 +558,7 @@ def _check_format(name, memory_format):
         check_format(name, memory_format)
 
 
-def _random_like(make):
+def _random_like(make: Callable[..., Tensor]) -> RandomLike:
     @placed_like
     def like(
         input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
@@ -441,7 +569,7 @@ def _random_like(make):
     return _named_like(like, make)
 
 
-def _like(make):
+def _like(make: Callable[..., Tensor]) -> Like:
     @placed_like
     def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None) -> Tensor:
         _check_format(make.__name__, memory_format)
@@ -465,7 +593,14 @@ randn_like = _random_like(_core.randn_like)
 
 @placed_like
 def full_like(
-    input, fill_value, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: object = None,
 ) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
     _check_format("full_like", memory_format)

@@ -1,12 +1,20 @@
 """Where tensors are: devices, and functions that make tensors on them."""
 
+from __future__ import annotations
+
 import builtins
 import functools
 import inspect
 import typing
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._call_errors import check_dtype
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from smolder._typing import Tensor
 
 
 class device:
@@ -15,9 +23,12 @@ class device:
     In a `with` statement it is where tensors are made that say nothing else.
     """
 
+    index: int | None
+    type: str
+
     __slots__ = ("_before", "index", "type")
 
-    def __init__(self, type="cpu", index=None):
+    def __init__(self, type: str | device | int = "cpu", index: builtins.int | None = None) -> None:
         if isinstance(type, builtins.int) and not isinstance(type, builtins.bool):
             type, index = "cuda", type
         if not isinstance(type, str | device):
@@ -33,28 +44,28 @@ class device:
             raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
         self.type, self.index = name, builtins.int(number) if number else index
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"device(type='{self.type}'" + (")" if self.index is None else f", index={self.index})")
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.type, self.index))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (device, (self.type,) if self.index is None else (self.type, self.index))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         usable_device(self)
         self._before = (_core._creation_mode(), getattr(self, "_before", None))
         _core._set_creation_device(str(self))
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         before, self._before = self._before
         _core._set_creation_device(before)
 
@@ -62,7 +73,7 @@ class device:
 CPU = device("cpu")
 
 
-def usable_device(where):
+def usable_device(where: str | device | int) -> device:
     """The device that `where` names; raises unless tensors may be there."""
     where = where if isinstance(where, device) else device(where)
     if where.type == "cuda":
@@ -129,7 +140,7 @@ def placed_like(make: _F) -> _F:
     return call
 
 
-def is_on(tensor, where):
+def is_on(tensor: _core.Tensor, where: device) -> bool:
     """Whether the tensor is on a device; one of CUDA without an index is the current one."""
     here = tensor.device
     if here.type != where.type or here.type != "cuda":
@@ -137,7 +148,7 @@ def is_on(tensor, where):
     return here.index == (_core._cuda_current_device() if where.index is None else where.index)
 
 
-def moved(tensor, where):
+def moved(tensor: _core.Tensor, where: device) -> Tensor:
     """The tensor on a device; itself when it is there."""
     if is_on(tensor, where):
         return tensor

@@ -1,14 +1,23 @@
 """What became of a call: its graphs, what broke them, kernels with their times and limits, and why it compiled."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import json
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 import smolder
 from smolder import _advice, _core
 from smolder._types import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Device, PathLike
 
 __all__ = ["explain", "explain_last_step"]
 
@@ -125,57 +134,57 @@ class Explanation:
     result: object = dataclasses.field(default=None, repr=False)
 
     @property
-    def graph_count(self):
+    def graph_count(self) -> int:
         return len(self.graphs)
 
     @property
-    def graph_break_count(self):
+    def graph_break_count(self) -> int:
         return len(self.break_reasons)
 
     @property
-    def op_count(self):
+    def op_count(self) -> int:
         return sum(len(g.ops) for g in self.graphs)
 
     @property
-    def ops_per_graph(self):
+    def ops_per_graph(self) -> list[list[str]]:
         """The names of each graph's ops, as recorded."""
         return [[op.name for op in g.ops] for g in self.graphs]
 
     @property
-    def kernels(self):
+    def kernels(self) -> list[Kernel]:
         """Those of all graphs."""
         return [k for g in self.graphs for k in g.kernels]
 
     @property
-    def recompiles(self):
+    def recompiles(self) -> list[dict[str, Any]]:
         """Why graphs were compiled or recorded anew, for those that were, with the number of the graph."""
         return [{"graph": g.number, **g.recompile} for g in self.graphs if g.recompile]
 
     @property
-    def compile_ms(self):
+    def compile_ms(self) -> float:
         return sum(g.compile_ms for g in self.graphs)
 
     @property
-    def compile_times(self):
+    def compile_times(self) -> str:
         """A line for each kernel that was compiled."""
         built = [(k.compile_ms, k.name) for k in self.kernels if k.compile_ms is not None]
         return "\n".join(f"{ms:.1f} ms  {name}" for ms, name in sorted(built, reverse=True))
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Moved by all kernels."""
         return sum(g.bytes for g in self.graphs)
 
     @property
-    def kernel_ms(self):
+    def kernel_ms(self) -> float | None:
         times = [g.ms for g in self.graphs if g.ms is not None]
         return sum(times) if times else None
 
     @property
-    def floor_ms(self):
+    def floor_ms(self) -> float:
         return sum(g.floor_ms for g in self.graphs)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """All of it but the call's result, as what JSON knows; `version` changes when fields go or change meaning."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "result"}
         plain = {
@@ -186,22 +195,22 @@ class Explanation:
         sums += ("bytes", "kernel_ms", "floor_ms", "recompiles")
         return {"version": VERSION} | plain | {name: getattr(self, name) for name in sums}
 
-    def to_json(self, indent=None):
+    def to_json(self, indent: int | None = None) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), indent=indent)
 
-    def __str__(self):
+    def __str__(self) -> str:
         from smolder._explain_text import report
 
         return report(self)
 
-    def html(self):
+    def html(self) -> str:
         """One page with the graph drawn, which needs no other file and no network."""
         from smolder._explain_html import page
 
         return page(self)
 
-    def save(self, path):
+    def save(self, path: PathLike) -> None:
         """Writes the page, or JSON where the path ends in .json, or the report where it ends in .txt."""
         path = str(path)
         text = self.to_json(2) if path.endswith(".json") else str(self) if path.endswith(".txt") else self.html()
@@ -209,7 +218,7 @@ class Explanation:
             file.write(text)
 
 
-def explain(f):
+def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
     """A function that calls `f` once and says what became of the call, as an Explanation.
 
     The call is the program's own: its effects are those of calling f, and plans that are not there are compiled at once. What is pending runs before it, what it leaves
@@ -242,7 +251,7 @@ def explain(f):
     return call
 
 
-def explain_last_step(device=None):
+def explain_last_step(device: Device = None) -> Explanation:
     """What is known of the step that ran last on a device, timed with stand-ins for what it read."""
     name = str(smolder.get_default_device() if device is None else smolder.device(device))
     step = _core._last_step(name)

@@ -1,14 +1,25 @@
 """Functions of several tensors that are no rows of the op table."""
 
+from __future__ import annotations
+
 import builtins
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._device import placed
 from smolder._out import takes_out
 from smolder._tensor import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from typing_extensions import TypeIs
+
+    from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [
     "allclose",
@@ -43,22 +54,26 @@ __all__ = [
     "unique_consecutive",
 ]
 
-e, inf, nan, pi, newaxis = math.e, math.inf, math.nan, math.pi, None
+e: float = math.e
+inf: float = math.inf
+nan: float = math.nan
+pi: float = math.pi
+newaxis: None = None
 
 _FLOAT = 2  # categories order bool < int < float
 
 
-def is_tensor(obj):
+def is_tensor(obj: object) -> TypeIs[Tensor]:
     """Whether obj is a tensor."""
     return isinstance(obj, _core.Tensor)
 
 
-def numel(input):
+def numel(input: Tensor) -> int:
     """Number of elements."""
     return input.numel()
 
 
-def equal(input, other):
+def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements; a Python bool."""
     for place, (name, given) in enumerate((("input", input), ("other", other)), 1):
         if not isinstance(given, _core.Tensor):
@@ -68,12 +83,12 @@ def equal(input, other):
     return builtins.bool(_core.all(_core.eq(input, other)).item())
 
 
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close; a Python bool."""
     return builtins.bool(_core.all(_core.isclose(input, other, rtol, atol, equal_nan)).item())
 
 
-def broadcast_shapes(*shapes):
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that shapes broadcast to."""
     shapes = [(s,) if isinstance(s, builtins.int) else tuple(s) for s in shapes]
     rank = builtins.max((len(s) for s in shapes), default=0)
@@ -94,7 +109,7 @@ def _category(dtype):
     return 0 if dtype == _core.bool else 1
 
 
-def result_type(tensor, other):
+def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     """The dtype of an operation on two tensors or numbers: dimensions outrank zero-dim tensors, those numbers."""
     defaults = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
     ranked = []
@@ -112,18 +127,18 @@ def result_type(tensor, other):
     return strong
 
 
-def is_complex(input):
+def is_complex(input: Tensor) -> bool:
     """Whether a tensor's dtype is complex: none is."""
     return False
 
 
-def is_nonzero(input):
+def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is nonzero."""
     return input.is_nonzero()
 
 
 @placed
-def scalar_tensor(s, *, dtype=None, device=None):
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """A number as a tensor without dimensions."""
     return _core.full((), s, dtype=dtype or _core.float32)
 
@@ -136,14 +151,14 @@ def _given(tensors):
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else list(tensors)
 
 
-def broadcast_tensors(*tensors):
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Tensors expanded to the shape that they broadcast to."""
     given = _given(tensors)
     shape = broadcast_shapes(*(t.shape for t in given))
     return tuple(t if t.shape == shape else t.expand(shape) for t in given)
 
 
-def meshgrid(*tensors, indexing=None):
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
     """Grids of coordinates of vectors: grid k has tensor k along dimension k; with indexing "xy" 0 and 1 swap."""
     given = _given(tensors)
     if not given:
@@ -160,7 +175,7 @@ def meshgrid(*tensors, indexing=None):
     return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and len(given) > 1 else tuple(grids)
 
 
-def block_diag(*tensors):
+def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with matrices along its diagonal; vectors are rows."""
     parts = [_core.atleast_2d(t) for t in tensors] or [_core.zeros((1, 0))]
     for i, t in enumerate(parts):
@@ -179,7 +194,7 @@ def block_diag(*tensors):
     return _core.cat(rows, 0)
 
 
-def cartesian_prod(*tensors):
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of elements of vectors, a row each, the last changing fastest."""
     for t in tensors:
         if t.dim() != 1:
@@ -189,7 +204,7 @@ def cartesian_prod(*tensors):
     return _core.stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
-def combinations(input, r=2, with_replacement=False):
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Subsets of r elements of a vector, a row each, in the order of positions."""
     if input.dim() != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
@@ -210,13 +225,13 @@ def _triangle(row, col, keep, dtype):
 
 
 @placed
-def tril_indices(row, col, offset=0, *, dtype=None, device=None):
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of a lower triangle: a row of rows and one of columns."""
     return _triangle(row, col, lambda d: d <= offset, dtype)
 
 
 @placed
-def triu_indices(row, col, offset=0, *, dtype=None, device=None):
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of an upper triangle: a row of rows and one of columns."""
     return _triangle(row, col, lambda d: d >= offset, dtype)
 
@@ -224,7 +239,7 @@ def triu_indices(row, col, offset=0, *, dtype=None, device=None):
 # -- products
 
 
-def einsum(equation, *operands):
+def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """Sums of products as an equation says, such as "bij,bjk->bik"; or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
     if isinstance(equation, _core.Tensor):
         return _einsum_of_lists((equation, *operands))
@@ -249,7 +264,7 @@ def _einsum_of_lists(given):
 
 
 @takes_out
-def tensordot(a, b, dims=2):
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over the last dims dimensions of a and the first of b, or over two lists of them."""
     if isinstance(dims, _core.Tensor):
         dims = dims.tolist()
@@ -271,17 +286,17 @@ def _each(function, tensors):
     return tuple(function(x) for x in listed_)
 
 
-def atleast_1d(*tensors):
+def atleast_1d(*tensors: Tensor) -> Any:
     """Tensors, with one dimension where they have none."""
     return _each(_core.atleast_1d, tensors)
 
 
-def atleast_2d(*tensors):
+def atleast_2d(*tensors: Tensor) -> Any:
     """Tensors with two dimensions at least; a vector is a row."""
     return _each(_core.atleast_2d, tensors)
 
 
-def atleast_3d(*tensors):
+def atleast_3d(*tensors: Tensor) -> Any:
     """Tensors with three dimensions at least."""
     return _each(_core.atleast_3d, tensors)
 
@@ -290,7 +305,7 @@ def atleast_3d(*tensors):
 
 
 @takes_out
-def nonzero(input, *, as_tuple=False):
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of elements that are not zero: a row each, or a vector for each dimension."""
     if not as_tuple:
         return _core._nonzero(input)
@@ -303,12 +318,20 @@ def _unique(input, in_order, return_inverse, return_counts, dim):
     return chosen if len(chosen) > 1 else out
 
 
-def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
     """Different elements, in order always, or slices along dim; which of them each is, and how often they occur."""
     return _unique(input, True, return_inverse, return_counts, dim)
 
 
-def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
     """Elements without those that equal the one before."""
     return _unique(input, False, return_inverse, return_counts, dim)
 
@@ -317,6 +340,6 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 
 @listed("index_put")
-def index_put(input, indices, values, accumulate=False):
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with values at a tuple of index tensors, or added there."""
     return input.clone().index_put_(indices, values, accumulate)

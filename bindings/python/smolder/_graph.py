@@ -1,12 +1,21 @@
 """Graphs: functions captured once, which are looked at, changed, saved and run without Python."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from smolder import _core, safetensors
 from smolder._tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from smolder._typing import Device, PathLike
 
 __all__ = ["Graph", "capture", "load_graph"]
 
@@ -92,7 +101,7 @@ class Graph:
     `replace_node` and `erase`, which name nodes and values as printed ("%3"); an edit that raises changes nothing.
     """
 
-    def __init__(self, graph):
+    def __init__(self, graph: Any) -> None:
         self._graph = graph
         self._spec = None
         if graph.structure:
@@ -115,62 +124,62 @@ class Graph:
     # -- what it is
 
     @property
-    def input_names(self):
+    def input_names(self) -> list[str]:
         """Names of the tensors that `run` takes."""
         return self._graph.input_names
 
     @property
-    def output_names(self):
+    def output_names(self) -> list[str]:
         """Names of the tensors that `run` returns."""
         return self._graph.output_names
 
     @property
-    def dynamic_sizes(self):
+    def dynamic_sizes(self) -> list[str]:
         """Names of the sizes that may differ from run to run."""
         return self._graph.dynamic_sizes
 
     @property
-    def inputs(self):
+    def inputs(self) -> list[Any]:
         """The values that are inputs, with dtypes and shapes."""
         return self._graph.inputs
 
     @property
-    def outputs(self):
+    def outputs(self) -> list[Any]:
         """The values that are returned, with dtypes and shapes."""
         return self._graph.outputs
 
     @property
-    def nodes(self):
+    def nodes(self) -> list[Any]:
         """The ops in order: each has `op`, `name`, `inputs`, `outputs`, `attributes` and `source`."""
         return self._graph.nodes
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Tensor]:
         """The weights by name; None for one that is not bound."""
         return dict(self._graph.weights())
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self._graph)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         ops = len(self.nodes)
         return f"Graph({', '.join(self.input_names)}) -> ({', '.join(self.output_names)}), {ops} op{'s' * (ops != 1)}"
 
-    def verify(self):
+    def verify(self) -> None:
         """Raises ValueError naming the node that is not as its op's rule says."""
         self._graph.verify()
 
     @staticmethod
-    def parse(text):
+    def parse(text: str) -> Graph:
         """The graph that prints as `text`, without weights: `bind` gives it some."""
         return Graph(_core._Graph.parse(text))
 
     # -- running
 
-    def run(self, *inputs):
+    def run(self, *inputs: Any) -> Any:
         """The results for input tensors, as a tuple."""
         return self._graph.run(list(inputs))
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._spec is None:
             out = self.run(*args, **kwargs)
             return out[0] if len(out) == 1 else out
@@ -193,48 +202,48 @@ class Graph:
             _match(spec, kwargs[key], f"argument {key}", tensors)
         return _build(self._spec["results"], self._graph.run(tensors))
 
-    def to(self, device):
+    def to(self, device: Device) -> Graph:
         """The graph with its weights on a device."""
         return Graph(self._graph.to(str(device)))
 
-    def bind(self, weights, strict=True):
+    def bind(self, weights: Mapping[str, Tensor], strict: bool = True) -> Graph:
         """The graph with weights bound to the tensors of a dict, as a state_dict."""
         return Graph(self._graph.bind(list(weights.items()), strict))
 
     # -- files
 
-    def save(self, path, weights=True):
+    def save(self, path: PathLike, weights: bool = True) -> None:
         """Writes a file for `load_graph`, which is a safetensors file; without `weights`, the graph alone."""
         self._graph.save(os.fspath(path), weights)
 
     # -- edits
 
-    def copy(self):
+    def copy(self) -> Graph:
         """A graph whose edits this one does not see. Weights are shared."""
         return Graph(self._graph.copy())
 
-    def insert(self, op, *args, before=None, **kwargs):
+    def insert(self, op: str, *args: Any, before: Any = None, **kwargs: Any) -> Any:
         """Makes a node, before the one of that name or last, and returns its result's name, or names."""
         names = self._graph.insert(_name(before) if before else "", op, _names(args), _names(kwargs))
         return names[0] if len(names) == 1 else tuple(names)
 
-    def replace(self, old, new):
+    def replace(self, old: Any, new: Any) -> None:
         """What comes after value `new` reads it where it read `old`."""
         self._graph.replace(_name(old), _name(new))
 
-    def replace_node(self, node, op, *args, **kwargs):
+    def replace_node(self, node: Any, op: str, *args: Any, **kwargs: Any) -> None:
         """Makes a node another op, whose results take the place of its results."""
         self._graph.replace_node(_name(node), op, _names(args), _names(kwargs))
 
-    def erase(self, node):
+    def erase(self, node: Any) -> None:
         """Takes a node away that nothing reads."""
         self._graph.erase(_name(node))
 
-    def eliminate_dead(self):
+    def eliminate_dead(self) -> int:
         """Takes away what no output needs; returns how many nodes."""
         return self._graph.eliminate_dead()
 
-    def differentiate(self, wrt=(), outputs=False):
+    def differentiate(self, wrt: Sequence[str] = (), outputs: bool = False) -> Graph:
         """The graph that computes gradients with respect to inputs or weights by name, of all floating inputs unless
         given. It takes what this takes and `grad_NAME` of each floating output, but of one of one element; `outputs`
         returns what this returns before them."""
@@ -320,7 +329,7 @@ def _weights_of(fn):
     return [*fn.named_parameters(remove_duplicate=False), *fn.named_buffers(remove_duplicate=False)]
 
 
-def capture(fn, /, *args, dynamic_shapes=None, **kwargs):
+def capture(fn: Callable[..., Any], /, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Graph:
     """The graph of what `fn`, a function or a module, does with arguments like these, whose values it does not see.
 
     Arguments may be nested in lists, tuples and dicts; numbers, strings and None are fixed. A module's parameters and
@@ -372,7 +381,7 @@ def is_capturing():
     return bool(_captures)
 
 
-def load_graph(path, weights=None):
+def load_graph(path: PathLike, weights: Mapping[str, Tensor] | None = None) -> Graph:
     """The graph of a file that Graph.save() wrote, or a C++ program. Raises ValueError for a file that is none.
 
     `weights`, for a file without: a dict of tensors by name, or the path of a safetensors file of them.

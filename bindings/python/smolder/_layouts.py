@@ -1,10 +1,18 @@
 """How tensors lie in memory, as torch names it: one layout, strided, and the formats that calls may ask for."""
 
+from __future__ import annotations
+
 import numbers
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._tensor import _TYPE_NAMES, Size, Tensor
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device
 
 __all__ = [
     "BFloat16Tensor",
@@ -37,15 +45,17 @@ __all__ = [
 class _Named:
     """A constant that prints as it is called."""
 
+    name: str
+
     __slots__ = ("name",)
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"smolder.{self.name}"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return self.name
 
 
@@ -73,7 +83,7 @@ sparse_bsr, sparse_bsc, jagged = layout("sparse_bsr"), layout("sparse_bsc"), lay
 CONSTANTS = (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
 
 
-def check_format(name, wanted):
+def check_format(name: str, wanted: Any) -> None:
     """Raises unless a call asks for the order that tensors have: row-major, or that of its input."""
     if wanted in (None, contiguous_format, preserve_format):
         return
@@ -147,7 +157,7 @@ for _name, _method in (("resize_", _resize), ("resize_as_", _resize_as)):
     setattr(Tensor, _name, _method)
 
 
-def typename(obj):
+def typename(obj: object) -> str:
     """The name of a tensor's type, or of an object's with its module."""
     if isinstance(obj, Tensor):
         return obj.type()
@@ -177,7 +187,7 @@ def _constructed(dtype, name, args, device):
     return empty(*(args or (0,)), dtype=wanted)
 
 
-def constructed(*args, device=None):
+def constructed(*args: Any, device: Device = None) -> Any:
     """What Tensor(*args) is: so many elements, or those of a list, in float32."""
     return _constructed(None, "Tensor", args, device)
 
@@ -185,10 +195,10 @@ def constructed(*args, device=None):
 class _TypeOfTensors(type):
     """Tensors of one dtype, as a class that makes and recognises them."""
 
-    def __instancecheck__(cls, instance):
+    def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype == cls.dtype
 
-    def __call__(cls, *args, device=None):
+    def __call__(cls, *args: Any, device: Device = None) -> Any:
         return _constructed(cls.dtype, cls.__name__, args, device)
 
 
@@ -204,7 +214,7 @@ class _TypeOnCuda(_TypeOfTensors):
         return _constructed(cls.dtype, f"cuda.{cls.__name__}", args, device)
 
 
-def type_on_cuda(kind):
+def type_on_cuda(kind: str) -> type:
     """The class of tensors on CUDA that have the dtype of a class of those on the CPU."""
     doc = f"Makes tensors of {kind.dtype} on CUDA, and is what isinstance asks whether a tensor is one."
     return _TypeOnCuda(kind.__name__, (), {"dtype": kind.dtype, "__doc__": doc, "__module__": "smolder.cuda"})

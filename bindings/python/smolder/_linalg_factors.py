@@ -4,9 +4,11 @@ LU factors are found by cuSOLVER on CUDA and by recursive halving of columns in 
 routine for them. Everything else is made of triangular solutions, products and singular values.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
@@ -17,13 +19,63 @@ from smolder._factors import LinAlgError
 from smolder._out import takes_out
 from smolder.autograd.function import Function
 
-_LuFactor = namedtuple("linalg_lu_factor", ("LU", "pivots"))
-_LuFactorEx = namedtuple("linalg_lu_factor_ex", ("LU", "pivots", "info"))
-_Lu = namedtuple("linalg_lu", ("P", "L", "U"))
-_InvEx = namedtuple("linalg_inv_ex", ("inverse", "info"))
-_SolveEx = namedtuple("linalg_solve_ex", ("result", "info"))
-_CholeskyEx = namedtuple("linalg_cholesky_ex", ("L", "info"))
-_Lstsq = namedtuple("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smolder._typing import Tensor
+
+
+class linalg_lu_factor(NamedTuple):
+    """What lu_factor() returns."""
+
+    LU: _core.Tensor
+    pivots: _core.Tensor
+
+
+class linalg_lu_factor_ex(NamedTuple):
+    """What lu_factor_ex() returns."""
+
+    LU: _core.Tensor
+    pivots: _core.Tensor
+    info: _core.Tensor
+
+
+class linalg_lu(NamedTuple):
+    """What lu() returns."""
+
+    P: _core.Tensor
+    L: _core.Tensor
+    U: _core.Tensor
+
+
+class linalg_inv_ex(NamedTuple):
+    """What inv_ex() returns."""
+
+    inverse: _core.Tensor
+    info: _core.Tensor
+
+
+class linalg_solve_ex(NamedTuple):
+    """What solve_ex() returns."""
+
+    result: _core.Tensor
+    info: _core.Tensor
+
+
+class linalg_cholesky_ex(NamedTuple):
+    """What cholesky_ex() returns."""
+
+    L: _core.Tensor
+    info: _core.Tensor
+
+
+class linalg_lstsq(NamedTuple):
+    """What lstsq() returns."""
+
+    solution: _core.Tensor
+    residuals: _core.Tensor
+    rank: _core.Tensor
+    singular_values: _core.Tensor
 
 
 def _t(a):
@@ -164,7 +216,7 @@ def _first_zero(diagonal):
 
 
 @takes_out
-def lu_factor_ex(A, *, pivot=True, check_errors=False):
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> linalg_lu_factor_ex:
     """As lu_factor, with `info`: the number of the first pivot that is zero, from 1; 0 where none is."""
     linalg = _linalg()
     linalg._check("linalg.lu_factor_ex", A, square=False)
@@ -178,7 +230,7 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
             info,
             A,
         )
-    return _LuFactorEx(lu, pivots, info)
+    return linalg_lu_factor_ex(lu, pivots, info)
 
 
 def _raise_singular(name, text, info, a):
@@ -187,33 +239,33 @@ def _raise_singular(name, text, info, a):
 
 
 @takes_out
-def lu_factor(A, *, pivot=True):
+def lu_factor(A: Tensor, *, pivot: bool = True) -> linalg_lu_factor:
     """L and U in one matrix each (L has ones on its diagonal), and pivots: row i was exchanged with row pivots[i], from 1.
 
     A: [..., m, n], float32 or float64. Gradients are supported for square matrices.
     """
-    return _LuFactor(*lu_factor_ex(A, pivot=pivot)[:2])
+    return linalg_lu_factor(*lu_factor_ex(A, pivot=pivot)[:2])
 
 
 @takes_out
-def lu(A, *, pivot=True):
+def lu(A: Tensor, *, pivot: bool = True) -> linalg_lu:
     """P, L and U with A = P L U: a permutation, unit lower triangular, upper triangular."""
     _check_pivot("linalg.lu", pivot)
     factors, pivots = lu_factor(A)
-    return _Lu(*lu_unpack(factors, pivots))
+    return linalg_lu(*lu_unpack(factors, pivots))
 
 
-def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> linalg_lu:
     """P, L and U of what lu_factor gives; what is not asked for is a tensor without elements."""
     none = zeros((0,), dtype=LU_data.dtype, device=LU_data.device)
     p = _permutation(LU_pivots, LU_data.size(-2), LU_data.dtype) if unpack_pivots else none
     if not unpack_data:
-        return _Lu(p, none, none)
-    return _Lu(p, _unit_lower(LU_data), _core.triu(LU_data[..., : min(LU_data.shape[-2:]), :]))
+        return linalg_lu(p, none, none)
+    return linalg_lu(p, _unit_lower(LU_data), _core.triu(LU_data[..., : min(LU_data.shape[-2:]), :]))
 
 
 @takes_out
-def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """X with A X = B (X A = B without left; with A transposed where adjoint is set), from the factors of A."""
     linalg = _linalg()
     linalg._check("linalg.lu_solve", LU)
@@ -245,7 +297,7 @@ def _minor(matrix):
 
 
 @takes_out
-def cholesky_ex(A, *, upper=False, check_errors=False):
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> linalg_cholesky_ex:
     """As cholesky, with `info` in place of an error: the order of the first leading minor that is not positive-definite.
 
     L of such a matrix is of nan.
@@ -253,7 +305,9 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     linalg = _linalg()
     linalg._check("linalg.cholesky_ex", A)
     try:
-        return _CholeskyEx(linalg.cholesky(A, upper=upper), zeros(A.shape[:-2], dtype=_core.int32, device=A.device))
+        return linalg_cholesky_ex(
+            linalg.cholesky(A, upper=upper), zeros(A.shape[:-2], dtype=_core.int32, device=A.device)
+        )
     except LinAlgError:
         if check_errors:
             raise
@@ -263,11 +317,11 @@ def cholesky_ex(A, *, upper=False, check_errors=False):
     info = from_numpy(orders.reshape(A.shape[:-2])).to(A.device)
     whole = (info == 0)[..., None, None]
     factors = linalg.cholesky(_core.where(whole, A, linalg._eye_like(A, A.size(-1))), upper=upper)
-    return _CholeskyEx(_core.where(whole, factors, float("nan")), info)
+    return linalg_cholesky_ex(_core.where(whole, factors, float("nan")), info)
 
 
 @takes_out
-def inv_ex(A, *, check_errors=False):
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> linalg_inv_ex:
     """Inverses, and `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
     The inverse of a singular matrix is of infinities.
@@ -280,11 +334,11 @@ def inv_ex(A, *, check_errors=False):
         _raise_singular("linalg.inv_ex", text, info, A)
     whole = (info == 0)[..., None, None]
     inverses = linalg.inv(_core.where(whole, A, linalg._eye_like(A, A.size(-1))))
-    return _InvEx(_core.where(whole, inverses, float("inf")), info)
+    return linalg_inv_ex(_core.where(whole, inverses, float("inf")), info)
 
 
 @takes_out
-def solve_ex(A, B, *, left=True, check_errors=False):
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> linalg_solve_ex:
     """As solve, with `info`: 0, or for a singular matrix the number of the pivot that is zero, from 1.
 
     The solution for a singular matrix is of nan.
@@ -297,13 +351,13 @@ def solve_ex(A, B, *, left=True, check_errors=False):
     whole = info == 0
     x = linalg.solve(_core.where(whole[..., None, None], A, linalg._eye_like(A, A.size(-1))), B, left=left)
     whole = whole.reshape(*whole.shape, *(1,) * (x.dim() - whole.dim()))
-    return _SolveEx(_core.where(whole, x, float("nan")), info)
+    return linalg_solve_ex(_core.where(whole, x, float("nan")), info)
 
 
 # -- solutions by Cholesky's factors
 
 
-def cholesky_solve(B, L, upper=False):
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, from the factor of A that cholesky gives: L, or L^T with upper. B: [..., n, k], L: [..., n, n]."""
     linalg = _linalg()
     if B.dim() < 2:
@@ -313,7 +367,7 @@ def cholesky_solve(B, L, upper=False):
     return linalg.solve_triangular(_t(low), linalg.solve_triangular(low, B, upper=False), upper=True)
 
 
-def cholesky_inverse(L, upper=False):
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverses of matrices, from the factors that cholesky gives."""
     linalg = _linalg()
     linalg._check("cholesky_inverse", L)
@@ -327,7 +381,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @takes_out
-def lstsq(A, B, rcond=None, *, driver=None):
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> linalg_lstsq:
     """X that makes the sum of squares of A X - B least; of several such X the smallest.
 
     A: [..., m, n]. B: [..., m, k], or [..., m] where A has one dimension more. rcond: singular values of at most rcond
@@ -357,7 +411,7 @@ def lstsq(A, B, rcond=None, *, driver=None):
     residuals = none
     if A.size(-2) > A.size(-1) and (rank == A.size(-1)).all().item():
         residuals = (A @ solution - columns).square().sum(-2)
-    return _Lstsq(
+    return linalg_lstsq(
         solution.squeeze(-1) if vector else solution,
         residuals,
         none.long() if driver == "gels" else rank,
@@ -372,7 +426,7 @@ _TERMS = 18
 _LARGEST = {_core.float32: 3.01, _core.float64: 1.09}  # norms for which 18 terms suffice (Bader, Blanes, Casas, 2019)
 
 
-def matrix_exp(A):
+def matrix_exp(A: Tensor) -> Tensor:
     """Exponentials of matrices: Taylor's series of A / 2^s, squared s times."""
     linalg = _linalg()
     linalg._check("linalg.matrix_exp", A)
@@ -405,7 +459,7 @@ def _factorial(n):
 
 
 @takes_out
-def cond(A, p=None):
+def cond(A: Tensor, p: float | str | None = None) -> Tensor:
     """Condition numbers: the norm of A times that of its inverse; for p None, 2 or -2 the ratio of singular values."""
     linalg = _linalg()
     linalg._check("linalg.cond", A, square=p not in (None, 2, -2))
@@ -418,7 +472,7 @@ def cond(A, p=None):
 
 
 @takes_out
-def multi_dot(tensors):
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of two or more matrices, in the order that takes the fewest multiplications. The first and the last
     may be vectors."""
     tensors = list(tensors)
@@ -464,7 +518,7 @@ def _in_best_order(tensors):
     return product(0, count - 1)
 
 
-def vander(x, *, N=None):
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 to N - 1 of the elements of vectors, along a new last dimension; N is their length by default."""
     if x.dim() == 0:
         raise RuntimeError("linalg.vander: Input dim must be greater than or equal to 1.")
@@ -476,7 +530,7 @@ def vander(x, *, N=None):
 
 
 @takes_out
-def tensorinv(A, ind=2):
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse of A as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
         raise RuntimeError("Expected a strictly positive integer for 'ind'")
@@ -490,7 +544,7 @@ def tensorinv(A, ind=2):
 
 
 @takes_out
-def tensorsolve(A, B, dims=None):
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.dim()) = B; dims of A are moved to its end first."""
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.dim() - len(dims), A.dim())))
@@ -504,7 +558,7 @@ def tensorsolve(A, B, dims=None):
 
 
 @takes_out
-def householder_product(A, tau):
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first n columns of the product of the reflectors whose vectors are the columns of A [..., m, n], below the
     diagonal, with factors tau [..., k]."""
     _linalg()._check("linalg.householder_product", A, square=False)

@@ -1,11 +1,19 @@
 """Modes of the calling thread, as context managers that decorate functions too."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import sys
+from typing import TYPE_CHECKING, overload
 
 from smolder import _core
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from smolder._typing import F, Tensor
 
 __all__ = [
     "eager",
@@ -49,28 +57,30 @@ def _resumed_within(mode, function):
 class _Mode:
     """Sets a switch on entry and puts back what it was on exit; nests, and decorates functions and generators."""
 
+    previous: list[Any]
+
     def _get(self):
         raise NotImplementedError
 
     def _set(self, on):
         raise NotImplementedError
 
-    def __init__(self, on):
+    def __init__(self, on: bool) -> None:
         self.on = on
         self.previous = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.previous.append(self._get())
         self._set(self.on)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._set(self.previous.pop())
 
-    def clone(self):
+    def clone(self) -> Self:
         return type(self)()
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         if inspect.isclass(function):
             warn(
                 "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
@@ -92,7 +102,11 @@ class _Mode:
 
 
 class _GradMode(_Mode):
-    def __new__(cls, orig_func=None):
+    @overload
+    def __new__(cls, orig_func: None = None) -> Self: ...
+    @overload
+    def __new__(cls, orig_func: F) -> F: ...
+    def __new__(cls, orig_func: Any = None) -> Any:
         """`@no_grad` without parentheses decorates as well."""
         self = object.__new__(cls)
         if callable(orig_func):
@@ -100,17 +114,17 @@ class _GradMode(_Mode):
             return self(orig_func)
         return self
 
-    def __init__(self, orig_func=None):
-        self.previous = []
+    def __init__(self, orig_func: Any = None) -> None:
+        self.previous: list[Any] = []
 
     # Of few frames: entering and leaving takes as long as recording several ops.
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.previous.append(_core.is_grad_enabled())
         _core.set_grad_enabled(self.on)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core.set_grad_enabled(self.previous.pop())
 
 
@@ -129,7 +143,7 @@ class enable_grad(_GradMode):
 class set_grad_enabled(_Mode):
     """Turns gradients on or off: at once as a function, until exit as a context manager."""
 
-    def __init__(self, mode):
+    def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(
                 f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
@@ -138,44 +152,53 @@ class set_grad_enabled(_Mode):
         self.previous.append(_core.is_grad_enabled())
         _core.set_grad_enabled(self.on)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         _core.set_grad_enabled(self.on)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core.set_grad_enabled(self.previous.pop())
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         _core.set_grad_enabled(self.previous.pop())
         return super().__call__(function)
 
-    def clone(self):
+    def clone(self) -> Self:
         return set_grad_enabled(self.on)
 
 
 class inference_mode(_GradMode):
     """Within it, nothing is recorded for gradients, and new tensors may never be part of what is."""
 
-    def __init__(self, mode=True):
+    mode: bool
+
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...
+    def __new__(cls, mode: Any = True) -> Any:
+        return super().__new__(cls, mode)
+
+    def __init__(self, mode: Any = True) -> None:
         super().__init__()
         self.mode = mode if isinstance(mode, bool) else True
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.previous.append((_core.is_grad_enabled(), _core.is_inference_mode_enabled()))
         _core.set_grad_enabled(not self.mode)
         _core._set_inference_mode(self.mode)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         grad, inference = self.previous.pop()
         _core.set_grad_enabled(grad)
         _core._set_inference_mode(inference)
 
-    def clone(self):
+    def clone(self) -> Self:
         return inference_mode(self.mode)
 
 
-def is_inference(input):
+def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
     return input.is_inference()
 
@@ -183,7 +206,7 @@ def is_inference(input):
 class eager(_Mode):
     """Within it, every op runs at once on its own kernel: the same bits, op by op."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(True)
 
     def _get(self):
@@ -200,7 +223,7 @@ class strict(_Mode):
     counted in `fallbacks`, and warned of once a line. The switch is one for all threads.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(True)
 
     def _get(self):

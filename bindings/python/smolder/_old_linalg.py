@@ -1,13 +1,22 @@
 """Linear algebra under the names that it had before there was smolder.linalg, as functions and methods."""
 
+from __future__ import annotations
+
 import functools
 import inspect
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core, _linalg_factors, linalg
 from smolder._autocast import listed
 from smolder._out import takes_out
 from smolder._tensor import Tensor
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+if TYPE_CHECKING:
+    from smolder._typing import DType
 
 __all__ = [
     "cholesky",
@@ -29,103 +38,112 @@ __all__ = [
     "svd",
 ]
 
-_SVD = namedtuple("svd", ("U", "S", "V"))
+
+class _SVD(NamedTuple):
+    U: _core.Tensor
+    S: _core.Tensor
+    V: _core.Tensor
+
+
+_SVD.__name__ = "svd"
 
 
 @takes_out
 @listed("inverse")
-def inverse(input):
+def inverse(input: Tensor) -> Tensor:
     """Inverses of matrices."""
     return linalg.inv(input)
 
 
-def det(input):
+def det(input: Tensor) -> Tensor:
     """Determinants of matrices."""
     return linalg.det(input)
 
 
-def logdet(input):
+def logdet(input: Tensor) -> Tensor:
     """Logarithms of determinants; nan where one is negative."""
     sign, log = linalg.slogdet(input)
     return log.masked_fill(sign < 0, float("nan"))
 
 
 @takes_out
-def slogdet(input):
+def slogdet(input: Tensor) -> linalg.linalg_slogdet:
     """Signs and logarithms of the magnitudes of determinants."""
     return linalg.slogdet(input)
 
 
 @listed("pinverse")
-def pinverse(input, rcond=1e-15):
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """Pseudoinverses of matrices."""
     return linalg.pinv(input, rtol=rcond)
 
 
 @takes_out
 @listed("cholesky")
-def cholesky(input, upper=False):
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """As linalg.cholesky."""
     return linalg.cholesky(input, upper=upper)
 
 
 @takes_out
-def cholesky_solve(input, input2, upper=False):
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = input, from the factor input2 of A that cholesky gives."""
     return _linalg_factors.cholesky_solve(input, input2, upper)
 
 
 @takes_out
-def cholesky_inverse(input, upper=False):
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """Inverses of matrices, from the factors that cholesky gives."""
     return _linalg_factors.cholesky_inverse(input, upper)
 
 
-def lu(A, pivot=True, get_infos=False):
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """As linalg.lu_factor; with get_infos also what linalg.lu_factor_ex says."""
     factors = linalg.lu_factor_ex(A, pivot=pivot)
     return tuple(factors) if get_infos else tuple(factors[:2])
 
 
 @takes_out
-def lu_solve(input, LU_data, LU_pivots):
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = input, from the factors of A that lu gives."""
     return linalg.lu_solve(LU_data, LU_pivots, input)
 
 
 @takes_out
-def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> _linalg_factors.linalg_lu:
     """P, L and U of what lu gives."""
     return _linalg_factors.lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots)
 
 
 @takes_out
-def matrix_exp(input):
+def matrix_exp(input: Tensor) -> Tensor:
     """As linalg.matrix_exp."""
     return linalg.matrix_exp(input)
 
 
 @takes_out
-def orgqr(input, input2):
+def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """As linalg.householder_product."""
     return linalg.householder_product(input, input2)
 
 
 @takes_out
-def matrix_power(input, n):
+def matrix_power(input: Tensor, n: int) -> Tensor:
     """As linalg.matrix_power."""
     return linalg.matrix_power(input, n)
 
 
 @takes_out
-def qr(input, some=True):
+def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     """As linalg.qr; without some, with a square Q."""
     return linalg.qr(input, "reduced" if some else "complete")
 
 
 @takes_out
 @listed("svd")
-def svd(input, some=True, compute_uv=True):
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> _SVD:
     """U, S and V with input = U diag(S) V^T; without compute_uv, zeros for U and V."""
     u, s, vh = linalg.svd(input, not some or not compute_uv)
     if not compute_uv:
@@ -134,7 +152,9 @@ def svd(input, some=True, compute_uv=True):
 
 
 @takes_out
-def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
+def norm(
+    input: Tensor, p: float = "fro", dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """A norm of order p along dim, or of all elements: 2 and fro are Euclid's, inf the largest magnitude, 0 counts what
     is not zero; nuc sums the singular values of matrices."""
     if p == "nuc":

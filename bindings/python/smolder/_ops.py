@@ -1,9 +1,16 @@
 """Ops by name: smolder.ops.namespace.name(...)."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import autocast, cast, is_autocast_enabled
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
 
 __all__ = ["ops"]
 
@@ -11,7 +18,7 @@ __all__ = ["ops"]
 class OpOverload:
     """An op that was registered, as a function. Those of smolder.library say what it is made of."""
 
-    def __init__(self, core):
+    def __init__(self, core: Any) -> None:
         self._core = core
         self._namespace, self._name = core.name.split("::")
         self._arguments = core.arguments  # (name, type, keyword only, has a default, default, written to)
@@ -21,7 +28,7 @@ class OpOverload:
         self._run = core.call  # what a call does, gradients left aside
 
     @property
-    def default(self):
+    def default(self) -> Self:
         """Itself: there is one overload of each name."""
         return self
 
@@ -29,17 +36,17 @@ class OpOverload:
     def _schema(self):
         return self._core.signature
 
-    def name(self):
+    def name(self) -> str:
         """Namespace and name."""
         return self._core.name
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<OpOverload(op='{self._namespace}.{self._name}', overload='default')>"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self._namespace}.{self._name}.default"
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = self._bind(args, kwargs)
         if self._autocast and _core._autocasting():
             for device_type, dtype in self._autocast.items():
@@ -76,7 +83,7 @@ class OpOverload:
         return tuple(out)
 
 
-def any_requires_grad(args):
+def any_requires_grad(args: tuple[Any, ...]) -> bool:
     """Whether a tensor among them, or in lists of them, requires grad."""
     for a in args:
         if isinstance(a, _core.Tensor):
@@ -90,10 +97,10 @@ def any_requires_grad(args):
 class _OpNamespace:
     """The ops of one namespace."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._of = name
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._of == "aten":
@@ -131,7 +138,7 @@ class _Ops:
             raise
         self.loaded_libraries.add(path)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> _OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         return _OpNamespace(name)

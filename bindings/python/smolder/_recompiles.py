@@ -1,9 +1,18 @@
 """Why steps were compiled: what is kept, logged, warned of or refused."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._modes import _Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+    from smolder._typing import F
 
 __all__ = ["on_recompile", "recompiles", "set_logs"]
 
@@ -39,11 +48,11 @@ class Recompile:
     kernels: list[BuiltKernel]
     _text: str = dataclasses.field(repr=False)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self._text
 
 
-def recompiles(*, clear=False):
+def recompiles(*, clear: bool = False) -> list[Recompile]:
     """The last 256 steps of this process that were compiled, oldest first, each with its reason.
 
     Steps that were recorded anew but ran a known plan are among them while `set_logs(recompiles_verbose=True)` is on.
@@ -62,7 +71,7 @@ def recompiles(*, clear=False):
     return out
 
 
-def set_logs(*, recompiles=False, recompiles_verbose=False):
+def set_logs(*, recompiles: bool = False, recompiles_verbose: bool = False) -> None:
     """What is written to stderr, as torch._logging.set_logs: what is not named is off.
 
     `recompiles` tells of every step that is compiled although others are known, `recompiles_verbose` of new steps and
@@ -78,18 +87,18 @@ class on_recompile(_Mode):
     raises a RuntimeError that says why and where, once the step has run.
     """
 
-    def __init__(self, action):
+    def __init__(self, action: Callable[..., Any]) -> None:
         if action not in _ACTIONS:
             raise ValueError(f'on_recompile expects one of "ignore", "warn" and "raise", got {action!r}')
         super().__init__(_ACTIONS.index(action))
         self.previous.append(self._get())
         self._set(self.on)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._set(self.on)
         return self
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         self._set(self.previous.pop())
         return super().__call__(function)
 
@@ -99,5 +108,5 @@ class on_recompile(_Mode):
     def _set(self, on):
         _core._set_on_recompile(on)
 
-    def clone(self):
+    def clone(self) -> Self:
         return type(self)(_ACTIONS[self.on])

@@ -1,10 +1,18 @@
 """Recording what steps run, for `smolder replay`."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from smolder import _core
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from smolder._typing import PathLike
 
 __all__ = ["record_trace"]
 
@@ -22,18 +30,20 @@ class record_trace:
     leaving, also after an exception.
     """
 
-    def __init__(self, path, inputs=False, *, max_bytes=_MAX_BYTES):
+    path: str
+
+    def __init__(self, path: PathLike, inputs: bool = False, *, max_bytes: int = _MAX_BYTES) -> None:
         from smolder._terminal import parse_size  # which most programs never need
 
         self.path = os.fspath(path)
         limit = parse_size(max_bytes) if isinstance(max_bytes, str) else int(max_bytes)
         self._log = _core._TraceLog(bool(inputs), limit)
 
-    def start(self):
+    def start(self) -> None:
         """Begins, or goes on."""
         self._log.start()
 
-    def stop(self):
+    def stop(self) -> None:
         """Ends, and writes the file."""
         self._log.stop()
         self._write(self.path)
@@ -43,12 +53,12 @@ class record_trace:
 
         _trace_file.write_log(path, self._log.contents())
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         _core.mark_step()
         self.start()
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
             if kind is None:
                 _core.mark_step()

@@ -1,11 +1,19 @@
 """Schemas of functions, made of their annotations."""
 
+from __future__ import annotations
+
 import collections.abc
 import inspect
 import types
 import typing
+from typing import TYPE_CHECKING
 
 from smolder import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 
 _PLAIN = {
     _core.Tensor: "Tensor",
@@ -64,7 +72,9 @@ def _default(value):
     return repr(value)
 
 
-def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
+def infer_schema(
+    prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None
+) -> str:
     """The schema that a function's annotations say; `mutates_args` names the arguments that it writes to."""
     signature = inspect.signature(prototype_function)
     try:

@@ -1,9 +1,18 @@
 """Settings of torch's that say how it may compute. Here results are deterministic whatever they say."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._device import CPU, device, usable_device
 from smolder._types import get_default_dtype
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -24,7 +33,7 @@ _settings = {"deterministic": False, "warn_only": False}
 _PRECISIONS = ("highest", "high", "medium")
 
 
-def set_float32_matmul_precision(precision):
+def set_float32_matmul_precision(precision: str) -> None:
     """How precise products of float32 have to be: "highest" is all of float32.
 
     "high" and "medium" let products on CUDA be of TensorFloat32: they are backends.cuda.matmul.allow_tf32 as well. On the
@@ -41,27 +50,27 @@ def set_float32_matmul_precision(precision):
     _core._set_matmul_precision(_PRECISIONS.index(precision))
 
 
-def get_float32_matmul_precision():
+def get_float32_matmul_precision() -> Any:
     """How precise products of float32 have to be: "highest", "high" or "medium"."""
     return _PRECISIONS[_core._get_matmul_precision()]
 
 
-def use_deterministic_algorithms(mode, *, warn_only=False):
+def use_deterministic_algorithms(mode: str, *, warn_only: bool = False) -> None:
     """Asks for results that repeat, which they always do."""
     _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
 
 
-def are_deterministic_algorithms_enabled():
+def are_deterministic_algorithms_enabled() -> bool:
     """What use_deterministic_algorithms was told."""
     return _settings["deterministic"]
 
 
-def is_deterministic_algorithms_warn_only_enabled():
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What use_deterministic_algorithms was told."""
     return _settings["warn_only"]
 
 
-def set_deterministic_debug_mode(debug_mode):
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Asks for results that repeat, which they always do: 0 or "default", 1 or "warn", 2 or "error"."""
     modes = ("default", "warn", "error")
     if not isinstance(debug_mode, int | str):
@@ -77,12 +86,12 @@ def set_deterministic_debug_mode(debug_mode):
     use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
 
 
-def get_deterministic_debug_mode():
+def get_deterministic_debug_mode() -> int:
     """What was asked for, as a number."""
     return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
 
 
-def set_default_tensor_type(t):
+def set_default_tensor_type(t: Tensor) -> None:
     """Deprecated: the dtype of tensors made from Python floats, which can be float32 alone, and where they are made.
 
     t is a type such as smolder.FloatTensor and smolder.cuda.FloatTensor, or its name.
@@ -104,7 +113,7 @@ def set_default_tensor_type(t):
     set_default_device("cuda" if t.__module__.startswith("smolder.cuda") else None)
 
 
-def set_default_dtype(d):
+def set_default_dtype(d: DType) -> None:
     """The dtype of tensors made from Python floats, which is float32 and can be no other."""
     if not isinstance(d, _core.dtype) or not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
@@ -114,18 +123,18 @@ def set_default_dtype(d):
         )
 
 
-def get_default_device():
+def get_default_device() -> device:
     """The device of tensors that are made without one: the CPU at first."""
     where = _core._creation_device()
     return CPU if where == "cpu" else device(where)
 
 
-def set_default_device(device):
+def set_default_device(device: Device) -> None:
     """Makes tensors lie on a device unless they say where; of this thread. None is the CPU."""
     _core._set_creation_device("cpu" if device is None else str(usable_device(device)))
 
 
-def get_device_module(device=None):
+def get_device_module(device: Device = None) -> Any:
     """The module of a kind of device, such as smolder.cuda; without one that of the accelerator."""
     import smolder
 

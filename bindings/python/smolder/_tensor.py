@@ -1,9 +1,12 @@
 """What Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
 
+from __future__ import annotations
+
 import builtins
 import copy
 import copyreg
 import functools
+import typing
 import weakref
 
 import numpy
@@ -16,25 +19,29 @@ __all__ = ["Size", "Tensor", "device"]
 Tensor = _core.Tensor
 
 
-class Size(tuple):
+class Size(tuple[builtins.int, ...]):
     """A shape: a tuple that prints as one."""
 
     __slots__ = ()
 
-    def numel(self):
+    def numel(self) -> builtins.int:
         """The product of the extents."""
         out = 1
         for n in self:
             out *= n
         return out
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"smolder.Size({list(self)})"
 
-    def __add__(self, other):
+    def __add__(self, other: tuple[builtins.int, ...]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))
 
-    def __getitem__(self, at):
+    @typing.overload
+    def __getitem__(self, at: typing.SupportsIndex) -> builtins.int: ...
+    @typing.overload
+    def __getitem__(self, at: builtins.slice) -> Size: ...
+    def __getitem__(self, at: typing.Any) -> typing.Any:
         out = tuple.__getitem__(self, at)
         return Size(out) if isinstance(at, slice) else out
 

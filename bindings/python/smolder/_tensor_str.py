@@ -1,8 +1,14 @@
 """Printing tensors, in torch's form: same rounding, summaries, scientific mode and line breaks."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
+
+if TYPE_CHECKING:
+    from smolder._typing import Tensor
 
 __all__ = ["set_printoptions"]
 
@@ -14,7 +20,14 @@ _PROFILES = {
 }
 
 
-def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
     """How tensors are printed; what is not given stays. profile: default, short or full."""
     options = dict(zip(_NAMES, _core._print_options(), strict=True))
     if profile is not None:
@@ -38,7 +51,7 @@ def _batched_string(tensor, level):
     return f"{'BatchedTensor' if spread else 'GradTrackingTensor'}({where}value=\n    {lines}\n)"
 
 
-def to_string(tensor):
+def to_string(tensor: Tensor) -> str:
     """What repr(tensor) is. Reads the value, so it ends the step."""
     if level := _core._vmap_level(tensor):
         return _batched_string(tensor, level)

@@ -1,8 +1,16 @@
 """Data types: their aliases, limits and questions about them."""
 
+from __future__ import annotations
+
 import builtins
+from typing import TYPE_CHECKING
 
 from smolder import _core
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import DType, Tensor
 
 __all__ = [
     "double",
@@ -46,12 +54,12 @@ _INTEGERS |= {f"uint{bits}": (0, 2**bits - 1) for bits in (8, 16, 32, 64)}
 _repr = dtype.__repr__  # which smolder.torch replaces
 
 
-def name_of(dtype):
+def name_of(dtype: DType) -> str:
     """`float32` for smolder.float32."""
     return getattr(dtype, "_name", None) or _repr(dtype).removeprefix("smolder.")  # _unheld.py's know theirs
 
 
-def named(name):
+def named(name: str) -> Any:
     """smolder.float32 for `float32`; what a pickled dtype calls."""
     return getattr(_core, name)
 
@@ -59,12 +67,12 @@ def named(name):
 dtype.__reduce__ = lambda self: (named, (name_of(self),))
 
 
-def get_default_dtype():
+def get_default_dtype() -> DType:
     """The dtype of tensors made from Python floats: float32, always."""
     return _core.float32
 
 
-def is_floating_point(input):
+def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor's dtype is a floating-point one."""
     return input.dtype.is_floating_point
 
@@ -72,7 +80,16 @@ def is_floating_point(input):
 class finfo:
     """Limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
 
-    def __init__(self, dtype=_core.float32):
+    dtype: str
+    bits: builtins.int
+    eps: builtins.float
+    max: builtins.float
+    min: builtins.float
+    tiny: builtins.float
+    smallest_normal: builtins.float
+    resolution: builtins.float
+
+    def __init__(self, dtype: DType = _core.float32) -> None:
         if name_of(dtype) not in _FLOATS:
             raise TypeError(f"finfo() requires a floating point input type, got {dtype!r}. Use iinfo to handle it")
         self.dtype = name_of(dtype)
@@ -83,7 +100,7 @@ class finfo:
         self.tiny = self.smallest_normal = 2.0**bottom
         self.resolution = 10.0 ** -builtins.int(fraction * 0.30102999566398120)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = ", ".join(f"{k}={getattr(self, k):g}" for k in ("resolution", "min", "max", "eps", "tiny"))
         return f"finfo({values}, dtype={self.dtype})"
 
@@ -91,12 +108,17 @@ class finfo:
 class iinfo:
     """Limits of an integer dtype: bits, max, min, dtype."""
 
-    def __init__(self, dtype):
+    dtype: str
+    bits: builtins.int
+    min: builtins.int
+    max: builtins.int
+
+    def __init__(self, dtype: DType) -> None:
         if name_of(dtype) not in _INTEGERS:
             raise TypeError(f"iinfo() requires an integer input type, got {dtype!r}. Use finfo to handle it")
         self.dtype = name_of(dtype)
         self.bits = dtype.itemsize * 8
         self.min, self.max = _INTEGERS[self.dtype]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,14 +1,21 @@
 """Views by strides, and old names of methods."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder._strided import view_of
 from smolder._tensor import Tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
 __all__ = ["as_strided"]
 
 
-def as_strided(input, size, stride, storage_offset=None):
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """The view of the memory of a contiguous tensor, within it, whose elements are `stride` apart.
 
     Raises NotImplementedError where elements are seen twice, as windows that overlap; see Tensor.unfold for these.

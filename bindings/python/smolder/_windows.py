@@ -1,9 +1,15 @@
 """Windows that signals are multiplied with: cosines, and a triangle."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
+
+if TYPE_CHECKING:
+    from smolder._typing import Device, DType, Tensor
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
 
@@ -28,7 +34,14 @@ def _cosine(x, k):
     return (x * (2 * math.pi * k)).cos()
 
 
-def hann_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A raised cosine that ends at 0."""
     return _window(
         "hann_window", window_length, periodic, dtype, device, requires_grad, lambda x: 0.5 - 0.5 * _cosine(x, 1)
@@ -36,15 +49,29 @@ def hann_window(window_length, periodic=True, *, dtype=None, device=None, requir
 
 
 def hamming_window(
-    window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, device=None, requires_grad=False
-):
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A raised cosine that ends at alpha - beta."""
     return _window(
         "hamming_window", window_length, periodic, dtype, device, requires_grad, lambda x: alpha - beta * _cosine(x, 1)
     )
 
 
-def blackman_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Two cosines that end at 0."""
 
     def shape(x):
@@ -53,7 +80,14 @@ def blackman_window(window_length, periodic=True, *, dtype=None, device=None, re
     return _window("blackman_window", window_length, periodic, dtype, device, requires_grad, shape)
 
 
-def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A triangle that ends at 0."""
     return _window(
         "bartlett_window", window_length, periodic, dtype, device, requires_grad, lambda x: 1 - (2 * x - 1).abs()

@@ -4,9 +4,18 @@ Torch's other names are here too, so that programs can be imported which use the
 raise NotImplementedError, and so do classes when an object of them is made; each names itself.
 """
 
-import os
+from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused, refused_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 __all__ = [
     "ReduceOp",
@@ -22,6 +31,7 @@ __all__ = [
     "is_ucc_available",
     "is_xccl_available",
 ]
+__dir__ = _listing(__name__)
 
 _WHY = "Smolder runs in one process"
 _FUNCTIONS = [
@@ -89,7 +99,7 @@ _CLASSES = [
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     full = f"distributed.{name}"
     if name in _FUNCTIONS:
         made = refused(full, _WHY)
@@ -101,22 +111,22 @@ def __getattr__(name):
     return made
 
 
-def is_available():
+def is_available() -> bool:
     """False: there is no group of processes to be joined."""
     return False
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """False: there is no group of processes."""
     return False
 
 
-def is_backend_available(backend):
+def is_backend_available(backend: str) -> bool:
     """Whether there is a library of that name that processes could talk through: none."""
     return False
 
 
-def is_gloo_available():
+def is_gloo_available() -> bool:
     """False: processes talk through no library."""
     return False
 
@@ -124,21 +134,21 @@ def is_gloo_available():
 is_mpi_available = is_nccl_available = is_ucc_available = is_xccl_available = is_gloo_available
 
 
-def is_torchelastic_launched():
+def is_torchelastic_launched() -> bool:
     """Whether torchrun started this process."""
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
-def _no_group():
+def _no_group() -> Callable[..., Any]:
     raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
-def get_rank(group=None):
+def get_rank(group: Any = None) -> None:
     """Raises ValueError, as torch's does where there is no group."""
     _no_group()
 
 
-def get_world_size(group=None):
+def get_world_size(group: Any = None) -> None:
     """Raises ValueError, as torch's does where there is no group."""
     _no_group()
 

@@ -3,6 +3,8 @@
 The folder is torch's, $TORCH_HOME/hub: what one has downloaded the other finds.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import importlib.util
@@ -11,11 +13,18 @@ import re
 import sys
 import uuid
 import zipfile
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.cuda._refused import refused
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Module, PathLike
 
 try:
     from tqdm import tqdm
@@ -44,6 +53,7 @@ except ImportError:  # a bar is nice to have
 
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+__dir__ = _listing(__name__)
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # bf8c2f5d of resnet18-bf8c2f5d.pth
 READ_DATA_CHUNK = 128 * 1024
@@ -55,20 +65,20 @@ def _get_torch_home():
     return os.path.expanduser(os.getenv("TORCH_HOME", cache))
 
 
-def get_dir():
+def get_dir() -> str:
     """The folder: that of set_dir(), else $TORCH_HOME/hub, else $XDG_CACHE_HOME/torch/hub, else ~/.cache/torch/hub."""
     if os.getenv("TORCH_HUB"):
         warn("TORCH_HUB is deprecated, please use env TORCH_HOME instead")
     return os.path.join(_get_torch_home(), "hub") if _hub_dir is None else _hub_dir
 
 
-def set_dir(d):
+def set_dir(d: PathLike) -> None:
     """Makes d the folder."""
     global _hub_dir
     _hub_dir = os.path.expanduser(d)
 
 
-def download_url_to_file(url, dst, hash_prefix=None, progress=True):
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
     """Downloads a file, with a bar. Its SHA-256 has to begin with hash_prefix; only a whole file gets the name dst."""
     dst = os.path.expanduser(dst)
     partial = f"{dst}.{uuid.uuid4().hex}.partial"
@@ -102,8 +112,14 @@ def _unzipped(path, folder):
 
 
 def load_state_dict_from_url(
-    url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None, weights_only=False
-):
+    url: str,
+    model_dir: PathLike | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> Any:
     """What smolder.load gives for a file from the net, which is kept in model_dir, get_dir()/checkpoints unless said.
 
     With check_hash its name holds the beginning of its SHA-256, after a dash.
@@ -152,16 +168,16 @@ def _entry(folder, model):
 
 
 def load(
-    repo_or_dir,
-    model,
-    *args,
-    source="github",
-    trust_repo="check",
-    force_reload=False,
-    verbose=True,
-    skip_validation=False,
-    **kwargs,
-):
+    repo_or_dir: str,
+    model: Module,
+    *args: Any,
+    source: str = "github",
+    trust_repo: str = "check",
+    force_reload: bool = False,
+    verbose: bool = True,
+    skip_validation: bool = False,
+    **kwargs: Any,
+) -> Any:
     """What the function `model` of repo_or_dir/hubconf.py returns, with source="local". From GitHub nothing is loaded."""
     source = source.lower()
     if source not in ("github", "local"):

@@ -4,14 +4,24 @@ A scripted function means what it means in Python, so script returns what it is 
 PYTORCH_JIT=0 is in the environment, which turns torch's off as well. Files of scripts are neither read nor written.
 """
 
+from __future__ import annotations
+
 import builtins
 import contextlib
 import functools
 import os
 import typing
+from typing import TYPE_CHECKING
 
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.cuda._refused import refused, refused_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from smolder._typing import F
 
 __all__ = [
     "Attribute",
@@ -38,6 +48,7 @@ __all__ = [
     "trace_module",
     "unused",
 ]
+__dir__ = _listing(__name__)
 
 Final = typing.Final
 
@@ -53,12 +64,12 @@ class Attribute(typing.NamedTuple):
     type: object
 
 
-def is_scripting():
+def is_scripting() -> bool:
     """False: no function is being scripted."""
     return False
 
 
-def is_tracing():
+def is_tracing() -> bool:
     """False: no function is being traced."""
     return False
 
@@ -73,17 +84,17 @@ def _marked(function, modifier):
     return function
 
 
-def export(fn):
+def export(fn: F) -> F:
     """Marks a method that a script should have although nothing in it calls it."""
     return _marked(fn, "export (compile this function even if nothing calls it)")
 
 
-def unused(fn):
+def unused(fn: F) -> F:
     """Marks a function that a script should not have."""
     return _marked(fn, "unused (ignored and replaced with raising of an exception)")
 
 
-def ignore(drop=False, **kwargs):
+def ignore(drop: bool = False, **kwargs: Any) -> Any:
     """Marks a function that a script should call as Python's, or, with drop, not have."""
     left = "ignore (leave as a call to Python, cannot be torch.jit.save'd)"
     if callable(drop):
@@ -108,19 +119,19 @@ def _overload(func):
 _overload_method = _overload
 
 
-def interface(obj):
+def interface(obj: object) -> Any:
     """Marks a class that says what methods a scripted module has."""
     if not builtins.isinstance(obj, type):
         raise RuntimeError("interface must be applied to a class")
     return obj
 
 
-def annotate(the_type, the_value):
+def annotate(the_type: Any, the_value: Any) -> Any:
     """The value; a script would take it to be of the type."""
     return the_value
 
 
-def script_if_tracing(fn):
+def script_if_tracing(fn: F) -> F:
     """The function, which would be scripted where one that calls it is traced."""
 
     @functools.wraps(fn)
@@ -131,13 +142,13 @@ def script_if_tracing(fn):
 
 
 @contextlib.contextmanager
-def optimized_execution(should_optimize):
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """Whether scripts that run within it are optimized; there are none."""
     yield
 
 
 @contextlib.contextmanager
-def fuser(name):
+def fuser(name: str) -> Iterator[None]:
     """How scripts that run within it are fused; there are none."""
     if name not in ("fuser0", "fuser1", "fuser2", "fuser3", "none"):
         raise Exception(f"unrecognized fuser option (name: {name})")
@@ -150,7 +161,7 @@ _WHY = "there is no TorchScript: use smolder.compile or smolder.export"
 _told = set()
 
 
-def _as_it_is(name, what):
+def _as_it_is(name, what) -> Callable[..., Any]:
     if name not in _told:
         _told.add(name)
         warn(f"smolder.jit.{name}: {what}")
@@ -215,7 +226,7 @@ def optimize_for_inference(mod, other_methods=None):
     return mod
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name != "ScriptModule":
         from smolder._missing import missing
 

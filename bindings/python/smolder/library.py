@@ -1,13 +1,23 @@
 """Ops and kernels of your own, as torch.library has them. See docs/custom_ops.md."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import functools
 import weakref
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
 
 from smolder import _core, _ops
+from smolder._names import listing as _listing
 from smolder._schema import infer_schema
 from smolder.autograd.function import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, NoReturn
+
+    from smolder._typing import DType, F, OpOverload
 
 __all__ = [
     "CustomOpDef",
@@ -23,6 +33,7 @@ __all__ = [
     "register_fake",
     "register_kernel",
 ]
+__dir__ = _listing(__name__)
 
 # What a dispatch key stands for here; backends that were added are found by name.
 _KERNEL_KEYS = {"CPU": "CPU", "CUDA": "CUDA", "CompositeExplicitAutograd": "CPU"}
@@ -54,7 +65,10 @@ def load_library(path):
 class Library:
     """Registers ops (`define`) and kernels (`impl`) of a namespace, and takes them back with `_destroy`."""
 
-    def __init__(self, ns, kind, dispatch_key=""):
+    ns: str
+    dispatch_key: str
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
             raise ValueError("Unsupported kind: ", kind)
         if kind == "DEF":
@@ -69,10 +83,10 @@ class Library:
         self._undo = []
         _libraries.add(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
-    def define(self, schema, alias_analysis="", *, tags=()):
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Registers an op without kernels; returns its name."""
         if alias_analysis not in ("", "CONSERVATIVE", "FROM_SCHEMA"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
@@ -90,7 +104,15 @@ class Library:
         self._undo.append(lambda: (_ops.known.pop(qualified, None), op._core.remove(), _forget(op)))
         return name
 
-    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable[..., Any] | None,
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> Any:
         """Makes `fn` run the op where `dispatch_key` says; it may be a built-in one of the namespace "aten"."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
@@ -383,7 +405,14 @@ def _one_an_argument(op, given, count):
     return given
 
 
-def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+def register_autograd(
+    op: str | OpOverload | CustomOpDef[..., Any],
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., Any] | None = None,
+    lib: Library | None = None,
+) -> None:
     """Registers how an op is differentiated: backward(ctx, *grads) returns one gradient an argument."""
     found = _resolve(op)
     if isinstance(found, _Builtin):
@@ -398,7 +427,9 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     found._function = _differentiable(found, backward, setup_context)
 
 
-def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
+def register_autocast(
+    op: str | OpOverload | CustomOpDef[..., Any], device_type: str, cast_inputs: DType, /, *, lib: Library | None = None
+) -> None:
     """In regions of autocast, an op's floating-point operands are cast to cast_inputs; it runs with autocast off."""
     found = _resolve(op)
     if isinstance(found, _Builtin):
@@ -433,7 +464,7 @@ def _library_of(qualified):
     return _kept[ns]
 
 
-def define(qualname, schema=None, *, lib=None, tags=()):
+def define(qualname: str, schema: str | None = None, *, lib: Library | None = None, tags: Any = ()) -> None:
     """Registers an op: define("ns::name", "(Tensor x) -> Tensor")."""
     if "::" not in qualname:
         raise ValueError(f"torch.library.define: expected name to be of the form 'namespace::name', got '{qualname}'")
@@ -455,7 +486,14 @@ def _keys_of(device_types):
     return keys
 
 
-def register_kernel(op, device_types, func=None, /, *, lib=None):
+def register_kernel(
+    op: str | OpOverload | CustomOpDef[..., Any],
+    device_types: str | Sequence[str] | None,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Any:
     """Makes a function run an op on devices ("cpu"; None for all)."""
     keys = _keys_of(device_types)
     found = _resolve(op)
@@ -468,7 +506,9 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
     return register if func is None else register(func)
 
 
-def impl(qualname, types, func=None, *, lib=None):
+def impl(
+    qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *, lib: Library | None = None
+) -> Any:
     """The same, by name; a dispatch key may be given for the devices."""
     found = _resolve(qualname)
     known = types in _KERNEL_KEYS or types in _UNSUPPORTED_KEYS or types in ("Meta", "CompositeImplicitAutograd")
@@ -482,7 +522,15 @@ def impl(qualname, types, func=None, *, lib=None):
     return register if func is None else register(func)
 
 
-def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+def register_fake(
+    op: str | OpOverload | CustomOpDef[..., Any],
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:
     """Registers an op's shape rule: given tensors without values, it returns such tensors."""
     found = _resolve(op)
 
@@ -493,10 +541,21 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
     return register if func is None else register(func)
 
 
-class CustomOpDef:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CustomOpDef(Generic[P, R]):
     """An op made by `custom_op`."""
 
-    def __init__(self, namespace, name, schema, fn, device_types):
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        schema: str,
+        fn: Callable[..., Any] | None,
+        device_types: str | Sequence[str] | None,
+    ) -> None:
         self._namespace, self._name, self._init_fn = namespace, name, fn
         self._qualname = f"{namespace}::{name}"
         before = _custom.pop(self._qualname, None)
@@ -516,13 +575,13 @@ class CustomOpDef:
         self._kernels.clear()
         self._lib._destroy()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._opoverload(*args, **kwargs)
 
-    def register_kernel(self, device_types, fn=None, /):
+    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable[..., Any] | None = None, /) -> Any:
         """Makes a function run the op on devices; the one that was decorated runs it on all others."""
 
         def register(fn):
@@ -536,24 +595,26 @@ class CustomOpDef:
 
         return register if fn is None else register(fn)
 
-    def register_fake(self, fn, /):
+    def register_fake(self, fn: F, /) -> F:
         """Registers the op's shape rule."""
         _set_fake(self._opoverload, fn)
         return fn
 
-    def register_autograd(self, backward, /, *, setup_context=None):
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
         """Registers how the op is differentiated."""
         register_autograd(self, backward, setup_context=setup_context)
 
-    def register_vmap(self, func=None, /):
+    def register_vmap(self, func: Callable[..., Any] | None = None, /) -> NoReturn:
         """vmap is not supported."""
         raise NotImplementedError(f"{self._qualname}: register_vmap is not supported")
 
-    def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable[..., Any] | None = None, /) -> NoReturn:
         """__torch_dispatch__ is not supported."""
         raise NotImplementedError(f"{self._qualname}: register_torch_dispatch is not supported")
 
-    def register_autocast(self, device_type, cast_inputs, /):
+    def register_autocast(self, device_type: str, cast_inputs: DType, /) -> None:
         """In regions of autocast, floating-point operands are cast to cast_inputs and the op runs with autocast off."""
         register_autocast(self, device_type, cast_inputs)
 
@@ -561,7 +622,38 @@ class CustomOpDef:
 _custom = {}  # by qualified name
 
 
-def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
+@overload
+def custom_op(
+    name: str,
+    fn: None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
+@overload
+def custom_op(
+    name: str,
+    fn: Callable[P, R],
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> CustomOpDef[P, R]: ...
+def custom_op(
+    name: str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
     """Makes a function an op: custom_op("ns::name", mutates_args=()), a decorator.
 
     Without `schema` the function's annotations say what it takes and returns.
@@ -601,7 +693,16 @@ class OpCheckError(Exception):
     """An op does not do what it says."""
 
 
-def opcheck(op, args, kwargs=None, *, test_utils=None, raise_exception=True, rtol=None, atol=None):
+def opcheck(
+    op: OpOverload | CustomOpDef[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    test_utils: str | Sequence[str] | None = None,
+    raise_exception: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> dict[str, str]:
     """Tests an op with sample arguments; returns what each test found.
 
     test_schema: it writes to nothing but what its schema says. test_autograd_registration: it has a gradient, if an

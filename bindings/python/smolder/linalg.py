@@ -4,8 +4,10 @@ What these do reads its matrices, which ends the step. Gradients are made of the
 gradients of gradients follow.
 """
 
+from __future__ import annotations
+
 import math
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _batches, _core, _factors
 from smolder._autocast import listed
@@ -29,8 +31,12 @@ from smolder._linalg_factors import (
     tensorsolve,
     vander,
 )
+from smolder._names import listing as _listing
 from smolder._out import takes_out
 from smolder.autograd.function import Function
+
+if TYPE_CHECKING:
+    from smolder._typing import DType, Tensor
 
 __all__ = [
     "LinAlgError",
@@ -71,11 +77,36 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+__dir__ = _listing(__name__)
 
-_QR = namedtuple("linalg_qr", ("Q", "R"))
-_SVD = namedtuple("linalg_svd", ("U", "S", "Vh"))
-_Eigh = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))
-_Slogdet = namedtuple("linalg_slogdet", ("sign", "logabsdet"))
+
+class linalg_qr(NamedTuple):
+    """What qr() returns."""
+
+    Q: _core.Tensor
+    R: _core.Tensor
+
+
+class linalg_svd(NamedTuple):
+    """What svd() returns."""
+
+    U: _core.Tensor
+    S: _core.Tensor
+    Vh: _core.Tensor
+
+
+class linalg_eigh(NamedTuple):
+    """What eigh() returns."""
+
+    eigenvalues: _core.Tensor
+    eigenvectors: _core.Tensor
+
+
+class linalg_slogdet(NamedTuple):
+    """What slogdet() returns."""
+
+    sign: _core.Tensor
+    logabsdet: _core.Tensor
 
 
 def _check(name, a, square=True):
@@ -126,7 +157,7 @@ class _Inverse(Function):
 
 @takes_out
 @listed("linalg_inv")
-def inv(A):
+def inv(A: Tensor) -> Tensor:
     """Inverses of matrices."""
     _check("linalg.inv", A)
     return _Inverse.apply(A)
@@ -161,7 +192,7 @@ def _batched(name, a, b):
 
 @takes_out
 @listed("linalg_solve")
-def solve(A, B, *, left=True):
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B, or X A = B without left. B is matrices, or vectors of A's leading dimensions."""
     _check("linalg.solve", A)
     if A.dtype != B.dtype:
@@ -202,7 +233,7 @@ class _SolveTriangular(Function):
 
 
 @takes_out
-def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal.
 
     On the CPU a zero in the diagonal raises LinAlgError; on CUDA, as in torch, it gives infinities.
@@ -225,7 +256,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
 
 
 @takes_out
-def matrix_power(A, n):
+def matrix_power(A: Tensor, n: int) -> Tensor:
     """A times itself, n times; of its inverse where n is negative."""
     _check("linalg.matrix_power", A)
     if n < 0:
@@ -259,7 +290,7 @@ class _Det(Function):
 
 
 @takes_out
-def det(A):
+def det(A: Tensor) -> Tensor:
     """Determinants of matrices."""
     _check("linalg.det", A)
     return _Det.apply(A)
@@ -282,10 +313,10 @@ class _LogDet(Function):
 
 
 @takes_out
-def slogdet(A):
+def slogdet(A: Tensor) -> linalg_slogdet:
     """Signs and logarithms of the magnitudes of determinants."""
     _check("linalg.slogdet", A)
-    return _Slogdet(*_LogDet.apply(A))
+    return linalg_slogdet(*_LogDet.apply(A))
 
 
 # -- factors
@@ -311,7 +342,7 @@ class _Cholesky(Function):
 
 @takes_out
 @listed("linalg_cholesky")
-def cholesky(A, *, upper=False):
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with A = L L^T, of symmetric positive-definite matrices, whose lower triangles are read; or L^T with upper."""
     _check("linalg.cholesky", A)
     low = _Cholesky.apply(A)
@@ -345,7 +376,7 @@ class _Qr(Function):
 
 @takes_out
 @listed("linalg_qr")
-def qr(A, mode="reduced"):
+def qr(A: Tensor, mode: str = "reduced") -> linalg_qr:
     """Q, whose columns are orthonormal, and R, upper triangular, with A = Q R. mode is reduced, complete or r."""
     _check("linalg.qr", A, square=False)
     if mode not in ("reduced", "complete", "r"):
@@ -356,8 +387,8 @@ def qr(A, mode="reduced"):
         (r,) = _factors.qr(A.detach(), "r")
         if _needs_gradient(A):
             raise NotImplementedError("linalg.qr: the gradient for mode 'r' is not supported; use 'reduced'")
-        return _QR(zeros((0,), dtype=A.dtype, device=A.device), r)
-    return _QR(*_Qr.apply(A, mode))
+        return linalg_qr(zeros((0,), dtype=A.dtype, device=A.device), r)
+    return linalg_qr(*_Qr.apply(A, mode))
 
 
 def _differences_inverted(x):
@@ -412,19 +443,19 @@ def _check_svd(A, driver):
 
 @takes_out
 @listed("linalg_svd")
-def svd(A, full_matrices=True, *, driver=None):
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> linalg_svd:
     """U, S and Vh with A = U diag(S) Vh, S in descending order.
 
     On CUDA driver may be gesvdj, Jacobi's method, or gesvd, QR iterations; None is the former, and the latter where that
     does not converge.
     """
     _check_svd(A, driver)
-    return _SVD(*_Svd.apply(A, bool(full_matrices), driver))
+    return linalg_svd(*_Svd.apply(A, bool(full_matrices), driver))
 
 
 @takes_out
 @listed("linalg_svdvals")
-def svdvals(A, *, driver=None):
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of matrices, in descending order."""
     if _needs_gradient(A):
         return svd(A, False, driver=driver).S
@@ -459,15 +490,15 @@ def _check_eigh(A, UPLO):
 
 @takes_out
 @listed("linalg_eigh")
-def eigh(A, UPLO="L"):
+def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
     """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
     _check_eigh(A, UPLO)
-    return _Eigh(*_EighFunction.apply(A, UPLO.upper()))
+    return linalg_eigh(*_EighFunction.apply(A, UPLO.upper()))
 
 
 @takes_out
 @listed("linalg_eigvalsh")
-def eigvalsh(A, UPLO="L"):
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of symmetric matrices, in ascending order."""
     if _needs_gradient(A):
         return eigh(A, UPLO).eigenvalues
@@ -517,7 +548,14 @@ def _cut(A, rtol, atol, name):
 
 
 @takes_out
-def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
+def pinv(
+    A: Tensor,
+    rcond: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> Tensor:
     """Pseudoinverses of matrices: singular values of at most rtol (or rcond) times the largest count as zero."""
     rtol = rcond if rtol is None else rtol
     _check("linalg.pinv", A, square=hermitian)
@@ -526,7 +564,14 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 @takes_out
 @listed("linalg_matrix_rank")
-def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
+def matrix_rank(
+    A: Tensor,
+    tol: float | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> Tensor:
     """How many singular values of matrices are above rtol times the largest, and above atol (or tol)."""
     atol = tol if atol is None else atol
     _check("linalg.matrix_rank", A, square=hermitian)
@@ -549,7 +594,14 @@ def _in_dtype(x, dtype, name):
 
 @takes_out
 @listed("linalg_vector_norm")
-def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+def vector_norm(
+    x: Tensor,
+    ord: float = 2,
+    dim: int | tuple[int, ...] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Norms of order ord of vectors along dim, or of all elements."""
     x = _in_dtype(x, dtype, "linalg.vector_norm")
     if isinstance(ord, str):
@@ -562,7 +614,14 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
 
 @takes_out
 @listed("linalg_matrix_norm")
-def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+def matrix_norm(
+    A: Tensor,
+    ord: float | str = "fro",
+    dim: int | tuple[int, ...] | None = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """Norms of matrices: fro, nuc, or of order 1, 2 or inf, or the least of such values with a minus."""
     A = _in_dtype(A, dtype, "linalg.matrix_norm")
     if len(dim) != 2:
@@ -589,7 +648,14 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
 
 
 @takes_out
-def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
+def norm(
+    A: Tensor,
+    ord: float | str | None = None,
+    dim: int | tuple[int, ...] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
     """A norm of vectors or matrices: of the elements along dim where ord is None, else as vector_norm or matrix_norm."""
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
@@ -607,23 +673,23 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
 
 @takes_out
 @listed("linalg_vecdot")
-def vecdot(x, y, *, dim=-1):
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of the products of vectors along dim."""
     return (x * y).sum(dim)
 
 
 @takes_out
-def matmul(input, other):
+def matmul(input: Tensor, other: Tensor) -> Tensor:
     """As smolder.matmul."""
     return _core.matmul(input, other)
 
 
-def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Diagonals of matrices."""
     return _core.diagonal(A, offset, dim1, dim2)
 
 
 @takes_out
-def cross(input, other, *, dim=-1):
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Vector products along dim, which has three elements."""
     return _core.cross(input, other, dim)

@@ -3,16 +3,26 @@
 Functions with an underscore have torch's names (torch.cuda.memory) and forms; all take the device, the CPU at first.
 """
 
+from __future__ import annotations
+
 import collections
 import os
 import pickle
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._arena_picture import draw
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, PathLike
 
 __all__ = ["alive", "arenas", "draw_arena", "memory_stats", "memory_summary", "report"]
+__dir__ = _listing(__name__)
 
 #: One block that is held. `what` is the op whose result it holds, or the part of the runtime that it is for.
 Held = collections.namedtuple("Held", "address device bytes size what where at")
@@ -35,7 +45,7 @@ def _index(device):
     return used_index(device)
 
 
-def memory_stats(device=None):
+def memory_stats(device: Device = None) -> dict[str, Any]:
     """Numbers of the allocator under torch's names: "allocated_bytes.all.peak" and the like. On the CPU what was asked
     for is not counted, and each block is a segment."""
     stats = _core._cpu_memory() if _device(device) == "cpu" else _core._cuda_memory(_index(device))
@@ -68,7 +78,7 @@ def _scaled(value, like, is_bytes):
     return f"{value:6d} {units[at]}" if is_bytes else f"{value:7d} {units[at]} "
 
 
-def memory_summary(device=None, abbreviated=False):
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """memory_stats() as a table."""
     kind = _device(device)
     title = "Smolder CPU memory summary" if kind == "cpu" else f"Smolder CUDA memory summary, device ID {_index(kind)}"
@@ -76,7 +86,7 @@ def memory_summary(device=None, abbreviated=False):
     return summary_table(memory_stats(device), kind, title, retries, abbreviated)
 
 
-def summary_table(stats, kind, title, retries, abbreviated):
+def summary_table(stats: Any, kind: str, title: str, retries: int, abbreviated: bool) -> str:
     """The table of memory_summary(), of a device's numbers."""
     where, ooms = ("CPU", "CPU OOMs") if kind == "cpu" else ("GPU", "CUDA OOMs")
     lines = [
@@ -164,12 +174,12 @@ def _known(where):
     return [b for b in held if is_there(b)], [e for e in events if is_there(e[1])]
 
 
-def alive(device=None):
+def alive(device: Device = None) -> list[Held]:
     """Blocks that are held and were taken since `_record_memory_history()`, the largest first."""
     return sorted(_known(_device(device))[0], key=lambda block: -block.size)
 
 
-def report(device=None, limit=30):
+def report(device: Device = None, limit: int = 30) -> str:
     """What is alive, by line, as text: what of a device tensors and plans hold, and for which op of which line."""
     kind = _device(device)
     blocks = alive(kind)
@@ -304,14 +314,14 @@ def _dump_snapshot(filename="dump_snapshot.pickle", augment_with_fx_traces=False
         pickle.dump(_snapshot(device, augment_with_fx_traces), file)
 
 
-def arenas():
+def arenas() -> list[Any]:
     """Plans that are known and have an arena, the largest first: (number of the plan, bytes of its arena)."""
     return sorted(
         ((p["plan"], p["arena_bytes"]) for p in _core._known_plans() if p["arena_bytes"]), key=lambda a: -a[1]
     )
 
 
-def draw_arena(path, plan=None):
+def draw_arena(path: PathLike, plan: Any = None) -> None:
     """Draws the arena of a plan, that with the largest one unless it is named by its number, to a file of SVG, or of
     HTML where the name ends so: each value that the plan keeps for itself as a rectangle, over the launches in which it
     is needed and the bytes that it takes."""

@@ -1,5 +1,15 @@
 """Torch's module of Apple's devices, on which no tensor is: it says so, and the rest raises, as in a build without them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 __all__ = [
     "current_allocated_memory",
     "device_count",
@@ -14,23 +24,24 @@ __all__ = [
     "set_rng_state",
     "synchronize",
 ]
+__dir__ = _listing(__name__)
 
 
-def is_available():
+def is_available() -> bool:
     """False: tensors are on no device of Apple's."""
     return False
 
 
-def device_count():
+def device_count() -> int:
     """0: tensors are on no device of Apple's."""
     return 0
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Seeds the generators of such devices, of which there are none."""
 
 
-def _without(name, what):
+def _without(name, what) -> Callable[..., Any]:
     def call(*_, **__):
         raise RuntimeError(f"Cannot execute {what}() without MPS backend.")
 

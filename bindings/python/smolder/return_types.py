@@ -1,8 +1,10 @@
 """Types of several results: tuples whose members have names, as `smolder.max(x, dim)` returns them."""
 
 from smolder import _core
+from smolder._names import listing as _listing
 
 __all__ = sorted(vars(_core._return_types))
+__dir__ = _listing(__name__)
 
 
 def _repr(self):

@@ -1,18 +1,28 @@
 """Files of the safetensors format: a header in JSON that names tensors, and their elements."""
 
+from __future__ import annotations
+
 import io
 import json
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy
 
 from smolder import _core
 from smolder._device import CPU, moved, usable_device
+from smolder._names import listing as _listing
 from smolder._tensor import Tensor
 from smolder.serialization import replacing
 
+if TYPE_CHECKING:
+    from typing import Self
+
+    from smolder._typing import Device, PathLike
+
 __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
+__dir__ = _listing(__name__)
 
 # In the order in which the package writes them: the widest first, so that all are aligned.
 _NAMES = {_core.int64: "I64", _core.float64: "F64", _core.float32: "F32", _core.int32: "I32"}
@@ -81,12 +91,12 @@ def _is_part(tensor):
     return holder.numel() != tensor.numel() or not holder.is_contiguous()
 
 
-def save(tensors, metadata=None):
+def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes of a file with tensors by name; metadata is a dict of strings."""
     return b"".join(bytes(part) for part in _parts(tensors, metadata))
 
 
-def save_file(tensors, filename, metadata=None):
+def save_file(tensors: dict[str, Tensor], filename: PathLike, metadata: dict[str, str] | None = None) -> None:
     """Writes tensors by name to a file, which is replaced when all is written; metadata is a dict of strings."""
     parts = _parts(tensors, metadata)
     with replacing(filename) as file:
@@ -149,7 +159,7 @@ def _elements(shape):
 class safe_open:
     """A file of tensors, of which each is read when it is asked for: `with safe_open(name) as f: f.get_tensor("w")`."""
 
-    def __init__(self, filename, framework="pt", device="cpu"):
+    def __init__(self, filename: PathLike, framework: str = "pt", device: Device = "cpu") -> None:
         if framework not in ("pt", "torch", "pytorch"):
             raise NotImplementedError(f"safe_open: framework {framework!r} is not supported; tensors are Smolder's")
         self._device = usable_device(device)
@@ -196,21 +206,21 @@ class safe_open:
         if at != size:
             _refuse(f"MetadataIncompleteBuffer: tensors take {at} bytes of {size}")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def keys(self):
+    def keys(self) -> list[str]:
         """Names of tensors, sorted."""
         return sorted(self._tensors)
 
-    def metadata(self):
+    def metadata(self) -> dict[str, str] | None:
         """The dict of strings that the file came with, or None."""
         return self._metadata
 
-    def get_tensor(self, name):
+    def get_tensor(self, name: str) -> Tensor:
         """A tensor of the file."""
         entry = self._tensors.get(name)
         if entry is None:
@@ -232,13 +242,13 @@ class safe_open:
         return moved(_core._from_contents(array, entry["shape"], dtype), self._device)
 
 
-def load_file(filename, device="cpu"):
+def load_file(filename: PathLike, device: Device = "cpu") -> dict[str, Tensor]:
     """The tensors of a file, by name."""
     with safe_open(filename, device=device) as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
 
 
-def load(data):
+def load(data: bytes) -> dict[str, Tensor]:
     """The tensors of the bytes of a file, by name."""
     file = safe_open.__new__(safe_open)
     file._device = CPU

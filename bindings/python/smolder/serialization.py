@@ -3,6 +3,8 @@
 What is written here torch.load reads, and the other way round. Tensors that share storage share it again when loaded.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import os
@@ -12,20 +14,28 @@ import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy
 
 from smolder import _core, _layouts
 from smolder._device import CPU, device, moved, usable_device
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._strided import view_of
 from smolder._tensor import Size, Tensor
 from smolder._unpickler import Unpickler, UnpicklingError
 from smolder._warn import warn
 from smolder.nn.parameter import Parameter
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO, Any
+
+    from smolder._typing import PathLike
+
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__dir__ = _listing(__name__)
 
 _ALIGNMENT = 64  # of storages in the file, as in torch's
 _COMMENT = 0x4246  # the field that torch fills up with to align them
@@ -78,14 +88,14 @@ class _PersistentStorage:
 class _Pickler(pickle._Pickler):  # the one in C imports what it names
     """Pickles tensors, sizes, dtypes and devices as torch does, and notes the storages they need."""
 
-    def __init__(self, file, protocol):
+    def __init__(self, file: Any, protocol: Any) -> None:
         super().__init__(file, protocol)
         self.storages = {}  # of who holds one: key, tensor, bytes
 
-    def persistent_id(self, obj):
+    def persistent_id(self, obj: object) -> Any:
         return obj.pid if type(obj) is _PersistentStorage else None
 
-    def save_global(self, obj, name=None):
+    def save_global(self, obj: object, name: str | None = None) -> Any:
         if type(obj) is not _Global:
             return super().save_global(obj, name)
         self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
@@ -93,7 +103,7 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
 
     dispatch: ClassVar = {**pickle._Pickler.dispatch, _Global: save_global}
 
-    def reducer_override(self, obj):
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Tensor):
             return self._reduce_tensor(obj)
         if isinstance(obj, Size):
@@ -102,7 +112,7 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
 
-    def save(self, obj, save_persistent_id=True):
+    def save(self, obj: object, save_persistent_id: bool = True) -> None:
         if isinstance(obj, _core.dtype):
             obj = _DTYPES[obj]
         elif isinstance(obj, type) and obj in _CLASSES:
@@ -162,7 +172,7 @@ def _write(obj, file, name, protocol):
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     """A file that takes the place of the one at `path` when all is written: what was there is whole until then."""
     path = os.path.realpath(os.fspath(path))
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
@@ -192,13 +202,13 @@ def _mode_of(path):
 
 
 def save(
-    obj,
-    f,
-    pickle_module=pickle,
-    pickle_protocol=2,
-    _use_new_zipfile_serialization=True,
-    _disable_byteorder_record=False,
-):
+    obj: object,
+    f: PathLike | IO[bytes],
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
     """Writes obj to a file, by name or open for writing. Everything pending is computed once.
 
     A file by name is replaced when all is written, so that a process killed meanwhile leaves the old one.
@@ -226,7 +236,7 @@ def save(
 _safe = []
 
 
-def add_safe_globals(safe_globals):
+def add_safe_globals(safe_globals: list[Any]) -> None:
     """Marks classes as safe: load makes objects of them."""
     for cls in safe_globals:
         if not isinstance(cls, type):
@@ -235,18 +245,18 @@ def add_safe_globals(safe_globals):
             _safe.append(cls)
 
 
-def get_safe_globals():
+def get_safe_globals() -> list[Any]:
     """The classes that were marked as safe."""
     return list(_safe)
 
 
-def clear_safe_globals():
+def clear_safe_globals() -> None:
     """Takes the marks off again."""
     _safe.clear()
 
 
 @contextlib.contextmanager
-def safe_globals(safe_globals):
+def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
     """Within it, classes are marked as safe."""
     before = list(_safe)
     add_safe_globals(safe_globals)
@@ -504,7 +514,15 @@ class _Storages:
         return storage
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=True, mmap=None, **pickle_load_args):
+def load(
+    f: PathLike | IO[bytes],
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
     """What save or torch.save wrote to a file, given by name or open for reading.
 
     Reading runs no code: a pickle that names other than tensors, containers and numbers raises

@@ -1,6 +1,9 @@
 """Special functions, under the names that torch gives them together."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import (
@@ -22,7 +25,11 @@ from smolder._core import (
 )
 from smolder._core import lgamma as gammaln
 from smolder._core import sigmoid as expit
+from smolder._names import listing as _listing
 from smolder._out import takes_out
+
+if TYPE_CHECKING:
+    from smolder._typing import Tensor
 
 __all__ = [
     "digamma",
@@ -48,24 +55,25 @@ __all__ = [
     "xlog1py",
     "xlogy",
 ]
+__dir__ = _listing(__name__)
 
 psi = digamma
 
 
 @takes_out
-def entr(input):
+def entr(input: Tensor) -> Tensor:
     """-x log(x): 0 of 0, and -inf of what is negative."""
     return _core.where(input < 0, -math.inf, _core.where(input == 0, 0.0, -xlogy(input, input)))
 
 
 @takes_out
-def ndtr(input):
+def ndtr(input: Tensor) -> Tensor:
     """The part of a normal distribution that is below x."""
     return 0.5 * erfc(input * -math.sqrt(0.5))
 
 
 @takes_out
-def xlog1py(input, other):
+def xlog1py(input: Tensor, other: Tensor) -> Tensor:
     """x log(1 + y), which is 0 where x is, unless y is nan."""
     return xlogy(input, 1 + other) if not isinstance(other, _core.Tensor) else _xlog1py(input, other)
 
@@ -75,7 +83,7 @@ def _xlog1py(input, other):
 
 
 @takes_out
-def multigammaln(input, p):
+def multigammaln(input: Tensor, p: float) -> Tensor:
     """The logarithm of the multivariate gamma function of p dimensions."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")

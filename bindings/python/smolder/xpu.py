@@ -1,6 +1,17 @@
 """Torch's module of Intel's GPUs, on which no tensor is: what torch's does in a build without them."""
 
+from __future__ import annotations
+
 from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+    from smolder._typing import Device, Tensor
 
 __all__ = [
     "current_device",
@@ -38,14 +49,15 @@ __all__ = [
     "set_stream",
     "synchronize",
 ]
+__dir__ = _listing(__name__)
 
 
-def is_available():
+def is_available() -> bool:
     """False: tensors are on no GPU of Intel's."""
     return False
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """False: there is nothing to be prepared."""
     return False
 
@@ -54,70 +66,70 @@ def _is_in_bad_fork():
     return False
 
 
-def device_count():
+def device_count() -> int:
     """0: tensors are on no GPU of Intel's."""
     return 0
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     """False, as there is no device."""
     return False
 
 
-def is_tf32_supported():
+def is_tf32_supported() -> bool:
     """False, as there is no device."""
     return False
 
 
-def get_arch_list():
+def get_arch_list() -> list[Any]:
     """Architectures that there are kernels for: none."""
     return []
 
 
-def get_gencode_flags():
+def get_gencode_flags() -> str:
     """Flags that they were compiled with: none."""
     return ""
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Gives back the memory that is kept for such devices, which is none."""
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Seeds the generator of the device, if there ever is one, as torch's does."""
     int(seed)
 
 
-def manual_seed_all(seed):
+def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all devices, if there ever are any, as torch's does."""
     int(seed)
 
 
-def seed():
+def seed() -> None:
     """Seeds the generator of the device, of which there is none."""
 
 
-def seed_all():
+def seed_all() -> None:
     """Seeds the generators of all devices, of which there are none."""
 
 
-def get_rng_state_all():
+def get_rng_state_all() -> list[Any]:
     """The states of all generators: none."""
     return []
 
 
-def set_rng_state_all(new_states):
+def set_rng_state_all(new_states: Sequence[Tensor]) -> None:
     """Sets the states of all generators, which are none; a state given raises."""
     for state in new_states:
         set_rng_state(state)
 
 
-def memory_stats(device=None):
+def memory_stats(device: Device = None) -> dict[str, Any]:
     """Counts of memory: none."""
     return OrderedDict()
 
 
-def _nothing(name, what):
+def _nothing(name, what) -> Callable[..., Any]:
     def call(device=None):
         return 0
 
@@ -132,12 +144,12 @@ memory_reserved = _nothing("memory_reserved", "kept")
 max_memory_reserved = _nothing("max_memory_reserved", "kept at most")
 
 
-def init():
+def init() -> NoReturn:
     """Raises AssertionError: there is no such device."""
     raise AssertionError("Smolder not compiled with XPU enabled")
 
 
-def _without(name):
+def _without(name) -> Callable[..., Any]:
     def call(*_, **__):
         init()
 
@@ -163,19 +175,21 @@ synchronize = _without("synchronize")
 class device:
     """A scope in which a device is the current one: raises when entered, but for None."""
 
-    def __init__(self, device):
+    idx: str | device | int
+
+    def __init__(self, device: Device) -> None:
         self.idx = -1 if device is None else device
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.idx != -1:
             init()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> bool:
         return False
 
 
 class device_of(device):
     """The same for the device of a tensor, which is never one of these: nothing changes."""
 
-    def __init__(self, obj):
+    def __init__(self, obj: object) -> None:
         super().__init__(None)

@@ -1,6 +1,9 @@
 """autocast, and what lets autograd functions of users run in it."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from smolder._autocast import (
     autocast,
@@ -10,8 +13,16 @@ from smolder._autocast import (
     is_autocast_available,
     is_autocast_enabled,
 )
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import DType
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
+__dir__ = _listing(__name__)
 
 
 def _check_type(device_type):
@@ -19,7 +30,7 @@ def _check_type(device_type):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
 
 
-def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: DType | None = None) -> Any:
     """Decorates the forward of an autograd.Function, whose backward custom_bwd decorates.
 
     In a region, with cast_inputs, floating-point tensors are cast to that and forward runs with autocast off. Elsewhere
@@ -42,7 +53,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     return decorate_fwd
 
 
-def custom_bwd(bwd=None, *, device_type):
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
     """Decorates the backward of an autograd.Function: it runs in the region that its forward ran in."""
     _check_type(device_type)
     if bwd is None:

@@ -1,17 +1,27 @@
 """Gradients that halves hold: losses scaled before backward, gradients scaled back before the optimizer's step."""
 
+from __future__ import annotations
+
 import collections.abc
 import enum
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import _amp_foreach_non_finite_check_and_unscale_, _amp_update_scale_
 from smolder._creation import full
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.optim.optimizer import steps_conditionally
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, Optimizer, Tensor
+
 __all__ = ["GradScaler", "OptState"]
+__dir__ = _listing(__name__)
 
 
 class OptState(enum.Enum):
@@ -42,13 +52,13 @@ class GradScaler:
 
     def __init__(
         self,
-        device="cuda",
-        init_scale=2.0**16,
-        growth_factor=2.0,
-        backoff_factor=0.5,
-        growth_interval=2000,
-        enabled=True,
-    ):
+        device: Device = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         self._device, self._enabled = device, enabled
         if device == "cuda" and enabled and not _core._cuda_is_available():
             warn("smolder.amp.GradScaler is enabled, but CUDA is not available.  Disabling.")
@@ -73,7 +83,7 @@ class GradScaler:
 
     # -- scaling
 
-    def scale(self, outputs):
+    def scale(self, outputs: Any) -> Any:
         """A tensor, or those in lists and tuples and other iterables, times the scale."""
         if not self._enabled:
             return outputs
@@ -110,7 +120,7 @@ class GradScaler:
             _amp_foreach_non_finite_check_and_unscale_(grads, found[device], inv_scale.to(device))
         return found
 
-    def unscale_(self, optimizer):
+    def unscale_(self, optimizer: Optimizer) -> None:
         """Divides the gradients of an optimizer's parameters by the scale, which step() does otherwise."""
         if not self._enabled:
             return
@@ -127,7 +137,7 @@ class GradScaler:
 
     # -- steps
 
-    def step(self, optimizer, *args, **kwargs):
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """unscale_(optimizer), unless that was called, and optimizer.step(), which changes nothing unless all is finite.
 
         Returns what optimizer.step() does.
@@ -178,7 +188,7 @@ class GradScaler:
             return None
         return optimizer.step(*args, **kwargs)
 
-    def update(self, new_scale=None):
+    def update(self, new_scale: float | Tensor | None = None) -> None:
         """Changes the scale by what was found since the last time; or to new_scale, a float or a tensor of one element."""
         if not self._enabled:
             return
@@ -220,33 +230,33 @@ class GradScaler:
     def _get_scale_async(self):
         return self._scale
 
-    def get_scale(self):
+    def get_scale(self) -> float:
         """The scale as a number, which waits for it; 1.0 where scaling is disabled."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
 
-    def get_growth_factor(self):
+    def get_growth_factor(self) -> float:
         """What the scale is multiplied by to grow."""
         return self._growth_factor
 
-    def set_growth_factor(self, new_factor):
+    def set_growth_factor(self, new_factor: float) -> None:
         """Sets what the scale is multiplied by to grow."""
         self._growth_factor = new_factor
 
-    def get_backoff_factor(self):
+    def get_backoff_factor(self) -> float:
         """What the scale is multiplied by where a gradient was not finite."""
         return self._backoff_factor
 
-    def set_backoff_factor(self, new_factor):
+    def set_backoff_factor(self, new_factor: float) -> None:
         """Sets what the scale is multiplied by where a gradient was not finite."""
         self._backoff_factor = new_factor
 
-    def get_growth_interval(self):
+    def get_growth_interval(self) -> int:
         """How many steps in a row let the scale grow."""
         return self._growth_interval
 
-    def set_growth_interval(self, new_interval):
+    def set_growth_interval(self, new_interval: int) -> None:
         """Sets how many steps in a row let the scale grow."""
         self._growth_interval = new_interval
 
@@ -255,11 +265,11 @@ class GradScaler:
             return 0
         return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
 
-    def is_enabled(self):
+    def is_enabled(self) -> bool:
         """Whether this scales."""
         return self._enabled
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Numbers for load_state_dict, to be asked for after update(); empty where scaling is disabled."""
         if not self._enabled:
             return {}
@@ -271,7 +281,7 @@ class GradScaler:
             "_growth_tracker": self._get_growth_tracker(),
         }
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what state_dict() returned."""
         if not self._enabled:
             return
@@ -286,7 +296,7 @@ class GradScaler:
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         if self._enabled:
             if self._per_optimizer_states:
@@ -298,7 +308,7 @@ class GradScaler:
             state |= {"_scale": None, "_growth_tracker": None}
         return state
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
 
     def _check_inf_per_device(self, optimizer):

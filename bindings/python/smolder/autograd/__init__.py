@@ -1,13 +1,24 @@
 """Gradients of recorded computations."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.autograd import forward_ad, functional, graph
 from smolder.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from smolder.autograd.function import Function
 from smolder.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from smolder.autograd.version_checks import set_version_checks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from smolder._typing import Tensor
 
 Variable = _core.Tensor
 
@@ -30,9 +41,10 @@ __all__ = [
     "set_grad_enabled",
     "set_version_checks",
 ]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):  # few programs ask for it
+def __getattr__(name: str) -> Any:  # few programs ask for it
     if name == "profiler":
         import importlib
 
@@ -57,7 +69,14 @@ def _gradients(given, tensors, name):
     return given
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Tensor | Sequence[Tensor | None] | None = None,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
     """Adds d(tensors)/d(leaf) to the grad of every leaf that the tensors depend on, or of `inputs` alone.
 
     grad_variables is an old name of grad_tensors.
@@ -89,16 +108,16 @@ def _no_inputs():
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    only_inputs=True,
-    allow_unused=None,
-    is_grads_batched=False,
-    materialize_grads=False,
-):
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]:
     """The gradients of the sum of outputs with respect to inputs, as a tuple; no tensor's grad changes.
 
     An input that was not used is an error; with allow_unused its gradient is None, with materialize_grads zeros.

@@ -1,12 +1,16 @@
 """Anomaly mode: errors in backward name the forward line, and gradients that are nan are errors."""
 
+from __future__ import annotations
+
 import os
 import traceback
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
+__dir__ = _listing(__name__)
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -20,14 +24,16 @@ def _trace():
 class set_detect_anomaly:
     """Turns anomaly mode on or off: at once as a function, until exit as a context manager."""
 
-    def __init__(self, mode, check_nan=True):
+    before: tuple[bool, bool]
+
+    def __init__(self, mode: str, check_nan: bool = True) -> None:
         self.before = _core.is_anomaly_enabled(), _core.is_anomaly_check_nan_enabled()
         _core._set_anomaly_enabled(mode, check_nan)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core._set_anomaly_enabled(*self.before)
 
 
@@ -37,7 +43,9 @@ class detect_anomaly:
     Every gradient is read as it is computed, so each ends a step.
     """
 
-    def __init__(self, check_nan=True):
+    before: tuple[bool, bool]
+
+    def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
         self.before = _core.is_anomaly_enabled(), _core.is_anomaly_check_nan_enabled()
         warn(
@@ -45,9 +53,9 @@ class detect_anomaly:
             "debugging."
         )
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.before = _core.is_anomaly_enabled(), _core.is_anomaly_check_nan_enabled()
         _core._set_anomaly_enabled(True, self.check_nan)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core._set_anomaly_enabled(*self.before)

@@ -1,6 +1,9 @@
 """Forward-mode differentiation is not supported: functional.jvp computes the same by two backward passes."""
 
+from smolder._names import listing as _listing
+
 __all__ = ["dual_level", "make_dual", "unpack_dual"]
+__dir__ = _listing(__name__)
 
 
 def _refuse(name):

@@ -1,11 +1,21 @@
 """Functions whose gradient the user writes."""
 
+from __future__ import annotations
+
 import functools
 import inspect
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from smolder._typing import F
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__dir__ = _listing(__name__)
 
 FunctionCtx = _core._FunctionBase
 
@@ -13,7 +23,7 @@ FunctionCtx = _core._FunctionBase
 class BackwardCFunction(_core._FunctionBase):
     """The context of one call, which is also the grad_fn of its results."""
 
-    def apply(self, *args):
+    def apply(self, *args: Any) -> Any:
         """Gradients of the inputs; called by the engine."""
         function = self._forward_cls
         backward, vjp = function.backward, function.vjp
@@ -24,11 +34,11 @@ class BackwardCFunction(_core._FunctionBase):
             )
         return (vjp if vjp is not Function.vjp else backward)(self, *args)
 
-    def name(self):
+    def name(self) -> str:
         """The function's name with Backward."""
         return type(self).__name__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<smolder.autograd.function.{type(self).__name__} object at {id(self):#x}>"
 
 
@@ -41,29 +51,29 @@ class Function:
 
     generate_vmap_rule = False
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         members = {"_forward_cls": cls, "__module__": "smolder.autograd.function"}
         cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), members)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. "
             "Please use new-style autograd function with static forward method."
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """The results; no gradient is recorded within."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         """What backward needs, where forward takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any, **kwargs: Any) -> Any:
         """One gradient for each argument of forward."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
@@ -73,12 +83,12 @@ class Function:
     vjp = backward
 
     @staticmethod
-    def jvp(ctx, *grad_inputs):
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Forward mode is not supported."""
         raise NotImplementedError("forward-mode derivatives (jvp) of an autograd.Function are not supported")
 
     @staticmethod
-    def vmap(info, in_dims, *args):
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         """The results for a batch, and the dimension of it in each: info has batch_size and randomness, in_dims says
         where each argument has it, or None. A class with generate_vmap_rule = True needs none."""
         raise NotImplementedError(
@@ -87,7 +97,7 @@ class Function:
         )
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls forward; its results have the gradient that backward computes."""
         if _core._vmap_depth():
             from smolder.autograd import _function_vmap
@@ -146,7 +156,7 @@ class _Refuse(Function):
         raise RuntimeError(ctx.message)
 
 
-def once_differentiable(fn):
+def once_differentiable(fn: F) -> F:
     """Decorates a backward that is not made of differentiable ops: differentiating it is an error."""
 
     @functools.wraps(fn)
@@ -175,5 +185,5 @@ class NestedIOFunction(Function):
     """torch's, which takes nested arguments: not supported."""
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("NestedIOFunction is not supported: pass tensors as arguments of a Function")

@@ -1,9 +1,21 @@
 """Products with Jacobians and Hessians, and these as wholes."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import enable_grad
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from smolder._typing import Tensor
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+__dir__ = _listing(__name__)
 
 
 def _as_tuple(x, what, name):
@@ -80,7 +92,13 @@ def _call(func, inputs, name, outputs="outputs of the user-provided function"):
     return _as_tuple(result, outputs, name)
 
 
-def vjp(func, inputs, v=None, create_graph=False, strict=False):
+def vjp(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    v: Tensor | Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """func(*inputs), and the product of v with its Jacobian."""
     with enable_grad():
         several_in, inputs = _as_tuple(inputs, "inputs", "vjp")
@@ -92,7 +110,13 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
     return _result(outputs, several_out, create_graph), _result(found, several_in, create_graph)
 
 
-def jvp(func, inputs, v=None, create_graph=False, strict=False):
+def jvp(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    v: Tensor | Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """func(*inputs), and the product of its Jacobian with v: the gradient of a gradient."""
     with enable_grad():
         _, inputs = _as_tuple(inputs, "inputs", "jvp")
@@ -120,7 +144,14 @@ def _all_rows(out, xs, create_graph):
     return tuple(g.reshape((*out.shape, *x.shape)) for g, x in zip(found, xs, strict=True))
 
 
-def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
     """d(output)/d(input) for each output and input, of the output's dimensions and then the input's.
 
     Rows are one backward pass each, or, with vectorize, one by vmap for all.
@@ -172,7 +203,14 @@ def _one_number(outputs, several, name):
     return outputs[0]
 
 
-def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
+def hessian(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
     """Second derivatives of a function of one number: for each pair of inputs, the first's dimensions, then the second's."""
     if outer_jacobian_strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError('Expected strategy to be either "forward-mode" or "reverse-mode".')
@@ -188,7 +226,13 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
     return found if several else found[0][0]
 
 
-def vhp(func, inputs, v=None, create_graph=False, strict=False):
+def vhp(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    v: Tensor | Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """func(*inputs), and the product of v with its Hessian."""
     with enable_grad():
         several, inputs = _as_tuple(inputs, "inputs", "vhp")
@@ -200,7 +244,13 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
     return _result((out,), False, create_graph), _result(found, several, create_graph)
 
 
-def hvp(func, inputs, v=None, create_graph=False, strict=False):
+def hvp(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Tensor],
+    v: Tensor | Sequence[Tensor] | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """func(*inputs), and the product of its Hessian with v."""
     with enable_grad():
         several, inputs = _as_tuple(inputs, "inputs", "hvp")

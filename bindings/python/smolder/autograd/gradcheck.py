@@ -1,9 +1,21 @@
 """Comparing gradients with finite differences."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from smolder._typing import Tensor
+
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__dir__ = _listing(__name__)
 
 
 class GradcheckError(RuntimeError):
@@ -127,23 +139,23 @@ def _check_undefined(func, inputs, at):
 
 
 def gradcheck(
-    func,
-    inputs,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_batched_forward_grad=False,
-    check_forward_ad=False,
-    check_backward_ad=True,
-    fast_mode=False,
-    masked=None,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Whether func's gradients agree with central differences of step eps; raises GradcheckError if not.
 
     fast_mode computes the same as the slow mode.
@@ -168,24 +180,24 @@ def gradcheck(
 
 
 def gradgradcheck(
-    func,
-    inputs,
-    grad_outputs=None,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    gen_non_contig_grad_outputs=False,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_fwd_over_rev=False,
-    check_rev_over_rev=True,
-    fast_mode=False,
-    masked=False,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """Whether second derivatives agree with central differences of first ones; raises GradcheckError if not."""
     if check_fwd_over_rev:
         raise NotImplementedError("gradgradcheck: check_fwd_over_rev is not supported")

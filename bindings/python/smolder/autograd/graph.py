@@ -1,9 +1,18 @@
 """The gradient graph, and what is kept in it."""
 
+from __future__ import annotations
+
 import threading
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+    from smolder._typing import Tensor
 
 __all__ = [
     "GradientEdge",
@@ -14,17 +23,18 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+__dir__ = _listing(__name__)
 
 Node = _core.Node
 
 
-class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr"])):
+class GradientEdge(NamedTuple("GradientEdge", [("node", _core.Node), ("output_nr", int)])):
     """Where the gradient of a tensor flows to."""
 
     __slots__ = ()
 
 
-def get_gradient_edge(tensor):
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """The node, and its output, that the gradient of a tensor flows to."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
@@ -34,20 +44,23 @@ def get_gradient_edge(tensor):
 class saved_tensors_hooks:
     """Within it, what ops keep for backward is pack_hook(tensor), and unpack_hook gives the tensor back."""
 
-    def __init__(self, pack_hook, unpack_hook):
+    pack_hook: Callable[..., Any]
+    unpack_hook: Callable[..., Any]
+
+    def __init__(self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         _core._push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core._pop_saved_tensor_hooks()
 
 
 class save_on_cpu(saved_tensors_hooks):
     """Within it, what ops keep for backward waits on the CPU, in pinned memory if asked for. Each is a copy and a wait."""
 
-    def __init__(self, pin_memory=False, device_type="cuda"):
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(t):
             if not t.is_cuda:
                 return None, t
@@ -60,7 +73,7 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
-def increment_version(tensor):
+def increment_version(tensor: Tensor) -> NoReturn:
     """torch's note of a write from outside: values here are immutable, so there is none."""
     raise NotImplementedError("increment_version is not supported: write to the tensor itself")
 
@@ -83,7 +96,7 @@ class _Handles:
         self.remove()
 
 
-def register_multi_grad_hook(tensors, fn, *, mode="all"):
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all") -> Any:
     """Calls fn once the gradients of all tensors are computed (a list, None for those without), or of the first."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

@@ -1,8 +1,18 @@
 """Whether backward refuses values that were written in place since they were recorded."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Self
+
 
 __all__ = ["set_version_checks"]
+__dir__ = _listing(__name__)
 
 
 class set_version_checks:
@@ -12,12 +22,12 @@ class set_version_checks:
     With the check they raise torch's error here as well, for programs that must run there.
     """
 
-    def __init__(self, mode):
+    def __init__(self, mode: str) -> None:
         self.before = _core._version_checks()
         _core._set_version_checks(bool(mode))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _core._set_version_checks(self.before)

@@ -1,11 +1,21 @@
 """Settings of the libraries that compute for devices, under torch's names."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.backends import cuda, cudnn
 
+if TYPE_CHECKING:
+    from typing import Any
+
+
 __all__ = ["cuda", "cudnn", "mps"]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "mps":
         import importlib
 

@@ -1,9 +1,18 @@
 """Settings of products on CUDA (`matmul.allow_tf32`, how partial sums of halves are added) and of attention."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
 
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp",
@@ -23,9 +32,10 @@ __all__ = [
     "preferred_linalg_library",
     "sdp_kernel",
 ]
+__dir__ = _listing(__name__)
 
 
-def is_built():
+def is_built() -> bool:
     """True: there is one build, which finds out when it runs whether there is a device."""
     return True
 
@@ -83,7 +93,7 @@ matmul = _Matmul()
 # -- attention: see smolder.nn.attention
 
 
-def _way(name, bit):
+def _way(name, bit) -> Callable[..., Any]:
     def enabled():
         return bool(_core._get_attention_ways() & bit)
 
@@ -105,7 +115,9 @@ cudnn_sdp_enabled, enable_cudnn_sdp = _way("cudnn", 8)
 
 
 @contextlib.contextmanager
-def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[dict[Any, Any]]:
     """Deprecated: smolder.nn.attention.sdpa_kernel()."""
     warn(
         "`smolder.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please "
@@ -121,23 +133,23 @@ def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, e
         _core._set_attention_ways(before)
 
 
-def is_flash_attention_available():
+def is_flash_attention_available() -> bool:
     """True: kernels that keep no scores are compiled when they are first needed."""
     return True
 
 
-def fp16_bf16_reduction_math_sdp_allowed():
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     """False: where scores of halves are in memory, they are added up in float32."""
     return False
 
 
-def allow_fp16_bf16_reduction_math_sdp(enabled):
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
     """Takes False alone."""
     if enabled:
         raise NotImplementedError("allow_fp16_bf16_reduction_math_sdp(True) is not supported: sums are in float32")
 
 
-def _preferred(what, names, taken):
+def _preferred(what, names, taken) -> Callable[..., Any]:
     def preferred(backend=None):
         if backend is None or backend in ("default", taken):
             return taken

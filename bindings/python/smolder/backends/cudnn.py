@@ -5,13 +5,23 @@ plans give the same bits in each run whatever `deterministic` says, unless `benc
 in a trial are taken, and with `deterministic` False also those whose bits may differ.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 import types
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
 
 __all__ = ["flags", "is_available", "set_flags", "version"]
+__dir__ = _listing(__name__)
 
 # Flag: what torch's setter of it is called.
 _FLAGS = {
@@ -42,17 +52,22 @@ _module = sys.modules[__name__]
 _module.__class__ = _Module
 
 
-def is_available():
+def is_available() -> bool:
     """Whether there is cuDNN; it is looked for as the other libraries of CUDA are."""
     return version() is not None
 
 
-def version():
+def version() -> int | None:
     """Its version, 10000 * major + 100 * minor + patch; None where there is none."""
     return _core._cudnn_version() or None
 
 
-def set_flags(_enabled=None, _benchmark=None, _deterministic=None, _allow_tf32=None):
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+) -> tuple[Any, ...]:
     """Sets flags, but for those that are None; returns what they were before: enabled, benchmark, deterministic, allow_tf32."""
     given = {"enabled": _enabled, "benchmark": _benchmark, "deterministic": _deterministic, "allow_tf32": _allow_tf32}
     before = tuple(getattr(_module, name) for name in given)
@@ -63,7 +78,9 @@ def set_flags(_enabled=None, _benchmark=None, _deterministic=None, _allow_tf32=N
 
 
 @contextlib.contextmanager
-def flags(enabled=False, benchmark=False, deterministic=False, allow_tf32=True):
+def flags(
+    enabled: bool = False, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True
+) -> Iterator[None]:
     """Within it, flags are as given."""
     before = set_flags(enabled, benchmark, deterministic, allow_tf32)
     try:

@@ -1,10 +1,20 @@
 """Functions that are recorded once and then run without Python: smolder.compile, and what belongs to it."""
 
+from __future__ import annotations
+
 import functools
 import weakref
+from typing import TYPE_CHECKING, overload
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.compiler._record import Recorder, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+    from smolder._typing import F
 
 __all__ = [
     "allow_in_graph",
@@ -24,15 +34,46 @@ __all__ = [
     "reset",
     "substitute_in_graph",
 ]
+__dir__ = _listing(__name__)
 
 _MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _backends = {"smolder": None, "eager": None}
 _recorders = weakref.WeakSet()
 
 
+@overload
 def compile(
-    model=None, *, fullgraph=False, dynamic=None, backend="smolder", mode=None, options=None, disable=False, _pure=False
-):
+    model: None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "smolder",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Callable[[F], F]: ...
+@overload
+def compile(
+    model: F,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "smolder",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> F: ...
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "smolder",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+    _pure: bool = False,
+) -> Any:
     """The function, recorded at a call and run without Python at calls like it; of a module, a module. Decorates too.
 
     docs/compile.md says what makes a call one like it, and what cannot be recorded. fullgraph=True makes that an error.
@@ -83,7 +124,7 @@ def _run_mode(mode, dynamic):
     return out
 
 
-def pure(model, **options):
+def pure(model: F, **options: Any) -> F:
     """compile() of a function that is pure: one of its arguments, modules' parameters and buffers, and generators alone.
 
     All else that it reads is a constant, with the value that it had when the function was recorded; what it does besides
@@ -114,20 +155,22 @@ class checked:
     The recorded step runs first, then the function from the state there was before. A difference raises RuntimeError.
     """
 
+    every: int
+
     _every = 0
 
-    def __init__(self, every=1):
+    def __init__(self, every: int = 1) -> None:
         if not isinstance(every, int) or every < 1:
             raise ValueError(f"checked: every should be a positive integer, got {every!r}")
         self.every, self._before = every, []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._before.append(checked._every)
         _core._pause_tuning()  # which changes bits
         self._set(self.every)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._set(self._before.pop())
         _core._resume_tuning()
 
@@ -138,14 +181,14 @@ class checked:
             recorder.every, recorder.compiled._until_check = every, every - 1
 
 
-def reset():
+def reset() -> None:
     """Forgets what all compiled functions have recorded."""
     for recorder in list(_recorders):
         recorder.forget()
     events.clear()
 
 
-def is_compiling():
+def is_compiling() -> bool:
     """Whether a function is being recorded."""
     return _core._is_capturing()
 
@@ -183,11 +226,15 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_si
     return lambda traceable_fn: traceable_fn
 
 
-def cudagraph_mark_step_begin():
+def cudagraph_mark_step_begin() -> None:
     """Says that an iteration begins, which lets torch overwrite results of the last. Here none is while it is alive."""
 
 
-def disable(fn=None, recursive=True, *, reason=None):
+@overload
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[F], F]: ...
+@overload
+def disable(fn: F, recursive: bool = True, *, reason: str | None = None) -> F: ...
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """A function that is part of no recorded step: one that calls it is recorded anew each time.
 
     With recursive=False torch may compile what the function calls. Here that runs as it is unless it was compiled itself.
@@ -203,17 +250,17 @@ def disable(fn=None, recursive=True, *, reason=None):
     return inside
 
 
-def list_backends():
+def list_backends() -> list[str]:
     """The names that backend= takes."""
     return sorted(_backends)
 
 
-def list_mode_options(mode=None, dynamic=None):
+def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, dict[str, Any]]:
     """Options that a mode stands for: none."""
     return {} if mode is not None else {m: {} for m in _MODES}
 
 
-def register_backend(compiler_fn=None, name=None):
+def register_backend(compiler_fn: Callable[..., Any] | None = None, name: str | None = None) -> Any:
     """Makes backend=name mean compiler_fn. Decorates too."""
     if compiler_fn is None:
         return lambda fn: register_backend(fn, name)

@@ -1,8 +1,17 @@
 """The CPU as a device, under torch's names, and what there is of mixed precision."""
 
-import contextlib
+from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.cpu import amp
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device
 
 __all__ = [
     "Event",
@@ -18,43 +27,44 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+__dir__ = _listing(__name__)
 
 
-def is_available():
+def is_available() -> bool:
     """True: tensors can always be on the CPU."""
     return True
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """True: nothing is to be prepared."""
     return True
 
 
-def device_count():
+def device_count() -> int:
     """1: all processors are one device."""
     return 1
 
 
-def current_device():
+def current_device() -> str:
     """The name of the device."""
     return "cpu"
 
 
-def set_device(device):
+def set_device(device: Device) -> None:
     """Does nothing: there is one device."""
 
 
-def synchronize(device=None):
+def synchronize(device: Device = None) -> None:
     """Does nothing, as torch's: a value is waited for by who reads it."""
 
 
 class Stream:
     """The order in which the CPU works, which is that of the program."""
 
-    def __init__(self, priority=-1):
+    def __init__(self, priority: int = -1) -> None:
         pass
 
-    def wait_stream(self, stream):
+    def wait_stream(self, stream: Any) -> None:
         """Does nothing: what is in the program before is done before."""
 
     record_event = wait_event = wait_stream
@@ -63,14 +73,14 @@ class Stream:
 class Event:
     """A point in that order."""
 
-    def query(self):
+    def query(self) -> bool:
         """True: work of the CPU is done when it is needed."""
         return True
 
-    def record(self, stream=None):
+    def record(self, stream: Any = None) -> None:
         """Does nothing: what is in the program before is done before."""
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Does nothing: what is in the program before is done before."""
 
     wait = record
@@ -79,7 +89,7 @@ class Event:
 _stream = Stream()
 
 
-def current_stream(device=None):
+def current_stream(device: Device = None) -> Stream:
     """The only stream."""
     return _stream
 
@@ -88,6 +98,6 @@ class StreamContext(contextlib.nullcontext):
     """A scope whose work goes to a stream, as all does."""
 
 
-def stream(stream):
+def stream(stream: Any) -> StreamContext:
     """The same."""
     return StreamContext(stream)

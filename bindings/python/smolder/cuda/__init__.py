@@ -3,12 +3,16 @@
 "cuda" is the thread's current device, the first at first. A device's streams are names of its one queue.
 """
 
+from __future__ import annotations
+
 import atexit
 import sys
 import types
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import usable_device as _usable
+from smolder._names import listing as _listing
 from smolder.cuda import _monitor, _properties, _types, amp, graphs, memory, nvtx, profiler, random, streams
 from smolder.cuda._index import index_of as _index
 from smolder.cuda._index import used_index as _used_index
@@ -19,6 +23,11 @@ from smolder.cuda.graphs import *  # noqa: F403
 from smolder.cuda.memory import *  # noqa: F403
 from smolder.cuda.random import *  # noqa: F403
 from smolder.cuda.streams import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device
 
 atexit.register(_core._cuda_finish_preload)  # before libraries that it opens are taken down
 _core._cuda_promise_to_finish_preload()
@@ -51,6 +60,7 @@ __all__ = [
     "streams",
     "synchronize",
 ]
+__dir__ = _listing(__name__)
 for _part in (_monitor, _properties, _types, graphs, memory, random, streams):
     __all__ += _part.__all__
 
@@ -65,22 +75,22 @@ def _search_wheels():
 _search_wheels()
 
 
-def is_available():
+def is_available() -> bool:
     """Whether there is a driver and a device."""
     return _core._cuda_is_available()
 
 
-def device_count():
+def device_count() -> int:
     """How many devices there are; 0 without a driver."""
     return _core._cuda_device_count()
 
 
-def init():
+def init() -> None:
     """Raises RuntimeError, saying why, when CUDA is not available. Nothing else is to be prepared."""
     _usable("cuda")
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """As is_available(): what is needed is made ready when it is first used."""
     return is_available()
 
@@ -92,13 +102,13 @@ def _is_in_bad_fork():
 _lazy_init = init
 
 
-def current_device():
+def current_device() -> int:
     """The number of the device that "cuda" means in this thread."""
     init()
     return _core._cuda_current_device()
 
 
-def set_device(device):
+def set_device(device: Device) -> None:
     """Makes a device the current one of this thread; does nothing for a number below 0."""
     index = _index(device, optional=False)
     if index >= 0:
@@ -108,16 +118,19 @@ def set_device(device):
 class device:
     """A scope in which a device is the current one; a number below 0 and None change nothing."""
 
-    def __init__(self, device):
+    idx: int
+    prev_idx: int
+
+    def __init__(self, device: Device) -> None:
         self.idx = -1 if device is None else _index(device)
         self.prev_idx = -1
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.idx >= 0:
             self.prev_idx = _core._cuda_current_device()
             set_device(self.idx)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> bool:
         set_device(self.prev_idx)
         return False
 
@@ -125,23 +138,23 @@ class device:
 class device_of(device):
     """The same for the device that a tensor is on; one on the CPU changes nothing."""
 
-    def __init__(self, obj):
+    def __init__(self, obj: object) -> None:
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-def synchronize(device=None):
+def synchronize(device: Device = None) -> None:
     """Runs what is recorded and waits for all that the device was given."""
     index = _used_index(device)
     _core._cuda_run_recorded("synchronize", index)
     _core._cuda_synchronize(index)
 
 
-def ipc_collect():
+def ipc_collect() -> None:
     """Raises where CUDA is not available; memory is shared with no other process, so none waits to be given back."""
     init()
 
 
-def set_sync_debug_mode(debug_mode):
+def set_sync_debug_mode(debug_mode: int | str) -> None:
     """Takes 0 or "default" alone: smolder.metrics_report() tells what waited, and why."""
     if debug_mode not in (0, "default"):
         raise NotImplementedError(
@@ -149,12 +162,12 @@ def set_sync_debug_mode(debug_mode):
         )
 
 
-def get_sync_debug_mode():
+def get_sync_debug_mode() -> int:
     """0: waits are told by smolder.metrics_report()."""
     return 0
 
 
-def cudart():
+def cudart() -> Any:
     """Of CUDA's runtime what torch's users call: cudaProfilerStart, cudaProfilerStop, cudaMemGetInfo."""
     init()
     return types.SimpleNamespace(

@@ -1,11 +1,18 @@
 """Which device of CUDA an argument names."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._device import device as _device
 from smolder._device import usable_device
 
+if TYPE_CHECKING:
+    from smolder._typing import Device
 
-def index_of(device, optional=True):
+
+def index_of(device: Device, optional: bool = True) -> int:
     """The number of a device given as torch takes it. If optional, the current one when none is said."""
     if isinstance(device, int):
         return device
@@ -19,7 +26,7 @@ def index_of(device, optional=True):
     return _core._cuda_current_device() if where.index is None else where.index
 
 
-def used_index(device):
+def used_index(device: Device) -> int:
     """The same; raises where there is no such device."""
     index = index_of(device)
     usable_device("cuda")

@@ -1,6 +1,13 @@
 """What NVIDIA's management library says of a device, through the package pynvml."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder.cuda._index import index_of
+
+if TYPE_CHECKING:
+    from smolder._typing import Device
 
 __all__ = ["clock_rate", "device_memory_used", "list_gpu_processes", "memory_usage", "power_draw", "temperature"]
 __all__ += ["utilization"]
@@ -18,43 +25,43 @@ def _opened(device):
     return pynvml, pynvml.nvmlDeviceGetHandleByIndex(index_of(device))
 
 
-def utilization(device=None):
+def utilization(device: Device = None) -> int:
     """Percent of the last sample period in which a kernel ran."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetUtilizationRates(handle).gpu
 
 
-def memory_usage(device=None):
+def memory_usage(device: Device = None) -> int:
     """Percent of the last sample period in which memory was read or written."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetUtilizationRates(handle).memory
 
 
-def device_memory_used(device=None):
+def device_memory_used(device: Device = None) -> int:
     """Bytes of a device's memory that processes hold, all together."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetMemoryInfo(handle).used
 
 
-def temperature(device=None):
+def temperature(device: Device = None) -> int:
     """Degrees Celsius."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetTemperature(handle, 0)
 
 
-def power_draw(device=None):
+def power_draw(device: Device = None) -> int:
     """Milliwatts."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetPowerUsage(handle)
 
 
-def clock_rate(device=None):
+def clock_rate(device: Device = None) -> int:
     """MHz of the multiprocessors' clock."""
     nvml, handle = _opened(device)
     return nvml.nvmlDeviceGetClockInfo(handle, 1)
 
 
-def list_gpu_processes(device=None):
+def list_gpu_processes(device: Device = None) -> str:
     """The processes on a device and what they hold, as text."""
     nvml, handle = _opened(device)
     processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)

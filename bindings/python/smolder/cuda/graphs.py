@@ -1,11 +1,15 @@
 """Torch's graphs of CUDA, which programs need not ask for: a step that comes again is replayed as one by itself."""
 
+from __future__ import annotations
+
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+__dir__ = _listing(__name__)
 
 
-def is_current_stream_capturing():
+def is_current_stream_capturing() -> bool:
     """False: programs capture nothing themselves."""
     return False
 

@@ -1,8 +1,10 @@
 """Torch's marks for NVIDIA's profilers, which raise: kernels are named after their ops, so profiles tell what ran."""
 
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
+__dir__ = _listing(__name__)
 
 
 _WHY = "kernels are named after the ops that they run"

@@ -1,19 +1,28 @@
 """Where CUDA's own profilers begin and end."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import usable_device
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 __all__ = ["profile", "start", "stop"]
+__dir__ = _listing(__name__)
 
 
-def start():
+def start() -> None:
     """Runs what is recorded, and lets a profiler that waits for it begin."""
     _toggle(True)
 
 
-def stop():
+def stop() -> None:
     """Runs what is recorded, and lets the profiler end."""
     _toggle(False)
 
@@ -26,7 +35,7 @@ def _toggle(on):
 
 
 @contextlib.contextmanager
-def profile():
+def profile() -> Iterator[None]:
     """Profiles what is in it."""
     start()
     try:

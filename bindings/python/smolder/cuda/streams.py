@@ -1,10 +1,21 @@
 """Streams and events of CUDA. A device has one queue: streams are names of it, so what programs order is in order."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._device import device
+from smolder._names import listing as _listing
 from smolder.cuda._index import used_index
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device
+
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
+__dir__ = _listing(__name__)
 
 
 def _device_of(where):
@@ -14,14 +25,18 @@ def _device_of(where):
 class Event:
     """A point in the order of a device's work, which one can wait for, and, with enable_timing, measure from."""
 
-    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+    device: device
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> None:
         if interprocess or external:
             raise NotImplementedError("Event: interprocess and external events are not supported")
         self.device = _device_of(None)
         self._timed = enable_timing
         self._event = None  # until it is recorded
 
-    def record(self, stream=None):
+    def record(self, stream: Stream | None = None) -> None:
         """Runs what is recorded for the stream's device; the event is after that."""
         where = current_stream().device if stream is None else stream.device
         if self._event is None:
@@ -35,22 +50,22 @@ class Event:
             self._event = _core._CudaEvent(where.index, self._timed)
         self._event.record(where.index)
 
-    def wait(self, stream=None):
+    def wait(self, stream: Stream | None = None) -> None:
         """A stream's later work comes after the event. On the event's device it does anyway."""
         where = current_stream().device if stream is None else stream.device
         if self._event is not None and where != self.device:
             self._event.wait(where.index)
 
-    def query(self):
+    def query(self) -> bool:
         """Whether all work before the event is done; so it is of one that was not recorded."""
         return self._event is None or self._event.done()
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Waits until all work before the event is done."""
         if self._event is not None:
             self._event.synchronize()
 
-    def elapsed_time(self, end_event):
+    def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another, of which the work is done."""
         if not (self._timed and end_event._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -60,58 +75,60 @@ class Event:
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return end_event._event.milliseconds_since(self._event)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<smolder.cuda.Event {'uninitialized' if self._event is None else hex(id(self._event))}>"
 
 
 class Stream:
     """The queue of a device under another name: work on all streams goes in program order."""
 
-    def __init__(self, device=None, priority=0, **kwargs):
+    device: device
+
+    def __init__(self, device: Device = None, priority: int = 0, **kwargs: Any) -> None:
         if kwargs:
             raise NotImplementedError(f"Stream: {', '.join(kwargs)} is not supported")
         self.device = _device_of(device)
 
     @property
-    def cuda_stream(self):
+    def cuda_stream(self) -> int:
         """The driver's handle of the queue, as a number, for libraries that are to queue work in its order."""
         return _core._cuda_stream(self.device.index)
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Runs what is recorded and waits for it."""
         _core._cuda_run_recorded("cuda stream", self.device.index)
         _core._cuda_synchronize(self.device.index)
 
-    def query(self):
+    def query(self) -> bool:
         """Whether all work that was queued is done."""
         return _core._cuda_idle(self.device.index)
 
-    def record_event(self, event=None):
+    def record_event(self, event: Event | None = None) -> Event:
         """Records an event, a new one unless it is given."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
-    def wait_event(self, event):
+    def wait_event(self, event: Event) -> None:
         """What comes later is after the event, as it is anyway where that is of the same device."""
         event.wait(self)
 
-    def wait_stream(self, stream):
+    def wait_stream(self, stream: Stream) -> None:
         """What comes later is after what the stream was given, as it is anyway where both are of one device."""
         if stream.device != self.device:
             self.wait_event(stream.record_event())
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.device == other.device
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(("stream", self.device))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<smolder.cuda.Stream device={self.device}>"
 
 
-def current_stream(device=None):
+def current_stream(device: Device = None) -> Stream:
     """The stream that work goes to."""
     return Stream(device)
 
@@ -119,7 +136,7 @@ def current_stream(device=None):
 default_stream = current_stream
 
 
-def set_stream(stream):
+def set_stream(stream: Stream | None) -> None:
     """Makes the stream's device the current one: all streams of a device are one queue."""
     if stream is not None:
         _core._cuda_set_current_device(stream.device.index)
@@ -128,18 +145,18 @@ def set_stream(stream):
 class StreamContext:
     """A scope in which the stream's device is the current one."""
 
-    def __init__(self, stream):
+    def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before = _core._cuda_current_device()
         set_stream(self.stream)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.stream is not None:
             _core._cuda_set_current_device(self._before)
 
 
-def stream(stream):
+def stream(stream: Stream | None) -> StreamContext:
     """A scope in which the stream's device is the current one; None changes nothing."""
     return StreamContext(stream)

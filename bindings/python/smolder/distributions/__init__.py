@@ -1,5 +1,6 @@
 """Distributions: samples, gradients through them where they have some, log probabilities, entropies, divergences."""
 
+from smolder._names import listing as _listing
 from smolder.distributions import constraints
 from smolder.distributions.continuous import Exponential, Laplace, MultivariateNormal, Normal, Uniform
 from smolder.distributions.discrete import Bernoulli, Categorical, OneHotCategorical
@@ -21,3 +22,4 @@ __all__ = [
     "kl_divergence",
     "register_kl",
 ]
+__dir__ = _listing(__name__)

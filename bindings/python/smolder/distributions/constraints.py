@@ -1,6 +1,17 @@
 """What values parameters and samples may have."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Number, Tensor
 
 __all__ = [
     "Constraint",
@@ -18,23 +29,31 @@ __all__ = [
     "simplex",
     "unit_interval",
 ]
+__dir__ = _listing(__name__)
 
 
 class Constraint:
     """A set of values; check(value) says, batch by batch, which are in it."""
 
-    def __init__(self, name, holds, event_dim=0, is_discrete=False):
+    name: str
+    holds: Callable[..., Any]
+    event_dim: int
+    is_discrete: bool
+
+    def __init__(
+        self, name: str, holds: Callable[[Tensor], Tensor], event_dim: int = 0, is_discrete: bool = False
+    ) -> None:
         self.name, self.holds, self.event_dim, self.is_discrete = name, holds, event_dim, is_discrete
 
-    def check(self, value):
+    def check(self, value: Any) -> Tensor:
         """Whether values, or the events that their last event_dim dimensions are, are in the set."""
         return self.holds(value)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
 
-def independent(base, reinterpreted_batch_ndims):
+def independent(base: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
     """The same of events with more dimensions: all values within one are in the set."""
 
     def holds(value):
@@ -47,13 +66,13 @@ def independent(base, reinterpreted_batch_ndims):
     return Constraint(name, holds, base.event_dim + reinterpreted_batch_ndims, base.is_discrete)
 
 
-def interval(lower_bound, upper_bound):
+def interval(lower_bound: Number | Tensor, upper_bound: Number | Tensor) -> Constraint:
     """Numbers from lower_bound to upper_bound."""
     name = f"Interval(lower_bound={lower_bound}, upper_bound={upper_bound})"
     return Constraint(name, lambda x: _core.logical_and(x >= lower_bound, x <= upper_bound))
 
 
-def integer_interval(lower_bound, upper_bound):
+def integer_interval(lower_bound: Number | Tensor, upper_bound: Number | Tensor) -> Constraint:
     """Integers from lower_bound to upper_bound."""
 
     def holds(x):

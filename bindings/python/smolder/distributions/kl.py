@@ -1,17 +1,32 @@
 """Kullback and Leibler's divergence of two distributions."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import linalg
+from smolder._names import listing as _listing
 from smolder.distributions.continuous import Exponential, Laplace, MultivariateNormal, Normal, Uniform
 from smolder.distributions.discrete import Bernoulli, Categorical, OneHotCategorical
 from smolder.distributions.distribution import Distribution, Independent
 from smolder.nn import functional as F
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smolder._typing import T, Tensor
+
+__all__ = [
+    "kl_divergence",
+    "register_kl",
+]
+__dir__ = _listing(__name__)
+
 _registered = {}
 
 
-def register_kl(type_p, type_q):
+def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[T], T]:
     """Decorates a function of two distributions that says their divergence."""
     for kind in (type_p, type_q):
         if not (isinstance(kind, type) and issubclass(kind, Distribution)):
@@ -24,7 +39,7 @@ def register_kl(type_p, type_q):
     return decorate
 
 
-def kl_divergence(p, q):
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """The expectation of log(p / q) under p."""
     for kind_p in type(p).__mro__:
         for kind_q in type(q).__mro__:

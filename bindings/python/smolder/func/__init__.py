@@ -1,5 +1,6 @@
 """Functions made of functions: their gradients and Jacobians, and calls for each element of a batch."""
 
+from smolder._names import listing as _listing
 from smolder.func._modules import functional_call, stack_module_state
 from smolder.func._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
 from smolder.func._vmap import vmap
@@ -16,3 +17,4 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+__dir__ = _listing(__name__)

@@ -1,12 +1,29 @@
 """Modules called with parameters that are not their own."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from smolder import _core
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
-def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
+    from smolder._typing import Module, Tensor
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
     """What a module gives with other tensors in the place of its parameters and buffers, which are named by paths.
 
     With tie_weights a tensor also replaces a parameter that is the same under another name; with strict all have to be
@@ -83,7 +100,7 @@ def _tied(given, places):
     return out
 
 
-def stack_module_state(models):
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Parameters and buffers of models that are alike, stacked: two dictionaries."""
     if len(models) == 0:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")

@@ -1,12 +1,19 @@
 """Gradients, products with Jacobians, and Jacobians of functions."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from smolder import _core, autograd
 from smolder._creation import arange
 from smolder._modes import enable_grad
 from smolder.func._vmap import vmap
 from smolder.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class _Level:
@@ -118,7 +125,7 @@ def _with_value(func, argnums, has_aux, args, kwargs):
     return found, output, aux
 
 
-def grad(func, argnums=0, has_aux=False):
+def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """The function that gives the gradient of func, a number of tensors, with respect to the arguments argnums."""
 
     @functools.wraps(func)
@@ -129,7 +136,9 @@ def grad(func, argnums=0, has_aux=False):
     return call
 
 
-def grad_and_value(func, argnums=0, has_aux=False):
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """The function that gives the gradient, and what func gives."""
 
     @functools.wraps(func)
@@ -177,13 +186,20 @@ def _vjp(func, primals, argnums, has_aux):
     return level.leave(output), product, level.leave(aux), level.leave
 
 
-def vjp(func, *primals, has_aux=False):
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """func(*primals), and the function that gives the product of what it is given with the Jacobian."""
     output, product, aux, _ = _vjp(func, primals, None, has_aux)
     return (output, product, aux) if has_aux else (output, product)
 
 
-def jvp(func, primals, tangents, *, strict=False, has_aux=False):
+def jvp(
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
     """func(*primals), and the product of the Jacobian with tangents: the gradient of a gradient."""
     if strict:
         raise NotImplementedError("func.jvp: strict=True is not supported: what does not depend on inputs gives zeros")
@@ -226,7 +242,14 @@ def _jvp(func, primals, argnums, has_aux, name):
     return level.leave(output), product, level.leave(aux), level.leave
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
     """The function that gives the Jacobian of func with respect to the arguments argnums, by its rows: chunk_size of
     them at once, all by default."""
     if chunk_size is not None and chunk_size <= 0:
@@ -255,7 +278,9 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
     return call
 
 
-def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+def jacfwd(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
     """As jacrev, by columns: for functions that have fewer inputs than results. func is called once, so that
     `randomness` has nothing to choose."""
 
@@ -297,6 +322,6 @@ def _bases(tensors):
     return out
 
 
-def hessian(func, argnums=0):
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """The function that gives the Jacobian of the Jacobian of func."""
     return jacfwd(jacrev(func, argnums), argnums)

@@ -1,9 +1,16 @@
 """Functions of one element called for all elements of a batch at once."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder.utils._pytree import tree_flatten, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def _name(func):
@@ -75,7 +82,14 @@ def _batched(args, in_dims, func):
     return leaves, dims, spec, sizes[0]
 
 
-def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
     """The function of a batch that is func of each element, along dimensions in_dims of its arguments.
 
     Within func tensors have the shape of one element; ops run on all of them at once, and results have the batch along

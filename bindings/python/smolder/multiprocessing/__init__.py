@@ -6,6 +6,7 @@ Tensors that are sent to another process are copied: to share memory between pro
 import multiprocessing as _multiprocessing
 from multiprocessing import *  # noqa: F403
 
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 from smolder.multiprocessing.spawn import (
     ProcessContext,
@@ -33,3 +34,4 @@ __all__ = [
     "start_processes",
 ]
 __all__ += _multiprocessing.__all__
+__dir__ = _listing(__name__)

@@ -1,5 +1,7 @@
 """Several processes that run one function, of which the first to fail ends the others."""
 
+from __future__ import annotations
+
 import ctypes
 import multiprocessing
 import multiprocessing.connection
@@ -9,8 +11,15 @@ import sys
 import tempfile
 import time
 import traceback
+from typing import TYPE_CHECKING
 
+from smolder._names import listing as _listing
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
 
 __all__ = [
     "ProcessContext",
@@ -20,16 +29,21 @@ __all__ = [
     "spawn",
     "start_processes",
 ]
+__dir__ = _listing(__name__)
 
 
 class ProcessException(Exception):
     """A process that did not end well: which, and what was its id."""
 
-    def __init__(self, msg, error_index, error_pid):
+    msg: str
+    error_index: int
+    error_pid: int
+
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
         self.msg, self.error_index, self.error_pid = msg, error_index, error_pid
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.msg, self.error_index, self.error_pid)
 
 
@@ -40,11 +54,16 @@ class ProcessRaisedException(ProcessException):
 class ProcessExitedException(ProcessException):
     """A process that ended with a status other than 0, or by a signal."""
 
-    def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
+    exit_code: int
+    signal_name: str | None
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None
+    ) -> None:
         super().__init__(msg, error_index, error_pid)
         self.exit_code, self.signal_name = exit_code, signal_name
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
 
 
@@ -66,11 +85,15 @@ def _run(fn, i, args, error_file):
 class ProcessContext:
     """Processes that were started together."""
 
-    def __init__(self, processes, error_files):
+    processes: Sequence[Any]
+    error_files: Sequence[str]
+    sentinels: dict[Any, int]
+
+    def __init__(self, processes: Sequence[Any], error_files: Sequence[str]) -> None:
         self.processes, self.error_files = processes, error_files
         self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
 
-    def pids(self):
+    def pids(self) -> list[int]:
         """The ids of the processes."""
         return [int(process.pid) for process in self.processes]
 
@@ -79,7 +102,7 @@ class ProcessContext:
         for process in self.processes:
             process.join(max(0, end - time.monotonic()))
 
-    def join(self, timeout=None, grace_period=None):
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Waits until a process ends, at most so many seconds; returns whether all have. Where one failed, ends the
         others, after grace_period seconds that they have to end by themselves, and raises."""
         if not self.sentinels:
@@ -128,7 +151,14 @@ class ProcessContext:
         )
 
 
-def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
     """Runs fn(i, *args) in nprocs processes. Waits for them, or without `join` returns their ProcessContext."""
     context = multiprocessing.get_context(start_method)
     processes, error_files = [], []
@@ -146,7 +176,14 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     return None
 
 
-def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
     """start_processes() of new interpreters."""
     if start_method != "spawn":
         warn(

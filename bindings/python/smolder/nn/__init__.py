@@ -1,5 +1,10 @@
 """Layers, losses and what models are built from."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.nn import attention, functional, hooks, init, utils
 from smolder.nn.activation import (
     CELU,
@@ -128,6 +133,10 @@ from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer
 from smolder.nn.transformer_stack import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder
 
 from smolder.nn import modules  # isort: skip - made of the others
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __all__ = [
     "CELU",
@@ -272,9 +281,10 @@ __all__ = [
     "parallel",
     "utils",
 ]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     """What few programs ask for is imported when they do."""
     if name in ("parallel", "DataParallel"):
         import smolder.nn.parallel as parallel

@@ -1,8 +1,15 @@
 """The loss of connectionist temporal classification: over all ways to spread a target over time."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._autocast import listed
 from smolder._creation import arange
+
+if TYPE_CHECKING:
+    from smolder._typing import Tensor
 
 __all__ = ["ctc_loss"]
 
@@ -68,7 +75,15 @@ def _losses(log_probs, targets, input_lengths, target_lengths, blank):
 
 
 @listed("ctc_loss")
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
     """Loss of log probabilities [T, N, C] with targets [N, S], or one after the other, of so many steps and labels each.
 
     Lengths are read; tensors of them that are computed end the step. Targets that no steps suffice for have an infinite

@@ -1,9 +1,16 @@
 """Losses as functions: rows of the op table under torch's names and defaults, reductions of old and new."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._autocast import listed
 from smolder._core import cosine_similarity, pairwise_distance
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from smolder._typing import Tensor
 
 __all__ = [
     "binary_cross_entropy",
@@ -27,14 +34,14 @@ __all__ = [
 ]
 
 
-def checked_reduction(reduction):
+def checked_reduction(reduction: str) -> str:
     """reduction, if it is one."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 
 
-def asked_reduction(reduction, size_average, reduce):
+def asked_reduction(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
     """The reduction that is asked for, by its name or by the two parameters that torch had before."""
     if size_average is None and reduce is None:
         return reduction
@@ -66,15 +73,15 @@ def _first(result):
 
 @listed("cross_entropy")
 def cross_entropy(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    ignore_index=-100,
-    reduce=None,
-    reduction="mean",
-    label_smoothing=0.0,
-):
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """Negative log-likelihood of class indices, or probabilities, under softmax(input). Classes are dimension 1, or 0 of
     a vector."""
     reduction = _chosen(reduction, size_average, reduce)
@@ -112,7 +119,15 @@ def _cross_entropy_of_probabilities(input, target, weight, reduction, label_smoo
     return loss.sum() / max(loss.numel(), 1) if reduction == "mean" else loss.sum()
 
 
-def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Negative of the input at each class index. Classes are dimension 1, or 0 of a vector."""
     reduction = _chosen(reduction, size_average, reduce)
     return _first(_core.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction))
@@ -131,7 +146,14 @@ def _weighted(terms, weight, reduction):
     return terms.sum() / weight.sum() if reduction == "mean" else terms.sum()
 
 
-def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """Squared differences, or their mean or sum."""
     _check_sizes(input, target)
     reduction = _chosen(reduction, size_average, reduce)
@@ -140,7 +162,14 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     return _weighted(_core.mse_loss(input, target, reduction="none"), weight, reduction)
 
 
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """Absolute differences, or their mean or sum."""
     _check_sizes(input, target)
     reduction = _chosen(reduction, size_average, reduce)
@@ -149,13 +178,22 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _weighted(_core.l1_loss(input, target, reduction="none"), weight, reduction)
 
 
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
     """Differences, squared where they are below beta and else absolute, or their mean or sum."""
     _check_sizes(input, target)
     return _core.smooth_l1_loss(input, target, reduction=_chosen(reduction, size_average, reduce), beta=beta)
 
 
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """Half the squared differences where they are below delta and else delta times the absolute, or mean or sum."""
     _check_sizes(input, target)
     checked_reduction(reduction)
@@ -170,20 +208,40 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 # -- of probabilities
 
 
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Binary cross-entropy of probabilities. What lies outside [0, 1] is not found out: that would end the step."""
     return _core.binary_cross_entropy(input, target, weight, reduction=_chosen(reduction, size_average, reduce))
 
 
 def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """Binary cross-entropy of sigmoid(input) against probabilities, safe for large inputs."""
     reduction = _chosen(reduction, size_average, reduce)
     return _core.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction=reduction)
 
 
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
     """Kullback-Leibler divergence of the distribution whose logarithms input holds from target."""
     if size_average is not None or reduce is not None:
         reduction = asked_reduction(reduction, size_average, reduce)
@@ -198,7 +256,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return _core.kl_div(input, target, reduction=reduction, log_target=log_target)
 
 
-def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """Negative log-likelihood of targets under normal distributions; a negative var is found out where it is a float."""
     if isinstance(var, float):
         if var < 0:
@@ -210,8 +270,15 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 
 def poisson_nll_loss(
-    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
-):
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Negative log-likelihood of counts under Poisson distributions with the input, or its exponential, for means."""
     reduction = _chosen(reduction, size_average, reduce)
     return _core.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=reduction)
@@ -220,36 +287,59 @@ def poisson_nll_loss(
 # -- of pairs and margins
 
 
-def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Input where target is 1; where it is -1, how much it is below margin."""
     reduction = _chosen(reduction, size_average, reduce)
     return _core.hinge_embedding_loss(input, target, margin=margin, reduction=reduction)
 
 
-def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """How much the larger input by target (1: the first, -1: the second) fails to be larger by margin."""
     reduction = _chosen(reduction, size_average, reduce)
     return _core.margin_ranking_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
-def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """1 - cosine where target is 1; where it is -1, how much the cosine is above margin."""
     reduction = _chosen(reduction, size_average, reduce)
     return _core.cosine_embedding_loss(input1, input2, target, margin=margin, reduction=reduction)
 
 
 def triplet_margin_loss(
-    anchor,
-    positive,
-    negative,
-    margin=1.0,
-    p=2,
-    eps=1e-6,
-    swap=False,
-    size_average=None,
-    reduce=None,
-    reduction="mean",
-):
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """How much the anchor's distance from positive fails to be below that from negative by margin."""
     reduction = _chosen(reduction, size_average, reduce)
     if margin <= 0:
@@ -259,6 +349,8 @@ def triplet_margin_loss(
     )
 
 
-def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """log(1 + exp(-target * input)), for targets 1 and -1, or the mean or sum."""
     return _core.soft_margin_loss(input, target, reduction=_chosen(reduction, size_average, reduce))

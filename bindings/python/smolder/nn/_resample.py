@@ -1,12 +1,20 @@
 """Functions that read images between their pixels, take them apart into windows, or deal their channels anew."""
 
+from __future__ import annotations
+
 import math
 import operator
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import channel_shuffle, pixel_shuffle, pixel_unshuffle
 from smolder._warn import warn
 from smolder.nn._spatial import _numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "affine_grid",
@@ -25,12 +33,14 @@ __all__ = [
 _SMOOTH = {3: "linear", 4: "bilinear", 5: "trilinear"}  # mode by dimensions of the input
 
 
-def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+def unfold(input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:
     """The columns of a convolution of images: [N, C * h * w, positions] out of [N, C, H, W]."""
     return _core.im2col(input, *(_numbers(v, 2) for v in (kernel_size, dilation, padding, stride)))
 
 
-def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+def fold(
+    input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
+) -> Tensor:
     """Sums of columns where unfold takes them from: [N, C, H, W] out of [N, C * h * w, positions]."""
     return _core.col2im(input, *(_numbers(v, 2) for v in (output_size, kernel_size, dilation, padding, stride)))
 
@@ -92,14 +102,14 @@ def _dims_of(mode):
 
 
 def interpolate(
-    input,
-    size=None,
-    scale_factor=None,
-    mode="nearest",
-    align_corners=None,
-    recompute_scale_factor=None,
-    antialias=False,
-):
+    input: Tensor,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
     """Signals, images or volumes in another size, given or by factors of the one they have."""
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise ValueError(
@@ -128,19 +138,29 @@ def interpolate(
     return _core.interpolate_to(input, sizes, mode, bool(align_corners), antialias, **scales)
 
 
-def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+def upsample(
+    input: Tensor,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
     """The name that interpolate had."""
     warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input, size=None, scale_factor=None):
+def upsample_nearest(
+    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """interpolate with mode nearest."""
     warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-def upsample_bilinear(input, size=None, scale_factor=None):
+def upsample_bilinear(
+    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """interpolate with mode bilinear, corners aligned."""
     warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
@@ -155,7 +175,9 @@ def _aligned(align_corners, name):
     return bool(align_corners)
 
 
-def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
     """Elements of images, or volumes, at points of coordinates from -1 to 1, the last dimension's first."""
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
@@ -169,7 +191,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     return _core.grid_sample(input, grid, mode, padding_mode, _aligned(align_corners, "grid_sample"))
 
 
-def affine_grid(theta, size, align_corners=None):
+def affine_grid(theta: Tensor, size: Ints | None, align_corners: bool | None = None) -> Tensor:
     """The points where grid_sample looks for an output of size [N, C, H, W], or [N, C, D, H, W], after the map theta."""
     aligned = _aligned(align_corners, "affine_grid")
     if not theta.is_floating_point():

@@ -1,6 +1,9 @@
 """Functions over images and signals: convolutions, pools, normalisation, dropout of channels."""
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._core import (
@@ -19,6 +22,11 @@ from smolder._core import (
     instance_norm,
 )
 from smolder.nn._activations import written
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Ints, Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -54,19 +62,43 @@ def _numbers(value, dims):
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
-def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """Largest element of each window of signals; with return_indices also where it was."""
     pool = _core.max_pool1d_with_indices if return_indices else _core.max_pool1d
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """Largest element of each window of images; with return_indices also its number in the plane."""
     pool = _core.max_pool2d_with_indices if return_indices else _core.max_pool2d
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """Largest element of each window of volumes; with return_indices also its number in the volume."""
     pool = _core.max_pool3d_with_indices if return_indices else _core.max_pool3d
     return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -84,41 +116,41 @@ def _adaptive_size(name, input, output_size, dims):
     return tuple(input.size(i - dims) if size is None else size for i, size in enumerate(sizes))
 
 
-def adaptive_avg_pool2d(input, output_size):
+def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
     """Means of so many windows that cover images evenly; None keeps a size."""
     return _core.adaptive_avg_pool2d(input, _adaptive_size("adaptive_avg_pool2d", input, output_size, 2))
 
 
-def adaptive_avg_pool3d(input, output_size):
+def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
     """Means of so many windows that cover volumes evenly; None keeps a size."""
     return _core.adaptive_avg_pool3d(input, _adaptive_size("adaptive_avg_pool3d", input, output_size, 3))
 
 
-def adaptive_max_pool1d(input, output_size, return_indices=False):
+def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Largest elements of so many windows that cover signals evenly; with return_indices also where they were."""
     out, indices = _core.adaptive_max_pool1d(input, _adaptive_size("adaptive_max_pool1d", input, output_size, 1))
     return (out, indices) if return_indices else out
 
 
-def adaptive_max_pool2d(input, output_size, return_indices=False):
+def adaptive_max_pool2d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Largest elements of so many windows that cover images evenly; None keeps a size."""
     out, indices = _core.adaptive_max_pool2d(input, _adaptive_size("adaptive_max_pool2d", input, output_size, 2))
     return (out, indices) if return_indices else out
 
 
-def adaptive_max_pool3d(input, output_size, return_indices=False):
+def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
     """Largest elements of so many windows that cover volumes evenly; None keeps a size."""
     out, indices = _core.adaptive_max_pool3d(input, _adaptive_size("adaptive_max_pool3d", input, output_size, 3))
     return (out, indices) if return_indices else out
 
 
-def check_probability(p):
+def check_probability(p: float) -> None:
     """Raises ValueError unless p is a probability."""
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout1d(input, p=0.5, training=True, inplace=False):
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes channels of signals [N, C, L] or [C, L] with probability p and scales the rest by 1 / (1 - p)."""
     check_probability(p)
     dims = input.dim()
@@ -136,7 +168,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     return written(input, out if dims == 3 else out.squeeze(0), inplace)
 
 
-def dropout2d(input, p=0.5, training=True, inplace=False):
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes channels of images [N, C, H, W] with probability p and scales the rest by 1 / (1 - p)."""
     check_probability(p)
     dims = input.dim()
@@ -161,7 +193,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     return written(input, _core.feature_dropout(input, p, training), inplace)
 
 
-def dropout3d(input, p=0.5, training=True, inplace=False):
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes channels of volumes [N, C, D, H, W] or [C, D, H, W] with probability p and scales the rest by 1 / (1 - p)."""
     check_probability(p)
     dims = input.dim()
@@ -181,6 +213,6 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
     return written(input, out.squeeze(0) if dims == 4 else out, inplace)
 
 
-def rms_norm(input, normalized_shape, weight=None, eps=None):
+def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions divided by the root of their mean square, then scaled."""
     return _core.rms_norm(input, tuple(normalized_shape), weight, eps)

@@ -4,12 +4,22 @@ On the CPU one way does what any of them does. On CUDA, MATH alone has scores in
 takes the operands a kernel that keeps none is used, whichever is faster, ours or cuDNN's.
 """
 
+from __future__ import annotations
+
 import contextlib
 import enum
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
+__dir__ = _listing(__name__)
 
 
 class SDPBackend(enum.IntEnum):
@@ -28,7 +38,7 @@ def _bits(backends):
 
 
 @contextlib.contextmanager
-def sdpa_kernel(backends, set_priority=False):
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
     """Within it, attention may be computed in these ways alone. set_priority says nothing: the fastest of them is taken."""
     if not isinstance(backends, list | SDPBackend):
         raise AssertionError(

@@ -1,13 +1,30 @@
 """Convolutions and their transposes."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from smolder._typing import Device, DType, Ints, Tensor
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+]
+__dir__ = _listing(__name__)
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -19,23 +36,35 @@ def _numbers(value, dims):
 class _ConvNd(Module):
     """What convolutions of any number of dimensions share."""
 
+    in_channels: int
+    out_channels: int
+    transposed: bool
+    groups: int
+
+    weight: Parameter
+    bias: Parameter | None
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+
     @on_device
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups,
-        bias,
-        padding_mode,
-        device=None,
-        dtype=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints | str,
+        dilation: Ints,
+        transposed: bool,
+        output_padding: Ints,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         if groups <= 0:
             raise ValueError("groups must be a positive integer")
@@ -65,7 +94,7 @@ class _ConvNd(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt of the number of products that an output sums."""
         if self.weight.numel():
             init.kaiming_uniform_(self.weight, a=math.sqrt(5))
@@ -93,7 +122,7 @@ class _ConvNd(Module):
             input, padding = F.pad(input, self._around(), mode=self.padding_mode), 0
         return convolution(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         if self.padding != zeros:
@@ -115,18 +144,18 @@ class _Conv(_ConvNd):
     @on_device
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__(
             in_channels,
             out_channels,
@@ -149,7 +178,7 @@ class Conv1d(_Conv):
 
     _dims = 1
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._convolve(F.conv1d, input)
 
 
@@ -158,7 +187,7 @@ class Conv2d(_Conv):
 
     _dims = 2
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._convolve(F.conv2d, input)
 
 
@@ -167,7 +196,7 @@ class Conv3d(_Conv):
 
     _dims = 3
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._convolve(F.conv3d, input)
 
 
@@ -177,19 +206,19 @@ class _ConvTransposeNd(_ConvNd):
     @on_device
     def __init__(
         self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
@@ -255,7 +284,7 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     _dims = 1
 
-    def forward(self, input, output_size=None):
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         return self._transpose(F.conv_transpose1d, input, output_size)
 
 
@@ -264,7 +293,7 @@ class ConvTranspose2d(_ConvTransposeNd):
 
     _dims = 2
 
-    def forward(self, input, output_size=None):
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         return self._transpose(F.conv_transpose2d, input, output_size)
 
 
@@ -273,5 +302,5 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     _dims = 3
 
-    def forward(self, input, output_size=None):
+    def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         return self._transpose(F.conv_transpose3d, input, output_size)

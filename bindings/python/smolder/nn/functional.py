@@ -1,6 +1,9 @@
 """Functions that layers are made of: rows of the op table under torch's names and defaults."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
@@ -9,6 +12,7 @@ from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
 from smolder._core import pad as _pad
 from smolder._creation import arange as _arange
+from smolder._names import listing as _listing
 from smolder.nn import _activations, _losses, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
@@ -22,6 +26,11 @@ from smolder.nn._ctc import ctc_loss
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smolder._typing import Tensor
 
 __all__ = [
     "bilinear",
@@ -42,9 +51,10 @@ __all__ = [
     "tanh",
 ]
 __all__ += _activations.__all__ + _losses.__all__ + _resample.__all__ + _spatial.__all__
+__dir__ = _listing(__name__)
 
 
-def bilinear(input1, input2, weight, bias=None):
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 @ weight[k] @ x2 + bias[k] for each k, of the last dimension."""
     if input1.dim() != input2.dim():
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
@@ -60,7 +70,7 @@ def bilinear(input1, input2, weight, bias=None):
     return out if bias is None else out + bias
 
 
-def dropout(input, p=0.5, training=True, inplace=False):
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -72,19 +82,33 @@ def _first(result):
     return result[0] if isinstance(result, tuple) else result
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
     """Normalises over the last dimensions to mean 0 and variance 1, then scales and shifts."""
     return _first(_layer_norm(input, tuple(normalized_shape), weight, bias, eps))
 
 
-def check_embedding(max_norm, scale_grad_by_freq, sparse):
+def check_embedding(max_norm: float, scale_grad_by_freq: bool, sparse: bool) -> None:
     """Raises NotImplementedError for what torch's embeddings do and these don't."""
     for name, given in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
         if given not in (None, False):
             raise NotImplementedError(f"embedding: {name} is not supported")
 
 
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Rows of weight, by number. Row padding_idx gets no gradient. norm_type goes with max_norm, which is not supported."""
     check_embedding(max_norm, scale_grad_by_freq, sparse)
     if padding_idx is not None:
@@ -127,18 +151,18 @@ def _check_bags(input, weight, offsets, mode, per_sample_weights):
 
 
 def embedding_bag(
-    input,
-    weight,
-    offsets=None,
-    max_norm=None,
-    norm_type=2,
-    scale_grad_by_freq=False,
-    mode="mean",
-    sparse=False,
-    per_sample_weights=None,
-    include_last_offset=False,
-    padding_idx=None,
-):
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
     """Sums, means or maxima of rows of weight: of each row of input, or of the pieces of it that begin at offsets.
 
     Rows padding_idx count for nothing. norm_type goes with max_norm, which is not supported.
@@ -169,14 +193,14 @@ def embedding_bag(
     return sums / sizes.clamp(min=1) if mode == "mean" else sums
 
 
-def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Vectors along dim over their p-norms, which count as eps at least."""
     if out is not None:
         raise NotImplementedError("normalize: out is not supported")
     return _core.normalize(input, p, dim, eps)
 
 
-def one_hot(tensor, num_classes=-1):
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at each index, 0 elsewhere."""
     return _one_hot(tensor, num_classes)
 
@@ -184,7 +208,7 @@ def one_hot(tensor, num_classes=-1):
 _pad_with_elements = listed("pad_with_elements")(_pad)
 
 
-def pad(input, pad, mode="constant", value=None):
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Adds elements around the last dimensions: (left, right, top, bottom, ...); of a number, or of the input."""
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")

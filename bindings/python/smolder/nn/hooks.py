@@ -1,10 +1,20 @@
 """Hooks on modules: around forward and backward, of one module or of all."""
 
+from __future__ import annotations
+
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.utils.hooks import BackwardHook, RemovableHandle
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from smolder._typing import BackwardHook as ModuleBackwardHook
+    from smolder._typing import BackwardPreHook, ForwardHook, ForwardPreHook, Hook, MemberHook, Module
 
 __all__ = [
     "register_module_backward_hook",
@@ -16,6 +26,7 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
+__dir__ = _listing(__name__)
 
 # Of all modules; they run before a module's own. What stands beside a hook in the same order is its options.
 _forward_pre, _forward, _backward_pre, _backward = (OrderedDict() for _ in range(4))
@@ -50,47 +61,49 @@ def _add(hooks, hook, prepend=False, **options):
     return handle
 
 
-def register_module_parameter_registration_hook(hook):
+def register_module_parameter_registration_hook(hook: MemberHook) -> RemovableHandle:
     """Calls hook(module, name, parameter) whenever a module gets a parameter; what it returns takes its place."""
     return _add(_registration["parameter"], hook)
 
 
-def register_module_buffer_registration_hook(hook):
+def register_module_buffer_registration_hook(hook: MemberHook) -> RemovableHandle:
     """Calls hook(module, name, buffer) whenever a module gets a buffer; what it returns takes its place."""
     return _add(_registration["buffer"], hook)
 
 
-def register_module_module_registration_hook(hook):
+def register_module_module_registration_hook(hook: MemberHook) -> RemovableHandle:
     """Calls hook(module, name, submodule) whenever a module gets a child; what it returns takes its place."""
     return _add(_registration["module"], hook)
 
 
-def register_module_forward_pre_hook(hook):
+def register_module_forward_pre_hook(hook: ForwardPreHook) -> RemovableHandle:
     """As Module.register_forward_pre_hook, for all modules."""
     return _add(_forward_pre, hook)
 
 
-def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
+def register_module_forward_hook(
+    hook: ForwardHook, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
     """As Module.register_forward_hook, for all modules."""
     return _add(_forward, hook, kwargs=(_with_kwargs, with_kwargs), always=(_always, always_call))
 
 
-def register_module_full_backward_pre_hook(hook):
+def register_module_full_backward_pre_hook(hook: BackwardPreHook) -> RemovableHandle:
     """As Module.register_full_backward_pre_hook, for all modules."""
     return _add(_backward_pre, hook)
 
 
-def register_module_full_backward_hook(hook):
+def register_module_full_backward_hook(hook: ModuleBackwardHook) -> RemovableHandle:
     """As Module.register_full_backward_hook, for all modules."""
     return _add(_backward, hook)
 
 
-def register_module_backward_hook(hook):
+def register_module_backward_hook(hook: Hook) -> NoReturn:
     """torch's deprecated hook, which misses gradients: not supported."""
     raise NotImplementedError("register_module_backward_hook is not supported: use register_module_full_backward_hook")
 
 
-def registered(kind, module, name, value):
+def registered(kind: str, module: Module, name: str, value: Any) -> Any:
     """What hooks make of a member that a module is about to get."""
     for hook in tuple(_registration[kind].values()):
         changed = hook(module, name, value)
@@ -102,14 +115,18 @@ def registered(kind, module, name, value):
 class Hooks:
     """What Module has of hooks."""
 
-    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+    def register_forward_pre_hook(
+        self, hook: ForwardPreHook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
         """Calls hook(module, args) before forward; what it returns, unless None, replaces the arguments.
 
         With with_kwargs it gets the keyword arguments, too, and returns both.
         """
         return _add(self._forward_pre_hooks, hook, prepend, kwargs=(self._forward_pre_hooks_with_kwargs, with_kwargs))
 
-    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+    def register_forward_hook(
+        self, hook: ForwardHook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
         """Calls hook(module, args, output) after forward; what it returns, unless None, replaces the output.
 
         With with_kwargs it gets the keyword arguments after args; with always_call it runs even if forward raises.
@@ -122,23 +139,23 @@ class Hooks:
             always=(self._forward_hooks_always_called, always_call),
         )
 
-    def register_full_backward_pre_hook(self, hook, prepend=False):
+    def register_full_backward_pre_hook(self, hook: BackwardPreHook, prepend: bool = False) -> RemovableHandle:
         """Calls hook(module, grad_output) before the module's gradients are computed; may return others."""
         return _add(self._backward_pre_hooks, hook, prepend)
 
-    def register_full_backward_hook(self, hook, prepend=False):
+    def register_full_backward_hook(self, hook: ModuleBackwardHook, prepend: bool = False) -> RemovableHandle:
         """Calls hook(module, grad_input, grad_output) when the gradients of the inputs are computed; may return others."""
         return _add(self._backward_hooks, hook, prepend)
 
-    def register_backward_hook(self, hook):
+    def register_backward_hook(self, hook: Hook) -> Any:
         """torch's deprecated hook, which misses gradients: not supported."""
         raise NotImplementedError("register_backward_hook is not supported: use register_full_backward_hook")
 
-    def register_state_dict_pre_hook(self, hook):
+    def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Calls hook(module, prefix, keep_vars) before state_dict() reads the module."""
         return _add(self._state_dict_pre_hooks, hook)
 
-    def register_state_dict_post_hook(self, hook):
+    def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Calls hook(module, state_dict, prefix, local_metadata) after state_dict() read the module."""
         hook._from_public_api = True
         return _add(self._state_dict_hooks, hook)
@@ -151,7 +168,7 @@ class Hooks:
             )
         return _add(self._state_dict_hooks, hook)
 
-    def register_load_state_dict_pre_hook(self, hook):
+    def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Calls hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         before load_state_dict() writes the module."""
         return _add(self._load_state_dict_pre_hooks, lambda *args: hook(self, *args))
@@ -159,12 +176,12 @@ class Hooks:
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         return _add(self._load_state_dict_pre_hooks, (lambda *args: hook(self, *args)) if with_module else hook)
 
-    def register_load_state_dict_post_hook(self, hook):
+    def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Calls hook(module, incompatible_keys) after load_state_dict() wrote the module."""
         return _add(self._load_state_dict_post_hooks, hook)
 
 
-def call(module, args, kwargs):
+def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """module.forward(*args, **kwargs) with all hooks around it."""
     called = set()
     try:

@@ -1,16 +1,56 @@
 """Initialisers: they fill a tensor in place, without history, from a generator or the default one."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Generator, Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant",
+    "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
+    "eye_",
+    "kaiming_normal",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros_",
+]
+__dir__ = _listing(__name__)
 
 _GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0}
 _GAINS |= {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 
-def calculate_gain(nonlinearity, param=None):
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity asks for larger weights."""
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
@@ -35,19 +75,26 @@ def _calculate_correct_fan(tensor, mode):
 
 
 @no_grad()
-def uniform_(tensor, a=0.0, b=1.0, generator=None):
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform in [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
 
 
 @no_grad()
-def normal_(tensor, mean=0.0, std=1.0, generator=None):
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal of a mean and a deviation."""
     return tensor.normal_(mean, std, generator=generator)
 
 
 @no_grad()
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
     """Normal, drawn from between a and b, by the inverse of the distribution's tails."""
     low, high = (math.erf((x - mean) / std / math.sqrt(2.0)) for x in (a, b))
     u = _core.rand(tuple(tensor.shape), dtype=_core.float32, generator=generator)
@@ -68,47 +115,59 @@ def _erfinv(y):
 
 
 @no_grad()
-def constant_(tensor, val):
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every element val."""
     return tensor.fill_(val)
 
 
-def ones_(tensor):
+def ones_(tensor: Tensor) -> Tensor:
     """Every element 1."""
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor):
+def zeros_(tensor: Tensor) -> Tensor:
     """Every element 0."""
     return constant_(tensor, 0.0)
 
 
 @no_grad()
-def eye_(tensor):
+def eye_(tensor: Tensor) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     return tensor.copy_(_core.eye(tensor.size(0), tensor.size(1), dtype=tensor.dtype))
 
 
-def xavier_uniform_(tensor, gain=1.0, generator=None):
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform, by Glorot and Bengio: keeps the variance of activations and of gradients."""
     bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor, gain=1.0, generator=None):
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal, by Glorot and Bengio: keeps the variance of activations and of gradients."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
-def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
     """Uniform, by He and others: for rectifiers of slope a below zero."""
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
     """Normal, by He and others: for rectifiers of slope a below zero."""
     return normal_(
         tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode)), generator
@@ -116,7 +175,7 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 
 
 @no_grad()
-def orthogonal_(tensor, gain=1, generator=None):
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """A matrix, of the first dimension by all others, with orthonormal rows or columns, times gain. Reads, so ends the step."""
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -131,7 +190,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 
 @no_grad()
-def dirac_(tensor, groups=1):
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """The weight of a convolution that passes its channels on, as many as there are of both, in each group."""
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -147,7 +206,7 @@ def dirac_(tensor, groups=1):
 
 
 @no_grad()
-def sparse_(tensor, sparsity, std=0.01, generator=None):
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Normal, with a share of zeros in each column of a matrix."""
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -158,7 +217,7 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     return tensor
 
 
-def _renamed(function):
+def _renamed(function) -> Callable[..., Any]:
     """A function under the name that it had, without the underscore."""
     old = function.__name__.removesuffix("_")
 

@@ -1,14 +1,36 @@
 """Layers."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Self
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "Bilinear",
+    "Dropout",
+    "Embedding",
+    "EmbeddingBag",
+    "Flatten",
+    "Identity",
+    "Linear",
+    "Unflatten",
+]
+__dir__ = _listing(__name__)
 
 
 def _empty(*shape, dtype=None):
@@ -18,18 +40,25 @@ def _empty(*shape, dtype=None):
 class Identity(Module):
     """Returns its input. Arguments are allowed, as torch allows them, so that it can stand in for any layer."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input):
+    def forward(self, input: Any) -> Any:
         return input
 
 
 class Linear(Module):
     """x @ weight.T + bias."""
 
+    in_features: int
+    out_features: int
+    weight: Parameter
+    bias: Parameter
+
     @on_device
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = _empty(out_features, in_features, dtype=dtype)
@@ -39,7 +68,7 @@ class Linear(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt(in_features)."""
         if self.weight.numel():
             init.kaiming_uniform_(self.weight, a=math.sqrt(5))
@@ -47,18 +76,31 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each of out_features."""
 
+    in1_features: int
+    in2_features: int
+    out_features: int
+    weight: Parameter
+
     @on_device
-    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
@@ -67,17 +109,17 @@ class Bilinear(Module):
         self.register_parameter("bias", _empty(out_features, dtype=dtype) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt(in1_features)."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input1, input2):
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
@@ -87,21 +129,29 @@ class Bilinear(Module):
 class Embedding(Module):
     """A table of vectors looked up by number."""
 
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    sparse: bool
+    num_embeddings: int
+    embedding_dim: int
+    weight: Parameter
+
     @on_device
     def __init__(
         self,
-        num_embeddings,
-        embedding_dim,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-        _weight=None,
-        _freeze=False,
-        device=None,
-        dtype=None,
-    ):
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         F.check_embedding(max_norm, scale_grad_by_freq, sparse)
         self.max_norm, self.norm_type = max_norm, norm_type
@@ -124,14 +174,14 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings,
-        freeze=True,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-    ):
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Self:
         """An embedding of the rows of a matrix, whose storage it shares; not trained while frozen."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
@@ -148,17 +198,17 @@ class Embedding(Module):
             _freeze=freeze,
         )
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the vectors again, normal; that of padding_idx is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.embedding(input, self.weight, self.padding_idx)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{tail}"
 
@@ -166,22 +216,31 @@ class Embedding(Module):
 class EmbeddingBag(Module):
     """Sums, means or maxima of vectors of a table, looked up by number."""
 
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    mode: str
+    sparse: bool
+    weight: Parameter
+
     @on_device
     def __init__(
         self,
-        num_embeddings,
-        embedding_dim,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        mode="mean",
-        sparse=False,
-        _weight=None,
-        include_last_offset=False,
-        padding_idx=None,
-        device=None,
-        dtype=None,
-    ):
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         F.check_embedding(max_norm, scale_grad_by_freq, sparse)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -201,14 +260,14 @@ class EmbeddingBag(Module):
         else:
             self.weight = Parameter(_weight)
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the vectors again, normal; that of padding_idx is zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input, offsets=None, per_sample_weights=None):
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input,
             self.weight,
@@ -219,13 +278,16 @@ class EmbeddingBag(Module):
             padding_idx=self.padding_idx,
         )
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{tail}"
 
 
 class _DropoutNd(Module):
-    def __init__(self, p=0.5, inplace=False):
+    p: float
+    inplace: bool
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -238,28 +300,34 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """Zeroes elements with probability p in training; passes them on in evaluation."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Flatten(Module):
     """Merges dimensions start_dim to end_dim."""
 
-    def __init__(self, start_dim=1, end_dim=-1):
+    start_dim: int
+    end_dim: int
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class Unflatten(Module):
     """Splits a dimension into several."""
 
-    def __init__(self, dim, unflattened_size):
+    dim: int | str
+    unflattened_size: tuple[int, ...] | list[int]
+
+    def __init__(self, dim: int | str, unflattened_size: Sequence[int]) -> None:
         super().__init__()
         if not isinstance(unflattened_size, tuple | list):
             raise TypeError(f"unflattened_size must be tuple or list, but found type {type(unflattened_size).__name__}")
@@ -270,8 +338,8 @@ class Unflatten(Module):
                 )
         self.dim, self.unflattened_size = dim, unflattened_size
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

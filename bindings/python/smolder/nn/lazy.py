@@ -1,11 +1,20 @@
 """Layers that learn from their first input how many channels it has."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn import conv, layers, normalization
 from smolder.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -23,6 +32,7 @@ __all__ = [
     "LazyLinear",
     "LazyModuleMixin",
 ]
+__dir__ = _listing(__name__)
 
 
 class LazyModuleMixin:
@@ -34,7 +44,7 @@ class LazyModuleMixin:
 
     cls_to_become = None
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
@@ -51,11 +61,11 @@ class LazyModuleMixin:
                 with no_grad():
                     member.materialize(given.shape)
 
-    def initialize_parameters(self, *args, **kwargs):
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> Any:
         """Materializes the parameters, for arguments of forward."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
-    def has_uninitialized_params(self):
+    def has_uninitialized_params(self) -> bool:
         """Whether a parameter or buffer has no shape yet."""
         return any(map(is_lazy, itertools.chain(self._parameters.values(), self._buffers.values())))
 
@@ -73,21 +83,25 @@ class LazyModuleMixin:
 class LazyLinear(LazyModuleMixin, layers.Linear):
     """A Linear whose in_features are those of its first input."""
 
+    weight: UninitializedParameter
+    bias: UninitializedParameter
+    in_features: int
+
     cls_to_become = layers.Linear
 
-    def __init__(self, out_features, bias=True, device=None, dtype=None):
+    def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False)
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_features = out_features
         if bias:
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters, if there are any."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input):
+    def initialize_parameters(self, input: Tensor) -> None:
         """Makes the parameters for an input."""
         if self.has_uninitialized_params():
             with no_grad():
@@ -112,12 +126,12 @@ class _LazyConv(LazyModuleMixin):
         if bias:
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters, if there are any."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input, *args, **kwargs):
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Makes the parameters for an input."""
         if not self.has_uninitialized_params():
             return

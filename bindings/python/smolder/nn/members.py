@@ -1,7 +1,22 @@
 """The parameters, buffers and children of a module."""
 
+from __future__ import annotations
+
 import weakref
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from smolder._typing import Module, Tensor
+
+__all__ = [
+    "Members",
+]
+__dir__ = _listing(__name__)
 
 
 class Members(dict):
@@ -13,28 +28,28 @@ class Members(dict):
 
     __slots__ = ("_module",)
 
-    def __init__(self, module, members=()):
+    def __init__(self, module: Module, members: Any = ()) -> None:
         self._module = weakref.ref(module)  # a cycle would keep dead models' memory until Python looks for cycles
         self.update(members)
 
-    def __setitem__(self, name, member):
+    def __setitem__(self, name: str, member: Any) -> None:
         super().__setitem__(name, member)
         self._module().__dict__[name] = member
 
-    def __delitem__(self, name):
+    def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
         self._module().__dict__.pop(name, None)
 
     # The rest in terms of the two above; dict's own would pass them by.
 
-    def pop(self, name, *default):
+    def pop(self, name: str, *default: Any) -> Any:
         if name not in self:
             return super().pop(name, *default)
         member = self[name]
         del self[name]
         return member
 
-    def popitem(self):
+    def popitem(self) -> tuple[Any, ...]:
         name = next(reversed(self), None)
         return super().popitem() if name is None else (name, self.pop(name))
 
@@ -42,9 +57,9 @@ class Members(dict):
     setdefault = MutableMapping.setdefault
     update = MutableMapping.update
 
-    def __ior__(self, other):
+    def __ior__(self, other: Tensor) -> Self:
         self.update(other)
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)  # a module that is copied or unpickled makes its own

@@ -1,14 +1,29 @@
 """The base class of layers and models."""
 
+from __future__ import annotations
+
 import builtins
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.nn import hooks
 from smolder.nn.constructors import named_after
 from smolder.nn.members import Members
 from smolder.nn.parameter import Buffer, Parameter, zero_gradients
 from smolder.nn.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Self
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "Module",
+]
+__dir__ = _listing(__name__)
 
 _GROUPS = ("_parameters", "_buffers", "_modules")
 
@@ -21,7 +36,7 @@ def _indent(text, spaces):
 class Module(hooks.Hooks, State, _core._ModuleCall):
     """A tree of modules that own parameters and buffers. Subclasses define forward(), which a call runs between hooks."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         put = super().__setattr__
         put("training", True)
         for group in _GROUPS:
@@ -34,18 +49,18 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         super().__init_subclass__(**kwargs)
         named_after(cls)
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     _compiled_call_impl = None
 
-    def compile(self, *args, **kwargs):
+    def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles calls of this module, as smolder.compile does; the module stays what it is."""
         from smolder.compiler import compile
 
         self.__dict__["_compiled_call_impl"] = compile(self._call_impl, *args, **kwargs)
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: Any) -> None:
         self.__dict__.update({kind: OrderedDict() for kind in hooks.OWN})
         self.__dict__.update(state)
         for group in _GROUPS:
@@ -53,7 +68,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
     # -- attributes: parameters, buffers and modules live in dictionaries of their own as well (see Members)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if isinstance(value, Parameter):
             self._make_room(name, "_parameters", "parameters")
@@ -94,11 +109,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             own.pop(name, None)
         own["_non_persistent_buffers_set"].discard(name)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         # What is not found elsewhere; here for subclasses that call it from a __getattr__ of their own.
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         for group in _GROUPS:
             if name in self.__dict__[group]:
                 del self.__dict__[group][name]
@@ -106,7 +121,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 return
         super().__delattr__(name)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return sorted(name for name in set(super().__dir__()) if not name[:1].isdigit())
 
     def _check_name(self, name, group, kind):
@@ -123,7 +138,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         if hasattr(self, name) and name not in members:
             raise KeyError(f"attribute '{name}' already exists")
 
-    def register_parameter(self, name, param):
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Adds a parameter, or None: a place for one."""
         self._check_name(name, "_parameters", "parameter")
         if param is not None and not isinstance(param, Parameter):
@@ -137,7 +152,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             )
         self._parameters[name] = None if param is None else hooks.registered("parameter", self, name, param)
 
-    def register_buffer(self, name, tensor, persistent=True):
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a tensor that is saved and moved with the module but not trained."""
         self._check_name(name, "_buffers", "buffer")
         if tensor is not None and not isinstance(tensor, _core.Tensor):
@@ -150,7 +165,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         else:
             self._non_persistent_buffers_set.add(name)
 
-    def add_module(self, name, module):
+    def add_module(self, name: str, module: Module | None) -> None:
         """Adds a child."""
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
@@ -170,11 +185,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 raise AttributeError(f"`{part}` is not {kind}")
         return module
 
-    def get_submodule(self, target):
+    def get_submodule(self, target: str) -> Module:
         """The module of a dotted path."""
         return self._walk(target, "an nn.Module")
 
-    def get_parameter(self, target):
+    def get_parameter(self, target: str) -> Parameter:
         """The parameter of a dotted path."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
@@ -182,7 +197,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
         return module._parameters[name]
 
-    def get_buffer(self, target):
+    def get_buffer(self, target: str) -> Tensor:
         """The buffer of a dotted path."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
@@ -192,7 +207,9 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
     # -- walks
 
-    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+    def named_modules(
+        self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
         """Path and module of this one and all below it, each once."""
         memo = set() if memo is None else memo
         if id(self) in memo:
@@ -204,12 +221,12 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             if module is not None:
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
-    def modules(self):
+    def modules(self) -> Iterator[Module]:
         """This module and all below it, each once."""
         for _, module in self.named_modules():
             yield module
 
-    def named_children(self):
+    def named_children(self) -> Iterator[tuple[str, Module]]:
         """Name and module of the direct children, each once."""
         seen = set()
         for name, module in self._modules.items():
@@ -217,7 +234,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 seen.add(id(module))
                 yield name, module
 
-    def children(self):
+    def children(self) -> Iterator[Module]:
         """The direct children, each once."""
         for _, module in self.named_children():
             yield module
@@ -233,25 +250,29 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                     seen.add(id(member))
                 yield f"{path}.{name}" if path else name, member
 
-    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
         """Path and parameter, each parameter once."""
         yield from self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
-    def parameters(self, recurse=True):
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters, each once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
-    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """Path and buffer, each buffer once."""
         yield from self._named_members("_buffers", prefix, recurse, remove_duplicate)
 
-    def buffers(self, recurse=True):
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    def apply(self, fn):
+    def apply(self, fn: Callable[[Module], object]) -> Self:
         """Calls fn(module) on every module below, then on this one."""
         for module in self.children():
             module.apply(fn)
@@ -260,7 +281,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
     # -- modes and conversions
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> Self:
         """Training mode on or off, here and below."""
         if not isinstance(mode, builtins.bool):
             raise ValueError("training mode is expected to be boolean")
@@ -269,17 +290,17 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             module.train(mode)
         return self
 
-    def eval(self):
+    def eval(self) -> Self:
         """As train(False)."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad=True):
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Says for every parameter whether gradients are wanted."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them in place."""
         zero_gradients(self.parameters(), set_to_none)
 
@@ -296,7 +317,14 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                     group[name] = done[id(member)][1]
         return self
 
-    def to(self, *args, dtype=None, device=None, non_blocking=False, memory_format=None):
+    def to(
+        self,
+        *args: DType | Device | Tensor,
+        dtype: DType | None = None,
+        device: Device = None,
+        non_blocking: bool = False,
+        memory_format: Any = None,
+    ) -> Self:
         """Moves parameters and buffers, converts those of floats: to(device), to(dtype), to(device, dtype), to(tensor).
 
         Parameters stay the objects they are, so that an optimizer made before goes on training them.
@@ -320,33 +348,33 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             return self
         return self._convert(lambda t: t.to(device, dtype if t.dtype.is_floating_point else None))
 
-    def to_empty(self, *, device, recurse=True):
+    def to_empty(self, *, device: Device, recurse: bool = True) -> Self:
         """Gives parameters and buffers memory on a device that holds anything; with recurse those of children too."""
         from smolder._creation import empty_like
 
         return self._convert(lambda t: empty_like(t, device=device), recurse)
 
-    def float(self):
+    def float(self) -> Self:
         """Converts to float32."""
         return self.to(_core.float32)
 
-    def double(self):
+    def double(self) -> Self:
         """Converts to float64."""
         return self.to(_core.float64)
 
-    def half(self):
+    def half(self) -> Self:
         """Converts to float16."""
         return self.to(_core.float16)
 
-    def bfloat16(self):
+    def bfloat16(self) -> Self:
         """Converts to bfloat16."""
         return self.to(_core.bfloat16)
 
-    def cpu(self):
+    def cpu(self) -> Self:
         """Moves parameters and buffers to the CPU."""
         return self.to("cpu")
 
-    def cuda(self, device=None):
+    def cuda(self, device: Device = None) -> Self:
         """Moves parameters and buffers to a device of CUDA, the current one unless said."""
         return self.to("cuda" if device is None else device)
 
@@ -355,11 +383,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
     def _get_name(self):
         return type(self).__name__
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """What stands in the parentheses after the name."""
         return ""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
         children = [f"({name}): {_indent(repr(module), 2)}" for name, module in self._modules.items()]

@@ -1,15 +1,38 @@
 """Normalisation over batches, images, groups of channels and last dimensions."""
 
+from __future__ import annotations
+
 import numbers
 import warnings
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, DType, Ints, Tensor
+
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+    "RMSNorm",
+    "SyncBatchNorm",
+]
+__dir__ = _listing(__name__)
 
 
 def _affine(module, shape, weight, bias, dtype):
@@ -21,21 +44,27 @@ def _affine(module, shape, weight, bias, dtype):
 class _NormBase(Module):
     """Channels with parameters and running statistics."""
 
+    num_features: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+
     _version = 2  # since num_batches_tracked
 
     @on_device
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
         *,
-        bias=True,
-    ):
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
@@ -50,14 +79,14 @@ class _NormBase(Module):
                 self.register_buffer(name, None)
         self.reset_parameters()
 
-    def reset_running_stats(self):
+    def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Weight 1, bias 0, and no statistics."""
         self.reset_running_stats()
         if self.weight is not None:
@@ -71,7 +100,7 @@ class _NormBase(Module):
         if input.dim() not in self._ranks:
             raise ValueError(f"expected {self._shown} input (got {input.dim()}D input)")
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
@@ -85,7 +114,7 @@ class _NormBase(Module):
 
 
 class _BatchNorm(_NormBase):
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         counted = self.training and self.track_running_stats and self.num_batches_tracked is not None
         if counted:
@@ -122,17 +151,17 @@ class SyncBatchNorm(_BatchNorm):
     @on_device
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        process_group=None,
-        device=None,
-        dtype=None,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Device = None,
+        dtype: DType | None = None,
         *,
-        bias=True,
-    ):
+        bias: bool = True,
+    ) -> None:
         if process_group is not None:
             raise NotImplementedError("nn.SyncBatchNorm: process_group is not supported: Smolder runs in one process")
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype, bias=bias)
@@ -145,7 +174,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 
     @classmethod
-    def convert_sync_batchnorm(cls, module, process_group=None):
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """The module with such layers in the place of batch norms, whose parameters and statistics they take over."""
         out = module
         if isinstance(module, _BatchNorm):
@@ -189,16 +218,16 @@ class _InstanceNorm(_NormBase):
     @on_device
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=False,
-        track_running_stats=False,
-        device=None,
-        dtype=None,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Device = None,
+        dtype: DType | None = None,
         *,
-        bias=True,
-    ):
+        bias: bool = True,
+    ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def _apply_instance_norm(self, input):
@@ -213,7 +242,7 @@ class _InstanceNorm(_NormBase):
             self.eps,
         )
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         batched = input.dim() == max(self._ranks)
         axis = 1 if batched else 0
@@ -255,7 +284,7 @@ class InstanceNorm3d(_InstanceNorm):
 class _Affine(Module):
     """Normalises without statistics; then scales and shifts by parameters, which may be absent."""
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Weight 1, bias 0."""
         if self.weight is not None:
             init.ones_(self.weight)
@@ -266,8 +295,23 @@ class _Affine(Module):
 class GroupNorm(_Affine):
     """Groups of channels normalised by themselves."""
 
+    num_groups: int
+    num_channels: int
+    eps: float
+    affine: bool
+
     @on_device
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         if num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
@@ -275,10 +319,10 @@ class GroupNorm(_Affine):
         _affine(self, (num_channels,), affine, bias, dtype)
         self.reset_parameters()
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
         return f"{shown}, bias={self.bias is not None}"
 
@@ -290,18 +334,29 @@ def _trailing(normalized_shape):
 class LayerNorm(_Affine):
     """Normalises over the last dimensions."""
 
+    normalized_shape: tuple[int, ...]
+    eps: float
+
     @on_device
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
+    def __init__(
+        self,
+        normalized_shape: Ints,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
         _affine(self, self.normalized_shape, elementwise_affine, bias, dtype)
         self.reset_parameters()
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         return f"{shown}, bias={self.bias is not None}"
 
@@ -309,8 +364,18 @@ class LayerNorm(_Affine):
 class RMSNorm(Module):
     """The last dimensions divided by the root of their mean square."""
 
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+
     @on_device
-    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
+    def __init__(
+        self,
+        normalized_shape: Ints,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
@@ -319,13 +384,13 @@ class RMSNorm(Module):
         self.register_parameter("weight", weight)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Weight 1."""
         if self.elementwise_affine:
             init.ones_(self.weight)
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

@@ -1,7 +1,36 @@
 """Modules that add elements around signals, images and volumes."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn.module import Module
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Ints, Tensor
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+__dir__ = _listing(__name__)
 
 
 class _Pad(Module):
@@ -9,29 +38,29 @@ class _Pad(Module):
 
     _dims, _mode = 0, "constant"
 
-    def __init__(self, padding):
+    def __init__(self, padding: Ints) -> None:
         super().__init__()
         pairs = tuple(padding) if isinstance(padding, tuple | list) else (padding,) * (2 * self._dims)
         if len(pairs) != 2 * self._dims:
             raise ValueError(f"{type(self).__name__}: expected {2 * self._dims} sizes, got {padding}")
         self.padding = pairs
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.padding}"
 
 
 class _ConstantPadNd(_Pad):
-    def __init__(self, padding, value):
+    def __init__(self, padding: Ints, value: Any) -> None:
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"padding={self.padding}, value={self.value}"
 
 
@@ -54,10 +83,10 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class _ZeroPad(_ConstantPadNd):
-    def __init__(self, padding):
+    def __init__(self, padding: Ints) -> None:
         super().__init__(padding, 0.0)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.padding}"
 
 

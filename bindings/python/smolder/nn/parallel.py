@@ -1,11 +1,22 @@
 """Torch's wrappers that run copies of a module on several devices, as far as that is one: the first."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core, cuda
 from smolder._device import device
+from smolder._names import listing as _listing
 from smolder.cuda._index import index_of
 from smolder.cuda._refused import refused, refused_class
 from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from smolder._typing import Device
 
 __all__ = [
     "DataParallel",
@@ -16,6 +27,7 @@ __all__ = [
     "replicate",
     "scatter",
 ]
+__dir__ = _listing(__name__)
 
 _WHY = "Smolder runs in one process, and copies of a module on one device"
 
@@ -23,7 +35,14 @@ _WHY = "Smolder runs in one process, and copies of a module on one device"
 class DataParallel(Module):
     """Runs a module on one device: on "cuda:0", where it moves the module and inputs to, or, without CUDA, as it is."""
 
-    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+    device_ids: list[int]
+    output_device: int
+    dim: int
+    src_device_obj: device
+
+    def __init__(
+        self, module: Module, device_ids: Sequence[Device] | None = None, output_device: Device = None, dim: int = 0
+    ) -> None:
         super().__init__()
         self.module = module
         if not cuda.is_available():
@@ -36,7 +55,7 @@ class DataParallel(Module):
         self.dim, self.src_device_obj = dim, device("cuda", 0)
         self.module.to(self.src_device_obj)
 
-    def forward(self, *inputs, **kwargs):
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self.device_ids:
             return self.module(*inputs, **kwargs)
         for t in (*self.module.parameters(), *self.module.buffers()):
@@ -52,7 +71,14 @@ class DataParallel(Module):
         return x.to(self.src_device_obj) if isinstance(x, _core.Tensor) else x
 
 
-def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Sequence[Device] | None = None,
+    output_device: Device = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
     """The module's output for a tensor or a tuple of inputs, as DataParallel's."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,) if inputs is not None else ()
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))

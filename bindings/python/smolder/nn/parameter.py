@@ -1,8 +1,31 @@
 """Parameters: tensors that a module trains."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._subclass import _disabled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Self, SupportsIndex
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+    "tensor_of",
+    "zero_gradients",
+]
+__dir__ = _listing(__name__)
 
 
 class Parameter(_core.Tensor):
@@ -11,7 +34,7 @@ class Parameter(_core.Tensor):
     _copies_gradient = False
     __torch_function__ = classmethod(_disabled)
 
-    def __init__(self, data=None, requires_grad=True):
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if data is None:
             data = _core.zeros((0,))
         if not isinstance(data, _core.Tensor):
@@ -20,7 +43,7 @@ class Parameter(_core.Tensor):
         if self.requires_grad != requires_grad:
             self.requires_grad_(requires_grad)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
 
@@ -29,19 +52,19 @@ class Buffer(_core.Tensor):
 
     __torch_function__ = classmethod(_disabled)
 
-    def __init__(self, data=None, *, persistent=True):
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
         super().__init__(_core.zeros((0,)) if data is None else data.detach())
         self.persistent = persistent
         if data is not None and data.requires_grad:
             self.requires_grad_()
 
 
-def tensor_of(parameter):
+def tensor_of(parameter: Tensor) -> Tensor:
     """A plain tensor that shares the parameter's data and gradient."""
     return _core.Tensor(parameter)
 
 
-def zero_gradients(parameters, set_to_none):
+def zero_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     """Forgets the gradients, or zeroes them in place: who holds one sees it become zero."""
     for p in parameters:
         grad = p.grad
@@ -90,7 +113,9 @@ def _unusable(name, kind):
 class UninitializedTensorMixin:
     """A tensor whose shape is not known yet. Its methods raise; materialize() makes a Parameter or a Tensor of it."""
 
-    def materialize(self, shape, device=None, dtype=None):
+    data: Tensor
+
+    def materialize(self, shape: Sequence[int], device: Device = None, dtype: DType | None = None) -> None:
         """Gives it a shape, and memory that holds anything."""
         from smolder._creation import empty
 
@@ -99,25 +124,25 @@ class UninitializedTensorMixin:
         self.__class__ = self.cls_to_become
 
     @property
-    def shape(self):
+    def shape(self) -> Any:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
             "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` to "
             "initialize the parameters before accessing their attributes."
         )
 
-    def __getattribute__(self, name):
+    def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_") and name not in _ALLOWED and callable(getattr(_core.Tensor, name, None)):
             raise _unusable(f"Tensor.{name}", type(self).__name__)
         return super().__getattribute__(name)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return type(self), (self.requires_grad,)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
         return memo[id(self)]
@@ -160,7 +185,7 @@ for _name in _OPERATORS:
 UninitializedTensorMixin.__hash__ = _core.Tensor.__hash__
 
 
-def is_lazy(param):
+def is_lazy(param: object) -> bool:
     """Whether it has no shape yet."""
     return isinstance(param, UninitializedTensorMixin)
 
@@ -176,7 +201,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     cls_to_become = Parameter
 
-    def __init__(self, requires_grad=True, device=None, dtype=None):
+    def __init__(self, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> None:
         Parameter.__init__(self, _nothing(device, dtype), requires_grad)
 
 
@@ -185,7 +210,9 @@ class UninitializedBuffer(UninitializedTensorMixin, _core.Tensor):
 
     cls_to_become = _core.Tensor
 
-    def __init__(self, requires_grad=False, device=None, dtype=None, persistent=True):
+    def __init__(
+        self, requires_grad: bool = False, device: Device = None, dtype: DType | None = None, persistent: bool = True
+    ) -> None:
         _core.Tensor.__init__(self, _nothing(device, dtype))
         self.persistent = persistent
         self.requires_grad_(requires_grad)

@@ -1,8 +1,37 @@
 """Pools and dropout of channels."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn.layers import _DropoutNd
 from smolder.nn.module import Module
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Ints, Tensor
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
+__dir__ = _listing(__name__)
 
 
 def _single(value):
@@ -10,7 +39,21 @@ def _single(value):
 
 
 class _MaxPoolNd(Module):
-    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+    return_indices: bool
+    ceil_mode: bool
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
@@ -28,7 +71,7 @@ class _MaxPoolNd(Module):
             return_indices=self.return_indices,
         )
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
             f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
@@ -38,45 +81,70 @@ class _MaxPoolNd(Module):
 class MaxPool1d(_MaxPoolNd):
     """Largest element of each window of signals."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool1d, input)
 
 
 class MaxPool2d(_MaxPoolNd):
     """Largest element of each window of images."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool2d, input)
 
 
 class MaxPool3d(_MaxPoolNd):
     """Largest element of each window of volumes."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool3d, input)
 
 
 class AvgPool1d(Module):
     """Mean of each window of signals."""
 
-    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    ceil_mode: bool
+    count_include_pad: bool
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
         super().__init__()
         self.kernel_size = _single(kernel_size)
         self.stride = _single(stride if stride is not None else kernel_size)
         self.padding = _single(padding)
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class _AvgPoolNd(Module):
+    kernel_size: Ints
+    padding: Ints
+    stride: Ints
+    ceil_mode: bool
+    count_include_pad: bool
+
     def __init__(
-        self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-    ):
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
         super().__init__()
         self.kernel_size, self.padding = kernel_size, padding
         self.stride = stride if stride is not None else kernel_size
@@ -94,30 +162,30 @@ class _AvgPoolNd(Module):
             self.divisor_override,
         )
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(_AvgPoolNd):
     """Mean of each window of images."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.avg_pool2d, input)
 
 
 class AvgPool3d(_AvgPoolNd):
     """Mean of each window of volumes."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.avg_pool3d, input)
 
 
 class _AdaptivePoolNd(Module):
-    def __init__(self, output_size):
+    def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
 
 
@@ -128,26 +196,26 @@ class _AdaptiveAvgPoolNd(_AdaptivePoolNd):
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means of so many windows that cover signals evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means of so many windows that cover images evenly; None keeps a size."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means of so many windows that cover volumes evenly; None keeps a size."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
 class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
-    def __init__(self, output_size, return_indices=False):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
@@ -155,40 +223,40 @@ class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest elements of so many windows that cover signals evenly."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest elements of so many windows that cover images evenly; None keeps a size."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest elements of so many windows that cover volumes evenly; None keeps a size."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
 class Dropout1d(_DropoutNd):
     """Zeroes channels of signals with probability p in training."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
     """Zeroes channels of images with probability p in training."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
     """Zeroes channels of volumes with probability p in training."""
 
-    def forward(self, input):
+    def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)

@@ -1,17 +1,38 @@
 """Recurrent layers and cells."""
 
+from __future__ import annotations
+
 import math
 import numbers
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
 from smolder._device import on_device
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 from smolder.nn.utils.rnn import PackedSequence
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "GRUCell",
+    "LSTMCell",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
+]
+__dir__ = _listing(__name__)
 
 # On the CPU torch has a kernel for layers of LSTM over batches, without projections, and autocast lists that.
 _lstm_of_batch = listed("mkldnn_rnn_layer")(_core.lstm_layer)
@@ -48,21 +69,31 @@ def _check_sizes(num_layers, bias, batch_first, dropout, proj_size, **sizes):
 class RNNBase(Module):
     """Layers of one or two directions over sequences [T, B, input_size], or [B, T, input_size] with batch_first."""
 
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    proj_size: int
+
     @on_device
     def __init__(
         self,
-        mode,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        proj_size=0,
-        device=None,
-        dtype=None,
-    ):
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         _check_sizes(num_layers, bias, batch_first, dropout, proj_size, input_size=input_size, hidden_size=hidden_size)
         if mode not in _GATES:
@@ -91,19 +122,19 @@ class RNNBase(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][: self._directions]
 
     @property
-    def all_weights(self):
+    def all_weights(self) -> list[list[Parameter]]:
         """The parameters of each direction of each layer."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         every = [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
         return [[getattr(self, n + suffix) for n in names if hasattr(self, n + suffix)] for suffix in every]
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def flatten_parameters(self):
+    def flatten_parameters(self) -> None:
         """Nothing: it lays weights out for cuDNN, and these are on the CPU."""
 
     def _direction(self, rows, state, suffix, sizes, reverse, packed):
@@ -214,7 +245,7 @@ class RNNBase(Module):
             )
         raise RuntimeError(f"For {kind} input, hx should also be {dims}-D but got {states[0].dim()}-D tensor")
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
         for name, value in ({"proj_size": 0} | usual).items():
@@ -226,7 +257,15 @@ class RNNBase(Module):
 class RNN(RNNBase):
     """h = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu of it."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", *args, **kwargs):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if nonlinearity not in ("tanh", "relu"):
@@ -234,7 +273,7 @@ class RNN(RNNBase):
         super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, *args, **kwargs)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         out, (h,) = self._run(input, None if hx is None else [hx])
         return out, h
 
@@ -242,10 +281,10 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory. Returns every h, and (h, c) after the last time."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if hx is not None and len(hx) != 2:
             raise IndexError(f"LSTM: expected hx to be a tuple of two tensors, (h_0, c_0), but got {len(hx)}")
         out, last = self._run(input, None if hx is None else list(hx))
@@ -255,12 +294,12 @@ class LSTM(RNNBase):
 class GRU(RNNBase):
     """Gated recurrent units."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__("GRU", *args, **kwargs)
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         out, (h,) = self._run(input, None if hx is None else [hx])
         return out, h
 
@@ -268,10 +307,18 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """A step of a recurrent layer."""
 
+    input_size: int
+    hidden_size: int
+    bias: bool
+    weight_ih: Parameter
+    weight_hh: Parameter
+
     _gates = 1
 
     @on_device
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Device = None, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows, dtype = self._gates * hidden_size, dtype or _core.float32
@@ -281,7 +328,7 @@ class RNNCellBase(Module):
             self.register_parameter(name, Parameter(_core.empty((rows,), dtype=dtype)) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws the parameters again, uniform in +-1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
@@ -304,7 +351,7 @@ class RNNCellBase(Module):
         last = layer(rows, *states, *weights, *options, [rows.size(0)])[1:]
         return last if batched else tuple(s.squeeze(0) for s in last)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
@@ -312,11 +359,19 @@ class RNNCell(RNNCellBase):
     """h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu of it."""
 
     @on_device
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
 
@@ -325,7 +380,7 @@ class RNNCell(RNNCellBase):
 
         return self._step(layer, input, [hx])[0]
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
 
 
@@ -334,7 +389,7 @@ class LSTMCell(RNNCellBase):
 
     _gates = 4
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         return tuple(self._step(_core.lstm_layer, input, [None, None] if hx is None else list(hx), None))
 
 
@@ -343,5 +398,5 @@ class GRUCell(RNNCellBase):
 
     _gates = 3
 
-    def forward(self, input, hx=None):
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         return self._step(_core.gru_layer, input, [hx])[0]

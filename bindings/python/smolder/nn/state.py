@@ -1,15 +1,29 @@
 """Saving and loading what a module is made of."""
 
-from collections import OrderedDict, namedtuple
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn.parameter import Parameter, is_lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = [
+    "State",
+]
+__dir__ = _listing(__name__)
+
 
 _EXTRA = "_extra_state"
 
 
-class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(NamedTuple("_IncompatibleKeys", [("missing_keys", list[str]), ("unexpected_keys", list[str])])):
     __slots__ = ()
 
     def __repr__(self):
@@ -23,13 +37,13 @@ class State:
 
     _version = 1  # of what state_dict holds, for subclasses whose state changed
 
-    def get_extra_state(self):
+    def get_extra_state(self) -> Any:
         """What else belongs into state_dict; with set_extra_state."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. Please file an issue."
         )
 
-    def set_extra_state(self, state):
+    def set_extra_state(self, state: Any) -> None:
         """Takes what get_extra_state gave."""
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called. Please file an issue."
@@ -49,7 +63,9 @@ class State:
         if type(self).get_extra_state is not State.get_extra_state:
             destination[prefix + _EXTRA] = self.get_extra_state()
 
-    def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Path to tensor for every parameter and persistent buffer; detached unless keep_vars."""
         if args:  # as torch still lets them be given
             destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
@@ -74,7 +90,7 @@ class State:
                 destination = changed
         return destination
 
-    def load_state_dict(self, state_dict, strict=True, assign=False):
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Copies tensors into parameters and buffers of the same path. Raises RuntimeError on what doesn't fit.
 
         With assign, the tensors themselves become the members, of whatever dtype they are.

@@ -1,9 +1,13 @@
 """Attention and the transformer's encoder layer."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn import functional as F
 from smolder.nn import init
@@ -11,6 +15,20 @@ from smolder.nn.layers import Dropout, Linear
 from smolder.nn.module import Module
 from smolder.nn.normalization import LayerNorm
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "MultiheadAttention",
+    "NonDynamicallyQuantizableLinear",
+    "TransformerEncoderLayer",
+    "activation_called",
+]
+__dir__ = _listing(__name__)
 
 
 class NonDynamicallyQuantizableLinear(Linear):
@@ -20,21 +38,32 @@ class NonDynamicallyQuantizableLinear(Linear):
 class MultiheadAttention(Module):
     """Attention with several heads. The packed projection holds query's, key's and value's weights."""
 
+    embed_dim: int
+    num_heads: int
+    dropout: float
+    head_dim: int
+    batch_first: bool
+    kdim: int
+    vdim: int
+    out_proj: NonDynamicallyQuantizableLinear
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
     @on_device
     def __init__(
         self,
-        embed_dim,
-        num_heads,
-        dropout=0.0,
-        bias=True,
-        add_bias_kv=False,
-        add_zero_attn=False,
-        kdim=None,
-        vdim=None,
-        batch_first=False,
-        device=None,
-        dtype=None,
-    ):
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
@@ -75,15 +104,15 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query,
-        key,
-        value,
-        key_padding_mask=None,
-        need_weights=True,
-        attn_mask=None,
-        average_attn_weights=True,
-        is_causal=False,
-    ):
+        query: Tensor,
+        key: Tensor,
+        value: Any,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> Tensor:
         """The attended values and, when need_weights, the weights (averaged over heads). Masks are True, or -inf
         when of a floating-point dtype, where attention is not allowed."""
         if self.bias_k is not None or self.add_zero_attn or not self._qkv_same_embed_dim:
@@ -228,7 +257,7 @@ class MultiheadAttention(Module):
         return weights @ v, weights
 
 
-def activation_called(activation):
+def activation_called(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """The function of that name, or the one that is given."""
     if not isinstance(activation, str):
         return activation
@@ -240,21 +269,31 @@ def activation_called(activation):
 class TransformerEncoderLayer(Module):
     """Self-attention and a two-layer perceptron, each with a residual connection and layer norm."""
 
+    self_attn: MultiheadAttention
+    linear1: Linear
+    dropout: Dropout
+    linear2: Linear
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+    activation: Callable[..., Any]
+
     @on_device
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, dtype=dtype)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
@@ -267,7 +306,13 @@ class TransformerEncoderLayer(Module):
         self.dropout2 = Dropout(dropout)
         self.activation = activation_called(activation)
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         x = src
         if self.norm_first:
             x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)

@@ -1,10 +1,14 @@
 """Stacks of transformer layers: encoder, decoder, and both."""
 
+from __future__ import annotations
+
 import copy
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import on_device
+from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn import init
 from smolder.nn.container import ModuleList
@@ -12,6 +16,20 @@ from smolder.nn.layers import Dropout, Linear
 from smolder.nn.module import Module
 from smolder.nn.normalization import LayerNorm
 from smolder.nn.transformer import MultiheadAttention, TransformerEncoderLayer, activation_called
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+]
+__dir__ = _listing(__name__)
 
 
 def _stacked(layer, count):
@@ -24,13 +42,32 @@ class TransformerEncoder(Module):
     enable_nested_tensor and mask_check choose among torch's ways to the same result, and change nothing.
     """
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    layers: ModuleList
+    num_layers: int
+    norm: Module | None
+    enable_nested_tensor: bool
+    mask_check: bool
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         super().__init__()
         self.layers = _stacked(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
         for layer in self.layers:
             src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -39,21 +76,28 @@ class TransformerEncoder(Module):
 class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's memory, and a perceptron, each with a residual and layer norm."""
 
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+    linear1: Linear
+    dropout: Dropout
+    linear2: Linear
+    activation: Callable[..., Any]
+
     @on_device
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         options = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
@@ -70,15 +114,15 @@ class TransformerDecoderLayer(Module):
 
     def forward(
         self,
-        tgt,
-        memory,
-        tgt_mask=None,
-        memory_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        tgt_is_causal=False,
-        memory_is_causal=False,
-    ):
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         def itself(x):
             return self.dropout1(self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
 
@@ -104,22 +148,26 @@ class TransformerDecoderLayer(Module):
 class TransformerDecoder(Module):
     """Copies of a decoder layer, one after another, and a norm at the end, if there is one."""
 
-    def __init__(self, decoder_layer, num_layers, norm=None):
+    layers: ModuleList
+    num_layers: int
+    norm: Module | None
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
         self.layers = _stacked(decoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def forward(
         self,
-        tgt,
-        memory,
-        tgt_mask=None,
-        memory_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        tgt_is_causal=None,
-        memory_is_causal=False,
-    ):
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         for layer in self.layers:
             tgt = layer(
                 tgt,
@@ -137,25 +185,31 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """An encoder and a decoder that attends to what it made."""
 
+    encoder: Module | TransformerEncoder
+    decoder: Module | TransformerDecoder
+    d_model: int
+    nhead: int
+    batch_first: bool
+
     @on_device
     def __init__(
         self,
-        d_model=512,
-        nhead=8,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        custom_encoder=None,
-        custom_decoder=None,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__()
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
@@ -175,18 +229,18 @@ class Transformer(Module):
 
     def forward(
         self,
-        src,
-        tgt,
-        src_mask=None,
-        tgt_mask=None,
-        memory_mask=None,
-        src_key_padding_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        src_is_causal=None,
-        tgt_is_causal=None,
-        memory_is_causal=False,
-    ):
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")
@@ -206,6 +260,6 @@ class Transformer(Module):
 
     @staticmethod
     @on_device
-    def generate_square_subsequent_mask(sz, device=None, dtype=None):
+    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: DType | None = None) -> Tensor:
         """A mask that lets a position attend to itself and to what came before: 0 there, -inf elsewhere."""
         return _core.full((sz, sz), -math.inf, dtype=dtype).triu(1)

@@ -1,11 +1,21 @@
 """Export of models to ONNX: docs/onnx.md."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from smolder._graph import Graph, capture
+from smolder._names import listing as _listing
 from smolder._tensor import Tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
 __all__ = ["ONNXProgram", "OnnxExporterError", "UnsupportedOperatorError", "export", "is_in_onnx_export"]
+__dir__ = _listing(__name__)
 
 _FIRST_OPSET, _LAST_OPSET = 18, 22
 _exports = 0  # that are running
@@ -22,38 +32,38 @@ class UnsupportedOperatorError(OnnxExporterError):
 class ONNXProgram:
     """A model in ONNX's form."""
 
-    def __init__(self, model_proto):
+    def __init__(self, model_proto: Any) -> None:
         self.model_proto = model_proto
 
-    def save(self, destination):
+    def save(self, destination: Any) -> None:
         """Writes the model to a file."""
         import onnx
 
         onnx.save(self.model_proto, os.fspath(destination))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         graph = self.model_proto.graph
         return f"ONNXProgram({', '.join(i.name for i in graph.input)}) of {len(graph.node)} nodes"
 
 
-def is_in_onnx_export():
+def is_in_onnx_export() -> bool:
     """Whether a model is being recorded to be exported."""
     return _exports > 0
 
 
 def export(
-    model,
-    args=(),
-    f=None,
+    model: Any,
+    args: Any = (),
+    f: Any = None,
     *,
-    kwargs=None,
-    export_params=True,
-    input_names=None,
-    output_names=None,
-    opset_version=None,
-    dynamic_axes=None,
-    dynamic_shapes=None,
-):
+    kwargs: dict[str, Any] | None = None,
+    export_params: bool = True,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_axes: Any = None,
+    dynamic_shapes: Any = None,
+) -> Any:
     """A module, a function or a `smolder.Graph` as an ONNX model, which is written to `f` if given.
 
     Names and meanings are those of torch.onnx.export. `dynamic_axes` is {input's name: {dimension: size's name}, or a

@@ -1,5 +1,10 @@
 """Optimizers: a step is one op a parameter, which the compiler makes a few kernels of."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.optim import lr_scheduler
 from smolder.optim.adadelta import Adadelta
 from smolder.optim.adagrad import Adagrad
@@ -8,6 +13,10 @@ from smolder.optim.adam_kin import Adamax, NAdam, RAdam
 from smolder.optim.optimizer import Optimizer
 from smolder.optim.rmsprop import RMSprop
 from smolder.optim.sgd import SGD
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __all__ = [
     "ASGD",
@@ -25,9 +34,10 @@ __all__ = [
     "Rprop",
     "lr_scheduler",
 ]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     import importlib
 
     if name in ("ASGD", "LBFGS", "Rprop"):

@@ -1,7 +1,20 @@
 """Adagrad."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, check_options, implementation
+
+if TYPE_CHECKING:
+    from smolder._typing import Params
+
+__all__ = [
+    "Adagrad",
+]
+__dir__ = _listing(__name__)
 
 
 class Adagrad(Optimizer):
@@ -9,18 +22,18 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        lr_decay=0,
-        weight_decay=0,
-        initial_accumulator_value=0,
-        eps=1e-10,
-        foreach=None,
+        params: Params,
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
         *,
-        maximize=False,
-        differentiable=False,
-        fused=None,
-    ):
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         check_options(
             lr=lr,
             lr_decay=lr_decay,

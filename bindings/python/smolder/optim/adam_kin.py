@@ -1,7 +1,22 @@
 """Adamax, NAdam and RAdam: Adam with another norm, with Nesterov's momentum, with its first steps rectified."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, check_betas, check_options, implementation
+
+if TYPE_CHECKING:
+    from smolder._typing import Params
+
+__all__ = [
+    "Adamax",
+    "NAdam",
+    "RAdam",
+]
+__dir__ = _listing(__name__)
 
 
 class Adamax(Optimizer):
@@ -9,17 +24,17 @@ class Adamax(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        foreach=None,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
         *,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
         check_options(lr=lr, eps=eps)
         check_betas(betas)
         check_options(weight_decay=weight_decay)
@@ -41,19 +56,19 @@ class NAdam(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        momentum_decay=4e-3,
-        decoupled_weight_decay=False,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
         *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         check_options(lr=lr, eps=eps)
         check_betas(betas)
         check_options(weight_decay=weight_decay, momentum_decay=momentum_decay)
@@ -81,18 +96,18 @@ class RAdam(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        decoupled_weight_decay=False,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
         *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         check_options(lr=lr, eps=eps)
         check_betas(betas)
         check_options(weight_decay=weight_decay)

@@ -1,8 +1,24 @@
 """L-BFGS: steps along directions that a history of gradients gives, with or without a search along each."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import enable_grad, no_grad
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Params
+
+__all__ = [
+    "LBFGS",
+]
+__dir__ = _listing(__name__)
 
 
 def _cubic_minimum(x1, f1, g1, x2, f2, g2, bounds=None):
@@ -105,17 +121,17 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=1,
-        max_iter=20,
-        max_eval=None,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-9,
-        history_size=100,
-        line_search_fn=None,
+        params: Params,
+        lr: float = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
         *,
-        maximize=False,
-    ):
+        maximize: bool = False,
+    ) -> None:
         if isinstance(lr, _core.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         if not lr >= 0.0:
@@ -151,7 +167,7 @@ class LBFGS(Optimizer):
         loss = float(closure())
         return -loss if self.param_groups[0]["maximize"] else loss
 
-    def step(self, closure):
+    def step(self, closure: Callable[[], Any]) -> Any:
         """Makes up to max_iter moves. Returns the loss before the first."""
         with no_grad():
             loss = self._step(enable_grad()(closure))

@@ -3,16 +3,26 @@
 Rates follow from the ones before by torch's formulas, in torch's order of operations, so they are the same numbers.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import types
 import weakref
 from bisect import bisect_right
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.optim.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from smolder._typing import Tensor
 
 __all__ = [
     "ChainedScheduler",
@@ -32,6 +42,7 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+__dir__ = _listing(__name__)
 
 _SEE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 
@@ -81,10 +92,14 @@ def _state_of(function):
 class LRScheduler:
     """Base: counts epochs from 0 and sets each group's lr from get_lr()."""
 
+    optimizer: Optimizer
+    last_epoch: int
+    base_lrs: list[Any]
+
     _get_lr_called_within_step = False
     _is_initial = False
 
-    def __init__(self, optimizer, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         _check_optimizer(optimizer)
         self.optimizer, self.last_epoch = optimizer, last_epoch
         for i, group in enumerate(optimizer.param_groups):
@@ -110,15 +125,15 @@ class LRScheduler:
         finally:
             self._is_initial = False
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         """The learning rates of this epoch, one a group; for step() to call."""
         raise NotImplementedError(f"{type(self).__name__} defines no get_lr")
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float | Tensor]:
         """The learning rates set last, one a group."""
         return self._last_lr
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | float | None = None) -> None:
         """Goes to the next epoch, or to the one given, which torch calls deprecated."""
         self._keep()
         if self._step_count == 1:
@@ -170,11 +185,11 @@ class LRScheduler:
         if not self._get_lr_called_within_step:
             warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.")
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what state_dict() returned."""
         self.__dict__.update(state_dict)
 
@@ -197,7 +212,12 @@ class _LRScheduler(LRScheduler):
 class LambdaLR(LRScheduler):
     """The initial rate times lr_lambda(epoch); one function, or one a group."""
 
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
         groups = len(optimizer.param_groups)
         lambdas = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * groups
         if len(lambdas) != groups:
@@ -205,15 +225,15 @@ class LambdaLR(LRScheduler):
         self.lr_lambdas = lambdas
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer and functions; of callable objects, their attributes."""
         return super().state_dict() | {"lr_lambdas": [_state_of(f) for f in self.lr_lambdas]}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
         for function, state in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if state is not None:
@@ -223,13 +243,18 @@ class LambdaLR(LRScheduler):
 class MultiplicativeLR(LambdaLR):
     """The rate times lr_lambda(epoch), each time; one function, or one a group."""
 
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
         for function in lr_lambda if isinstance(lr_lambda, list | tuple) else [lr_lambda]:
             if not callable(function):
                 raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
         super().__init__(optimizer, lr_lambda, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self._is_initial:
             return _rates(self.optimizer)
@@ -243,11 +268,14 @@ class MultiplicativeLR(LambdaLR):
 class StepLR(LRScheduler):
     """The rate times gamma every step_size epochs."""
 
-    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+    step_size: int
+    gamma: float
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return _rates(self.optimizer)
@@ -260,11 +288,16 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """The rate times gamma at each of the milestones."""
 
-    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+    milestones: Any
+    gamma: float
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self.last_epoch not in self.milestones:
             return _rates(self.optimizer)
@@ -278,13 +311,18 @@ class MultiStepLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """The initial rate times factor, until total_iters epochs have passed."""
 
-    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+    factor: float
+    total_iters: int
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
         if factor > 1.0 or factor < 0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self.last_epoch == 0:
             return self._scaled(self.factor)
@@ -298,7 +336,18 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """The initial rate times a factor that goes from start_factor to end_factor in total_iters epochs."""
 
-    def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+    start_factor: float
+    end_factor: float
+    total_iters: int
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if end_factor > 1.0 or end_factor < 0:
@@ -306,7 +355,7 @@ class LinearLR(LRScheduler):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self.last_epoch == 0:
             return self._scaled(self.start_factor)
@@ -323,11 +372,11 @@ class LinearLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """The rate times gamma every epoch."""
 
-    def __init__(self, optimizer, gamma, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         return _rates(self.optimizer) if self._is_initial else self._scaled(self.gamma)
 
@@ -338,11 +387,14 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """From the initial rate to 0 in total_iters epochs, along (1 - t) ** power."""
 
-    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+    total_iters: int
+    power: float
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         if self._is_initial or self.last_epoch > self.total_iters:
             return _rates(self.optimizer)
@@ -363,11 +415,14 @@ class CosineAnnealingLR(LRScheduler):
     Each rate follows from the one before, so that what a program sets in between is kept, in proportion.
     """
 
-    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+    T_max: int
+    eta_min: float
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         groups, low = self.optimizer.param_groups, self.eta_min
         if self._is_initial:
@@ -389,7 +444,15 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Down to eta_min along a half cosine of T_0 epochs, then again from the top, each time T_mult times as long."""
 
-    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+    T_i: int
+    T_mult: int
+    eta_min: float | int
+    T_cur: int
+    last_epoch: int
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
             raise ValueError(f"Expected positive integer T_0, but got {T_0}")
         if T_mult < 1 or not isinstance(T_mult, int):
@@ -399,12 +462,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, last_epoch
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         height = 1 + math.cos(math.pi * self.T_cur / self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | float | None = None) -> None:
         """Goes to the next epoch, or to the one given, which may be a fraction: epoch + batch / batches."""
         self._keep()
         if epoch is None and self.last_epoch < 0:
@@ -436,6 +499,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class _Cycles(LRScheduler):
     """What schedules share that turn momentum, or the first of betas, the other way."""
 
+    use_beta1: bool
+
     def _begin_momentum(self, optimizer, base, largest, first):
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
@@ -456,22 +521,31 @@ class _Cycles(LRScheduler):
 class CyclicLR(_Cycles):
     """Between base_lr and max_lr, up and down, in a triangle whose height may fall."""
 
+    max_lrs: list[Any]
+    total_size: float
+    step_ratio: float
+    mode: str
+    gamma: float
+    scale_mode: str
+    base_momentums: list[Any]
+    max_momentums: list[Any]
+
     def __init__(
         self,
-        optimizer,
-        base_lr,
-        max_lr,
-        step_size_up=2000,
-        step_size_down=None,
-        mode="triangular",
-        gamma=1.0,
-        scale_fn=None,
-        scale_mode="cycle",
-        cycle_momentum=True,
-        base_momentum=0.8,
-        max_momentum=0.9,
-        last_epoch=-1,
-    ):
+        optimizer: Optimizer,
+        base_lr: float | Sequence[float],
+        max_lr: float | Sequence[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[..., Any] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.8,
+        max_momentum: float | Sequence[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
         _check_optimizer(optimizer)
         base_lrs = _per_group("base_lr", optimizer, base_lr)
         if last_epoch == -1:
@@ -494,7 +568,7 @@ class CyclicLR(_Cycles):
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
-    def scale_fn(self, x):
+    def scale_fn(self, x: Tensor) -> float:
         """The height of cycle x, or of epoch x where scale_mode is "iterations"."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
@@ -502,7 +576,7 @@ class CyclicLR(_Cycles):
             return self.gamma**x
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else 1.0
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -515,11 +589,11 @@ class CyclicLR(_Cycles):
                 self._set_momentum(group, high - (high - low) * height * scale)
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer; of a scale_fn that is an object, its attributes."""
         return super().state_dict() | {"_scale_fn_custom": _state_of(self._scale_fn_custom)}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "_scale_fn_custom"})
         if state_dict["_scale_fn_custom"] is not None:
             vars(self._scale_fn_custom).update(state_dict["_scale_fn_custom"])
@@ -528,23 +602,25 @@ class CyclicLR(_Cycles):
 class OneCycleLR(_Cycles):
     """One rise to max_lr and one fall, far below where it began, in total_steps steps; to be stepped every batch."""
 
+    total_steps: int
+
     def __init__(
         self,
-        optimizer,
-        max_lr,
-        total_steps=None,
-        epochs=None,
-        steps_per_epoch=None,
-        pct_start=0.3,
-        anneal_strategy="cos",
-        cycle_momentum=True,
-        base_momentum=0.85,
-        max_momentum=0.95,
-        div_factor=25.0,
-        final_div_factor=1e4,
-        three_phase=False,
-        last_epoch=-1,
-    ):
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
         _check_optimizer(optimizer)
         self.total_steps = self._count_steps(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
@@ -595,7 +671,7 @@ class OneCycleLR(_Cycles):
             return (end - start) * part + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         self._asked()
         step = self.last_epoch
         if step > self.total_steps:
@@ -625,18 +701,31 @@ class ReduceLROnPlateau(LRScheduler):
     step(metrics) reads the measure: given a tensor, it ends the step.
     """
 
+    factor: float
+    optimizer: Optimizer
+    default_min_lr: float | int | Sequence[float] | None
+    patience: int
+    cooldown: int
+    eps: float
+    last_epoch: int
+    threshold: float
+    mode_worse: float
+    best: float
+    cooldown_counter: int
+    num_bad_epochs: int
+
     def __init__(
         self,
-        optimizer,
-        mode="min",
-        factor=0.1,
-        patience=10,
-        threshold=1e-4,
-        threshold_mode="rel",
-        cooldown=0,
-        min_lr=0,
-        eps=1e-8,
-    ):
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0,
+        eps: float = 1e-8,
+    ) -> None:
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         _check_optimizer(optimizer)
@@ -660,7 +749,7 @@ class ReduceLROnPlateau(LRScheduler):
     def _reset(self):
         self.best, self.cooldown_counter, self.num_bad_epochs = self.mode_worse, 0, 0
 
-    def step(self, metrics, epoch=None):
+    def step(self, metrics: float | Tensor, epoch: int | float | None = None) -> None:
         """Takes the measure of an epoch."""
         current = float(metrics)
         if epoch is not None:
@@ -696,7 +785,7 @@ class ReduceLROnPlateau(LRScheduler):
                 group["lr"] = new
 
     @property
-    def in_cooldown(self):
+    def in_cooldown(self) -> bool:
         """Whether the rate was reduced within the last `cooldown` epochs."""
         return self.cooldown_counter > 0
 
@@ -730,11 +819,11 @@ def _check_schedulers(name, schedulers, optimizer, what):
 
 
 class _Several(LRScheduler):
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer; of the schedulers, their states."""
         return super().state_dict() | {"_schedulers": [s.state_dict() for s in self._schedulers]}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
@@ -743,7 +832,12 @@ class _Several(LRScheduler):
 class SequentialLR(_Several):
     """One schedule after another: the next begins at each milestone."""
 
-    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+    optimizer: Optimizer
+    last_epoch: int
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
+    ) -> None:
         _check_schedulers("SequentialLR", schedulers, optimizer, "")
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
@@ -760,7 +854,7 @@ class SequentialLR(_Several):
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
-    def step(self):
+    def step(self) -> None:
         """Goes to the next epoch."""
         self._keep()
         self.last_epoch += 1
@@ -784,12 +878,14 @@ def _undo(scheduler):
 class ChainedScheduler(_Several):
     """Schedules that all step together, each on what the ones before made of the rate."""
 
-    def __init__(self, schedulers, optimizer=None):
+    optimizer: Optimizer
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         _check_schedulers("ChainedScheduler", schedulers, optimizer, " to be chained")
         self._schedulers, self.optimizer = schedulers, optimizer or schedulers[0].optimizer
         self._last_lr = _rates(self.optimizer)
 
-    def step(self):
+    def step(self) -> None:
         """Goes to the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()

@@ -1,13 +1,33 @@
 """The base of optimizers: parameter groups, state, saving."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from copy import deepcopy
+from typing import TYPE_CHECKING, overload
 
 from smolder import _core
 from smolder._creation import full
 from smolder._modes import enable_grad, no_grad
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn.parameter import zero_gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Params, T
+
+__all__ = [
+    "Optimizer",
+    "check_betas",
+    "check_options",
+    "implementation",
+    "required",
+    "steps_conditionally",
+]
+__dir__ = _listing(__name__)
 
 
 class _Required:
@@ -21,21 +41,21 @@ required = _Required()
 _SPELLED = {"lr": "learning rate", "eps": "epsilon value"}
 
 
-def check_options(**options):
+def check_options(**options: Any) -> None:
     """Raises ValueError for one that is negative or nan."""
     for name, value in options.items():
         if not value >= 0.0:
             raise ValueError(f"Invalid {_SPELLED.get(name, f'{name} value')}: {value}")
 
 
-def check_betas(betas):
+def check_betas(betas: tuple[float, float]) -> None:
     """Raises ValueError unless both are in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
-def implementation(foreach, fused, differentiable, fusible=True):
+def implementation(foreach: bool, fused: bool, differentiable: bool, fusible: bool = True) -> dict[str, Any]:
     """torch's choices of how a step is computed, as options of a group, for programs that make them.
 
     foreach and fused change nothing: the compiler makes one step of all parameters' updates and fuses it. A step is
@@ -52,10 +72,14 @@ def implementation(foreach, fused, differentiable, fusible=True):
 class Optimizer:
     """Updates parameters from their gradients. Subclasses define _options(group) and _update(parameter, grad, options)."""
 
+    defaults: dict[str, Any]
+    param_groups: list[dict[str, Any]]
+    state: dict[Any, dict[str, Any]]
+
     _skip = None  # a bool on the device: where it is true, a step changes nothing
     _counted = None  # in such a step: counts before, if it is made, and then
 
-    def __init__(self, params, defaults):
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, _core.Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
@@ -70,7 +94,7 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters with options of their own; options not given are the optimizer's."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -174,7 +198,11 @@ class Optimizer:
         """Whether the state is such that the next step may be one that depends on the device."""
         return True
 
-    def step(self, closure=None):
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], T]) -> T: ...
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient. Returns the closure's loss, if there is a closure."""
         loss = None
         if closure is not None:
@@ -193,14 +221,14 @@ class Optimizer:
         _core.step_boundary("optimizer.step")
         return loss
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them in place."""
         for group in self.param_groups:
             zero_gradients(group["params"], set_to_none)
 
     # -- saving
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """State by the parameter's number in the groups, and the groups with numbers for parameters."""
         numbers, groups = {}, []
         for group in self.param_groups:
@@ -212,7 +240,7 @@ class Optimizer:
         state = {numbers.get(id(p), p): dict(values) for p, values in self.state.items()}
         return {"state": state, "param_groups": groups}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what state_dict() of an optimizer with the same groups returned."""
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
@@ -230,7 +258,7 @@ class Optimizer:
             p = by_number.get(number)
             self.state[number if p is None else p] = {k: _copied(k, v, p) for k, v in values.items()}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = [type(self).__name__ + " ("]
         for i, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {i}")
@@ -247,7 +275,7 @@ def _run_time_number(values, name, counts=False):
     return _core._run_time_number(values, name, counts) if plain else values[name]
 
 
-def steps_conditionally(optimizer):
+def steps_conditionally(optimizer: Optimizer) -> bool:
     """Whether a step depends on the device where `_skip` says so, which nobody's own step does."""
     kind, patched = type(optimizer), vars(optimizer).get("step")
     if not isinstance(optimizer, Optimizer) or kind.step is not Optimizer.step:

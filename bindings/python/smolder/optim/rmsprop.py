@@ -1,7 +1,20 @@
 """RMSprop."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, check_options, implementation
+
+if TYPE_CHECKING:
+    from smolder._typing import Params
+
+__all__ = [
+    "RMSprop",
+]
+__dir__ = _listing(__name__)
 
 
 class RMSprop(Optimizer):
@@ -9,18 +22,18 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=1e-2,
-        alpha=0.99,
-        eps=1e-8,
-        weight_decay=0,
-        momentum=0,
-        centered=False,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
         check_options(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {"lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered}
         defaults |= {"weight_decay": weight_decay, "capturable": capturable, "maximize": maximize}

@@ -1,7 +1,20 @@
 """Stochastic gradient descent."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, implementation
+
+if TYPE_CHECKING:
+    from smolder._typing import Params
+
+__all__ = [
+    "SGD",
+]
+__dir__ = _listing(__name__)
 
 
 class SGD(Optimizer):
@@ -9,18 +22,18 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        momentum=0,
-        dampening=0,
-        weight_decay=0,
-        nesterov=False,
+        params: Params,
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: int = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
         *,
-        maximize=False,
-        foreach=None,
-        differentiable=False,
-        fused=None,
-    ):
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         if lr < 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if momentum < 0.0:

@@ -1,15 +1,25 @@
 """Averages of a model's weights over training, and what belongs to them."""
 
+from __future__ import annotations
+
 import math
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._creation import zeros
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn.module import Module
 from smolder.nn.normalization import _BatchNorm
 from smolder.optim.lr_scheduler import LRScheduler, _per_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from smolder._typing import Device, Optimizer, Tensor
 
 __all__ = [
     "SWALR",
@@ -20,6 +30,7 @@ __all__ = [
     "get_swa_multi_avg_fn",
     "update_bn",
 ]
+__dir__ = _listing(__name__)
 
 
 def _check_decay(decay):
@@ -27,7 +38,7 @@ def _check_decay(decay):
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
-def get_ema_multi_avg_fn(decay=0.999):
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """A function that moves averages a part, 1 - decay, of the way to parameters, in place."""
     _check_decay(decay)
 
@@ -42,7 +53,7 @@ def get_ema_multi_avg_fn(decay=0.999):
     return update
 
 
-def get_swa_multi_avg_fn():
+def get_swa_multi_avg_fn() -> Callable[..., None]:
     """A function that makes averages of num_averaged models those of one more, in place."""
 
     def update(averaged_param_list, current_param_list, num_averaged):
@@ -57,7 +68,7 @@ def get_swa_multi_avg_fn():
     return update
 
 
-def get_ema_avg_fn(decay=0.999):
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
     """A function of an average, a parameter and a count: the average moved a part, 1 - decay, of the way there."""
     _check_decay(decay)
 
@@ -68,7 +79,7 @@ def get_ema_avg_fn(decay=0.999):
     return update
 
 
-def get_swa_avg_fn():
+def get_swa_avg_fn() -> Callable[..., Any]:
     """A function of an average of num_averaged parameters, and one more: the average of all."""
 
     def update(averaged_param, current_param, num_averaged):
@@ -84,7 +95,19 @@ class AveragedModel(Module):
     With use_buffers buffers are averaged too; else they are those of the last model.
     """
 
-    def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
+    module: Module
+    avg_fn: Callable[..., Any] | None
+    multi_avg_fn: Callable[..., Any] | None
+    use_buffers: bool
+
+    def __init__(
+        self,
+        model: Module,
+        device: Device = None,
+        avg_fn: Callable[..., Any] | None = None,
+        multi_avg_fn: Callable[..., Any] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
@@ -92,10 +115,10 @@ class AveragedModel(Module):
         self.register_buffer("n_averaged", zeros((), dtype=_core.int64, device=device))
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def update_parameters(self, model):
+    def update_parameters(self, model: Module) -> None:
         """Takes a model into the averages. Reads how many there were before."""
 
         def members(of):
@@ -129,7 +152,7 @@ def _alike(averages, current):
     return groups.values()
 
 
-def update_bn(loader, model, device=None):
+def update_bn(loader: Iterable[Any], model: Module, device: Device = None) -> None:
     """Makes the statistics of batch norms those of all batches of a loader, whose inputs come first where they are lists."""
     momenta = {module: module.momentum for module in model.modules() if isinstance(module, _BatchNorm)}
     if not momenta:
@@ -151,7 +174,16 @@ def update_bn(loader, model, device=None):
 class SWALR(LRScheduler):
     """Goes to the rate swa_lr within anneal_epochs, and stays there."""
 
-    def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
+    anneal_epochs: int
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float | Sequence[float],
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
         for rate, group in zip(_per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
@@ -161,11 +193,11 @@ class SWALR(LRScheduler):
         self._anneal_strategy, self.anneal_epochs = anneal_strategy, anneal_epochs
         super().__init__(optimizer, last_epoch)
 
-    def anneal_func(self, t):
+    def anneal_func(self, t: Tensor) -> float:
         """How much of the way is gone at a part t of the epochs."""
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | Tensor]:
         """The next rates."""
         if not self._get_lr_called_within_step:
             warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.")

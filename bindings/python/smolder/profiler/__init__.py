@@ -6,6 +6,9 @@ print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
 prof.export_chrome_trace("trace.json")
 """
 
+from __future__ import annotations
+
+from smolder._names import listing as _listing
 from smolder.profiler._events import DeviceType, ProfilerActivity, supported_activities
 from smolder.profiler._session import (
     ProfilerAction,
@@ -26,8 +29,9 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
+__dir__ = _listing(__name__)
 
 
-def kineto_available():
+def kineto_available() -> bool:
     """False: spans are the runtime's own."""
     return False

@@ -1,11 +1,20 @@
 """Spans as torch's events: a tree a thread, averages of what has one name, and lists that print as tables."""
 
+from __future__ import annotations
+
 import bisect
 import collections
 import enum
+from typing import TYPE_CHECKING
 
 from smolder import _core, _limits
 from smolder.profiler._table import build_table, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Self
+
+    from smolder._typing import PathLike, Tensor
 
 
 class DeviceType(enum.Enum):
@@ -26,7 +35,7 @@ class ProfilerActivity(enum.Enum):
     PrivateUse1 = 5
 
 
-def supported_activities():
+def supported_activities() -> set[ProfilerActivity]:
     """Those that this process can profile."""
     return {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if _core._cuda_is_available() else set())
 
@@ -42,7 +51,7 @@ MemoryChange = collections.namedtuple("MemoryChange", "at device bytes live thre
 _SAID = ("sync", "plan", "compile", "copy")
 
 
-def title(span):
+def title(span: Any) -> str:
     """What tables and timelines call a span."""
     if span.kind in _SAID and not span.name.startswith(span.kind):
         return f"{span.kind}: {span.name}"
@@ -68,28 +77,28 @@ class _Times:
     self_device_time_total_str = _microseconds("self_device_time_total")
 
     @property
-    def cpu_time(self):
+    def cpu_time(self) -> float:
         """Microseconds a call."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     @property
-    def device_time(self):
+    def device_time(self) -> float:
         """Microseconds a call."""
         return self.device_time_total / self.count if self.count else 0.0
 
     @property
-    def cuda_time(self):
+    def cuda_time(self) -> float:
         """Microseconds a call on the device."""
         return self.device_time
 
     @property
-    def bandwidth(self):
+    def bandwidth(self) -> float:
         """Bytes a nanosecond, which are gigabytes a second, of what moved some; else 0."""
         own = self.self_device_time_total or self.self_cpu_time_total
         return self.bytes / own / 1e3 if self.bytes and own else 0.0
 
     @property
-    def bandwidth_share(self):
+    def bandwidth_share(self) -> float:
         """That beside what plain loops over as many bytes reach, once the machine's limits were measured, as
         smolder.explain does; else 0."""
         limits = _limits.measured("cuda" if self.device_type == DeviceType.CUDA else "cpu")
@@ -99,7 +108,7 @@ class _Times:
 class FunctionEvent(_Times):
     """A span, with what is inside of it. Times are microseconds."""
 
-    def __init__(self, id, span, with_stack=False):
+    def __init__(self, id: int, span: Any, with_stack: bool = False) -> None:
         self.id = id
         self.span = span
         self.name = self.key = title(span)
@@ -135,24 +144,24 @@ class FunctionEvent(_Times):
         return (self.span.end - self.span.begin if self.span.own is None else self.span.own) / 1e3
 
     @property
-    def cpu_time_total(self):
+    def cpu_time_total(self) -> float:
         """Microseconds, with what is inside of it."""
         return self._elapsed if self.device_type == DeviceType.CPU else 0.0
 
     @property
-    def self_cpu_time_total(self):
+    def self_cpu_time_total(self) -> float:
         """Microseconds, without."""
         if self.device_type != DeviceType.CPU:
             return 0.0
         return max(0.0, self._elapsed - sum(child.cpu_time_total for child in self.cpu_children))
 
     @property
-    def self_device_time_total(self):
+    def self_device_time_total(self) -> float:
         """Microseconds that it ran on a device."""
         return 0.0 if self.device_type == DeviceType.CPU else self._elapsed
 
     @property
-    def device_time_total(self):
+    def device_time_total(self) -> float:
         """The same, and what it queued, and what is inside of it."""
         if self.device_type != DeviceType.CPU:
             return self._elapsed
@@ -162,7 +171,7 @@ class FunctionEvent(_Times):
     cuda_time_total = device_time_total
     self_cuda_time_total = self_device_time_total
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"<FunctionEvent id={self.id} name={self.name} device_type={self.device_type} "
             f"cpu_time={self.cpu_time_str} start_us={self.time_range.start:.3f} end_us={self.time_range.end:.3f} "
@@ -174,15 +183,24 @@ class FunctionEvent(_Times):
 class Interval:
     """From a time to another, in microseconds."""
 
-    def __init__(self, start, end):
+    def __init__(self, start: float, end: float) -> None:
         self.start, self.end = start, end
 
-    def elapsed_us(self):
+    def elapsed_us(self) -> float:
         return self.end - self.start
 
 
 class FunctionEventAvg(_Times):
     """Events of one name, added up."""
+
+    key: Any
+    is_user_annotation: bool
+    use_device: Any
+    input_shapes: Any
+    stack: Any
+    kind: Any
+    cpu_parent: Any
+    cpu_children: Any
 
     _SUMS = (
         "cpu_time_total",
@@ -198,7 +216,7 @@ class FunctionEventAvg(_Times):
         "flops",
     )
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.key = None
         self.node_id = -1
         self.overload_name = ""
@@ -213,7 +231,7 @@ class FunctionEventAvg(_Times):
         for name in self._SUMS:
             setattr(self, name, 0)
 
-    def add(self, other):
+    def add(self, other: Tensor) -> Self:
         """Adds an event, or another average, of the same name."""
         if self.key is None:
             for name in ("key", "node_id", "use_device", "device_type", "kind", "input_shapes", "stack"):
@@ -226,15 +244,15 @@ class FunctionEventAvg(_Times):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: Tensor) -> Self:
         return self.add(other)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith(("cuda_", "self_cuda_")):
             return getattr(self, name.replace("cuda", "device", 1))
         raise AttributeError(f"'FunctionEventAvg' object has no attribute '{name}'")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
             f"cpu_time={self.cpu_time_str}  self_cuda_time={self.self_device_time_total_str} "
@@ -246,7 +264,13 @@ class FunctionEventAvg(_Times):
 class EventList(list):
     """Events, or averages of them."""
 
-    def __init__(self, events=(), use_device=None, profile_memory=False, with_flops=False):
+    def __init__(
+        self,
+        events: Iterable[Any] = (),
+        use_device: str | None = None,
+        profile_memory: bool = False,
+        with_flops: bool = False,
+    ) -> None:
         super().__init__(events)
         self._use_device = use_device
         self._profile_memory = profile_memory
@@ -255,28 +279,28 @@ class EventList(list):
     def _like(self, events):
         return EventList(events, self._use_device, self._profile_memory, self._with_flops)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.table()
 
     @property
-    def self_cpu_time_total(self):
+    def self_cpu_time_total(self) -> int:
         """Microseconds of the host in all."""
         return sum(event.self_cpu_time_total for event in self)
 
-    def supported_export_stacks_metrics(self):
+    def supported_export_stacks_metrics(self) -> list[str]:
         return ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 
     def table(
         self,
-        sort_by=None,
-        row_limit=100,
-        max_src_column_width=75,
-        max_name_column_width=55,
-        max_shapes_column_width=80,
-        header=None,
-        top_level_events_only=False,
-        time_unit=None,
-    ):
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
         """The events as text. `sort_by` names an attribute, as "self_cpu_time_total", "cuda_time_total" or "bytes"."""
         events = self
         if sort_by is not None:
@@ -298,11 +322,11 @@ class EventList(list):
 
     def key_averages(
         self,
-        group_by_input_shapes=False,
-        group_by_stack_n=0,
-        group_by_overload_name=False,
-        include_python_functions=False,
-    ):
+        group_by_input_shapes: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
+    ) -> EventList:
         """Events of one name together; of one name and shapes, or one name and line, where asked for. (Ops have no
         overload names, and functions of Python are not among the events.)"""
         groups = {}
@@ -319,7 +343,7 @@ class EventList(list):
                 average.input_shapes = ""
         return self._like(groups.values())
 
-    def total_average(self):
+    def total_average(self) -> FunctionEventAvg:
         """All of them as one."""
         total = FunctionEventAvg()
         for event in self:
@@ -328,7 +352,7 @@ class EventList(list):
         total.key = "Total"
         return total
 
-    def export_stacks(self, path, metric):
+    def export_stacks(self, path: PathLike, metric: str) -> None:
         """Writes a line "file.py:12 in f;kernel 34" for each event that took some of `metric`, in microseconds: what
         tools that draw flame graphs read."""
         if metric not in self.supported_export_stacks_metrics():
@@ -345,7 +369,14 @@ class EventList(list):
                     print(f"{stack} {int(value)}", file=file)
 
 
-def events_of(spans, changes=(), with_stack=False, use_device=None, profile_memory=False, with_flops=False):
+def events_of(
+    spans: Any,
+    changes: Any = (),
+    with_stack: bool = False,
+    use_device: str | None = None,
+    profile_memory: bool = False,
+    with_flops: bool = False,
+) -> EventList:
     """An EventList of spans: each knows what it is in, what it queued, and what memory was taken in it."""
     order = sorted(spans, key=lambda s: (s.begin, -s.end))
     events = EventList(

@@ -1,5 +1,7 @@
 """Profiling, by torch's names: what is profiled when, and what becomes of it."""
 
+from __future__ import annotations
+
 import contextlib
 import enum
 import json
@@ -7,11 +9,18 @@ import os
 import socket
 import time
 import uuid
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._warn import warn
 from smolder.profiler import _events, _trace
 from smolder.profiler._events import MemoryChange, ProfilerActivity, Span, supported_activities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Self
+
+    from smolder._typing import Device, EventList, PathLike, Tensor
 
 
 class ProfilerAction(enum.Enum):
@@ -26,7 +35,9 @@ class ProfilerAction(enum.Enum):
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
-def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
     """A schedule: after `skip_first` steps, again and again `wait` idle ones, `warmup` ones and `active` profiled ones.
     `repeat` is how often, for ever when 0. A `skip_first_wait` other than 0 leaves out the first wait."""
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
@@ -69,16 +80,16 @@ class record_function(contextlib.ContextDecorator):
     name the lines whose ops they run.
     """
 
-    def __init__(self, name, args=None):
+    def __init__(self, name: str, args: tuple[Any, ...] | None = None) -> None:
         self.name = name
         self.args = args
         self._begun = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._begun.append(time.perf_counter_ns() if _core._profiling() else None)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         begun = self._begun.pop()
         if begun is not None:
             _core._profile_span(self.name, begun, time.perf_counter_ns(), self.args or "")
@@ -87,7 +98,9 @@ class record_function(contextlib.ContextDecorator):
         return record_function(self.name, self.args)
 
 
-def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False, use_python_export=False):
+def tensorboard_trace_handler(
+    dir_name: PathLike, worker_name: str | None = None, use_gzip: bool = False, use_python_export: bool = False
+) -> Callable[[Any], None]:
     """For `on_trace_ready`: writes each trace to a file in `dir_name`, named as TensorBoard's profiler looks for it."""
     _refuse("tensorboard_trace_handler", use_python_export=use_python_export)
 
@@ -110,21 +123,24 @@ def _refuse(where, **arguments):
 class _KinetoProfile:
     """A profile without a schedule: from start() to stop()."""
 
+    activities: set[ProfilerActivity] | set[Any]
+    metadata: dict[Any, Any]
+
     def __init__(
         self,
         *,
-        activities=None,
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        with_flops=False,
-        with_modules=False,
-        experimental_config=None,
-        execution_trace_observer=None,
-        acc_events=False,
-        custom_trace_id_callback=None,
-        post_processing_timeout_s=None,
-    ):
+        activities: Iterable[Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+    ) -> None:
         _refuse(
             "profile",
             with_modules=with_modules,
@@ -156,19 +172,19 @@ class _KinetoProfile:
         self._events = None
         self._trace_id = None
 
-    def start(self):
+    def start(self) -> None:
         """Begins, once what was recorded before has run."""
         self.prepare_trace()
         self.start_trace()
 
-    def stop(self):
+    def stop(self) -> None:
         """Runs what was recorded, and ends."""
         self.stop_trace()
 
-    def prepare_trace(self):
+    def prepare_trace(self) -> None:
         """What would take long to begin with: nothing does."""
 
-    def start_trace(self):
+    def start_trace(self) -> None:
         _core._run_recorded("profiler")
         if not self.acc_events or self._spans is None:
             self._spans, self._changes = [], []
@@ -181,7 +197,7 @@ class _KinetoProfile:
             devices=ProfilerActivity.CUDA in self.activities,
         )
 
-    def stop_trace(self):
+    def stop_trace(self) -> None:
         if self._session is None:
             raise AssertionError("Profiler must be initialized before stopping trace")
         _core._run_recorded("profiler")
@@ -197,7 +213,7 @@ class _KinetoProfile:
         if self._spans is None:
             raise AssertionError(f"Profiler must be initialized before {what}")
 
-    def events(self):
+    def events(self) -> EventList:
         """All spans, as an EventList."""
         self._profiled("accessing events")
         if self._events is None:
@@ -209,11 +225,11 @@ class _KinetoProfile:
 
     def key_averages(
         self,
-        group_by_input_shape=False,
-        group_by_stack_n=0,
-        group_by_overload_name=False,
-        include_python_functions=False,
-    ):
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        include_python_functions: bool = False,
+    ) -> EventList:
         """Spans of one name together; of one name and shapes (`record_shapes`) or line (`with_stack`) where asked."""
         self._profiled("getting key averages")
         return self.events().key_averages(
@@ -222,12 +238,12 @@ class _KinetoProfile:
 
     def export_chrome_trace(
         self,
-        path,
-        use_python_export=False,
-        cuda_graph_annotations=None,
-        graph_lanes="none",
-        default_stream=7,
-    ):
+        path: PathLike,
+        use_python_export: bool = False,
+        cuda_graph_annotations: Any = None,
+        graph_lanes: str = "none",
+        default_stream: int = 7,
+    ) -> None:
         """Writes the spans as JSON for chrome://tracing, Perfetto and TensorBoard; compressed where the name ends in
         ".gz"."""
         _refuse(
@@ -246,35 +262,35 @@ class _KinetoProfile:
         }
         _trace.write(path, self.events(), self._changes, {**flags, **self.metadata}, default_stream)
 
-    def export_stacks(self, path, metric="self_cpu_time_total"):
+    def export_stacks(self, path: PathLike, metric: str = "self_cpu_time_total") -> None:
         """Writes the user's lines with what their spans took, for tools that draw flame graphs."""
         self._profiled("exporting stacks")
         if not self.with_stack:
             raise AssertionError("export_stacks() requires with_stack=True")
         return self.events().export_stacks(path, metric)
 
-    def export_memory_timeline(self, path, device=None):
+    def export_memory_timeline(self, path: PathLike, device: Device = None) -> None:
         """Raises: what memory is for is not known over time."""
         raise NotImplementedError(
             "export_memory_timeline is not supported: export_chrome_trace() has memory over time with "
             "profile_memory=True, and smolder.memory.snapshot() what each line holds"
         )
 
-    def toggle_collection_dynamic(self, enable, activities):
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any] | None) -> None:
         """Raises: what is profiled is said at the start."""
         raise NotImplementedError("toggle_collection_dynamic is not supported: start and stop a profile instead")
 
-    def add_metadata(self, key, value):
+    def add_metadata(self, key: Tensor, value: Any) -> None:
         """Puts a string into the trace."""
         self.metadata[key] = str(value)
 
-    def add_metadata_json(self, key, value):
+    def add_metadata_json(self, key: Tensor, value: Any) -> None:
         """Puts a value, given as JSON, into the trace."""
         self.metadata[key] = json.loads(value)
 
     preset_metadata_json = add_metadata_json
 
-    def get_trace_id(self):
+    def get_trace_id(self) -> str | None:
         """The trace's name; None before the start."""
         return self._trace_id
 
@@ -285,23 +301,27 @@ class profile(_KinetoProfile):
     Starting and stopping run what is recorded, so what a profile has is what was recorded in it.
     """
 
+    schedule: Callable[..., Any]
+    record_steps: bool
+    step_num: int
+
     def __init__(
         self,
         *,
-        activities=None,
-        schedule=None,
-        on_trace_ready=None,
-        record_shapes=False,
-        profile_memory=False,
-        with_stack=False,
-        with_flops=False,
-        with_modules=False,
-        experimental_config=None,
-        execution_trace_observer=None,
-        acc_events=False,
-        custom_trace_id_callback=None,
-        post_processing_timeout_s=None,
-    ):
+        activities: Iterable[Any] | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+    ) -> None:
         super().__init__(
             activities=activities,
             record_shapes=record_shapes,
@@ -322,24 +342,24 @@ class profile(_KinetoProfile):
         self.current_action = self.schedule(0)
         self._step = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self):
+    def start(self) -> None:
         self._change(ProfilerAction.NONE, self.current_action)
         self._begin_step()
 
-    def stop(self):
+    def stop(self) -> None:
         if self._session is None and self._spans is None and self.current_action in _RECORDS:
             raise AssertionError("Profiler must be initialized before stopping trace")
         self._end_step()
         self._change(self.current_action, None)
 
-    def step(self):
+    def step(self) -> None:
         """Says that the next step begins."""
         self._end_step()
         before, self.step_num = self.current_action, self.step_num + 1

@@ -1,18 +1,25 @@
 """Averages of events as text, in torch's layout, with the bytes that they moved and how fast."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _WIDTH = 12  # of a column of numbers
 
 
-def format_time(us):
+def format_time(us: Any) -> str:
     """Microseconds, in the unit in which they are short."""
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"
     return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
 
 
-def format_memory(nbytes):
+def format_memory(nbytes: Any) -> str:
     """Bytes, in the unit in which they are few."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if abs(nbytes) >= size:
@@ -65,18 +72,18 @@ class _Columns:
 
 
 def build_table(
-    events,
-    use_device,
-    profile_memory,
-    with_flops,
-    row_limit,
-    max_src_column_width,
-    max_name_column_width,
-    max_shapes_column_width,
-    header,
-    top_level_events_only,
-    time_unit,
-):
+    events: Any,
+    use_device: str | None,
+    profile_memory: bool,
+    with_flops: bool,
+    row_limit: int,
+    max_src_column_width: Any,
+    max_name_column_width: Any,
+    max_shapes_column_width: Any,
+    header: Any,
+    top_level_events_only: Any,
+    time_unit: str,
+) -> str:
     """The table of EventList.table()."""
     if not events:
         return ""

@@ -1,13 +1,21 @@
 """Spans as the JSON that chrome://tracing, Perfetto and TensorBoard's profiler read."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import os
 import socket
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from smolder.profiler._events import DeviceType
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import PathLike
 
 # Rows of this process besides those of its threads.
 _RECORDING, _BESIDE = 1_000_000, 1_000_001
@@ -23,7 +31,7 @@ _CATEGORIES = {
 }
 
 
-def write(path, events, changes, properties, default_stream):
+def write(path: PathLike, events: Any, changes: Any, properties: Any, default_stream: Any) -> None:
     """Writes a trace of events and changes of memory."""
     trace = {
         "schemaVersion": 1,

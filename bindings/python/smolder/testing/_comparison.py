@@ -1,10 +1,13 @@
 """Whether values are close: numbers, tensors, and containers of them, told apart as torch tells them."""
 
+from __future__ import annotations
+
 import cmath
 import collections.abc
 import contextlib
 import dataclasses
 import types
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +15,11 @@ from smolder import _core
 from smolder._creation import as_tensor, tensor
 from smolder._tensor import Size
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 # Relative and absolute tolerance by dtype; others have to be equal.
 _TOLERANCES = {
@@ -218,19 +226,19 @@ def _is_dataclass(x):
 
 
 def assert_close(
-    actual,
-    expected,
+    actual: Any,
+    expected: Any,
     *,
-    allow_subclasses=True,
-    rtol=None,
-    atol=None,
-    equal_nan=False,
-    check_device=True,
-    check_dtype=True,
-    check_layout=True,
-    check_stride=False,
-    msg=None,
-):
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: str | Callable[[str], str] | None = None,
+) -> None:
     """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere, in containers too.
 
     Tolerances that are not given are those of the dtypes. msg is said instead, or a function of what would be said.
@@ -256,7 +264,14 @@ def assert_close(
             raise e.to_error(msg) from None
 
 
-def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str | Callable[[str], str] | None = "",
+) -> None:
     """Deprecated: assert_close, with other tolerances, and whatever the dtypes are."""
     warn(
         "`smolder.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please use "

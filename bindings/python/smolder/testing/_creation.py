@@ -1,11 +1,20 @@
 """Tensors of any dtype with random values."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._creation import empty, randint
 from smolder._types import finfo, iinfo
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from smolder._typing import Device, DType, Tensor
 
 _FLOATS = (_core.float16, _core.bfloat16, _core.float32, _core.float64)
 
@@ -41,16 +50,16 @@ def _interval(dtype, low, high):
 
 
 def make_tensor(
-    *shape,
-    dtype,
-    device,
-    low=None,
-    high=None,
-    requires_grad=False,
-    noncontiguous=False,
-    exclude_zero=False,
-    memory_format=None,
-):
+    *shape: int | Sequence[int],
+    dtype: DType,
+    device: Device,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor of random values from `low` up to `high`."""
     if len(shape) == 1 and not isinstance(shape[0], int):
         (shape,) = shape

@@ -1,14 +1,22 @@
 """Helpers around training: hooks, checkpoints, data sets and their loaders."""
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.utils import checkpoint, data, hooks
 
+if TYPE_CHECKING:
+    from smolder._typing import Tensor
+
 __all__ = ["checkpoint", "data", "hooks", "swap_tensors"]
+__dir__ = _listing(__name__)
 
 
-def swap_tensors(t1, t2):
+def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Makes each of two tensors what the other was: class, attributes, values and gradient.
 
     Gradients of what was computed of one before go where its values went.

@@ -1,11 +1,19 @@
 """Trees of lists, tuples, dictionaries and leaves: taken apart, put together, mapped, written as text."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import importlib
 import json
 import typing
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 
 from smolder._warn import warn
 
@@ -202,15 +210,15 @@ STANDARD_DICT_TYPES = frozenset({dict, OrderedDict, defaultdict})
 
 
 def register_pytree_node(
-    cls,
-    flatten_fn,
-    unflatten_fn,
+    cls: type[Any],
+    flatten_fn: Callable[..., Any],
+    unflatten_fn: Callable[..., Any],
     *,
-    serialized_type_name=None,
-    to_dumpable_context=None,
-    from_dumpable_context=None,
-    flatten_with_keys_fn=None,
-):
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable[..., Any] | None = None,
+    from_dumpable_context: Callable[..., Any] | None = None,
+    flatten_with_keys_fn: Callable[..., Any] | None = None,
+) -> None:
     """Makes instances of a class nodes: flatten_fn(x) is (parts, context), unflatten_fn(parts, context) is x again.
 
     flatten_with_keys_fn(x) is ([(key, part), ...], context). treespec_dumps writes the class by serialized_type_name, and
@@ -343,7 +351,7 @@ class TreeSpec:
 
     __slots__ = ("_children", "_context", "num_children", "num_leaves", "num_nodes", "type")
 
-    def __init__(self, type=None, context=None, children_specs=()):
+    def __init__(self, type: Any = None, context: Any = None, children_specs: Any = ()) -> None:
         self.type, self._context, self._children = type, context, list(children_specs)
         self.num_children = len(self._children)
         self.num_nodes = 1 + sum(c.num_nodes for c in self._children)
@@ -367,7 +375,7 @@ class TreeSpec:
         """The form of a child."""
         return self._children[index]
 
-    def is_leaf(self):
+    def is_leaf(self) -> bool:
         """Whether the tree is a leaf."""
         return self.type is None
 
@@ -411,15 +419,15 @@ class TreeSpec:
             raise ValueError(f"Node keys mismatch{text}.")
         return [tree[key] for key in wanted]
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, TreeSpec):
             return NotImplemented
         return (self.type, self._context, self._children) == (other.type, other._context, other._children)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.type, self.num_leaves, tuple(self._children)))
 
-    def __repr__(self, indent=0):
+    def __repr__(self, indent: int = 0) -> str:
         if self.type is None:
             return "*"
         indent += 2
@@ -473,7 +481,7 @@ def treespec_pprint(treespec):
 # -- trees
 
 
-def tree_flatten(tree, is_leaf=None):
+def tree_flatten(tree: Any, is_leaf: Callable[..., Any] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves, in order, and the form."""
     leaves = []
     return leaves, _flatten_into(leaves, tree, is_leaf)
@@ -488,7 +496,7 @@ def _flatten_into(leaves, tree, is_leaf):
     return TreeSpec(kind, context, [_flatten_into(leaves, part, is_leaf) for part in parts])
 
 
-def tree_unflatten(leaves, treespec):
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """The tree of leaves and a form."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
@@ -519,24 +527,24 @@ def tree_iter(tree, is_leaf=None):
         yield from tree_iter(part, is_leaf)
 
 
-def tree_leaves(tree, is_leaf=None):
+def tree_leaves(tree: Any, is_leaf: Callable[..., Any] | None = None) -> list[Any]:
     """The leaves, in order."""
     return list(tree_iter(tree, is_leaf))
 
 
-def tree_structure(tree, is_leaf=None):
+def tree_structure(tree: Any, is_leaf: Callable[..., Any] | None = None) -> TreeSpec:
     """The form."""
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_map(func, tree, *rests, is_leaf=None):
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[..., Any] | None = None) -> Any:
     """The tree of func of the leaves of a tree, and of what other trees, which begin with its form, have there."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(rest) for rest in rests]
     return tree_unflatten([func(*given) for given in zip(leaves, *others, strict=True)], spec)
 
 
-def tree_map_(func, tree, *rests, is_leaf=None):
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[..., Any] | None = None) -> Any:
     """Calls func on the leaves, and returns the tree."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
@@ -560,7 +568,9 @@ def map_only(type_or_types_or_pred, /):
     return decorate
 
 
-def tree_map_only(type_or_types_or_pred, /, func, tree, is_leaf=None):
+def tree_map_only(
+    type_or_types_or_pred: Any, /, func: Callable[..., Any], tree: Any, is_leaf: Callable[..., Any] | None = None
+) -> Any:
     """The tree with func of those leaves that are of a type, or for which a function holds."""
     return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
@@ -570,12 +580,12 @@ def tree_map_only_(type_or_types_or_pred, /, func, tree, is_leaf=None):
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
-def tree_all(pred, tree, is_leaf=None):
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[..., Any] | None = None) -> bool:
     """Whether pred holds of all leaves."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
-def tree_any(pred, tree, is_leaf=None):
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[..., Any] | None = None) -> bool:
     """Whether pred holds of any leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 

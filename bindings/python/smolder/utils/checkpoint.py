@@ -1,15 +1,25 @@
 """Checkpoints: values that a function keeps for backward are computed again instead."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import itertools
 import weakref
+from typing import TYPE_CHECKING
 
 from smolder import _core, autograd
 from smolder._autocast import State as Autocast
+from smolder._names import listing as _listing
 from smolder._random import fork_rng
 from smolder._warn import warn
 from smolder.autograd.graph import saved_tensors_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from smolder._typing import Module, Tensor
 
 __all__ = [
     "CheckpointError",
@@ -19,6 +29,7 @@ __all__ = [
     "noop_context_fn",
     "set_checkpoint_early_stop",
 ]
+__dir__ = _listing(__name__)
 
 _early_stop = None  # for all checkpoints, where a scope says so
 _outside = itertools.count(-1, -1)  # numbers of unpackings that are in no backward
@@ -32,13 +43,13 @@ class _StopRecomputation(Exception):
     """All that was asked for is there."""
 
 
-def noop_context_fn():
+def noop_context_fn() -> tuple[Any, Any]:
     """Two contexts that do nothing."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable):
+def set_checkpoint_early_stop(enable: Any) -> Iterator[None]:
     """Within it, whether recomputation stops at the last value that is needed, whatever checkpoint() is told."""
     global _early_stop
     before, _early_stop = _early_stop, enable
@@ -175,7 +186,7 @@ class CheckpointFunction(autograd.Function):
     """The reentrant kind: runs without history, then again in backward, where it has a backward of its own."""
 
     @staticmethod
-    def forward(ctx, run_function, preserve_rng_state, *args):
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: Any, *args: Any) -> Any:
         """The function's results; of its arguments, the tensors are kept."""
         if not any(isinstance(a, _core.Tensor) and a.requires_grad for a in args):
             warn("None of the inputs have requires_grad=True. Gradients will be None")
@@ -187,7 +198,7 @@ class CheckpointFunction(autograd.Function):
         return run_function(*args)
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Any) -> tuple[None, None, *tuple[Tensor | None, ...]]:
         """Runs the function again, and backward through it."""
         if _core._backward_is_partial():
             raise RuntimeError(
@@ -240,17 +251,17 @@ def _warn_of_no_choice(name):
 
 
 def checkpoint(
-    function=None,
-    *args,
-    use_reentrant=None,
-    preserve_rng_state=True,
-    context_fn=noop_context_fn,
-    determinism_check="default",
-    debug=False,
-    early_stop=True,
-    respect_saved_tensors_hooks=None,
-    **kwargs,
-):
+    function: Callable[..., Any] | None = None,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """function(*args, **kwargs), which keeps its tensor arguments alone for backward and then runs again.
 
     Random numbers repeat, unless preserve_rng_state is False. context_fn makes two contexts: for the function and for
@@ -287,7 +298,13 @@ def checkpoint(
     return _without_reentrant(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop)
 
 
-def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+def checkpoint_sequential(
+    functions: Module | Sequence[Callable[..., Any]],
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
+) -> Any:
     """functions applied one after another, in segments that are checkpoints, but for the last."""
     if use_reentrant is None:
         _warn_of_no_choice("checkpoint_sequential")

@@ -1,44 +1,57 @@
 """Handles that take hooks off again, and hooks on the gradients of modules."""
 
+from __future__ import annotations
+
 import itertools
 import weakref
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.autograd import Function
 
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from smolder._typing import Module
+
 __all__ = ["BackwardHook", "RemovableHandle"]
+__dir__ = _listing(__name__)
 
 
 class RemovableHandle:
     """Takes a hook off again: remove(), or at the end of a with block."""
 
+    id: Any
+    dicts: Any
+
     _ids = itertools.count()
 
-    def __init__(self, hooks_dict, *, extra_dict=()):
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = ()) -> None:
         self.id = next(RemovableHandle._ids)
         extra = extra_dict if isinstance(extra_dict, list | tuple) else [extra_dict]
         # Weakly: a handle keeps no module alive.
         self.dicts = [weakref.ref(d) for d in (hooks_dict, *extra)]
 
-    def remove(self):
+    def remove(self) -> None:
         """Takes the hook off; once more does nothing."""
         for reference in self.dicts:
             hooks = reference()
             if hooks is not None:
                 hooks.pop(self.id, None)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.remove()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return [r() for r in self.dicts], self.id
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: Any) -> None:
         hooks, self.id = state
         self.dicts = [weakref.ref(OrderedDict() if d is None else d) for d in hooks]
         RemovableHandle._ids = itertools.count(max(next(RemovableHandle._ids), self.id + 1))
@@ -50,12 +63,12 @@ class BackwardHookFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx, *args):
+    def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         ctx.mark_non_differentiable(*[a for a in args if not a.requires_grad])
         return args
 
     @staticmethod
-    def backward(ctx, *args):
+    def backward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         return args
 
 
@@ -72,7 +85,13 @@ class BackwardHook:
     """Calls a module's full backward hooks when the gradients of its inputs are computed, and its pre hooks when those
     of its outputs are. Used once, around one call."""
 
-    def __init__(self, module, user_hooks, user_pre_hooks):
+    module: Module
+    user_hooks: Any
+    user_pre_hooks: Any
+    n_inputs: int
+    n_outputs: int
+
+    def __init__(self, module: Module, user_hooks: Any, user_pre_hooks: Any) -> None:
         self.module, self.user_hooks, self.user_pre_hooks = module, user_hooks, user_pre_hooks
         self.grad_outputs = None
         self.n_inputs = self.n_outputs = -1
@@ -100,7 +119,7 @@ class BackwardHook:
             out[i] = t
         return (type(args)(*out) if hasattr(args, "_fields") else tuple(out)), at
 
-    def setup_input_hook(self, args):
+    def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, watched."""
 
         def watch(grad_fn):
@@ -138,7 +157,7 @@ class BackwardHook:
                 )
         self.grad_outputs = None
 
-    def setup_output_hook(self, args):
+    def setup_output_hook(self, args: tuple[Any, ...]) -> Any:
         """The result, watched."""
 
         def watch(grad_fn):

@@ -2,6 +2,11 @@
 
 from collections.abc import Iterable
 
+from smolder._names import listing as _listing
+
+__all__ = []
+__dir__ = _listing(__name__)
+
 
 def _ntuple(n, name="parse"):
     def parse(x):

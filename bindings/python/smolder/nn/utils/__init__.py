@@ -1,5 +1,10 @@
 """Helpers on the gradients and parameters of a model, and on sequences of different lengths."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.nn.utils import rnn
 from smolder.nn.utils.clip import (
     clip_grad_norm,
@@ -11,6 +16,10 @@ from smolder.nn.utils.clip import (
     vector_to_parameters,
 )
 from smolder.nn.utils.reparametrize import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 __all__ = [
     "clip_grad_norm",
@@ -26,9 +35,10 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in ("parametrizations", "parametrize", "prune"):  # which few programs ask for
         import importlib
 

@@ -1,11 +1,31 @@
 """Helpers on the gradients and parameters of a model."""
 
+from __future__ import annotations
+
 import math
 import types
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder._warn import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smolder._typing import Tensor
+
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+    "parameters_to_vector",
+    "vector_to_parameters",
+]
+__dir__ = _listing(__name__)
 
 # foreach says how torch computes a step: here all gradients go through the same few kernels whatever it is.
 
@@ -17,7 +37,12 @@ def _gradients(parameters):
 
 
 @no_grad()
-def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """The norm of tensors, taken as one vector. Reads nothing, unless it is to raise an error."""
     tensors = [tensors] if isinstance(tensors, _core.Tensor) else list(tensors)
     if not tensors:
@@ -34,7 +59,9 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 @no_grad()
-def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
     """Scales gradients whose norm is total_norm so that it is at most max_norm."""
     factor = _core.clamp_max(float(max_norm) / (total_norm + 1e-6), 1.0)
     factors = {}  # by device
@@ -44,7 +71,13 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
         g.mul_(factors[g.device])
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Scales gradients so that their norm, taken as one vector, is at most max_norm; returns what it was."""
     if not isinstance(parameters, _core.Tensor):
         once = isinstance(parameters, types.GeneratorType)
@@ -56,26 +89,32 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     return total
 
 
-def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """The name that clip_grad_norm_ had."""
     warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 @no_grad()
-def clip_grad_value_(parameters, clip_value, foreach=None):
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamps gradients to [-clip_value, clip_value]."""
     for g in _gradients(parameters):
         _core.assign(g, _core.clamp(g, -float(clip_value), float(clip_value)))
 
 
-def parameters_to_vector(parameters):
+def parameters_to_vector(parameters: Tensor | Iterable[Tensor]) -> Tensor:
     """All parameters, flattened and joined."""
     return _core.cat([p.reshape(-1) for p in parameters])
 
 
 @no_grad()
-def vector_to_parameters(vec, parameters):
+def vector_to_parameters(vec: Tensor, parameters: Tensor | Iterable[Tensor]) -> None:
     """Copies slices of a vector into parameters, in order."""
     if not isinstance(vec, _core.Tensor):
         raise TypeError(f"expected a tensor, but got: {type(vec).__name__}")

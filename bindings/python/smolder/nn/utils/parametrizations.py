@@ -1,13 +1,17 @@
 """Parametrizations of weights: a direction times a length, or over their largest singular value."""
 
+from __future__ import annotations
+
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 from smolder.nn.module import Module
 from smolder.nn.utils import parametrize
 from smolder.nn.utils.reparametrize import _norm_except, _normalize
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+__dir__ = _listing(__name__)
 
 orthogonal = refused("nn.utils.parametrizations.orthogonal", "there is no product of Householder reflections")
 
@@ -24,7 +28,7 @@ class _WeightNorm(Module):
         return _norm_except(weight, self.dim), weight
 
 
-def weight_norm(module, name="weight", dim=0):
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Makes a parameter the product of original0, its lengths along dim, and of the directions of original1."""
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -85,7 +89,9 @@ class _SpectralNorm(Module):
         return value  # as near as it gets: a value of another norm is one of norm 1 then
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
     """Makes a parameter what it was over its largest singular value, found by power iteration."""
     weight = getattr(module, name, None)
     if not isinstance(weight, _core.Tensor):

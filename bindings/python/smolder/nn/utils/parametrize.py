@@ -1,14 +1,23 @@
 """Parametrizations: a parameter that is computed, by modules, of others, each time it is read."""
 
+from __future__ import annotations
+
 import copyreg
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn.container import ModuleDict, ModuleList
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from smolder._typing import Module, Tensor
 
 __all__ = [
     "ParametrizationList",
@@ -19,12 +28,13 @@ __all__ = [
     "transfer_parametrizations_and_params",
     "type_before_parametrizations",
 ]
+__dir__ = _listing(__name__)
 
 _caching, _cache = 0, {}
 
 
 @contextmanager
-def cached():
+def cached() -> Iterator[None]:
     """Within it, what is computed is kept until the end, and not computed again."""
     global _caching
     _caching += 1
@@ -46,7 +56,10 @@ class ParametrizationList(ModuleList):
     That is `original`, or original0, original1 and so on where the last's right_inverse returns several tensors.
     """
 
-    def __init__(self, modules, original, unsafe=False):
+    is_tensor: bool
+    ntensors: int
+
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -109,7 +122,7 @@ class ParametrizationList(ModuleList):
                     f"enabled.\nunparametrized {name}: {before}\nparametrized {name}: {after}"
                 )
 
-    def right_inverse(self, value):
+    def right_inverse(self, value: Tensor) -> None:
         """Sets what the tensor is computed of, so that it becomes value."""
         with no_grad():
             for module in reversed(self):
@@ -152,7 +165,7 @@ class ParametrizationList(ModuleList):
                 )
             original.set_(value)
 
-    def forward(self):
+    def forward(self) -> Tensor:
         """The tensor, computed."""
         first, *others = self
         x = first(self.original) if self.is_tensor else first(*self._parts())
@@ -207,7 +220,9 @@ def _property(name):
     return property(computed, set_original)
 
 
-def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
     """Makes a parameter or buffer of a module what a module, parametrization, computes of it.
 
     Where that has right_inverse, the tensor stays what it is, and can be assigned to. unsafe lets it change shape and
@@ -266,7 +281,7 @@ def _check_another(module, name, parametrization):
             check(before, parametrization.right_inverse(after), texts, "returned {}")
 
 
-def is_parametrized(module, tensor_name=None):
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether a tensor of a module, or any, is computed."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
@@ -274,7 +289,7 @@ def is_parametrized(module, tensor_name=None):
     return len(found) > 0 if tensor_name is None else tensor_name in found
 
 
-def remove_parametrizations(module, tensor_name, leave_parametrized=True):
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
     """Makes a tensor a parameter or buffer again: with the computed value, or else with the original one."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -301,12 +316,14 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     return module
 
 
-def type_before_parametrizations(module):
+def type_before_parametrizations(module: Module) -> type:
     """The class of a module before a tensor of it was parametrized."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
-def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
     """Gives a module the parametrizations of another, of one tensor or of all, with what they compute of."""
     if not is_parametrized(from_module):
         return to_module

@@ -1,12 +1,22 @@
 """Pruning: a parameter becomes name_orig times the mask name_mask, which says what is left of it."""
 
+from __future__ import annotations
+
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from smolder import _core, linalg
 from smolder._creation import ones_like, rand, rand_like, zeros_like
+from smolder._names import listing as _listing
 from smolder.nn.utils.clip import parameters_to_vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from smolder._typing import Module, Tensor
 
 __all__ = [
     "BasePruningMethod",
@@ -27,6 +37,7 @@ __all__ = [
     "random_unstructured",
     "remove",
 ]
+__dir__ = _listing(__name__)
 
 
 class BasePruningMethod(ABC):
@@ -38,14 +49,14 @@ class BasePruningMethod(ABC):
 
     _tensor_name: str
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: tuple[Any, ...]) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask for scores t, of which default_mask is pruned already."""
 
-    def apply_mask(self, module):
+    def apply_mask(self, module: Module) -> Tensor:
         """The parameter with its mask."""
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
@@ -53,7 +64,9 @@ class BasePruningMethod(ABC):
         return getattr(module, self._tensor_name + "_mask").to(orig.dtype) * orig
 
     @classmethod
-    def apply(cls, module, name, *args, importance_scores=None, **kwargs):
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> Any:
         """Prunes a parameter of a module, once more if it is pruned; importance_scores are looked at in its place."""
         method = _joined(module, name, cls(*args, **kwargs))
         orig = getattr(module, name)
@@ -83,7 +96,7 @@ class BasePruningMethod(ABC):
             raise
         return method
 
-    def prune(self, t, default_mask=None, importance_scores=None):
+    def prune(self, t: Tensor, default_mask: Tensor = None, importance_scores: Tensor | None = None) -> Tensor:
         """A tensor, pruned."""
         if importance_scores is None:
             importance_scores = t
@@ -94,7 +107,7 @@ class BasePruningMethod(ABC):
         default_mask = ones_like(t).detach() if default_mask is None else default_mask
         return t * self.compute_mask(importance_scores, default_mask=default_mask)
 
-    def remove(self, module):
+    def remove(self, module: Module) -> Module:
         """Makes what is left the parameter itself."""
         name = self._tensor_name
         if name is None:
@@ -131,14 +144,14 @@ def _prunes(hook, name):
 class PruningContainer(BasePruningMethod):
     """Methods that prune one parameter after each other."""
 
-    def __init__(self, *args):
+    def __init__(self, *args: Any) -> None:
         self._pruning_methods = ()
         if len(args) == 1:
             self._tensor_name = args[0]._tensor_name
         for method in args:
             self.add_pruning_method(method)
 
-    def add_pruning_method(self, method):
+    def add_pruning_method(self, method: BasePruningMethod) -> None:
         """Adds a method for the same parameter."""
         if method is not None and not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
@@ -149,16 +162,16 @@ class PruningContainer(BasePruningMethod):
             )
         self._pruning_methods += (method,)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._pruning_methods)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[BasePruningMethod]:
         return iter(self._pruning_methods)
 
-    def __getitem__(self, idx):
+    def __getitem__(self, idx: int | slice) -> Any:
         return self._pruning_methods[idx]
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask after the last method, which looks at what those before left."""
         method, mask = self._pruning_methods[-1], default_mask.to(t.dtype)
         if method.PRUNING_TYPE == "unstructured":
@@ -238,12 +251,12 @@ class Identity(BasePruningMethod):
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """What it was."""
         return default_mask
 
     @classmethod
-    def apply(cls, module, name):
+    def apply(cls, module: Module, name: str) -> Any:
         return super().apply(module, name)
 
 
@@ -252,17 +265,17 @@ class RandomUnstructured(BasePruningMethod):
 
     PRUNING_TYPE = "unstructured"
 
-    def __init__(self, amount):
+    def __init__(self, amount: int | float) -> None:
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask without so many more."""
         n = _count(self.amount, t.numel())
         return _without(default_mask, rand_like(t).detach().reshape(-1).topk(n).indices) if n else default_mask.clone()
 
     @classmethod
-    def apply(cls, module, name, amount):
+    def apply(cls, module: Module, name: str, amount: int | float) -> Any:
         return super().apply(module, name, amount=amount)
 
 
@@ -271,11 +284,11 @@ class L1Unstructured(BasePruningMethod):
 
     PRUNING_TYPE = "unstructured"
 
-    def __init__(self, amount):
+    def __init__(self, amount: int | float) -> None:
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask without so many more."""
         n = _count(self.amount, t.numel())
         if n == 0:
@@ -283,20 +296,23 @@ class L1Unstructured(BasePruningMethod):
         return _without(default_mask, t.detach().abs().reshape(-1).topk(n, largest=False).indices)
 
     @classmethod
-    def apply(cls, module, name, amount, importance_scores=None):
+    def apply(cls, module: Module, name: str, amount: int | float, importance_scores: Tensor | None = None) -> Any:
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
 class RandomStructured(BasePruningMethod):
     """Prunes channels of a dimension at random."""
 
+    amount: int | float
+    dim: int
+
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, dim=-1):
+    def __init__(self, amount: int | float, dim: int = -1) -> None:
         _check_amount(amount)
         self.amount, self.dim = amount, dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask without so many more."""
         _check_structured(t, self.dim)
         channels = t.size(self.dim)
@@ -307,20 +323,24 @@ class RandomStructured(BasePruningMethod):
         return _of_channels(t, self.dim, drawn > drawn.sort().values[n - 1], default_mask)
 
     @classmethod
-    def apply(cls, module, name, amount, dim=-1):
+    def apply(cls, module: Module, name: str, amount: int | float, dim: int = -1) -> Any:
         return super().apply(module, name, amount=amount, dim=dim)
 
 
 class LnStructured(BasePruningMethod):
     """Prunes the channels of a dimension whose norm is smallest."""
 
+    amount: int | float
+    n: float
+    dim: int
+
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, n, dim=-1):
+    def __init__(self, amount: int | float, n: float, dim: int = -1) -> None:
         _check_amount(amount)
         self.amount, self.n, self.dim = amount, n, dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask without so many more."""
         _check_structured(t, self.dim)
         channels = t.size(self.dim)
@@ -340,7 +360,9 @@ class LnStructured(BasePruningMethod):
         return linalg.vector_norm(t, 2 if self.n == "fro" else self.n, dims)
 
     @classmethod
-    def apply(cls, module, name, amount, n, dim, importance_scores=None):
+    def apply(
+        cls, module: Module, name: str, amount: int | float, n: float, dim: int, importance_scores: Tensor | None = None
+    ) -> Any:
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 
@@ -349,10 +371,10 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask):
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Both masks."""
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
@@ -361,50 +383,57 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(default_mask.dtype)
 
     @classmethod
-    def apply(cls, module, name, mask):
+    def apply(cls, module: Module, name: str, mask: Tensor) -> Any:
         return super().apply(module, name, mask=mask)
 
 
 # -- functions
 
 
-def identity(module, name):
+def identity(module: Module, name: str) -> Module:
     """Gives a parameter a mask that prunes nothing."""
     Identity.apply(module, name)
     return module
 
 
-def random_unstructured(module, name, amount):
+def random_unstructured(module: Module, name: str, amount: int | float) -> Module:
     """Prunes elements of a parameter at random: so many, or that part of them."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
-def l1_unstructured(module, name, amount, importance_scores=None):
+def l1_unstructured(module: Module, name: str, amount: int | float, importance_scores: Tensor | None = None) -> Module:
     """Prunes the smallest elements of a parameter."""
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
 
 
-def random_structured(module, name, amount, dim):
+def random_structured(module: Module, name: str, amount: int | float, dim: int) -> Module:
     """Prunes channels of a parameter at random."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
-def ln_structured(module, name, amount, n, dim, importance_scores=None):
+def ln_structured(
+    module: Module, name: str, amount: int | float, n: float, dim: int, importance_scores: Tensor | None = None
+) -> Module:
     """Prunes the channels of a parameter whose n-norm is smallest."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
-def custom_from_mask(module, name, mask):
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
     """Prunes what a mask says."""
     CustomFromMask.apply(module, name, mask)
     return module
 
 
-def global_unstructured(parameters, pruning_method, importance_scores=None, **kwargs):
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]],
+    pruning_method: type[BasePruningMethod],
+    importance_scores: Mapping[tuple[Module, str], Tensor] | None = None,
+    **kwargs: Any,
+) -> None:
     """Prunes parameters, given as pairs of module and name, as if they were one vector."""
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -430,7 +459,7 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
         at += t.numel()
 
 
-def remove(module, name):
+def remove(module: Module, name: str) -> Module:
     """Makes what is left of a pruned parameter the parameter itself."""
     for k, hook in module._forward_pre_hooks.items():
         if _prunes(hook, name):
@@ -440,6 +469,6 @@ def remove(module, name):
     raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
 
 
-def is_pruned(module):
+def is_pruned(module: Module) -> bool:
     """Whether a parameter of a module, or of one below it, is pruned."""
     return any(isinstance(h, BasePruningMethod) for m in module.modules() for h in m._forward_pre_hooks.values())

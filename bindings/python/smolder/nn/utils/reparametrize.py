@@ -1,8 +1,26 @@
 """Weights that are computed before each call: a direction times a length, or over their largest singular value."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import no_grad
+from smolder._names import listing as _listing
 from smolder.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Module
+
+__all__ = [
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "spectral_norm",
+    "weight_norm",
+]
+__dir__ = _listing(__name__)
 
 
 def _norm_except(v, dim):
@@ -16,10 +34,10 @@ def _norm_except(v, dim):
 class _Reparametrization:
     """A hook that sets the attribute `name` of a module before each call of it."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: tuple[Any, ...]) -> None:
         setattr(module, self.name, self.compute(module))
 
 
@@ -57,7 +75,7 @@ class _WeightNorm(_Reparametrization):
         setattr(module, self.name, Parameter(weight.detach()))
 
 
-def weight_norm(module, name="weight", dim=0):
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Makes a parameter the product of name_g, its lengths along dim, and of the directions of name_v."""
     hook = _WeightNorm(name, dim)
     weight = getattr(module, name)
@@ -71,7 +89,7 @@ def weight_norm(module, name="weight", dim=0):
     return module
 
 
-def remove_weight_norm(module, name="weight"):
+def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Makes what weight_norm took apart a parameter again."""
     return _detach(module, _WeightNorm, name)
 
@@ -121,7 +139,9 @@ class _SpectralNorm(_Reparametrization):
         module.register_parameter(self.name, Parameter(weight.detach()))
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
     """Makes a parameter name_orig over its largest singular value, found by power iteration."""
     if dim is None:
         transposed = type(module).__name__ in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
@@ -142,6 +162,6 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     return module
 
 
-def remove_spectral_norm(module, name="weight"):
+def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Makes what spectral_norm divides a parameter again."""
     return _detach(module, _SpectralNorm, name)

@@ -1,10 +1,19 @@
 """Sequences of different lengths in one tensor: padded, or packed time by time, the longest first."""
 
+from __future__ import annotations
+
 import itertools
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core
 from smolder._creation import arange, as_tensor, tensor
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Self
+
+    from smolder._typing import Tensor
 
 __all__ = [
     "PackedSequence",
@@ -16,8 +25,14 @@ __all__ = [
     "unpack_sequence",
     "unpad_sequence",
 ]
+__dir__ = _listing(__name__)
 
-_Fields = namedtuple("PackedSequence", ("data", "batch_sizes", "sorted_indices", "unsorted_indices"))
+
+class _Fields(NamedTuple):
+    data: _core.Tensor
+    batch_sizes: _core.Tensor
+    sorted_indices: _core.Tensor | None
+    unsorted_indices: _core.Tensor | None
 
 
 class PackedSequence(_Fields):
@@ -25,7 +40,13 @@ class PackedSequence(_Fields):
 
     __slots__ = ()
 
-    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+    def __new__(
+        cls,
+        data: Tensor,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> Self:
         if batch_sizes is None:
             data, batch_sizes = data
         if unsorted_indices is None:
@@ -33,33 +54,33 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     @property
-    def is_cuda(self):
+    def is_cuda(self) -> bool:
         """False: the data is on the CPU."""
         return self.data.is_cuda
 
-    def to(self, *args, **kwargs):
+    def to(self, *args: Any, **kwargs: Any) -> Self:
         """The data with another dtype, as Tensor.to."""
         data = self.data.to(*args, **kwargs)
         return self if data is self.data else self._replace(data=data)
 
-    def float(self):
+    def float(self) -> Self:
         """The data in float32."""
         return self.to(_core.float32)
 
-    def double(self):
+    def double(self) -> Self:
         """The data in float64."""
         return self.to(_core.float64)
 
-    def half(self):
+    def half(self) -> Self:
         """The data in float16."""
         return self.to(_core.float16)
 
-    def cpu(self):
+    def cpu(self) -> Self:
         """The sequences themselves: they are on the CPU."""
         return self
 
 
-def invert_permutation(permutation):
+def invert_permutation(permutation: Tensor | None) -> Any:
     """Where each number of a permutation is; None of None."""
     if permutation is None:
         return None
@@ -70,7 +91,9 @@ def _lengths(lengths):
     return [int(n) for n in (lengths.tolist() if isinstance(lengths, _core.Tensor) else lengths)]
 
 
-def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
+def pack_padded_sequence(
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
     """Packs sequences [T, B, ...] (or [B, T, ...]) of lengths; without enforce_sorted it sorts them, the longest first."""
     if not isinstance(lengths, _core.Tensor):
         lengths = tensor(list(lengths), dtype=_core.int64)
@@ -111,7 +134,9 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     return PackedSequence(rows.index_select(0, at), tensor(sizes, dtype=_core.int64), order)
 
 
-def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
     """The inverse: sequences [T, B, ...] (or [B, T, ...]) with padding_value beyond their ends, and their lengths."""
     sizes = _lengths(sequence.batch_sizes)
     steps, batch, data = len(sizes), sizes[0], sequence.data
@@ -139,7 +164,9 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     return out, lengths
 
 
-def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
+def pad_sequence(
+    sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
     """Sequences [T_i, ...] stacked, with padding_value at the end of shorter ones, or at their beginning."""
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"padding_side should be one of 'left', 'right', but got {padding_side!r}")
@@ -165,19 +192,21 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     return _core.stack(padded, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences, lengths, batch_first=False):
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False
+) -> list[Tensor]:
     """The sequences that pad_sequence stacked."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row[:n] for row, n in zip(rows.unbind(0), _lengths(as_tensor(lengths)), strict=True)]
 
 
-def pack_sequence(sequences, enforce_sorted=True):
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs sequences [T_i, ...]."""
     lengths = [v.size(0) for v in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences):
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences that pack_sequence packed."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

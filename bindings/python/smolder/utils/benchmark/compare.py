@@ -1,11 +1,20 @@
 """Tables of measurements: a row for each statement, a column for each description."""
 
+from __future__ import annotations
+
 import enum
 import math
 
 import numpy as np
 
+from smolder._names import listing as _listing
 from smolder.utils.benchmark.measurement import Measurement, select_unit, trim_sigfig, unit_to_english
+
+__all__ = [
+    "Colorize",
+    "Compare",
+]
+__dir__ = _listing(__name__)
 
 _BEST, _GOOD, _BAD, _VERY_BAD = "\033[92m\033[1m", "\033[34m\033[1m", "\033[2m\033[91m", "\033[31m\033[1m"
 _END = "\033[0m"
@@ -103,35 +112,35 @@ class _Table:
 class Compare:
     """Measurements in tables, one for each label."""
 
-    def __init__(self, results):
+    def __init__(self, results: list[Measurement]) -> None:
         self._results = []
         self.extend_results(results)
         self._trim, self._colorize, self._highlight = False, Colorize.NONE, False
 
-    def extend_results(self, results):
+    def extend_results(self, results: list[Measurement]) -> None:
         """Adds measurements; those of the same task are joined."""
         for r in results:
             if not isinstance(r, Measurement):
                 raise ValueError(f"Expected an instance of `Measurement`, got {type(r)} instead.")
         self._results.extend(results)
 
-    def trim_significant_figures(self):
+    def trim_significant_figures(self) -> None:
         """Shows figures that mean something alone."""
         self._trim = True
 
-    def colorize(self, rowwise=False):
+    def colorize(self, rowwise: bool = False) -> None:
         """Colours times by how they compare with the best of their column, or of their row."""
         self._colorize = Colorize.ROWWISE if rowwise else Colorize.COLUMNWISE
 
-    def highlight_warnings(self):
+    def highlight_warnings(self) -> None:
         """Marks times that vary much."""
         self._highlight = True
 
-    def print(self):
+    def print(self) -> None:
         """Prints the tables."""
         print(str(self))
 
-    def __str__(self):
+    def __str__(self) -> str:
         groups = {}
         for r in Measurement.merge(self._results):
             groups.setdefault(r.label, []).append(r)

@@ -1,19 +1,34 @@
 """Runs of a statement, timed."""
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import enum
 import textwrap
 import timeit
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smolder import _core, cuda
+from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 from smolder.utils.benchmark.measurement import Measurement, TaskSpec
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def timer():
+__all__ = [
+    "Language",
+    "Timer",
+    "timer",
+]
+__dir__ = _listing(__name__)
+
+
+def timer() -> float:
     """Seconds, of a clock that is read when devices have done what they were given."""
     if cuda.is_available():
         cuda.synchronize()
@@ -58,18 +73,18 @@ class Timer:
 
     def __init__(
         self,
-        stmt="pass",
-        setup="pass",
-        global_setup="",
-        timer=timer,
-        globals=None,
-        label=None,
-        sub_label=None,
-        description=None,
-        env=None,
-        num_threads=1,
-        language=Language.PYTHON,
-    ):
+        stmt: str = "pass",
+        setup: str = "pass",
+        global_setup: str = "",
+        timer: Callable[[], float] = timer,
+        globals: dict[str, Any] | None = None,
+        label: str | None = None,
+        sub_label: str | None = None,
+        description: str | None = None,
+        env: str | None = None,
+        num_threads: int = 1,
+        language: Any = Language.PYTHON,
+    ) -> None:
         import smolder
 
         if not isinstance(stmt, str):
@@ -93,7 +108,7 @@ class Timer:
     def _measured(self, number, times):
         return Measurement(number_per_run=number, raw_times=times, task_spec=self._task_spec)
 
-    def timeit(self, number=1000000):
+    def timeit(self, number: int = 1000000) -> Measurement:
         """The time of so many runs, after a hundredth of them."""
         with _threads(self._task_spec.num_threads):
             self._timeit(max(number // 100, 2))
@@ -125,11 +140,13 @@ class Timer:
                     break
         return self._measured(number, times)
 
-    def blocked_autorange(self, callback=None, min_run_time=0.2):
+    def blocked_autorange(self, callback: Any = None, min_run_time: float = 0.2) -> Measurement:
         """Times of blocks of runs, for at least min_run_time seconds."""
         return self._measure(self._block(min_run_time), bool, min_run_time, callback=callback)
 
-    def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
+    def adaptive_autorange(
+        self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0, callback: Any = None
+    ) -> Measurement:
         """The same until the quartiles are within threshold of the median, for at most max_run_time seconds."""
         number = self._block(0.05)
 

@@ -1,5 +1,10 @@
 """Data sets, what draws from them, and loaders that make batches of them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.utils.data.collate import default_collate, default_convert
 from smolder.utils.data.dataloader import DataLoader
 from smolder.utils.data.dataset import (
@@ -22,6 +27,10 @@ from smolder.utils.data.sampler import (
 )
 from smolder.utils.data.worker import get_worker_info
 
+if TYPE_CHECKING:
+    from typing import Any
+
+
 __all__ = [
     "BatchSampler",
     "ChainDataset",
@@ -43,9 +52,10 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+__dir__ = _listing(__name__)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in ("DistributedSampler", "distributed"):
         import importlib
 

@@ -1,17 +1,32 @@
 """Batches out of samples."""
 
+from __future__ import annotations
+
 import collections.abc
 import copy
+from typing import TYPE_CHECKING
 
 import numpy
 
 from smolder import _core
 from smolder._creation import as_tensor, tensor
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "default_collate",
+    "default_convert",
+    "rebuilt",
+]
+__dir__ = _listing(__name__)
+
 
 _NO_BATCH = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 
-def rebuilt(like, items):
+def rebuilt(like: Any, items: Any) -> Any:
     """A container of the kind of `like`, or a plain one where that can't be made."""
     kind = type(like)
     try:
@@ -39,7 +54,7 @@ def _array(array):
     return as_tensor(array)
 
 
-def default_convert(data):
+def default_convert(data: Any) -> Any:
     """NumPy arrays in data, however nested in lists, tuples and dictionaries, as tensors; all else as it is."""
     if isinstance(data, _core.Tensor):
         return data
@@ -56,7 +71,7 @@ def default_convert(data):
     return data
 
 
-def default_collate(batch):
+def default_collate(batch: Any) -> Any:
     """Samples as a batch: tensors, arrays and numbers stacked, within lists, tuples and dictionaries of one form."""
     first = batch[0]
     if isinstance(first, _core.Tensor):

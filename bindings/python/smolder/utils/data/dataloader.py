@@ -1,59 +1,89 @@
 """The loader: batches of a data set, in this process or from workers."""
 
+from __future__ import annotations
+
 import itertools
 import multiprocessing
 import os
 import pickle
 import queue
 import time
+from typing import TYPE_CHECKING, Generic
 
 from smolder import cuda
+from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.utils.data import worker
 from smolder.utils.data.collate import default_collate, default_convert
-from smolder.utils.data.dataset import IterableDataset
+from smolder.utils.data.dataset import IterableDataset, T_co
 from smolder.utils.data.pin_memory import pin_memory
 from smolder.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from smolder._typing import Dataset, Generator
+
+__all__ = [
+    "DataLoader",
+]
+__dir__ = _listing(__name__)
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 _POLL_SECONDS = 5.0  # how often the loader looks whether its workers are still there
 _JOIN_SECONDS = 5.0
 
 
-class _Forever(Sampler):
+class _Forever(Sampler[None]):
     """Numbers that nobody reads: an iterable data set is asked for its next samples."""
 
     def __iter__(self):
         return itertools.repeat(None)
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterates over a data set: samples, or batches made of them by collate_fn, in this process or by workers.
 
     With pin_memory tensors come in memory that is pinned for CUDA, where there is a device.
     """
 
+    num_workers: int
+    timeout: float
+    prefetch_factor: int | None
+    pin_memory: bool
+    pin_memory_device: str
+    worker_init_fn: Callable[..., Any] | None
+    multiprocessing_context: Any
+    persistent_workers: bool
+    in_order: bool
+    generator: Generator | None
+    batch_size: int | None
+    drop_last: bool
+    batch_sampler: BatchSampler | Sampler[Any] | Iterable[Any] | None
+
     def __init__(
         self,
-        dataset,
-        batch_size=1,
-        shuffle=None,
-        sampler=None,
-        batch_sampler=None,
-        num_workers=0,
-        collate_fn=None,
-        pin_memory=False,
-        drop_last=False,
-        timeout=0,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        generator=None,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[Any] | Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[T_co]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
         *,
-        prefetch_factor=None,
-        persistent_workers=False,
-        pin_memory_device="",
-        in_order=True,
-    ):
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        self.dataset: Dataset[T_co]
         self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers > 0 else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -92,10 +122,7 @@ class DataLoader:
         self._iterator = self._told_length = None
         self._ready = True
 
-    def __class_getitem__(cls, item):
-        return cls
-
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and getattr(self, "_ready", False):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
@@ -153,7 +180,7 @@ class DataLoader:
     def _fetcher(self):
         return worker.Fetcher(self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if self.pin_memory and not cuda.is_available():
             warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
@@ -168,7 +195,7 @@ class DataLoader:
             self._iterator.restart()
         return _Counted(self, self._iterator)
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not isinstance(self.dataset, IterableDataset):
             return len(self._numbers)
         # What it reports is remembered, so that more samples than that are warned of.

@@ -1,20 +1,49 @@
 """A sampler of one part of a data set, as each of several processes reads one."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.utils.data.sampler import Sampler
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smolder._typing import Dataset
+
 __all__ = ["DistributedSampler"]
+__dir__ = _listing(__name__)
 
 
-class DistributedSampler(Sampler):
+class DistributedSampler(Sampler[int]):
     """Every num_replicas-th sample from `rank` on, in an order that depends on seed and epoch alone.
 
     So that all parts are as long, the first samples come twice where they have to, or with drop_last the last not at all.
     """
 
-    def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
+    dataset: Dataset[Any]
+    num_replicas: int
+    rank: int
+    epoch: int
+    drop_last: bool
+    shuffle: bool
+    seed: int
+    num_samples: int
+    total_size: int
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
         if num_replicas is None or rank is None:  # which a group of processes would say
             raise RuntimeError("Requires distributed package to be available")
         if rank >= num_replicas or rank < 0:
@@ -26,7 +55,7 @@ class DistributedSampler(Sampler):
         self.num_samples = math.ceil((n - left_out) / num_replicas)
         self.total_size = self.num_samples * num_replicas
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)
         if self.shuffle:
             generator = _core.Generator()
@@ -38,9 +67,9 @@ class DistributedSampler(Sampler):
             order = (order * math.ceil(self.total_size / n))[: self.total_size]
         return iter(order[self.rank : self.total_size : self.num_replicas])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.num_samples
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """Says which epoch comes next: with shuffle each has an order of its own."""
         self.epoch = epoch

@@ -1,14 +1,24 @@
 """Batches whose tensors are in memory that is pinned for CUDA."""
 
-import collections.abc
+from __future__ import annotations
 
+import collections.abc
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder._tensor import Tensor
 from smolder.utils.data.collate import rebuilt
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smolder._typing import Device
+
 __all__ = ["pin_memory"]
+__dir__ = _listing(__name__)
 
 
-def pin_memory(data, device=None):
+def pin_memory(data: Any, device: Device = None) -> Any:
     """The same containers with pinned tensors; what has a method pin_memory() is asked, and all else is as it was."""
     if isinstance(data, Tensor):
         return data.pin_memory(device or None)

@@ -9,8 +9,20 @@ from dataclasses import dataclass
 
 import numpy
 
+from smolder._names import listing as _listing
 from smolder._random import manual_seed
 from smolder.utils.data.dataset import IterableDataset, collated_of
+
+__all__ = [
+    "End",
+    "Failure",
+    "Fetcher",
+    "Job",
+    "WorkerInfo",
+    "get_worker_info",
+    "run",
+]
+__dir__ = _listing(__name__)
 
 _POLL_SECONDS = 5.0  # how often a worker looks whether the process that started it is still there
 

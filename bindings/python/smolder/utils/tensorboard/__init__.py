@@ -9,6 +9,8 @@ except ImportError as e:
 
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from smolder._names import listing as _listing
 from smolder.utils.tensorboard.writer import FileWriter, SummaryWriter
 
 __all__ = ["FileWriter", "RecordWriter", "SummaryWriter"]
+__dir__ = _listing(__name__)

@@ -7,7 +7,13 @@ import numpy as np
 from google.protobuf import text_format
 from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo, ProjectorConfig
 
+from smolder._names import listing as _listing
 from smolder.utils.tensorboard.summary import make_grid, make_np, png
+
+__all__ = [
+    "write_embedding",
+]
+__dir__ = _listing(__name__)
 
 
 def _encode(text):

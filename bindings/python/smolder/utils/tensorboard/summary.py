@@ -16,6 +16,26 @@ from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
 from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
 from smolder import _core
+from smolder._names import listing as _listing
+
+__all__ = [
+    "audio",
+    "custom_scalars",
+    "figure_to_image",
+    "histogram",
+    "histogram_raw",
+    "hparams",
+    "image",
+    "make_grid",
+    "make_np",
+    "png",
+    "pr_curve",
+    "pr_curve_raw",
+    "scalar",
+    "tensor_proto",
+    "text",
+]
+__dir__ = _listing(__name__)
 
 
 def make_np(x):
