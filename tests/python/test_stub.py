@@ -49,6 +49,7 @@ def test_the_stub_names_what_there_is():
         "_lasting_address",
         "_numpy",
         "_pin_memory",
+        "_repr_html_",
         "_set_data",
         "_storage",
         "_strides",

@@ -15,6 +15,9 @@ from smolder._names import listing as _listing
 _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
 
 _atexit.register(_core._finish_compiling)  # before what the compiler uses is taken down
+from smolder import _lines
+
+_lines.name_cells()
 
 # isort: off
 from smolder._core import *  # every op of the table, the dtypes, the counters
@@ -31,6 +34,7 @@ from smolder._foreach import *
 from smolder._graph import *
 from smolder._layouts import *
 from smolder._modes import *
+from smolder._notebook import *
 from smolder._random import *
 from smolder._recording import *
 from smolder._recompiles import *
@@ -83,10 +87,9 @@ _LATER = {
     "testing",
     "xpu",
 }
-__dir__ = _listing(__name__, {*_LATER, "vmap"})
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """The public names: Python names the nearest of 750 at most where one is misspelt."""
     return list(__all__)
 

@@ -1,7 +1,8 @@
 """What the reasons of the runtime mean to who reads them, and what often removes them: data for smolder.explain."""
 
-import linecache
 import re
+
+from smolder._lines import source_line
 
 # Why a step ended, by the reason of its sync and the user's line: (reasons, pattern of the line, what, advice). The
 # first that fits is told.
@@ -84,12 +85,6 @@ _RECOMPILES = {
     "mode": "enter the region in each step",
     "new": "a warm-up",
 }
-
-
-def source_line(where):
-    """The text of the user's line that `where` names ("file.py:12 in f"); empty where there is none."""
-    found = re.match(r"(.*):(\d+)(?: in .*)?$", where)
-    return linecache.getline(found[1], int(found[2])).strip() if found else ""
 
 
 def of_break(reason, where):

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import smolder
-from smolder import _advice, _core
+from smolder import _advice, _core, _lines, _notebook
 from smolder._types import name_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Graph:
     recompile: dict | None
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Explanation:
     """What `smolder.explain` found; str() is a report, `html()` a page with the graph drawn.
 
@@ -204,6 +204,12 @@ class Explanation:
 
         return report(self)
 
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return _notebook.framed(self.html())
+
     def html(self) -> str:
         """One page with the graph drawn, which needs no other file and no network."""
         from smolder._explain_html import page
@@ -276,7 +282,7 @@ def _explanation(name, where, steps, guards, fallbacks, wall, result):
         graphs.append(_graph(len(graphs), step, *ran, limits(step.device)))
         if step.reason and step.how != "eager" and step.reason not in _advice.BOUNDARIES:
             what, advice = _advice.of_break(step.reason, step.where)
-            line = _advice.source_line(step.where)
+            line = _lines.source_line(step.where)
             breaks.append(Break(step.reason, step.where, line, what, advice, graphs[-1].number))
     devices = {g.device.partition(":")[0] for g in graphs} or {"cpu"}
     return Explanation(
@@ -365,7 +371,7 @@ def _name(f):
 def _where(f):
     f = getattr(f, "_function", f)
     code = getattr(f, "__code__", None) or getattr(getattr(type(f), "forward", None), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+    return _lines.place(code.co_filename, code.co_firstlineno) if code else ""
 
 
 # -- guards

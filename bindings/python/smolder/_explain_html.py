@@ -2,7 +2,7 @@
 
 from html import escape
 
-from smolder import _advice, _draw
+from smolder import _advice, _draw, _lines
 from smolder._explain_text import count, findings, lines_of, names_of, share, short, summary, time
 from smolder._terminal import size
 
@@ -111,7 +111,7 @@ def _details(g, k):
 def _op_details(g, op):
     reads = "\n".join(_buffer(g, b) for b in op.reads)
     writes = "\n".join(_buffer(g, b) for b in op.writes)
-    line = _advice.source_line(op.where)
+    line = _lines.source_line(op.where)
     told = {}
     for name in op.primitives:
         told[name] = told.get(name, 0) + 1

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from smolder import _core, safetensors
+from smolder import _core, _notebook, safetensors
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -159,6 +159,9 @@ class Graph:
 
     def __str__(self) -> str:
         return str(self._graph)
+
+    def _repr_html_(self) -> str:
+        return _notebook.graph_html(self)
 
     def __repr__(self) -> str:
         ops = len(self.nodes)

@@ -11,7 +11,7 @@ import weakref
 
 import numpy
 
-from smolder import _core, _exchange, _indexing, _strided, _tensor_str
+from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
 from smolder._device import CPU, device, is_on, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
@@ -378,6 +378,11 @@ def __delitem__(self, index):
 @_method
 def __repr__(self):
     return _tensor_str.to_string(self)
+
+
+@_method
+def _repr_html_(self):
+    return _notebook.tensor_html(self)
 
 
 @_method

@@ -12,19 +12,17 @@ was no plan) and `runs`.
 
 import dataclasses
 import json
-import linecache
 import math
-import re
 import sys
 import time
 
 from smolder import _core, safetensors
+from smolder._lines import source_line
 from smolder._types import name_of
 from smolder._version import __version__
 
 VERSION = 1
 _KEY = "smolder.trace"
-_WHERE = re.compile(r"^(.*):(\d+) in ([^ ]*)$")
 _CATEGORIES = {"bool": bool, "int": int, "float": float}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MISSING = "there is no op called"  # what keeps one step from being read, not the file
@@ -135,11 +133,6 @@ class Trace:
 # -- writing
 
 
-def _code(where):
-    found = _WHERE.match(where)
-    return linecache.getline(found[1], int(found[2])).strip()[:200] if found else ""
-
-
 def _number_json(category, value):
     return [category, str(value) if category == "float" and not math.isfinite(value) else value]
 
@@ -157,7 +150,7 @@ def write_log(path, contents):
         kept = ("graph", "symbols", "device", "options", "modes", "reason", "error", "source", "runs")
         numbers = [_number_json(*number) for number in step["numbers"]]
         steps.append({k: step[k] for k in kept} | {"numbers": numbers, "leaves": leaves})
-    sources = [{"where": where, "code": _code(where)} for where in contents["sources"]]
+    sources = [{"where": where, "code": source_line(where)[:200]} for where in contents["sources"]]
     counts = {k: contents[k] for k in ("order", "dropped_runs", "dropped_leaves", "unordered_runs")}
     _write(path, tensors, {"steps": steps, "sources": sources} | counts)
 

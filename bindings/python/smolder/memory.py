@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._arena_picture import draw
+from smolder._lines import parts
 from smolder._names import listing as _listing
+from smolder._notebook import Report
 
 if TYPE_CHECKING:
     from typing import Any
@@ -200,7 +202,7 @@ def report(device: Device = None, limit: int = 30) -> str:
         lines.append(f"{_mebibytes(size):>12}  {size / max(live, 1):6.1%}  {count:6d}  {len(rest)} other lines")
     if older > 0:
         lines.append(f"{_mebibytes(older):>12}  {older / max(live, 1):6.1%}  {'':>6}  {_BEFORE}")
-    return "\n".join(lines) + "\n"
+    return Report("\n".join(lines) + "\n")
 
 
 def _mebibytes(size):
@@ -211,9 +213,8 @@ def _frames(what, where):
     """The op, then the user's line, as torch has frames."""
     frames = [{"filename": "smolder", "line": 0, "name": what or _UNKNOWN}]
     if where:
-        place, _, function = where.partition(" in ")
-        name, _, line = place.rpartition(":")
-        frames.append({"filename": name, "line": int(line), "name": function})
+        name, line, function = parts(where)
+        frames.append({"filename": name, "line": line, "name": function})
     return frames
 
 

@@ -7,6 +7,7 @@
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/tape.h"
+#include "src/cells.h"
 #include "src/slots.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
@@ -171,6 +172,7 @@ void bind_runtime(nb::module_& m) {
   bind_options(m);
   bind_printing(m);
   m.def("_install_source_provider", &install_source_provider);
+  m.def("_set_cells", &set_cells);
   watch_signals();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "smolder/core/fork.h"
+#include "src/cells.h"
 #include "src/tensor.h"
 #include "src/without_gil.h"
 
@@ -33,6 +34,7 @@ std::unordered_map<PyCodeObject*, bool>* g_ours = nullptr;
 ForkMutex g_texts_lock;
 std::vector<std::string>* g_texts = nullptr;
 std::string* g_package = nullptr;  ///< folder of the package: its own frames are not the user's
+PyObject* g_cells = nullptr;       ///< IPython's dictionary: the cell that a file of source stands for
 
 /// The line that was running when this thread let go of the GIL.
 thread_local SourceToken t_before_release = 0;
@@ -46,6 +48,24 @@ bool is_ours(PyCodeObject* code) {
     PyErr_Clear();
   }
   return at->second;
+}
+
+/// "train.py:3 in f", or "cell 3, line 2 in f". Runs no code of Python's, as the tape may be locked.
+std::string text_of(PyCodeObject* code, int line) {
+  const char* const file = PyUnicode_AsUTF8(code->co_filename);
+  const char* const name = PyUnicode_AsUTF8(code->co_name);
+  const std::string function = name ? name : "?";
+  PyObject* const cell = g_cells ? PyDict_GetItemWithError(g_cells, code->co_filename) : nullptr;  // borrowed
+  std::string text;
+  if (cell && PyLong_Check(cell)) {
+    text = "cell " + std::to_string(PyLong_AsLong(cell)) + ", line " + std::to_string(line);
+    const bool outside = function == "<module>" || function.starts_with("<cell line");
+    if (!outside) text += " in " + function;
+  } else {
+    text = std::string(file ? file : "?") + ":" + std::to_string(line) + " in " + function;
+  }
+  PyErr_Clear();
+  return text;
 }
 
 SourceToken capture() {
@@ -68,11 +88,7 @@ SourceToken capture() {
     token = known->second;
     Py_DECREF(code);
   } else {
-    const char* const file = PyUnicode_AsUTF8(code->co_filename);
-    const char* const function = PyUnicode_AsUTF8(code->co_name);
-    std::string text = std::string(file ? file : "?") + ":" + std::to_string(PyFrame_GetLineNumber(frame)) + " in " +
-                       (function ? function : "?");
-    PyErr_Clear();
+    std::string text = text_of(code, PyFrame_GetLineNumber(frame));
     const std::lock_guard hold(g_texts_lock);
     g_texts->push_back(std::move(text));
     token = static_cast<SourceToken>(g_texts->size());
@@ -144,6 +160,11 @@ void install_source_provider(const std::string& package_folder) {
   g_texts = new std::vector<std::string>;
   g_package = new std::string(package_folder);
   set_source_provider({&capture, &resolve});
+}
+
+void set_cells(nb::dict cells) {
+  Py_XDECREF(g_cells);
+  g_cells = cells.release().ptr();
 }
 
 }  // namespace smolder::python

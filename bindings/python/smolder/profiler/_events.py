@@ -8,6 +8,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from smolder import _core, _limits
+from smolder._notebook import preformatted
 from smolder.profiler._table import build_table, format_time
 
 if TYPE_CHECKING:
@@ -281,6 +282,9 @@ class EventList(list):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.table())
 
     @property
     def self_cpu_time_total(self) -> int:

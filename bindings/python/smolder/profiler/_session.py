@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._notebook import preformatted
 from smolder._warn import warn
 from smolder.profiler import _events, _trace
 from smolder.profiler._events import MemoryChange, ProfilerActivity, Span, supported_activities
@@ -212,6 +213,12 @@ class _KinetoProfile:
     def _profiled(self, what):
         if self._spans is None:
             raise AssertionError(f"Profiler must be initialized before {what}")
+
+    def __repr__(self) -> str:
+        return object.__repr__(self) if self._spans is None or self._session else self.key_averages().table()
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     def events(self) -> EventList:
         """All spans, as an EventList."""
