@@ -4,6 +4,7 @@ find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
 set(op_dir ${CMAKE_SOURCE_DIR}/src/ir/ops)
 set(op_primitives ${CMAKE_SOURCE_DIR}/src/ir/scalar/primitives.def)
 set(op_autocast ${CMAKE_SOURCE_DIR}/src/ir/autocast.toml)
+set(op_examples ${CMAKE_SOURCE_DIR}/src/ir/op_examples.json)
 set(generated ${CMAKE_BINARY_DIR}/generated/smolder)
 file(GLOB op_rows CONFIGURE_DEPENDS ${op_dir}/*.toml)
 file(GLOB opgen_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/opgen/*.py ${CMAKE_SOURCE_DIR}/tools/opgen/*.pyi
@@ -26,7 +27,7 @@ add_custom_command(
   OUTPUT ${op_headers} ${op_sources} ${op_api_sources} ${op_python_sources}
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/opgen/main.py --rows ${op_dir} --primitives ${op_primitives}
           --out ${CMAKE_BINARY_DIR}/generated
-  DEPENDS ${op_rows} ${op_autocast} ${opgen_sources} ${op_primitives}
+  DEPENDS ${op_rows} ${op_autocast} ${op_examples} ${opgen_sources} ${op_primitives}
   COMMENT "Generating the op table"
   VERBATIM)
 add_custom_target(smolder_ops DEPENDS ${op_headers} ${op_sources} ${op_api_sources} ${op_python_sources})

@@ -57,9 +57,108 @@ def parameter_name(p, function):
     return "input" if function and p.name == "self" else p.name
 
 
+# What parameters are, by name, where the same name means the same in every row.
+MEANING = {
+    "dim": "a dimension; below 0 it counts from the last",
+    "dim0": "a dimension",
+    "dim1": "a dimension",
+    "dim2": "a dimension",
+    "dims": "dimensions",
+    "keepdim": "whether reduced dimensions stay, with one element",
+    "dtype": "that of the result",
+    "generator": "the stream of random numbers; the default one unless given",
+    "other": "the second operand",
+    "target": "what is wanted",
+    "index": "positions along dim, int64",
+    "indices": "positions",
+    "reduction": 'what becomes of the losses of elements: "none", their "mean" or their "sum"',
+    "eps": "a small number that keeps divisors from 0",
+    "kernel_size": "extents of the window",
+    "stride": "elements from one window to the next",
+    "padding": "elements added at each side",
+    "dilation": "elements from one of the window's to the next",
+    "groups": "parts that channels are split into, each by itself",
+    "ceil_mode": "whether a window that is cut off at the end counts",
+    "count_include_pad": "whether padding counts in means",
+    "divisor_override": "what sums are divided by, instead of the window's size",
+    "output_size": "extents of the result",
+    "align_corners": "whether corners of input and output are the same points",
+    "size": "extents",
+    "weight": "the weights",
+    "bias": "what is added",
+    "mask": "where it is true, bool",
+    "condition": "what chooses, bool",
+    "tensors": "the operands",
+    "n": "how many",
+    "unbiased": "whether sums are divided by one less than the count",
+    "correction": "what is taken from the count that sums are divided by",
+    "descending": "whether the largest comes first",
+    "stable": "whether equal elements keep their order",
+    "sorted": "whether the result is in order",
+    "largest": "the largest, or else the smallest",
+    "training": "whether the module trains",
+    "ignore_index": "a class that counts for nothing",
+    "label_smoothing": "the share of the target that is spread over all classes",
+    "is_causal": "whether a query sees no key behind it",
+    "attn_mask": "where a query may see a key, or what is added to their score",
+    "diagonal": "the diagonal: 0 the main one, above it where positive",
+    "offset": "the diagonal: 0 the main one, above it where positive",
+    "equal_nan": "whether nan equals nan",
+    "rtol": "the relative tolerance",
+    "atol": "the absolute tolerance",
+}
+MEANING_OF_FEW = {"offset": ("diagonal", "diag_embed", "diagflat", "diagonal_scatter")}  # rows that a meaning is of
+
+
+def meaning(row, p):
+    """What is said of a parameter besides its type; empty where its name means this and that."""
+    if p.name not in MEANING or row.sig.name not in MEANING_OF_FEW.get(p.name, (row.sig.name,)):
+        return ""
+    return MEANING[p.name]
+
+
+def argument(row, p, function):
+    """`dim (int): a dimension; below 0 it counts from the last`."""
+    kind = python_type(p).replace("_", "").removesuffix(" | None")
+    text = f"{parameter_name(p, function)} ({kind}{', optional' if p.has_default else ''})"
+    said = [meaning(row, p)]
+    if p.has_default and p.default is not None and p.default != []:
+        said.append(f"{python_default(p)} unless given")
+    said = "; ".join(filter(None, said))
+    return f"{text}: {said}" if said else text
+
+
+def shape_of_result(row, function):
+    """What is known of the result's extents from the row's rule; empty where it has one of its own."""
+    first = parameter_name(row.sig.params[0], function) if row.sig.params else ""
+    if row.shape == "broadcast" or (row.elementwise_primitive and len(row.sig.operands) > 1):
+        return "that which the operands broadcast to"
+    if row.shape == "same" or (row.elementwise_primitive and len(row.sig.operands) == 1):
+        return f"that of {first}"
+    if row.shape == "reduce":
+        return f"that of {first} without the reduced dimensions, which stay with one element where keepdim says so"
+    return ""
+
+
+def errors(row):
+    """What calls raise: (type, when)."""
+    tensors = any(p.type.name.startswith("Tensor") for p in row.sig.params)
+    if tensors and accepts(row) != "all":
+        yield "RuntimeError", f"of other dtypes than {SETS[accepts(row)]}"
+    if any(p.name == "dim" and p.type.name in ("int", "int?", "axes") for p in row.sig.params):
+        yield "IndexError", "of a dim that there is not"
+    if row.index_error:
+        yield row.index_error.get("type", "IndexError"), "of an index out of range, when the step runs"
+
+
 def docstring(row, function):
-    """What help() shows: the documentation, then dtypes and gradients."""
+    """What help() shows: the documentation, arguments, shape, dtypes, gradient, errors and an example."""
     lines = [sentence(row, function), ""]
+    params = row.sig.params if function else row.sig.params[1:]
+    if params:
+        lines += ["Arguments:", *(f"    {argument(row, p, function)}" for p in params), ""]
+    if shape := shape_of_result(row, function):
+        lines.append(f"Shape: {shape}.")
     if any(p.type.name.startswith("Tensor") for p in row.sig.params):
         lines.append(f"Dtypes: {SETS[accepts(row)]}.")
         names = ["input" if function and n == "self" else n for n in gradient(row)]
@@ -67,6 +166,9 @@ def docstring(row, function):
             lines.append("Gradient: " + (", ".join(names) if names else "none") + ".")
     if len(row.sig.outputs) > 1 and row.num_returned > 1:
         lines.append(f"Returns: {', '.join(row.sig.outputs[: row.num_returned])}.")
+    lines += [f"Raises: {kind}, {when}." for kind, when in errors(row)]
+    if row.example:
+        lines += ["", "Example:", *("    " + line if line else "" for line in row.example.split("\n"))]
     return "\n".join(lines).strip()
 
 

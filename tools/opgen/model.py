@@ -5,6 +5,7 @@ that scalar/primitives.def names is an elementwise primitive and takes arity and
 row with `body` is a *composite*: a function over other ops with no enumerator of its own.
 """
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ class Row:
     overload: str = ""
     autocast: dict = field(default_factory=dict)  # what autocast does with its operands, by device
     saved: dict = field(default_factory=dict)
+    example: str = ""  # a session of Python's that calls it, of op_examples.json
 
     def __getattr__(self, name):
         if name in FIELDS:
@@ -345,5 +347,10 @@ def load(rows_dir, primitives_path):
             raise row.error(
                 "", f"primitives.def calls it {row.elementwise_primitive.enumerator}, expected {row.enumerator}"
             )
+    examples = Path(rows_dir).parent / "op_examples.json"
+    for key, text in (json.loads(examples.read_text()) if examples.exists() else {}).items():
+        if key not in seen:
+            raise OpError(f"{examples.name}: no row is called {key!r}")
+        next(row for row in rows if row.key == key).example = text
     lists = Path(rows_dir).parent / "autocast.toml"
     return Table(rows, files, read_autocast(lists, rows) if lists.exists() else {})
