@@ -48,3 +48,15 @@ def test_the_code_of_a_page_runs_as_pasted(page, tmp_path):
     printed = re.split(r"^=== what block \d+ printed\n", done.stdout, flags=re.MULTILINE)[1:]
     for said, saw in zip(shown, printed, strict=True):
         assert said is None or saw.split() == said.split()
+
+
+CPP = re.compile(r"^```cpp\n(?P<code>.*?)^```\n", re.MULTILINE | re.DOTALL)
+
+
+def test_the_cpp_of_tutorials_is_that_of_examples():
+    """So it compiles, and runs in the examples' own tests."""
+    examples = "".join(p.read_text() for p in (ROOT / "examples").rglob("*.cpp"))
+    blocks = [b["code"] for p in sorted((ROOT / "docs/tutorials").glob("*.md")) for b in CPP.finditer(p.read_text())]
+    assert len(blocks) >= 4
+    for block in blocks:
+        assert block in examples, block

@@ -1,11 +1,17 @@
 """What the documentation says is complete: every page is on the site, every variable that is read has its row."""
 
+import importlib
+import inspect
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+import smolder
 
 ROOT = Path(__file__).resolve().parents[2]
 # Set by a process for its children.
@@ -39,6 +45,47 @@ def test_every_page_is_in_the_navigation():
     named = set(re.findall(r"^ +- (?:[^:\n]+: )?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = {p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.md")}
     assert named - {"index.md"} == pages
+
+
+REFERENCE = re.compile(r"^## (\S+) \{ #", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Markdown of the API reference, by module."""
+    sys.path.insert(0, str(ROOT / "tools/site"))
+    import api
+
+    return {title: text for _, title, text in api.pages()}
+
+
+@pytest.mark.parametrize(
+    "name", ["smolder", "smolder.nn", "smolder.nn.functional", "smolder.optim", "smolder.func", "smolder.cuda"]
+)
+def test_the_reference_has_what_a_module_offers(reference, name):
+    module = importlib.import_module(name)
+    offered = {n for n in dir(module) if not inspect.ismodule(getattr(module, n))}
+    pages = [
+        p for title, p in reference.items() if title == name or (name == "smolder" and title.startswith("smolder: "))
+    ]
+    told = {n for page in pages for n in REFERENCE.findall(page)}
+    assert told - offered == set(), "names that the module does not have"
+    assert {n for n in offered - told if inspect.isclass(getattr(module, n)) or callable(getattr(module, n))} == (
+        {"Tensor", "vmap"} if name == "smolder" else set()
+    )
+
+
+def test_the_reference_has_the_methods_of_tensors(reference):
+    told = set(REFERENCE.findall(reference["smolder.Tensor"]))
+    public = {n for n in dir(smolder.Tensor) if not n.startswith("_") and not n.endswith("_")}
+    assert told - set(dir(smolder.Tensor)) == set()
+    assert public - told == set()
+
+
+def test_ops_of_the_reference_have_their_examples(reference):
+    examples = json.loads((ROOT / "src/ir/op_examples.json").read_text())
+    first = examples["softmax"].split("\n")[-2]
+    assert first in reference["smolder: reduce"]
 
 
 @pytest.mark.skipif(not (ROOT / "build/site_env/bin/mkdocs").exists(), reason="`make site` has not been run here")

@@ -1,13 +1,19 @@
-"""What MkDocs does besides: the first page is README, and mermaid is refused."""
+"""What MkDocs does besides: the first page is README, the API reference is made of the sources, and mermaid is refused."""
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/site"))
+
+import api  # noqa: E402
+
+REFERENCE = "API"  # the section of the navigation that gets the reference's pages
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)]*)?\)")
 
 
@@ -23,8 +29,17 @@ def _link(match):
     return text if target in text else f"{text} (`{target}`)"
 
 
+def on_config(config):
+    for section in config.nav:
+        if REFERENCE in section:
+            section[REFERENCE] = [{title: path} for path, title in api.titles()]
+    return config
+
+
 def on_files(files, config):
     files.append(File.generated(config, "index.md", content=LINK.sub(_link, (ROOT / "README.md").read_text())))
+    for path, _, text in api.pages():
+        files.append(File.generated(config, path, content=text))
     return files
 
 

@@ -9,7 +9,6 @@ import atexit as _atexit
 import os as _os
 
 from smolder import _core
-from smolder._names import listing as _listing
 
 # The package's own frames are not the user's: a record or an error names the line that called in.
 _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)

@@ -61,8 +61,8 @@ __all__ = [
     "synchronize",
 ]
 __dir__ = _listing(__name__)
-for _part in (_monitor, _properties, _types, graphs, memory, random, streams):
-    __all__ += _part.__all__
+__all__ += _monitor.__all__ + _properties.__all__ + _types.__all__ + graphs.__all__ + memory.__all__
+__all__ += random.__all__ + streams.__all__
 
 
 def _search_wheels():

@@ -137,6 +137,10 @@ from smolder.nn import modules  # isort: skip - made of the others
 if TYPE_CHECKING:
     from typing import Any
 
+    from smolder.nn import parallel as parallel
+    from smolder.nn.lazy import *  # noqa: F403
+    from smolder.nn.parallel import DataParallel as DataParallel
+
 
 __all__ = [
     "CELU",

@@ -17,6 +17,11 @@ from smolder.optim.sgd import SGD
 if TYPE_CHECKING:
     from typing import Any
 
+    from smolder.optim import swa_utils as swa_utils
+    from smolder.optim.asgd import ASGD as ASGD
+    from smolder.optim.lbfgs import LBFGS as LBFGS
+    from smolder.optim.rprop import Rprop as Rprop
+
 
 __all__ = [
     "ASGD",
