@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/tensor.h"
 
@@ -43,13 +44,15 @@ struct BatchedValue : Value {
 inline const BatchedValue* batched(const TensorImpl* impl) {
   return impl->value->batched ? static_cast<const BatchedValue*>(impl->value.get()) : nullptr;
 }
+/// Throws RuntimeError where the vmap that a value is of has ended.
+void check_alive(const BatchedValue& v);
+/// All elements, or what is the same for all, as one of a level.
+Tensor tensor_at(int level, Tensor elements, bool spread, bool outer = false);
 /// 0 for a tensor of no level.
 inline int level_of(const Tensor& t) { return batched(t.impl()) ? batched(t.impl())->level : 0; }
 
 /// A level of the calling thread.
 const BatchLevel& batch_level(int level);
-/// How many levels there are where the calling thread is.
-int batch_depth();
 /// Begins a level, and returns its number.
 int push_batch(int64_t size, Randomness randomness);
 void pop_batch();
@@ -87,34 +90,6 @@ Tensor map_elements(const Tensor& t, F f) {
   const BatchedValue& b = *batched(t.impl());
   const AtLevel below(b.level - 1);
   return Tensor(new TensorImpl(rebatched(b, f(b.elements))));
-}
-
-/// Records an op with tensors of a level among its operands, or of random numbers in a level: everything but the
-/// history of the level. Operands that have history below only are replaced for that.
-struct BatchedCall {
-  std::vector<Operand> operands;
-  std::vector<Tensor> kept;  ///< that they point to
-  bool requires_grad = false;
-};
-BatchedCall record_elements(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs,
-                            Tensor* outputs);
-/// Puts `source` into who holds a storage, where either is of a level. Where that is no element of a batch, returns
-/// what is to be written there instead. Throws torch's RuntimeError where elements of a batch would be written to one
-/// tensor.
-Tensor write_elements(TensorImpl* owner, Tensor source);
-
-/// Records an op of random numbers.
-void record_random(ir::Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs);
-/// Of how many elements a draw is, counting batches. Throws RuntimeError where a level allows none.
-int64_t batched_draw(int64_t elements);
-/// Notes a draw in levels whose elements differ.
-void note_batched_draw(std::pair<Scalar, Scalar> seed_and_offset);
-
-/// Throws what torch says of reading the value of an element.
-[[noreturn]] void refuse_element(std::string_view reason);
-inline void check_readable(const TensorImpl* impl, std::string_view reason) {
-  if (impl->value->batched) [[unlikely]]
-    refuse_element(reason);
 }
 
 }  // namespace smolder::lazy

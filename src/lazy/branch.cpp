@@ -9,7 +9,6 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/control_flow.h"
 #include "smolder/lazy/autocast.h"
-#include "smolder/lazy/batch.h"
 #include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/random.h"
@@ -76,7 +75,7 @@ bool BranchTape::is_native(TensorImpl* impl) const { return owner_of(impl)->valu
 
 size_t BranchTape::append(const Tensor& outer, const ir::Meta& meta) {
   if (outer.device() != tape_->device_) refuse_device(outer.device());
-  SMOLDER_CHECK(!batched(outer.impl()), NotImplementedError, what_,
+  SMOLDER_CHECK(!outer.impl()->value->batched, NotImplementedError, what_,
                 ": tensors that differ from element to element of a vmap are not supported");
   Tensor stand_in(new TensorImpl(tape_->placeholder(intern(meta))));
   stand_in.impl()->requires_grad = tracks_ && outer.impl()->requires_grad;

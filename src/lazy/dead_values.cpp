@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/lock.h"
 
 namespace smolder::lazy {
@@ -80,7 +80,7 @@ DeadRing* DeadValues::claim_ring() noexcept {
 
 void bury(Value* v) noexcept {
   if (v->batched) [[unlikely]] {  // no tape made it
-    delete static_cast<BatchedValue*>(v);
+    delete_elements(v);
     return;
   }
   DeadRing** const place = t_rings.place(v->device);

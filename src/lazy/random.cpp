@@ -5,7 +5,7 @@
 
 #include "smolder/core/error.h"
 #include "smolder/core/per_thread.h"
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"

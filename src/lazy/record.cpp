@@ -15,7 +15,7 @@
 #include "smolder/core/size.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/cuda/shared.h"
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/known.h"
@@ -340,9 +340,11 @@ void record_mixed(const Call& c);
 
 /// In vmap: the rule of the op, and the history of the level.
 void record_batched(const Call& c) {
-  const BatchedCall made = record_elements(c.op, c.operands, c.attrs, c.outputs);
-  Call call{c.op, made.operands, c.attrs, c.outputs};
-  call.requires_grad = made.requires_grad;
+  std::vector<Operand> own;
+  std::vector<Tensor> kept;
+  const bool requires_grad = record_elements(c.op, c.operands, c.attrs, c.outputs, own, kept);
+  Call call{c.op, own, c.attrs, c.outputs};
+  call.requires_grad = requires_grad;
   finish(call);
 }
 

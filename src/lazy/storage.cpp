@@ -8,7 +8,7 @@
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/jit/cuda/shared.h"
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
@@ -34,7 +34,7 @@ ValueRef adopt(BufferRef buffer, const ir::Meta* meta, Device device) {
 /// The elements, in memory that nobody writes: computed, or copied where somebody might.
 eager::Array elements_of(const Tensor& t, std::string_view reason) {
   if (is_external(t)) return copied(window(t));
-  check_readable(t.impl(), reason);
+  check_readable(*t.impl()->value, reason);
   const SourceToken source = capture_source();
   break_capture(reason, source);
   const Value& value = *t.impl()->value;

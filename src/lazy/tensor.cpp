@@ -8,7 +8,7 @@
 #include "smolder/core/memory_history.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -102,7 +102,7 @@ Tensor Tensor::from_data(const void* data, Dims shape, DType dtype) {
 
 BufferRef lazy::elements(const Tensor& t, std::string_view reason, SourceToken source) {
   refresh(t.impl());
-  check_readable(t.impl(), reason);
+  check_readable(*t.impl()->value, reason);
   break_capture(reason, source);
   Tape& tape = Tape::on(t.device());
   if (t.impl()->value->external && is_external(t)) return copied(window(t)).buffer;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "smolder/lazy/batch.h"
+#include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/ops.h"  // generated
@@ -208,8 +208,8 @@ void read_again(TensorImpl* impl) {
 Tensor alias(const Tensor& t) {
   refresh(t.impl());
   Tensor out(new TensorImpl(t.impl()->value));
-  if (const BatchedValue* const b = batched(t.impl())) [[unlikely]]
-    out.impl()->value = rebatched(*b, alias(b->elements));
+  if (out.impl()->value->batched) [[unlikely]]
+    out.impl()->value = detached_elements(*t.impl()->value);
   out.impl()->inference = t.impl()->inference;
   share(out.impl(), t);
   return out;
