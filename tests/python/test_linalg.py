@@ -89,3 +89,32 @@ def test_a_device_without_cusolver_goes_through_the_host_and_says_so(monkeypatch
         out = linalg.inv(a)
     assert out.is_cuda and smolder.metrics()["counters"]["fallbacks"] == before + 1
     np.testing.assert_allclose((out @ a).cpu().numpy(), np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [0, 1, 32, 33, 100])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 0)])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("ones", [False, True])
+def test_a_triangle_is_solved_for_block_by_block(size, batch, upper, left, ones):
+    rng = np.random.default_rng(size)
+    a = rng.standard_normal((*batch, size, size)) / max(size, 1) ** 0.5 + 2 * np.eye(size)
+    b = rng.standard_normal((*batch, size, 4) if left else (*batch, 4, size))
+    triangle = np.triu(a) if upper else np.tril(a)
+    if ones:
+        triangle[..., range(size), range(size)] = 1
+    unread = np.tri(size, k=-1, dtype=bool)
+    a[..., unread if upper else unread.T] = np.nan
+    x = linalg.solve_triangular(
+        smolder.from_numpy(a), smolder.from_numpy(b), upper=upper, left=left, unitriangular=ones
+    ).numpy()
+    assert x.shape == b.shape
+    np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_zero_in_the_diagonal_of_a_triangle_gives_infinities(size):
+    a = smolder.eye(size)
+    a[1, 1] = 0.0
+    x = linalg.solve_triangular(a, smolder.ones(size, 1), upper=False)
+    np.testing.assert_array_equal(x[:, 0].numpy(), [1, np.inf, *[np.nan] * (size - 2)])  # 0 times infinity, as in torch

@@ -6,6 +6,7 @@ import numpy
 from smolder import _core
 from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
+from smolder._substitution import solve_triangle
 
 
 class LinAlgError(RuntimeError):
@@ -123,10 +124,7 @@ def triangular_solution(a, b, upper, left, ones):
     """X with A X = B, or X A = B without left, where A is a triangle of the matrices; `ones`: its diagonal."""
     if _by_solver(a) and b.numel():
         return _core._cuda_solve_triangular(a, b, upper, left, ones)
-    triangle = _core.triu(a, int(ones)) if upper else _core.tril(a, -int(ones))
-    if ones:
-        triangle = triangle + eye(a.size(-1), dtype=a.dtype, device=a.device)
-    return solution(triangle, b) if left else _t(solution(_t(triangle), _t(b)))
+    return _arrays(lambda a, b: solve_triangle(a, b, upper, left, ones), a, b)[0]
 
 
 @with_leading_batches

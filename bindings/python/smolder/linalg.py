@@ -236,7 +236,7 @@ class _SolveTriangular(Function):
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """As solve with the triangle of A above its diagonal, or below it; unitriangular takes ones for the diagonal.
 
-    On the CPU a zero in the diagonal raises LinAlgError; on CUDA, as in torch, it gives infinities.
+    A zero in the diagonal gives infinities, as in torch.
     """
     name = "linalg.solve_triangular"
     _check(name, A)
