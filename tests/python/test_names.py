@@ -6,12 +6,10 @@ import multiprocessing
 import pkgutil
 
 import pytest
+from commands import is_command
 
 import smolder
 
-# What the command `smolder` is made of, which nobody imports.
-COMMANDS = {"bench", "bench_models", "bench_peers", "bench_rows", "bench_traces", "cli", "doctor"}
-COMMANDS |= {"explain_command", "kernel_cache", "replay_command", "trace_command"}
 OPTIONAL = {"smolder.utils.tensorboard"}  # needs a package that tests have not
 
 
@@ -19,7 +17,7 @@ def modules():
     yield "smolder"
     for found in pkgutil.walk_packages(smolder.__path__, "smolder.", onerror=lambda name: None):
         parts = found.name.split(".")[1:]
-        if any(p.startswith("_") for p in parts) or parts[0] in COMMANDS:
+        if any(p.startswith("_") for p in parts) or is_command(found.name):
             continue
         if not any(found.name.startswith(name) for name in OPTIONAL):
             yield found.name
@@ -29,7 +27,7 @@ MODULES = sorted(modules())
 
 
 # Names of Python's, or internal ones, that torch has there as well.
-AS_TORCH = {"smolder.jit.Final", "smolder.version.__version__"}
+AS_TORCH = {"smolder.fx.node.Argument", "smolder.jit.Final", "smolder.version.__version__"}
 AS_TORCH |= {f"smolder.multiprocessing.{name}" for name in multiprocessing.__all__}
 
 

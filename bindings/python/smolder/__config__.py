@@ -1,11 +1,13 @@
 """What this build is made of."""
 
+from smolder._names import listing as _listing
 from smolder._version import __version__
 
 __all__ = ["parallel_info", "show"]
+__dir__ = _listing(__name__)
 
 
-def show():
+def show() -> str:
     """A text that says with what the kernels are compiled, and which libraries were found."""
     from smolder.doctor import _libraries, _processor
 
@@ -16,7 +18,7 @@ def show():
     return "\n".join(lines) + "\n"
 
 
-def parallel_info():
+def parallel_info() -> str:
     """A text that says how many threads compute."""
     from smolder import _core
 

@@ -9,6 +9,7 @@ import atexit as _atexit
 import os as _os
 
 from smolder import _core
+from smolder._names import listing as _listing
 
 # The package's own frames are not the user's: a record or an error names the line that called in.
 _core._install_source_provider(_os.path.dirname(_os.path.abspath(__file__)) + _os.sep)
@@ -86,11 +87,8 @@ _LATER = {
     "testing",
     "xpu",
 }
-
-
-def __dir__() -> list[str]:
-    """The public names: Python names the nearest of 750 at most where one is misspelt."""
-    return list(__all__)
+# Public names alone: where one is misspelt, Python names the nearest of 750 at most.
+__dir__ = _listing(__name__, {*_LATER, "vmap"})
 
 
 def __getattr__(name):

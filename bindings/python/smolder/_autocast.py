@@ -89,12 +89,12 @@ def _old(name, function, device_type, argument="") -> Callable[..., Any]:
     return deprecated
 
 
-is_autocast_cpu_enabled = _old("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
-set_autocast_cpu_enabled = _old("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
-get_autocast_cpu_dtype = _old("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
-set_autocast_cpu_dtype = _old("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
-get_autocast_gpu_dtype = _old("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
-set_autocast_gpu_dtype = _old("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
+is_autocast_cpu_enabled: Callable[..., Any] = _old("is_autocast_cpu_enabled", is_autocast_enabled, "cpu")
+set_autocast_cpu_enabled: Callable[..., Any] = _old("set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled")
+get_autocast_cpu_dtype: Callable[..., Any] = _old("get_autocast_cpu_dtype", get_autocast_dtype, "cpu")
+set_autocast_cpu_dtype: Callable[..., Any] = _old("set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype")
+get_autocast_gpu_dtype: Callable[..., Any] = _old("get_autocast_gpu_dtype", get_autocast_dtype, "cuda")
+set_autocast_gpu_dtype: Callable[..., Any] = _old("set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype")
 
 
 class autocast:

@@ -584,11 +584,11 @@ def _named_like(like, make):
     return like
 
 
-zeros_like = _like(_core.zeros_like)
-ones_like = _like(_core.ones_like)
-empty_like = _like(_core.empty_like)
-rand_like = _random_like(_core.rand_like)
-randn_like = _random_like(_core.randn_like)
+zeros_like: Like = _like(_core.zeros_like)
+ones_like: Like = _like(_core.ones_like)
+empty_like: Like = _like(_core.empty_like)
+rand_like: RandomLike = _random_like(_core.rand_like)
+randn_like: RandomLike = _random_like(_core.randn_like)
 
 
 @placed_like

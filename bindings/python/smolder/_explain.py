@@ -126,9 +126,9 @@ class Explanation:
     where: str
     graphs: list[Graph]
     break_reasons: list[Break]
-    fallbacks: list[dict]
+    fallbacks: list[dict[str, Any]]
     out_guards: list[str]
-    limits: dict
+    limits: dict[str, Any]
     wall_ms: float | None
     timed: bool
     result: object = dataclasses.field(default=None, repr=False)

@@ -71,15 +71,19 @@ class layout(_Named):
     __slots__ = ()
 
 
-contiguous_format = memory_format("contiguous_format")
-preserve_format = memory_format("preserve_format")
-channels_last = memory_format("channels_last")
-channels_last_3d = memory_format("channels_last_3d")
-legacy_contiguous_format = contiguous_format
-strided = layout("strided")
+contiguous_format: memory_format = memory_format("contiguous_format")
+preserve_format: memory_format = memory_format("preserve_format")
+channels_last: memory_format = memory_format("channels_last")
+channels_last_3d: memory_format = memory_format("channels_last_3d")
+legacy_contiguous_format: memory_format = contiguous_format
+strided: layout = layout("strided")
 # Of tensors that are not here: names to compare a tensor's layout with.
-sparse_coo, sparse_csr, sparse_csc = layout("sparse_coo"), layout("sparse_csr"), layout("sparse_csc")
-sparse_bsr, sparse_bsc, jagged = layout("sparse_bsr"), layout("sparse_bsc"), layout("jagged")
+sparse_coo: layout = layout("sparse_coo")
+sparse_csr: layout = layout("sparse_csr")
+sparse_csc: layout = layout("sparse_csc")
+sparse_bsr: layout = layout("sparse_bsr")
+sparse_bsc: layout = layout("sparse_bsc")
+jagged: layout = layout("jagged")
 CONSTANTS = (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
 
 
@@ -104,7 +108,7 @@ def _clone_as(self, *, memory_format=None):
     return _clone(self)
 
 
-def clone(input, *, memory_format=None):
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy."""
     return _clone_as(input, memory_format=memory_format)
 
@@ -226,11 +230,38 @@ def _type_of(dtype):
     return _TypeOfTensors(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "smolder"})
 
 
-BFloat16Tensor = _type_of(_core.bfloat16)
-BoolTensor = _type_of(_core.bool)
-ByteTensor = _type_of(_core.uint8)
-DoubleTensor = _type_of(_core.float64)
-FloatTensor = _type_of(_core.float32)
-HalfTensor = _type_of(_core.float16)
-IntTensor = _type_of(_core.int32)
-LongTensor = _type_of(_core.int64)
+if TYPE_CHECKING:
+
+    class BFloat16Tensor(Tensor):
+        """Tensors of one dtype."""
+
+    class BoolTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class ByteTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class DoubleTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class FloatTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class HalfTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class IntTensor(Tensor):
+        """Tensors of one dtype."""
+
+    class LongTensor(Tensor):
+        """Tensors of one dtype."""
+
+else:
+    BFloat16Tensor = _type_of(_core.bfloat16)
+    BoolTensor = _type_of(_core.bool)
+    ByteTensor = _type_of(_core.uint8)
+    DoubleTensor = _type_of(_core.float64)
+    FloatTensor = _type_of(_core.float32)
+    HalfTensor = _type_of(_core.float16)
+    IntTensor = _type_of(_core.int32)
+    LongTensor = _type_of(_core.int64)

@@ -11,6 +11,7 @@ from smolder._autocast import autocast, cast, is_autocast_enabled
 if TYPE_CHECKING:
     from typing import Any, Self
 
+    from smolder._typing import PathLike
 
 __all__ = ["ops"]
 
@@ -97,6 +98,8 @@ def any_requires_grad(args: tuple[Any, ...]) -> bool:
 class _OpNamespace:
     """The ops of one namespace."""
 
+    _of: str
+
     def __init__(self, name: str) -> None:
         self._of = name
 
@@ -116,17 +119,17 @@ class _OpNamespace:
             found = OpOverload(core)
         return found
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<module 'smolder.ops.{self._of}'>"
 
 
 class _Ops:
     """Namespaces of ops."""
 
-    def __init__(self):
-        self.loaded_libraries = set()
+    def __init__(self) -> None:
+        self.loaded_libraries: set[str] = set()
 
-    def load_library(self, path):
+    def load_library(self, path: PathLike) -> None:
         """Opens a shared library, which registers ops: docs/cpp.md. Its code runs."""
         path = os.path.realpath(path)
         try:
@@ -143,9 +146,9 @@ class _Ops:
             raise AttributeError(name)
         return _OpNamespace(name)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<module 'smolder.ops'>"
 
 
 known = {}  # by qualified name: those that Python registered
-ops = _Ops()
+ops: _Ops = _Ops()

@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 dtype = _core.dtype
-float = _core.float32
-double = _core.float64
-half = _core.float16
-int = _core.int32
-long = _core.int64
+float: DType = _core.float32
+double: DType = _core.float64
+half: DType = _core.float16
+int: DType = _core.int32
+long: DType = _core.int64
 
 ALL = (
     _core.float64,

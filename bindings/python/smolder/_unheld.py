@@ -1,9 +1,15 @@
 """dtypes of torch's that no tensor here has: they are dtypes, to compare with and to look up; a tensor of one raises."""
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._missing import REASONS
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "cdouble",
@@ -40,51 +46,70 @@ warnings.filterwarnings(
 class UnheldDtype(_core.dtype):
     """A dtype that no tensor has."""
 
-    def __init__(self, name, itemsize):
+    def __init__(self, name: str, itemsize: int) -> None:
         self._name, self._itemsize = name, itemsize
 
-    itemsize = property(lambda self: self._itemsize, doc="Bytes an element takes.")
-    is_floating_point = property(lambda self: self._name.startswith("float"), doc="Whether it is a floating-point one.")
-    is_complex = property(lambda self: self._name in _PARTS, doc="Whether it is a complex one.")
-    is_signed = property(lambda self: "u" not in self._name, doc="Whether elements may be negative.")
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element takes."""
+        return self._itemsize
 
-    def to_real(self):
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is a floating-point one."""
+        return self._name.startswith("float")
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether it is a complex one."""
+        return self._name in _PARTS
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements may be negative."""
+        return "u" not in self._name
+
+    def to_real(self) -> _core.dtype:
         """The dtype of the parts of a complex one; else itself."""
         return getattr(_core, _PARTS[self._name]) if self.is_complex else self
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"smolder.{self._name}"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self is other
 
-    def __ne__(self, other):
+    def __ne__(self, other: object) -> bool:
         return self is not other
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._name)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return named, (self._name,)
 
 
-complex32 = chalf = UnheldDtype("complex32", 4)
-complex64 = cfloat = UnheldDtype("complex64", 8)
-complex128 = cdouble = UnheldDtype("complex128", 16)
-int8 = UnheldDtype("int8", 1)
-int16 = short = UnheldDtype("int16", 2)
-uint16 = UnheldDtype("uint16", 2)
-uint32 = UnheldDtype("uint32", 4)
-uint64 = UnheldDtype("uint64", 8)
-float8_e4m3fn = UnheldDtype("float8_e4m3fn", 1)
-float8_e4m3fnuz = UnheldDtype("float8_e4m3fnuz", 1)
-float8_e5m2 = UnheldDtype("float8_e5m2", 1)
-float8_e5m2fnuz = UnheldDtype("float8_e5m2fnuz", 1)
-float8_e8m0fnu = UnheldDtype("float8_e8m0fnu", 1)
-float4_e2m1fn_x2 = UnheldDtype("float4_e2m1fn_x2", 1)
-qint8 = UnheldDtype("qint8", 1)
-quint8 = UnheldDtype("quint8", 1)
-qint32 = UnheldDtype("qint32", 4)
+complex32: UnheldDtype = UnheldDtype("complex32", 4)
+chalf: UnheldDtype = complex32
+complex64: UnheldDtype = UnheldDtype("complex64", 8)
+cfloat: UnheldDtype = complex64
+complex128: UnheldDtype = UnheldDtype("complex128", 16)
+cdouble: UnheldDtype = complex128
+int8: UnheldDtype = UnheldDtype("int8", 1)
+int16: UnheldDtype = UnheldDtype("int16", 2)
+short: UnheldDtype = int16
+uint16: UnheldDtype = UnheldDtype("uint16", 2)
+uint32: UnheldDtype = UnheldDtype("uint32", 4)
+uint64: UnheldDtype = UnheldDtype("uint64", 8)
+float8_e4m3fn: UnheldDtype = UnheldDtype("float8_e4m3fn", 1)
+float8_e4m3fnuz: UnheldDtype = UnheldDtype("float8_e4m3fnuz", 1)
+float8_e5m2: UnheldDtype = UnheldDtype("float8_e5m2", 1)
+float8_e5m2fnuz: UnheldDtype = UnheldDtype("float8_e5m2fnuz", 1)
+float8_e8m0fnu: UnheldDtype = UnheldDtype("float8_e8m0fnu", 1)
+float4_e2m1fn_x2: UnheldDtype = UnheldDtype("float4_e2m1fn_x2", 1)
+qint8: UnheldDtype = UnheldDtype("qint8", 1)
+quint8: UnheldDtype = UnheldDtype("quint8", 1)
+qint32: UnheldDtype = UnheldDtype("qint32", 4)
 
 
 def named(name):

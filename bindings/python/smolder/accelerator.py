@@ -158,10 +158,10 @@ def _bytes(name, what) -> Callable[..., Any]:
     return call
 
 
-memory_allocated = _bytes("memory_allocated", "in tensors")
-max_memory_allocated = _bytes("max_memory_allocated", "in tensors at most")
-memory_reserved = _bytes("memory_reserved", "kept of the device")
-max_memory_reserved = _bytes("max_memory_reserved", "kept of the device at most")
+memory_allocated: Callable[..., Any] = _bytes("memory_allocated", "in tensors")
+max_memory_allocated: Callable[..., Any] = _bytes("max_memory_allocated", "in tensors at most")
+memory_reserved: Callable[..., Any] = _bytes("memory_reserved", "kept of the device")
+max_memory_reserved: Callable[..., Any] = _bytes("max_memory_reserved", "kept of the device at most")
 
 
 def memory_stats(device_index: int | None = None, /) -> dict[str, Any]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-
 __all__ = [
     "ReduceOp",
     "get_rank",
@@ -131,7 +130,10 @@ def is_gloo_available() -> bool:
     return False
 
 
-is_mpi_available = is_nccl_available = is_ucc_available = is_xccl_available = is_gloo_available
+is_mpi_available: Callable[[], bool] = is_gloo_available
+is_nccl_available: Callable[[], bool] = is_gloo_available
+is_ucc_available: Callable[[], bool] = is_gloo_available
+is_xccl_available: Callable[[], bool] = is_gloo_available
 
 
 def is_torchelastic_launched() -> bool:

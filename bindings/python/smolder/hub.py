@@ -22,6 +22,7 @@ from smolder._warn import warn
 from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smolder._typing import Module, PathLike
@@ -191,5 +192,5 @@ def load(
 
 
 _WHY = "no code is loaded from GitHub"
-list = refused("hub.list", _WHY)
-help = refused("hub.help", _WHY)
+list: Callable[..., Any] = refused("hub.list", _WHY)
+help: Callable[..., Any] = refused("hub.help", _WHY)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from smolder._typing import F
+    from smolder._typing import F, T
 
 __all__ = [
     "Attribute",
@@ -167,19 +167,19 @@ def _as_it_is(name, what) -> Callable[..., Any]:
         warn(f"smolder.jit.{name}: {what}")
 
 
-def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+def script(obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> T:
     """The function, class or module itself, which does in Python what it would do as a script. Warns once."""
     _as_it_is("script", "there is no TorchScript, and what was given is returned as it is, to run in Python")
     return obj
 
 
-def script_method(fn):
+def script_method(fn: T) -> T:
     """The method itself, as script does."""
     _as_it_is("script_method", "there is no TorchScript, and what was given is returned as it is, to run in Python")
     return fn
 
 
-def trace(func, example_inputs=None, *, example_kwarg_inputs=None, **options):
+def trace(func: T, example_inputs: Any = None, *, example_kwarg_inputs: Any = None, **options: Any) -> T:
     """smolder.compile of the function or module: recorded at a call, and again at calls that are not like it.
 
     torch's keeps what the example did whatever later calls are given. The options check and store a trace; none is kept.
@@ -197,7 +197,7 @@ _TRACE_OPTIONS = {"optimize", "check_trace", "check_inputs", "check_tolerance", 
 _TRACE_OPTIONS |= {"_force_outplace", "_module_class", "_compilation_unit", "_store_inputs"}
 
 
-def trace_module(mod, inputs, **options):
+def trace_module(mod: T, inputs: dict[str, Any], **options: Any) -> T:
     """The same of a module, of whose methods only forward is compiled."""
     if set(inputs) - {"forward"}:
         raise NotImplementedError(f"jit.trace_module: only forward can be traced, got {sorted(inputs)}")
@@ -209,19 +209,19 @@ def _disabled():
 
 
 _FILES = "there is no TorchScript: smolder.export.save and load keep what smolder.export.export captured"
-load = refused("jit.load", _FILES)
-save = refused("jit.save", _FILES)
-ScriptFunction = refused_class("jit.ScriptFunction", _WHY)
+load: Callable[..., Any] = refused("jit.load", _FILES)
+save: Callable[..., Any] = refused("jit.save", _FILES)
+ScriptFunction: Any = refused_class("jit.ScriptFunction", _WHY)
 
 
-def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+def freeze(mod: T, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> T:
     """The module: weights are constants of a step as long as nobody writes them. It has to be in evaluation mode."""
     if mod.training:
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() first")
     return mod
 
 
-def optimize_for_inference(mod, other_methods=None):
+def optimize_for_inference(mod: T, other_methods: list[str] | None = None) -> T:
     """The module: what a step computes is optimized when it is compiled."""
     return mod
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, NoReturn
 
-    from smolder._typing import DType, F, OpOverload
+    from smolder._typing import DType, F, OpOverload, PathLike
 
 __all__ = [
     "CustomOpDef",
@@ -54,7 +54,7 @@ _defining = set()  # namespaces with a Library of kind DEF
 _libraries = weakref.WeakSet()
 
 
-def load_library(path):
+def load_library(path: PathLike) -> None:
     """Opens a shared library, whose SMOLDER_LIBRARY blocks register ops: smolder.ops.namespace.name is each of them.
 
     smolder.utils.cpp_extension.load compiles sources to one and opens it.

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core
 from smolder._arena_picture import draw
@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["alive", "arenas", "draw_arena", "memory_stats", "memory_summary", "report"]
 __dir__ = _listing(__name__)
 
-#: One block that is held. `what` is the op whose result it holds, or the part of the runtime that it is for.
-Held = collections.namedtuple("Held", "address device bytes size what where at")
+
+class Held(NamedTuple):
+    """One block that is held. `what` is the op whose result it holds, or the part of the runtime that it is for."""
+
+    address: int
+    device: str
+    bytes: int
+    size: int
+    what: str
+    where: str
+    at: int
+
 
 _MOST_EVENTS = 1 << 20
 _BEFORE = "taken before the history was started"

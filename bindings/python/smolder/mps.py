@@ -50,12 +50,12 @@ def _without(name, what) -> Callable[..., Any]:
     return call
 
 
-current_allocated_memory = _without("current_allocated_memory", "getCurrentAllocatedMemory")
-driver_allocated_memory = _without("driver_allocated_memory", "getDriverAllocatedMemory")
-empty_cache = _without("empty_cache", "emptyCache")
-get_rng_state = _without("get_rng_state", "getDefaultGenerator")
-recommended_max_memory = _without("recommended_max_memory", "getRecommendedMaxMemory")
-seed = _without("seed", "getDefaultGenerator")
-set_per_process_memory_fraction = _without("set_per_process_memory_fraction", "setMemoryFraction")
-set_rng_state = _without("set_rng_state", "getDefaultGenerator")
-synchronize = _without("synchronize", "deviceSynchronize")
+current_allocated_memory: Callable[..., Any] = _without("current_allocated_memory", "getCurrentAllocatedMemory")
+driver_allocated_memory: Callable[..., Any] = _without("driver_allocated_memory", "getDriverAllocatedMemory")
+empty_cache: Callable[..., Any] = _without("empty_cache", "emptyCache")
+get_rng_state: Callable[..., Any] = _without("get_rng_state", "getDefaultGenerator")
+recommended_max_memory: Callable[..., Any] = _without("recommended_max_memory", "getRecommendedMaxMemory")
+seed: Callable[..., Any] = _without("seed", "getDefaultGenerator")
+set_per_process_memory_fraction: Callable[..., Any] = _without("set_per_process_memory_fraction", "setMemoryFraction")
+set_rng_state: Callable[..., Any] = _without("set_rng_state", "getDefaultGenerator")
+synchronize: Callable[..., Any] = _without("synchronize", "deviceSynchronize")

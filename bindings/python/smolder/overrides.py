@@ -1,11 +1,21 @@
 """Objects that answer calls of functions of tensors themselves: __torch_function__, and modes that see every such call."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import threading
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _subclass
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
+
+    from smolder._typing import F
 
 __all__ = [
     "BaseTorchFunctionMode",
@@ -23,6 +33,7 @@ __all__ = [
     "resolve_name",
     "wrap_torch_function",
 ]
+__dir__ = _listing(__name__)
 
 Tensor = _core.Tensor
 
@@ -93,19 +104,19 @@ def _disabled_torch_dispatch_impl(cls, func, types, args=(), kwargs=None):
     return func(*args, **(kwargs or {}))
 
 
-def get_default_nowrap_functions():
+def get_default_nowrap_functions() -> set[Any]:
     """Functions whose results are no tensors of the class that was asked."""
     return {Tensor._base.__get__, Tensor.grad.__get__} if hasattr(Tensor, "_base") else {Tensor.grad.__get__}
 
 
-class _Off(contextlib.AbstractContextManager):
+class _Off(contextlib.AbstractContextManager[Any]):
     _what = ""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         setattr(_state, self._what, getattr(_state, self._what) + 1)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         setattr(_state, self._what, getattr(_state, self._what) - 1)
 
 
@@ -179,24 +190,26 @@ def _overriding(values):
     return found
 
 
-def has_torch_function(relevant_args):
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether a call with these arguments is not the function's own to answer."""
     if _state.off:
         return False
     return bool(_state.modes) or (not _state.subclasses_off and bool(_overriding(relevant_args)))
 
 
-def has_torch_function_unary(arg):
+def has_torch_function_unary(arg: Any) -> bool:
     """The same of one argument."""
     return has_torch_function((arg,))
 
 
-def has_torch_function_variadic(*args):
+def has_torch_function_variadic(*args: Any) -> bool:
     """The same of arguments one by one."""
     return has_torch_function(args)
 
 
-def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
     """What the modes and the arguments make of a call: the first answer that is not NotImplemented."""
     found = [] if _state.subclasses_off else _overriding(relevant_args)
     types = tuple(map(type, found))
@@ -214,7 +227,7 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
     raise TypeError(text + (f" nor in mode {_state.modes[-1]}" if _state.modes else ""))
 
 
-def wrap_torch_function(dispatcher):
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[F], F]:
     """A decorator of functions in Python: dispatcher(*args, **kwargs) says which arguments are asked."""
 
     def decorate(func):
@@ -245,20 +258,26 @@ def _popped():
 class TorchFunctionMode:
     """Within it, __torch_function__ of the mode is given every call of a function of tensors; outer modes come after."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         raise NotImplementedError
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         _state.modes.append(self)
         _core._count_modes(1)
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         _state.modes.pop()
         _core._count_modes(-1)
 
     @classmethod
-    def push(cls, *args, **kwargs):
+    def push(cls, *args: Any, **kwargs: Any) -> Self:
         """A mode, as it was entered once."""
         warnings.warn("`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`", stacklevel=2)
         return cls(*args, **kwargs)
@@ -267,7 +286,13 @@ class TorchFunctionMode:
 class BaseTorchFunctionMode(TorchFunctionMode):
     """One that calls the function."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         return func(*args, **(kwargs or {}))
 
 
@@ -282,29 +307,30 @@ def _get_current_function_mode_stack():
 # -- what there is to override
 
 
-def is_tensor_like(inp):
+def is_tensor_like(inp: Any) -> bool:
     """Whether it is a tensor, or answers as one."""
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
 @functools.cache
-def get_overridable_functions():
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """By the module or class that has them, the functions that ask their arguments."""
     import smolder
 
     out = {}
     for place in (smolder, Tensor, smolder.nn.functional, smolder.linalg, smolder.special):
-        members = [getattr(place, n) for n in dir(place) if not n.startswith("_")]
+        names = getattr(place, "__all__", None) or dir(place)  # dir() also names modules that are not imported yet
+        members = [getattr(place, n) for n in names if not n.startswith("_")]
         out[place] = [m for m in members if callable(m) and not isinstance(m, type)]
     return out
 
 
-def is_tensor_method_or_property(func):
+def is_tensor_method_or_property(func: Any) -> bool:
     """Whether a function is a method of tensors, or reads one of their properties."""
     return any(func is f for f in get_overridable_functions()[Tensor]) or getattr(func, "__name__", "") == "__get__"
 
 
-def resolve_name(f):
+def resolve_name(f: Any) -> str | None:
     """How a function is named: `torch.Tensor.add`; None of one that is not overridable."""
     import smolder
 

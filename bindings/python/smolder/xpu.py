@@ -138,10 +138,10 @@ def _nothing(name, what) -> Callable[..., Any]:
     return call
 
 
-memory_allocated = _nothing("memory_allocated", "in tensors")
-max_memory_allocated = _nothing("max_memory_allocated", "in tensors at most")
-memory_reserved = _nothing("memory_reserved", "kept")
-max_memory_reserved = _nothing("max_memory_reserved", "kept at most")
+memory_allocated: Callable[..., Any] = _nothing("memory_allocated", "in tensors")
+max_memory_allocated: Callable[..., Any] = _nothing("max_memory_allocated", "in tensors at most")
+memory_reserved: Callable[..., Any] = _nothing("memory_reserved", "kept")
+max_memory_reserved: Callable[..., Any] = _nothing("max_memory_reserved", "kept at most")
 
 
 def init() -> NoReturn:
@@ -158,18 +158,18 @@ def _without(name) -> Callable[..., Any]:
     return call
 
 
-current_device = _without("current_device")
-current_stream = _without("current_stream")
-get_device_capability = _without("get_device_capability")
-get_device_name = _without("get_device_name")
-get_device_properties = _without("get_device_properties")
-get_rng_state = _without("get_rng_state")
-initial_seed = _without("initial_seed")
-mem_get_info = _without("mem_get_info")
-set_device = _without("set_device")
-set_rng_state = _without("set_rng_state")
-set_stream = _without("set_stream")
-synchronize = _without("synchronize")
+current_device: Callable[..., Any] = _without("current_device")
+current_stream: Callable[..., Any] = _without("current_stream")
+get_device_capability: Callable[..., Any] = _without("get_device_capability")
+get_device_name: Callable[..., Any] = _without("get_device_name")
+get_device_properties: Callable[..., Any] = _without("get_device_properties")
+get_rng_state: Callable[..., Any] = _without("get_rng_state")
+initial_seed: Callable[..., Any] = _without("initial_seed")
+mem_get_info: Callable[..., Any] = _without("mem_get_info")
+set_device: Callable[..., Any] = _without("set_device")
+set_rng_state: Callable[..., Any] = _without("set_rng_state")
+set_stream: Callable[..., Any] = _without("set_stream")
+synchronize: Callable[..., Any] = _without("synchronize")
 
 
 class device:

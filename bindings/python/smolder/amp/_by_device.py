@@ -1,7 +1,31 @@
 """torch.cpu.amp and torch.cuda.amp: deprecated names, for one type of devices each."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from smolder._warn import warn
 from smolder.amp import autocast_mode, grad_scaler
+
+if TYPE_CHECKING:
+    from smolder._typing import DType
+
+    class Autocast(autocast_mode.autocast):
+        """autocast of one type of devices."""
+
+        def __init__(self, enabled: bool = True, dtype: DType = ..., cache_enabled: bool = True) -> None: ...
+
+    class Scaler(grad_scaler.GradScaler):
+        """GradScaler of one type of devices."""
+
+        def __init__(
+            self,
+            init_scale: float = 2.0**16,
+            growth_factor: float = 2.0,
+            backoff_factor: float = 0.5,
+            growth_interval: int = 2000,
+            enabled: bool = True,
+        ) -> None: ...
 
 
 def _warn(device_type, name, call):
@@ -11,7 +35,7 @@ def _warn(device_type, name, call):
     )
 
 
-def autocast_for(device_type, default):
+def autocast_for(device_type: str, default: DType) -> type[Autocast]:
     """The class autocast of a type of devices, whose dtype is `default` where none is given."""
 
     class autocast(autocast_mode.autocast):
@@ -24,7 +48,7 @@ def autocast_for(device_type, default):
     return autocast
 
 
-def scaler_for(device_type):
+def scaler_for(device_type: str) -> type[Scaler]:
     """The class GradScaler of a type of devices."""
 
     class GradScaler(grad_scaler.GradScaler):

@@ -10,7 +10,6 @@ from smolder._names import listing as _listing
 if TYPE_CHECKING:
     from typing import Self
 
-
 __all__ = ["set_version_checks"]
 __dir__ = _listing(__name__)
 
@@ -22,7 +21,9 @@ class set_version_checks:
     With the check they raise torch's error here as well, for programs that must run there.
     """
 
-    def __init__(self, mode: str) -> None:
+    before: bool
+
+    def __init__(self, mode: bool) -> None:
         self.before = _core._version_checks()
         _core._set_version_checks(bool(mode))
 

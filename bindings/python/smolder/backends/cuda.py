@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp",
     "cudnn_sdp_enabled",
@@ -73,27 +72,27 @@ for _name, _half in (("fp16", "fp16_reduction"), ("bf16", "bf16_reduction")):
 class _Matmul:
     """Of products by cuBLASLt; those on the CPU are in full precision whatever these say. They hold from the next step on."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name not in _FLAGS:
             raise AttributeError("Unknown attribute " + name)
         return _FLAGS[name]()
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         if name not in _FLAGS:
             raise AttributeError("Unknown attribute " + name)
         _FLAGS[name](value)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return list(_FLAGS)
 
 
-matmul = _Matmul()
+matmul: _Matmul = _Matmul()
 
 
 # -- attention: see smolder.nn.attention
 
 
-def _way(name, bit) -> Callable[..., Any]:
+def _way(name: str, bit: int) -> tuple[Callable[[], bool], Callable[[bool], None]]:
     def enabled():
         return bool(_core._get_attention_ways() & bit)
 
@@ -108,6 +107,14 @@ def _way(name, bit) -> Callable[..., Any]:
     return enabled, enable
 
 
+math_sdp_enabled: Callable[[], bool]
+enable_math_sdp: Callable[[bool], None]
+flash_sdp_enabled: Callable[[], bool]
+enable_flash_sdp: Callable[[bool], None]
+mem_efficient_sdp_enabled: Callable[[], bool]
+enable_mem_efficient_sdp: Callable[[bool], None]
+cudnn_sdp_enabled: Callable[[], bool]
+enable_cudnn_sdp: Callable[[bool], None]
 math_sdp_enabled, enable_math_sdp = _way("math", 1)
 flash_sdp_enabled, enable_flash_sdp = _way("flash", 2)
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _way("mem_efficient", 4)
@@ -162,5 +169,9 @@ def _preferred(what, names, taken) -> Callable[..., Any]:
     return preferred
 
 
-preferred_blas_library = _preferred("blas", ("default", "cublas", "cublaslt", "hipblaslt", "ck"), "cublaslt")
-preferred_linalg_library = _preferred("linalg", ("default", "cusolver", "magma", "host"), "cusolver")
+preferred_blas_library: Callable[..., Any] = _preferred(
+    "blas", ("default", "cublas", "cublaslt", "hipblaslt", "ck"), "cublaslt"
+)
+preferred_linalg_library: Callable[..., Any] = _preferred(
+    "linalg", ("default", "cusolver", "magma", "host"), "cusolver"
+)

@@ -196,14 +196,14 @@ def is_compiling() -> bool:
 is_dynamo_compiling = is_compiling
 
 
-def is_exporting():
+def is_exporting() -> bool:
     """Whether a function is being captured as a graph, by smolder.capture, smolder.export or smolder.onnx."""
     from smolder import _graph
 
     return _graph.is_capturing()
 
 
-def allow_in_graph(fn):
+def allow_in_graph(fn: F) -> F:
     """The function, or functions of a list: torch's compiler would not look into it, and Smolder's looks into none."""
     if isinstance(fn, list | tuple):
         return [allow_in_graph(f) for f in fn]
@@ -212,14 +212,16 @@ def allow_in_graph(fn):
     return fn
 
 
-def assume_constant_result(fn):
+def assume_constant_result(fn: F) -> F:
     """The function, whose result torch's compiler would take for a constant. A recorded step is not wrong where it is none."""
     if not callable(fn):
         raise TypeError("assume_constant_result expects a callable")
     return fn
 
 
-def substitute_in_graph(original_fn, *, can_constant_fold_through=False, skip_signature_check=False):
+def substitute_in_graph(
+    original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[F], F]:
     """A decorator that returns the function: torch's compiler would look into it instead of `original_fn`, in C."""
     if not callable(original_fn):
         raise TypeError(f"substitute_in_graph expects a function but got {type(original_fn)!r}")

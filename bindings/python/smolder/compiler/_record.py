@@ -1,10 +1,13 @@
 """What a compiled function does when no recorded step fits a call: records one, or says why it cannot."""
 
+from __future__ import annotations
+
 import functools
 import gc
 import os
 import sys
 from collections import deque
+from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._settings import _settings
@@ -14,10 +17,13 @@ from smolder.compiler._world import Unguarded, World, codes_of, difference
 from smolder.nn import hooks
 from smolder.optim import Optimizer
 
+if TYPE_CHECKING:
+    from typing import Any
+
 MOST_ENTRIES = 8  # of a function; the one that was not hit for longest is dropped
 _LONGEST_PAUSE = 1024
 
-events = deque(maxlen=1000)
+events: deque[dict[str, Any]] = deque(maxlen=1000)
 _told = {name for name in os.environ.get("SMOLDER_LOGS", "").split(",") if name}
 _NAMES_OF_OPTIMIZER = {*dir(Optimizer), "defaults", "param_groups", "state"} - {*dir(object), "step", "zero_grad"}
 _OPTIM = os.path.dirname(sys.modules[Optimizer.__module__].__file__) + os.sep

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.cpu import amp
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from smolder._typing import Device
 
 __all__ = [
@@ -67,7 +65,11 @@ class Stream:
     def wait_stream(self, stream: Any) -> None:
         """Does nothing: what is in the program before is done before."""
 
-    record_event = wait_event = wait_stream
+    def record_event(self, event: Any = None) -> None:
+        """Does nothing: what is in the program before is done before."""
+
+    def wait_event(self, event: Any) -> None:
+        """Does nothing: what is in the program before is done before."""
 
 
 class Event:
@@ -94,7 +96,7 @@ def current_stream(device: Device = None) -> Stream:
     return _stream
 
 
-class StreamContext(contextlib.nullcontext):
+class StreamContext(contextlib.nullcontext[Any]):
     """A scope whose work goes to a stream, as all does."""
 
 

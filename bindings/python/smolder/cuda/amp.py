@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder._typing import DType
+    from smolder.amp._by_device import Autocast, Scaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __dir__ = _listing(__name__)
 
-autocast = autocast_for("cuda", _core.float16)
-GradScaler = scaler_for("cuda")
+autocast: type[Autocast] = autocast_for("cuda", _core.float16)
+GradScaler: type[Scaler] = scaler_for("cuda")
 
 
 def _old(name) -> Any:

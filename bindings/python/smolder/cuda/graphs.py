@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 __dir__ = _listing(__name__)
@@ -15,7 +21,7 @@ def is_current_stream_capturing() -> bool:
 
 
 _WHY = "a step that comes again is captured as a graph and replayed by itself"
-CUDAGraph = refused("cuda.CUDAGraph", _WHY)
-graph = refused("cuda.graph", _WHY)
-graph_pool_handle = refused("cuda.graph_pool_handle", _WHY)
-make_graphed_callables = refused("cuda.make_graphed_callables", _WHY)
+CUDAGraph: Callable[..., Any] = refused("cuda.CUDAGraph", _WHY)
+graph: Callable[..., Any] = refused("cuda.graph", _WHY)
+graph_pool_handle: Callable[..., Any] = refused("cuda.graph_pool_handle", _WHY)
+make_graphed_callables: Callable[..., Any] = refused("cuda.make_graphed_callables", _WHY)

@@ -109,10 +109,14 @@ def _renamed(old, new, function) -> Callable[..., Any]:
     return call
 
 
-reset_max_memory_allocated = _renamed("reset_max_memory_allocated", "reset_peak_memory_stats", reset_peak_memory_stats)
-reset_max_memory_cached = _renamed("reset_max_memory_cached", "reset_peak_memory_stats", reset_peak_memory_stats)
-memory_cached = _renamed("memory_cached", "memory_reserved", memory_reserved)
-max_memory_cached = _renamed("max_memory_cached", "max_memory_reserved", max_memory_reserved)
+reset_max_memory_allocated: Callable[..., Any] = _renamed(
+    "reset_max_memory_allocated", "reset_peak_memory_stats", reset_peak_memory_stats
+)
+reset_max_memory_cached: Callable[..., Any] = _renamed(
+    "reset_max_memory_cached", "reset_peak_memory_stats", reset_peak_memory_stats
+)
+memory_cached: Callable[..., Any] = _renamed("memory_cached", "memory_reserved", memory_reserved)
+max_memory_cached: Callable[..., Any] = _renamed("max_memory_cached", "max_memory_reserved", max_memory_reserved)
 
 
 def empty_cache() -> None:

@@ -98,16 +98,18 @@ def _is_positive_definite(x):
     return x.new_full((), all(fine), dtype=_core.bool)
 
 
-boolean = Constraint("Boolean()", lambda x: _core.logical_or(x == 0, x == 1), is_discrete=True)
-real = Constraint("Real()", lambda x: x == x)
-nonnegative = Constraint("GreaterThanEq(lower_bound=0.0)", lambda x: x >= 0)
-positive = Constraint("GreaterThan(lower_bound=0.0)", lambda x: x > 0)
-unit_interval = Constraint("Interval(lower_bound=0.0, upper_bound=1.0)", lambda x: _core.logical_and(x >= 0, x <= 1))
-real_vector = independent(real, 1)
-simplex = Constraint("Simplex()", _is_simplex, event_dim=1)
-one_hot = Constraint("OneHot()", _is_one_hot, event_dim=1, is_discrete=True)
-positive_definite = Constraint("PositiveDefinite()", _is_positive_definite, event_dim=2)
-lower_cholesky = Constraint(
+boolean: Constraint = Constraint("Boolean()", lambda x: _core.logical_or(x == 0, x == 1), is_discrete=True)
+real: Constraint = Constraint("Real()", lambda x: x == x)
+nonnegative: Constraint = Constraint("GreaterThanEq(lower_bound=0.0)", lambda x: x >= 0)
+positive: Constraint = Constraint("GreaterThan(lower_bound=0.0)", lambda x: x > 0)
+unit_interval: Constraint = Constraint(
+    "Interval(lower_bound=0.0, upper_bound=1.0)", lambda x: _core.logical_and(x >= 0, x <= 1)
+)
+real_vector: Constraint = independent(real, 1)
+simplex: Constraint = Constraint("Simplex()", _is_simplex, event_dim=1)
+one_hot: Constraint = Constraint("OneHot()", _is_one_hot, event_dim=1, is_discrete=True)
+positive_definite: Constraint = Constraint("PositiveDefinite()", _is_positive_definite, event_dim=2)
+lower_cholesky: Constraint = Constraint(
     "LowerCholesky()",
     lambda x: _core.logical_and((x.tril() == x).all(-1).all(-1), (x.diagonal(dim1=-2, dim2=-1) > 0).all(-1)),
     event_dim=2,

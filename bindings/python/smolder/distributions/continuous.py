@@ -35,7 +35,7 @@ class _Around(OfParameters):
     arg_constraints: MappingProxyType[str, Constraint]
 
     arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
-    support = constraints.real
+    support: Constraint = constraints.real
     has_rsample = True
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
@@ -150,7 +150,7 @@ class Exponential(OfParameters):
     arg_constraints: MappingProxyType[str, Constraint]
 
     arg_constraints = MappingProxyType({"rate": constraints.positive})
-    support = constraints.nonnegative
+    support: Constraint = constraints.nonnegative
     has_rsample = True
 
     def __init__(self, rate: Tensor | float, validate_args: bool | None = None) -> None:
@@ -244,7 +244,7 @@ class MultivariateNormal(Distribution):
             "scale_tril": constraints.lower_cholesky,
         }
     )
-    support = constraints.real_vector
+    support: Constraint = constraints.real_vector
     has_rsample = True
 
     def __init__(

@@ -67,7 +67,7 @@ class Bernoulli(_OfProbsOrLogits, OfParameters):
     arg_constraints: MappingProxyType[str, Constraint]
 
     arg_constraints = MappingProxyType({"probs": constraints.unit_interval, "logits": constraints.real})
-    support = constraints.boolean
+    support: Constraint = constraints.boolean
     has_enumerate_support = True
 
     def __init__(
@@ -133,6 +133,8 @@ def _shape_of(a, b):
 class Categorical(_OfProbsOrLogits):
     """Numbers from 0 on with probabilities, or weights, probs along the last dimension; or with unnormalised logits."""
 
+    probs: Any
+    logits: Any
     arg_constraints: MappingProxyType[str, Constraint]
 
     arg_constraints = MappingProxyType({"probs": constraints.simplex, "logits": constraints.real_vector})
@@ -213,7 +215,7 @@ class OneHotCategorical(Distribution):
     arg_constraints: MappingProxyType[str, Constraint]
 
     arg_constraints = MappingProxyType({"probs": constraints.simplex, "logits": constraints.real_vector})
-    support = constraints.one_hot
+    support: Constraint = constraints.one_hot
     has_enumerate_support = True
 
     def __init__(

@@ -187,7 +187,7 @@ class Independent(Distribution):
     base_dist: Distribution
     reinterpreted_batch_ndims: int
 
-    arg_constraints = MappingProxyType({})
+    arg_constraints: MappingProxyType[str, Constraint] = MappingProxyType({})
 
     def __init__(
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None

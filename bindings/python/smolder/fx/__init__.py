@@ -3,6 +3,11 @@
 `symbolic_trace` runs a function on proxies, so it sees no values: smolder.capture and smolder.compile record what runs.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.fx._symbolic_trace import Tracer, symbolic_trace, wrap
 from smolder.fx.graph import CodeGen, Graph
 from smolder.fx.graph_module import GraphModule
@@ -26,9 +31,11 @@ __all__ = [
     "symbolic_trace",
     "wrap",
 ]
+__dir__ = _listing(__name__)
 
+if not TYPE_CHECKING:  # to a checker, a module with this function has every name
 
-def __getattr__(name):
-    from smolder._missing import missing
+    def __getattr__(name):
+        from smolder._missing import missing
 
-    raise missing(__name__, name)
+        raise missing(__name__, name)

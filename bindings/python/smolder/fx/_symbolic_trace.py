@@ -1,12 +1,16 @@
 """From a function to a graph: it is run on proxies."""
 
+from __future__ import annotations
+
 import builtins
 import contextlib
 import functools
 import inspect
 import types
+from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._names import listing as _listing
 from smolder.fx.graph import Graph
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.node import map_aggregate
@@ -14,13 +18,21 @@ from smolder.fx.proxy import ParameterProxy, Proxy, TracerBase
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+    from typing import Any
+
+    from smolder._typing import T
+
 __all__ = ["Tracer", "symbolic_trace", "wrap"]
+__dir__ = _listing(__name__)
 
 _wrapped = []  # (a dict of globals, a name in it)
 _active = []  # tracers that trace, the innermost last
 
 
-def is_fx_tracing():
+def is_fx_tracing() -> bool:
     """Whether a function is being traced."""
     return bool(_active)
 
@@ -28,7 +40,7 @@ def is_fx_tracing():
 is_fx_symbolic_tracing = is_fx_tracing
 
 
-def wrap(fn_or_name):
+def wrap(fn_or_name: T) -> T:
     """Says, at the level of a module, that calls of a function there are nodes, and it is not traced. Decorates."""
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
@@ -62,7 +74,19 @@ def _asking(function):
 class Tracer(TracerBase):
     """Traces modules and functions. What to enter is for derived classes to say: `is_leaf_module`, `create_arg`."""
 
-    def __init__(self, autowrap_modules=(), autowrap_functions=(), param_shapes_constant=False):
+    root: Any
+    graph: Any
+    param_shapes_constant: bool
+    tensor_attrs: dict[int, str]
+    submodule_paths: dict[Module, str]
+    module_stack: dict[str, Any]
+
+    def __init__(
+        self,
+        autowrap_modules: Iterable[ModuleType] = (),
+        autowrap_functions: Iterable[Callable[..., Any]] = (),
+        param_shapes_constant: bool = False,
+    ) -> None:
         import math
 
         self._autowrap_modules = (math, *autowrap_modules)
@@ -73,20 +97,20 @@ class Tracer(TracerBase):
 
     # -- what derived classes say otherwise
 
-    def is_leaf_module(self, m, module_qualified_name):
+    def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         """Whether a call of a module is a node: it is for Smolder's own, but for containers of others."""
         from smolder.nn import Sequential
 
         return type(m).__module__.startswith(("smolder.nn", "torch.nn")) and not isinstance(m, Sequential)
 
-    def path_of_module(self, mod):
+    def path_of_module(self, mod: Module) -> str:
         """The path of a module in the one that is traced."""
         found = self.submodule_paths.get(mod)
         if found is None:
             raise NameError("module is not installed as a submodule")
         return found
 
-    def call_module(self, m, forward, args, kwargs):
+    def call_module(self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call of a module gives."""
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
@@ -97,7 +121,7 @@ class Tracer(TracerBase):
         finally:
             self.module_stack.pop(path, None)
 
-    def getattr(self, attr, attr_val, parameter_proxy_cache):
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What reading an attribute of a module gives: for a parameter a proxy."""
         if isinstance(attr_val, Parameter) or (self.proxy_buffer_attributes and attr_val in self._buffers()):
             return self._proxy_of(attr_val, parameter_proxy_cache)
@@ -119,7 +143,7 @@ class Tracer(TracerBase):
     def _parameter(self, name, value, node):
         return ParameterProxy(self, node, name, value)
 
-    def create_arg(self, a):
+    def create_arg(self, a: Any) -> Any:
         """As TracerBase's; tensors and modules of the root are read from it, other tensors become attributes of it."""
         if isinstance(a, Parameter):
             for name, held in self.root.named_parameters():
@@ -147,7 +171,7 @@ class Tracer(TracerBase):
 
     # -- tracing
 
-    def trace(self, root, concrete_args=None):
+    def trace(self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
         """The graph of a module's forward, or of a function; arguments in concrete_args have these values in it."""
         if isinstance(root, Module):
             self.root, function = root, type(root).forward
@@ -248,7 +272,7 @@ def _replace_in(undo, space, name, value):
     undo.callback(lambda: space.__setitem__(name, before) if existed else space.pop(name))
 
 
-def symbolic_trace(root, concrete_args=None):
+def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
     """The GraphModule of a module, or of a function: its forward is run on proxies."""
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)

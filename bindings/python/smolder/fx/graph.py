@@ -1,21 +1,34 @@
 """A graph: nodes in the order in which they run, and the code that they are."""
 
+from __future__ import annotations
+
 import builtins
 import contextlib
 import keyword
 import re
 import typing
+from typing import TYPE_CHECKING
 
+from smolder._names import listing as _listing
 from smolder.fx.node import Node, map_arg, name_of_function, smolder_name
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from smolder._typing import Module
+    from smolder.fx.node import Target
+
 __all__ = ["CodeGen", "Graph", "PythonCode"]
+__dir__ = _listing(__name__)
 
 
 class PythonCode(typing.NamedTuple):
     """The source of a graph's function, and the objects that it names."""
 
     src: str
-    globals: dict
+    globals: dict[str, Any]
 
 
 class _Namespace:
@@ -44,7 +57,14 @@ _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
 class Graph:
     """Nodes in order. What makes nodes puts them at the end, or where `inserting_before` and `inserting_after` say."""
 
-    def __init__(self, owning_module=None, tracer_cls=None, tracer_extras=None):
+    owning_module: Module | None
+
+    def __init__(
+        self,
+        owning_module: Module | None = None,
+        tracer_cls: type | None = None,
+        tracer_extras: dict[str, Any] | None = None,
+    ) -> None:
         self._root = Node(self, "", "root", "", (), {})
         self._insert = self._root.prepend
         self._names, self._length = _Namespace(), 0
@@ -53,22 +73,30 @@ class Graph:
     # -- nodes
 
     @property
-    def nodes(self):
+    def nodes(self) -> _Nodes:
         """The nodes, in order, as a list that follows changes."""
         return _Nodes(self)
 
-    def find_nodes(self, *, op, target=None, sort=True):
+    def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
         """The nodes of a kind, and of a target if one is given."""
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
-    def output_node(self):
+    def output_node(self) -> Node:
         """The node that says what is returned."""
         last = self._root.prev
         if last.op != "output":
             raise AssertionError("the graph has no output yet")
         return last
 
-    def create_node(self, op, target, args=None, kwargs=None, name=None, type_expr=None):
+    def create_node(
+        self,
+        op: str,
+        target: Target,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:
         """A node where nodes are put."""
         args, kwargs = args or (), kwargs or {}
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
@@ -84,7 +112,7 @@ class Graph:
         text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
         return _SNAKE.sub(r"_\1", text.strip("_") if not isinstance(target, str) else text).lower() or "node"
 
-    def erase_node(self, to_erase):
+    def erase_node(self, to_erase: Node) -> None:
         """Removes a node that none reads."""
         if to_erase.users:
             raise RuntimeError(
@@ -108,11 +136,11 @@ class Graph:
         finally:
             self._insert = before
 
-    def inserting_before(self, n=None):
+    def inserting_before(self, n: Node | None = None) -> AbstractContextManager[None]:
         """Within it nodes are put before a node; before the first if there is none."""
         return self._inserting(self._root.next.prepend if n is None else n.prepend)
 
-    def inserting_after(self, n=None):
+    def inserting_after(self, n: Node | None = None) -> AbstractContextManager[None]:
         """Within it nodes are put after a node, each after the one before; at the beginning if there is none."""
         place = [self._root if n is None else n]
 
@@ -122,16 +150,22 @@ class Graph:
 
         return self._inserting(insert)
 
-    def placeholder(self, name, type_expr=None, default_value=...):
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         """An input."""
         args = () if default_value is ... else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
-    def get_attr(self, qualified_name, type_expr=None):
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """A parameter, buffer or other attribute of the module, by its path."""
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
-    def call_module(self, module_name, args=None, kwargs=None, type_expr=None):
+    def call_module(
+        self,
+        module_name: str,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
         """A call of a module in the module, by its path."""
         if self.owning_module is not None:
             try:
@@ -146,19 +180,32 @@ class Graph:
                 )
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
-    def call_method(self, method_name, args=None, kwargs=None, type_expr=None):
+    def call_method(
+        self,
+        method_name: str,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+    ) -> Node:
         """A call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
-    def call_function(self, the_function, args=None, kwargs=None, type_expr=None, name=None):
+    def call_function(
+        self,
+        the_function: Callable[..., Any],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        type_expr: Any = None,
+        name: str | None = None,
+    ) -> Node:
         """A call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
-    def output(self, result, type_expr=None):
+    def output(self, result: Any, type_expr: Any = None) -> Node:
         """What the graph returns."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
-    def node_copy(self, node, arg_transform=lambda x: x):
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
         """A node like one of another graph; arg_transform(n) is what stands here for a node there."""
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         name = re.sub(r"_\d+$", "", node.name)
@@ -166,7 +213,7 @@ class Graph:
         out.meta = dict(node.meta)
         return out
 
-    def graph_copy(self, g, val_map, return_output_node=False):
+    def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
         """Copies a graph's nodes here, but its output, and fills val_map; returns what stands for the output."""
         for node in g.nodes:
             if node in val_map:
@@ -177,7 +224,7 @@ class Graph:
             val_map[node] = self.node_copy(node, val_map.__getitem__)
         return None
 
-    def __deepcopy__(self, memo=None):
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
         out = Graph(tracer_cls=self._tracer_cls)
         result = out.graph_copy(self, val_map := {}, return_output_node=True)
         if result is not None:
@@ -191,7 +238,7 @@ class Graph:
 
     # -- the whole
 
-    def lint(self):
+    def lint(self) -> None:
         """Raises unless names are different, nodes are read after they ran, and what they name is in the module."""
         seen, names = set(), set()
         for node in self.nodes:
@@ -214,7 +261,7 @@ class Graph:
                 raise RuntimeError(f"Node {node} target {node.target} references nonexistent attribute {part}")
             at = getattr(at, part)
 
-    def eliminate_dead_code(self, is_impure_node=None):
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
         """Removes nodes that none reads and that do nothing else; returns whether there were any."""
         kept = is_impure_node or Node.is_impure
         before = self._length
@@ -223,23 +270,23 @@ class Graph:
                 self.erase_node(node)
         return self._length != before
 
-    def process_inputs(self, *args):
+    def process_inputs(self, *args: Any) -> Any:
         """Arguments of the function as the placeholders take them."""
         return self._codegen.process_inputs(*args)
 
-    def process_outputs(self, out):
+    def process_outputs(self, out: Any) -> Any:
         """What the function returns, of what the output is."""
         return self._codegen.process_outputs(out)
 
-    def set_codegen(self, codegen):
+    def set_codegen(self, codegen: CodeGen) -> None:
         """Writes code in another way."""
         self._codegen = codegen
 
-    def python_code(self, root_module="self", **options):
+    def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
         """The source of a function that runs the graph, and what it names."""
         return self._codegen.write(self, root_module)
 
-    def print_tabular(self):
+    def print_tabular(self) -> None:
         """Prints the nodes as a table."""
         rows = [("opcode", "name", "target", "args", "kwargs")]
         rows += [tuple(map(str, (n.op, n.name, n.target, n.args, n.kwargs))) for n in self.nodes]
@@ -247,18 +294,18 @@ class Graph:
         rows.insert(1, tuple("-" * w for w in widths))
         print("\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows))
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "graph():\n" + "\n".join(f"    {node.format_node()}" for node in self.nodes)
 
 
 class _Nodes:
-    def __init__(self, graph, backwards=False):
+    def __init__(self, graph: Graph, backwards: bool = False) -> None:
         self._graph, self._backwards = graph, backwards
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._graph._length
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Node]:
         root = self._graph._root
         at = root._prev if self._backwards else root._next
         while at is not root:
@@ -267,31 +314,31 @@ class _Nodes:
                 yield at
             at = following if at._erased else (at._prev if self._backwards else at._next)
 
-    def __reversed__(self):
+    def __reversed__(self) -> _Nodes:
         return _Nodes(self._graph, not self._backwards)
 
 
 class CodeGen:
     """Writes a graph as a function."""
 
-    def process_inputs(self, *args):
+    def process_inputs(self, *args: Any) -> Any:
         """Arguments of the function as the placeholders take them."""
         return args
 
-    def process_outputs(self, outputs):
+    def process_outputs(self, outputs: Any) -> Any:
         """What the function returns, of what the output is."""
         return outputs
 
-    def gen_fn_def(self, free_vars, maybe_return_annotation):
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
         """The line that begins the function."""
         args = ["self", *(v for v in free_vars if v != "self")]
         return f"def forward({', '.join(args)}){maybe_return_annotation}:"
 
-    def generate_output(self, output_args):
+    def generate_output(self, output_args: Any) -> str:
         """The line that returns."""
         return f"return {output_args!r}"
 
-    def write(self, graph, root):
+    def write(self, graph: Graph, root: str) -> PythonCode:
         """The source, and what it names."""
         import operator
 

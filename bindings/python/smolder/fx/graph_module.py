@@ -1,14 +1,22 @@
 """A module whose forward is a graph's code."""
 
+from __future__ import annotations
+
 import copy
 import itertools
 import linecache
 import types
+from typing import TYPE_CHECKING
 
+from smolder._names import listing as _listing
 from smolder.fx.graph import Graph, PythonCode
 from smolder.nn.module import Module
 
+if TYPE_CHECKING:
+    from typing import Any, Self
+
 __all__ = ["GraphModule"]
+__dir__ = _listing(__name__)
 
 _numbers = itertools.count()
 
@@ -28,11 +36,14 @@ class GraphModule(Module):
     After the graph was changed, `recompile()` makes its code the module's forward.
     """
 
-    def __new__(cls, *args, **kwargs):
+    training: bool
+    meta: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Each has a class of its own, as its forward is its own.
         return super().__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "_is_of_one": True}))
 
-    def __init__(self, root, graph, class_name="GraphModule"):
+    def __init__(self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
         type(self).__name__ = class_name
         if isinstance(root, Module):
@@ -52,12 +63,12 @@ class GraphModule(Module):
         self.meta = dict(getattr(root, "meta", None) or {})
 
     @property
-    def graph(self):
+    def graph(self) -> Graph:
         """The graph that it runs."""
         return self._graph
 
     @graph.setter
-    def graph(self, g):
+    def graph(self, g: Graph) -> None:
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {type(g)}")
         self._graph = g
@@ -65,18 +76,18 @@ class GraphModule(Module):
         self.recompile()
 
     @property
-    def code(self):
+    def code(self) -> str:
         """The source of its forward."""
         return self._code
 
-    def recompile(self):
+    def recompile(self) -> PythonCode:
         """Makes the graph, as it is now, the module's forward; returns the code."""
         code = self._graph.python_code()
         self._code = code.src
         type(self).forward = _compiled(code)
         return code
 
-    def add_submodule(self, target, m):
+    def add_submodule(self, target: str, m: Module) -> bool:
         """Adds a module at a path; returns whether it could."""
         try:
             _assign(m, self, target)
@@ -84,7 +95,7 @@ class GraphModule(Module):
             return False
         return True
 
-    def delete_submodule(self, target):
+    def delete_submodule(self, target: str) -> bool:
         """Removes the module at a path; returns whether there was one."""
         path, _, name = target.rpartition(".")
         try:
@@ -97,7 +108,7 @@ class GraphModule(Module):
         delattr(of, name)
         return True
 
-    def delete_all_unused_submodules(self):
+    def delete_all_unused_submodules(self) -> None:
         """Removes modules that no node names."""
         used = set()
         for node in self._graph.nodes:
@@ -110,7 +121,7 @@ class GraphModule(Module):
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
 
-    def print_readable(self, print_output=True, **options):
+    def print_readable(self, print_output: bool = True, **options: Any) -> str:
         """The code as text, which is printed unless print_output is false."""
         text = f"class {self._get_name()}(Module):" + self._code.strip("\n").replace("\n", "\n    ").join(
             ("\n    ", "")
@@ -119,12 +130,12 @@ class GraphModule(Module):
             print(text)
         return text
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join(
             [super().__str__(), self._code, "# To see more debug info, use `graph_module.print_readable()`"]
         )
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         out = type(self).__mro__[1].__new__(type(self).__mro__[1])
         memo[id(self)] = out
         Module.__init__(out)
@@ -134,10 +145,10 @@ class GraphModule(Module):
         out.graph = copy.deepcopy(self._graph)
         return out
 
-    def __copy__(self):
+    def __copy__(self) -> GraphModule:
         return GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         state = {k: v for k, v in vars(self).items() if k not in ("_graph", "_code")}
         code = self._graph.python_code()
         named = {k: v for k, v in code.globals.items() if not isinstance(v, types.ModuleType)}

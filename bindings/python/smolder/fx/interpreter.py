@@ -1,18 +1,40 @@
 """Runs a graph node by node: to see values on the way, or to make another graph of it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.fx._symbolic_trace import Tracer
 from smolder.fx.graph import Graph
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.node import map_arg
 from smolder.fx.proxy import Proxy
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from smolder._typing import Module
+    from smolder.fx.node import Node
+
 __all__ = ["Interpreter", "Transformer"]
+__dir__ = _listing(__name__)
 
 
 class Interpreter:
     """Runs a module's graph. Derived classes say what a kind of node does: `call_function`, `placeholder` and so on."""
 
-    def __init__(self, module, garbage_collect_values=True, graph=None):
+    module: GraphModule
+    graph: Graph
+    submodules: dict[str, Module]
+    env: dict[Node, Any]
+    args_iter: Iterator[Any]
+    extra_traceback: bool
+    garbage_collect_values: bool
+    user_to_last_uses: dict[Node, list[Node]]
+
+    def __init__(self, module: GraphModule, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module, self.submodules = module, dict(module.named_modules())
         self.graph = module.graph if graph is None else graph
         self.env, self.extra_traceback = {}, True
@@ -25,7 +47,7 @@ class Interpreter:
                     seen.add(read)
                     self.user_to_last_uses.setdefault(node, []).append(read)
 
-    def run(self, *args, initial_env=None, enable_io_processing=True):
+    def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
         """What the graph returns for these arguments."""
         self.env = dict(initial_env or {})
         self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
@@ -46,18 +68,18 @@ class Interpreter:
                 return self.graph.process_outputs(out) if enable_io_processing else out
         return None
 
-    def boxed_run(self, args_list):
+    def boxed_run(self, args_list: list[Any]) -> Any:
         """The same of a list of arguments, which is emptied."""
         args = list(args_list)
         args_list.clear()
         return self.run(*args)
 
-    def run_node(self, n):
+    def run_node(self, n: Node) -> Any:
         """What a node gives."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
-    def placeholder(self, target, args, kwargs):
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The next argument, or the default."""
         if target.startswith("*"):
             return list(self.args_iter)
@@ -70,28 +92,28 @@ class Interpreter:
                 f"Expected positional argument for parameter {target}, but one was not passed in!"
             ) from None
 
-    def get_attr(self, target, args, kwargs):
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An attribute of the module."""
         return self.fetch_attr(target)
 
-    def call_function(self, target, args, kwargs):
+    def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives."""
         return target(*args, **kwargs)
 
-    def call_method(self, target, args, kwargs):
+    def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a method of the first argument gives."""
         of, *rest = args
         return getattr(of, target)(*rest, **kwargs)
 
-    def call_module(self, target, args, kwargs):
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a module in the module gives."""
         return self.fetch_attr(target)(*args, **kwargs)
 
-    def output(self, target, args, kwargs):
+    def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What is returned."""
         return args[0]
 
-    def fetch_attr(self, target):
+    def fetch_attr(self, target: str) -> Any:
         """What is at a path in the module."""
         at = self.module
         parts = target.split(".")
@@ -101,11 +123,11 @@ class Interpreter:
             at = getattr(at, part)
         return at
 
-    def fetch_args_kwargs_from_env(self, n):
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a node, with values for nodes."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
-    def map_nodes_to_values(self, args, n):
+    def map_nodes_to_values(self, args: Any, n: Node) -> Any:
         """Arguments with values for nodes."""
 
         def value(read):
@@ -121,7 +143,10 @@ class Interpreter:
 class Transformer(Interpreter):
     """Makes another graph: `transform()` runs the graph on proxies, and what the methods do with them is the new one."""
 
-    def __init__(self, module):
+    new_graph: Graph
+    tracer: Tracer
+
+    def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self.new_graph = Graph()
         self.new_graph.set_codegen(module.graph._codegen)
@@ -136,24 +161,24 @@ class Transformer(Interpreter):
 
         self.tracer = Adding(self.new_graph)
 
-    def placeholder(self, target, args, kwargs):
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An input of the new graph."""
         default = args[0] if args else ...
         return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
 
-    def get_attr(self, target, args, kwargs):
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An attribute read in the new graph."""
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
-    def call_module(self, target, args, kwargs):
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a module in the new graph."""
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
-    def call_function(self, target, args, kwargs):
+    def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in the new graph."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
-    def transform(self):
+    def transform(self) -> GraphModule:
         """The module of the new graph."""
         out = super().run(enable_io_processing=False)
         if out is not None:
@@ -161,7 +186,7 @@ class Transformer(Interpreter):
         return GraphModule(self.module, self.new_graph, type(self.module).__name__)
 
 
-def map_proxies(a):
+def map_proxies(a: Any) -> Any:
     """An argument with nodes for proxies."""
     from smolder.fx.node import map_aggregate
 

@@ -1,24 +1,37 @@
 """Nodes of a graph: one operation each, with the nodes that it reads."""
 
+from __future__ import annotations
+
 import builtins
 import operator
 import sys
+from typing import TYPE_CHECKING, Any
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from smolder._typing import F
+    from smolder.fx.graph import Graph
 
 __all__ = ["Argument", "Node", "has_side_effect", "map_aggregate", "map_arg"]
+__dir__ = _listing(__name__)
 
-Argument = object
-Target = object
+Argument: TypeAlias = Any
+Target: TypeAlias = "Callable[..., Any] | str"
 _OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 _with_effects = {builtins.print} | ({sys.audit} if hasattr(sys, "audit") else set())
 
 
-def has_side_effect(fn):
+def has_side_effect(fn: F) -> F:
     """Says that calls of a function are kept although nobody reads what it returns. Decorates."""
     _with_effects.add(fn)
     return fn
 
 
-def map_aggregate(a, fn):
+def map_aggregate(a: Any, fn: Callable[..., Any]) -> Any:
     """The argument with fn of all that is no tuple, list, dict or slice in it."""
     if isinstance(a, tuple):
         parts = [map_aggregate(x, fn) for x in a]
@@ -32,14 +45,14 @@ def map_aggregate(a, fn):
     return fn(a)
 
 
-def map_arg(a, fn):
+def map_arg(a: Any, fn: Callable[..., Any]) -> Any:
     """The argument with fn of the nodes in it."""
     if not callable(fn):
         raise AssertionError("map_arg(a, fn): fn must be a callable")
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
 
 
-def name_of_function(func, prefix=None):
+def name_of_function(func: Callable[..., Any], prefix: str | None = None) -> str | None:
     """How code names a function: `operator.add`, `smolder.relu`; None of one that code reaches by no such name."""
     import smolder
 
@@ -60,7 +73,7 @@ def name_of_function(func, prefix=None):
     return None
 
 
-def smolder_name():
+def smolder_name() -> str:
     """What code calls Smolder: torch, where that is what it goes by."""
     import smolder
 
@@ -73,7 +86,24 @@ class Node:
     Nodes are in the order in which they run; `users` are those that read this one.
     """
 
-    def __init__(self, graph, name, op, target, args, kwargs, return_type=None):
+    graph: Graph
+    name: str
+    op: str
+    target: Any
+    type: Any
+    meta: dict[str, Any]
+    users: dict[Node, None]
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op: str,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        return_type: Any = None,
+    ) -> None:
         if op not in _OPS:
             raise AssertionError(f"{op} is none of {', '.join(_OPS[:-1])}")
         if op == "call_function" and not callable(target):
@@ -89,21 +119,21 @@ class Node:
     # -- what it reads
 
     @property
-    def args(self):
+    def args(self) -> tuple[Any, ...]:
         """Positional arguments, with nodes for values."""
         return self._args
 
     @args.setter
-    def args(self, args):
+    def args(self, args: Sequence[Any]) -> None:
         self._set(args, self._kwargs)
 
     @property
-    def kwargs(self):
+    def kwargs(self) -> dict[str, Any]:
         """Named arguments, with nodes for values."""
         return self._kwargs
 
     @kwargs.setter
-    def kwargs(self, kwargs):
+    def kwargs(self, kwargs: Mapping[str, Any]) -> None:
         self._set(self._args, kwargs)
 
     def _set(self, args, kwargs):
@@ -115,29 +145,35 @@ class Node:
             node.users.setdefault(self)
 
     @property
-    def all_input_nodes(self):
+    def all_input_nodes(self) -> list[Node]:
         """The nodes that it reads, each once."""
         return list(self._input_nodes)
 
-    def update_arg(self, idx, arg):
+    def update_arg(self, idx: int, arg: Any) -> None:
         """Replaces a positional argument."""
         args = list(self._args)
         args[idx] = arg
         self.args = args
 
-    def insert_arg(self, idx, arg):
+    def insert_arg(self, idx: int, arg: Any) -> None:
         """Adds a positional argument before another."""
         self.args = (*self._args[:idx], arg, *self._args[idx:])
 
-    def update_kwarg(self, key, arg):
+    def update_kwarg(self, key: str, arg: Any) -> None:
         """Replaces, or adds, a named argument."""
         self.kwargs = {**self._kwargs, key: arg}
 
-    def replace_input_with(self, old_input, new_input):
+    def replace_input_with(self, old_input: Node, new_input: Node) -> None:
         """Reads another node where it reads one."""
         self._set(*map_arg((self._args, self._kwargs), lambda n: new_input if n is old_input else n))
 
-    def replace_all_uses_with(self, replace_with, delete_user_cb=lambda user: True, *, propagate_meta=False):
+    def replace_all_uses_with(
+        self,
+        replace_with: Node,
+        delete_user_cb: Callable[[Node], bool] = lambda user: True,
+        *,
+        propagate_meta: bool = False,
+    ) -> list[Node]:
         """Makes the nodes that read this one read another; returns those. delete_user_cb says of each whether it does."""
         if propagate_meta:
             if replace_with.meta:
@@ -151,16 +187,16 @@ class Node:
     # -- where it is
 
     @property
-    def next(self):
+    def next(self) -> Node:
         """The node after it."""
         return self._next
 
     @property
-    def prev(self):
+    def prev(self) -> Node:
         """The node before it."""
         return self._prev
 
-    def prepend(self, x):
+    def prepend(self, x: Node) -> None:
         """Moves a node to just before this one."""
         if x is self:
             return
@@ -168,7 +204,7 @@ class Node:
         before = self._prev
         before._next, x._prev, x._next, self._prev = x, before, self, x
 
-    def append(self, x):
+    def append(self, x: Node) -> None:
         """Moves a node to just after this one."""
         self._next.prepend(x)
 
@@ -179,11 +215,11 @@ class Node:
     # -- what it is
 
     @property
-    def stack_trace(self):
+    def stack_trace(self) -> str | None:
         """The lines that recorded it, if they were kept."""
         return self.meta.get("stack_trace")
 
-    def is_impure(self, impure_random=True):
+    def is_impure(self, impure_random: bool = True) -> bool:
         """Whether it does something besides making its value."""
         if self.op in ("placeholder", "output"):
             return True
@@ -193,7 +229,9 @@ class Node:
             return self.target.endswith("_") and not self.target.endswith("__")
         return self.op == "call_module"  # a module may have buffers that it writes
 
-    def format_node(self, placeholder_names=None, maybe_return_typename=None):
+    def format_node(
+        self, placeholder_names: list[str] | None = None, maybe_return_typename: list[str] | None = None
+    ) -> str | None:
         """The node as the graph's text has it."""
         if self.op == "placeholder":
             if placeholder_names is not None:
@@ -210,7 +248,7 @@ class Node:
             return head
         return f"{head}(args = {_marked(self._args)}, kwargs = {_marked(self._kwargs)})"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
 

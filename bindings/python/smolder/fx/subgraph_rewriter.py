@@ -1,19 +1,30 @@
 """Replaces parts of a graph that look like a pattern."""
 
-import typing
+from __future__ import annotations
 
+import typing
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
 from smolder.fx._symbolic_trace import symbolic_trace
 from smolder.fx.graph import Graph
 from smolder.fx.node import Node
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder.fx.graph_module import GraphModule
+
 __all__ = ["Match", "replace_pattern"]
+__dir__ = _listing(__name__)
 
 
 class Match(typing.NamedTuple):
     """A part that was replaced: its last node, and by node of the pattern the node that it was."""
 
     anchor: Node
-    nodes_map: dict
+    nodes_map: dict[Node, Any]
 
 
 def _graph_of(pattern):
@@ -51,7 +62,9 @@ def _is_closed(found, anchor):
     return all(node is anchor or all(user in inside for user in node.users) for node in inside)
 
 
-def replace_pattern(gm, pattern, replacement):
+def replace_pattern(
+    gm: GraphModule, pattern: Callable[..., Any] | Graph, replacement: Callable[..., Any] | Graph
+) -> list[Match]:
     """Replaces in a GraphModule each part that looks like `pattern` by `replacement`: functions, modules or graphs of as
     many inputs and of one output. Returns the matches."""
     wanted, new = _graph_of(pattern), _graph_of(replacement)

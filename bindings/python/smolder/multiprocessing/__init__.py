@@ -3,7 +3,10 @@
 Tensors that are sent to another process are copied: to share memory between processes is not supported.
 """
 
+from __future__ import annotations
+
 import multiprocessing as _multiprocessing
+import typing as _typing
 from multiprocessing import *  # noqa: F403
 
 from smolder._names import listing as _listing
@@ -17,10 +20,14 @@ from smolder.multiprocessing.spawn import (
     start_processes,
 )
 
+if _typing.TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _WHY = "tensors that are sent to another process are copied"
-get_all_sharing_strategies = refused("multiprocessing.get_all_sharing_strategies", _WHY)
-get_sharing_strategy = refused("multiprocessing.get_sharing_strategy", _WHY)
-set_sharing_strategy = refused("multiprocessing.set_sharing_strategy", _WHY)
+get_all_sharing_strategies: Callable[..., Any] = refused("multiprocessing.get_all_sharing_strategies", _WHY)
+get_sharing_strategy: Callable[..., Any] = refused("multiprocessing.get_sharing_strategy", _WHY)
+set_sharing_strategy: Callable[..., Any] = refused("multiprocessing.set_sharing_strategy", _WHY)
 
 __all__ = [
     "ProcessContext",

@@ -3,9 +3,13 @@
 import types
 
 from smolder._device import on_device
+from smolder._names import listing as _listing
+
+__all__ = ["named_after"]
+__dir__ = _listing(__name__)
 
 
-def named_after(cls):
+def named_after(cls: type) -> None:
     """Gives a class of ours that has the constructor of a private base one of its own name."""
     if "__init__" in vars(cls) or cls.__name__.startswith("_") or not cls.__module__.startswith("smolder."):
         return

@@ -12,7 +12,6 @@ from smolder._warn import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from smolder._typing import Generator, Tensor
 
@@ -217,7 +216,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     return tensor
 
 
-def _renamed(function) -> Callable[..., Any]:
+def _renamed(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function under the name that it had, without the underscore."""
     old = function.__name__.removesuffix("_")
 
@@ -229,7 +228,14 @@ def _renamed(function) -> Callable[..., Any]:
     return renamed
 
 
-uniform, normal, constant, eye, dirac = map(_renamed, (uniform_, normal_, constant_, eye_, dirac_))
-xavier_uniform, xavier_normal = _renamed(xavier_uniform_), _renamed(xavier_normal_)
-kaiming_uniform, kaiming_normal = _renamed(kaiming_uniform_), _renamed(kaiming_normal_)
-orthogonal, sparse = _renamed(orthogonal_), _renamed(sparse_)
+uniform: Callable[..., Tensor] = _renamed(uniform_)
+normal: Callable[..., Tensor] = _renamed(normal_)
+constant: Callable[..., Tensor] = _renamed(constant_)
+eye: Callable[..., Tensor] = _renamed(eye_)
+dirac: Callable[..., Tensor] = _renamed(dirac_)
+xavier_uniform: Callable[..., Tensor] = _renamed(xavier_uniform_)
+xavier_normal: Callable[..., Tensor] = _renamed(xavier_normal_)
+kaiming_uniform: Callable[..., Tensor] = _renamed(kaiming_uniform_)
+kaiming_normal: Callable[..., Tensor] = _renamed(kaiming_normal_)
+orthogonal: Callable[..., Tensor] = _renamed(orthogonal_)
+sparse: Callable[..., Tensor] = _renamed(sparse_)

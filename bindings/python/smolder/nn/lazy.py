@@ -12,9 +12,9 @@ from smolder.nn import conv, layers, normalization
 from smolder.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar
 
-    from smolder._typing import Device, DType, Tensor
+    from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -42,7 +42,7 @@ class LazyModuleMixin:
     cls_to_become, unless that is None. Loading a state gives parameters its shapes.
     """
 
-    cls_to_become = None
+    cls_to_become: ClassVar[type[Any] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -87,7 +87,7 @@ class LazyLinear(LazyModuleMixin, layers.Linear):
     bias: UninitializedParameter
     in_features: int
 
-    cls_to_become = layers.Linear
+    cls_to_become: ClassVar[type[Any] | None] = layers.Linear
 
     def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False)
@@ -120,7 +120,12 @@ class LazyLinear(LazyModuleMixin, layers.Linear):
 
 
 class _LazyConv(LazyModuleMixin):
-    def _become_lazy(self, out_channels, bias, device, dtype):
+    in_channels: int
+    out_channels: int
+    weight: Any
+    bias: Any
+
+    def _become_lazy(self, out_channels: int, bias: bool, device: Device, dtype: DType | None) -> None:
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
         if bias:
@@ -145,7 +150,7 @@ class _LazyConv(LazyModuleMixin):
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()
 
-    def _channels(self, input):
+    def _channels(self, input: Tensor) -> int:
         plain = len(self.kernel_size) + 1
         if input.dim() not in (plain, plain + 1):
             raise RuntimeError(
@@ -158,17 +163,17 @@ class _LazyConv(LazyModuleMixin):
 class _LazyStraight(_LazyConv):
     def __init__(
         self,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         super().__init__(
             0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device=device, dtype=dtype
         )
@@ -178,35 +183,44 @@ class _LazyStraight(_LazyConv):
 class _LazyTransposed(_LazyConv):
     def __init__(
         self,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints | str = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:
         shape = kernel_size, stride, padding, output_padding, groups
         super().__init__(0, 0, *shape, False, dilation, padding_mode, device=device, dtype=dtype)
         self._become_lazy(out_channels, bias, device, dtype)
 
 
 class _LazyNorm(LazyModuleMixin):
+    affine: bool
+    track_running_stats: bool
+    num_features: int
+    weight: Any
+    bias: Any
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
+
     def __init__(
         self,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: DType | None = None,
         *,
-        bias=True,
-    ):
+        bias: bool = True,
+    ) -> None:
         super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
         self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
@@ -220,12 +234,12 @@ class _LazyNorm(LazyModuleMixin):
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
             self.num_batches_tracked = zeros((), dtype=_core.int64, device=device)
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Weight 1, bias 0, and no statistics, if there are any."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input):
+    def initialize_parameters(self, input: Tensor) -> None:
         """Makes the parameters for an input."""
         if not self.has_uninitialized_params():
             return
@@ -236,21 +250,73 @@ class _LazyNorm(LazyModuleMixin):
         self.reset_parameters()
 
 
-def _lazy(base, how):
-    """The class of layers that become of the class `base`."""
-    doc = f"A {base.__name__} whose channels are those of its first input."
-    members = {"cls_to_become": base, "__doc__": doc, "__module__": __name__}
-    return type(f"Lazy{base.__name__}", (how, base), members)
+class LazyConv1d(_LazyStraight, conv.Conv1d):
+    """A Conv1d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.Conv1d
 
 
-LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(c, _LazyStraight) for c in (conv.Conv1d, conv.Conv2d, conv.Conv3d))
-LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
-    _lazy(c, _LazyTransposed) for c in (conv.ConvTranspose1d, conv.ConvTranspose2d, conv.ConvTranspose3d)
-)
-LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
-    _lazy(c, _LazyNorm) for c in (normalization.BatchNorm1d, normalization.BatchNorm2d, normalization.BatchNorm3d)
-)
-LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    _lazy(c, _LazyNorm)
-    for c in (normalization.InstanceNorm1d, normalization.InstanceNorm2d, normalization.InstanceNorm3d)
-)
+class LazyConv2d(_LazyStraight, conv.Conv2d):
+    """A Conv2d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.Conv2d
+
+
+class LazyConv3d(_LazyStraight, conv.Conv3d):
+    """A Conv3d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.Conv3d
+
+
+class LazyConvTranspose1d(_LazyTransposed, conv.ConvTranspose1d):
+    """A ConvTranspose1d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, conv.ConvTranspose2d):
+    """A ConvTranspose2d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, conv.ConvTranspose3d):
+    """A ConvTranspose3d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose3d
+
+
+class LazyBatchNorm1d(_LazyNorm, normalization.BatchNorm1d):
+    """A BatchNorm1d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, normalization.BatchNorm2d):
+    """A BatchNorm2d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, normalization.BatchNorm3d):
+    """A BatchNorm3d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, normalization.InstanceNorm1d):
+    """An InstanceNorm1d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, normalization.InstanceNorm2d):
+    """An InstanceNorm2d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, normalization.InstanceNorm3d):
+    """An InstanceNorm3d whose channels are those of its first input."""
+
+    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm3d

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Self
 
     from smolder._typing import Module, Tensor
 
@@ -19,7 +19,7 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
-class Members(dict):
+class Members(dict[str, Any]):
     """Members of one kind, by name.
 
     Each also stands in the module's __dict__, where reading it costs as little as any attribute does. Looking it up
@@ -53,9 +53,10 @@ class Members(dict):
         name = next(reversed(self), None)
         return super().popitem() if name is None else (name, self.pop(name))
 
-    clear = MutableMapping.clear
-    setdefault = MutableMapping.setdefault
-    update = MutableMapping.update
+    if not TYPE_CHECKING:
+        clear = MutableMapping.clear
+        setdefault = MutableMapping.setdefault
+        update = MutableMapping.update
 
     def __ior__(self, other: Tensor) -> Self:
         self.update(other)

@@ -45,7 +45,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         for kind in hooks.OWN:
             put(kind, OrderedDict())
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         named_after(cls)
 

@@ -13,7 +13,7 @@ from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from smolder._typing import Device
@@ -84,8 +84,8 @@ def data_parallel(
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-DistributedDataParallel = refused_class("nn.parallel.DistributedDataParallel", _WHY, Module)
-gather = refused("nn.parallel.gather", _WHY)
-parallel_apply = refused("nn.parallel.parallel_apply", _WHY)
-replicate = refused("nn.parallel.replicate", _WHY)
-scatter = refused("nn.parallel.scatter", _WHY)
+DistributedDataParallel: Any = refused_class("nn.parallel.DistributedDataParallel", _WHY, Module)
+gather: Callable[..., Any] = refused("nn.parallel.gather", _WHY)
+parallel_apply: Callable[..., Any] = refused("nn.parallel.parallel_apply", _WHY)
+replicate: Callable[..., Any] = refused("nn.parallel.replicate", _WHY)
+scatter: Callable[..., Any] = refused("nn.parallel.scatter", _WHY)

@@ -11,7 +11,7 @@ from smolder._subclass import _disabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any, Self, SupportsIndex
+    from typing import Any, ClassVar, Self, SupportsIndex
 
     from smolder._typing import Device, DType, Tensor
 
@@ -32,7 +32,7 @@ class Parameter(_core.Tensor):
     """A tensor that becomes a parameter of the module it is assigned to. Shares data with it."""
 
     _copies_gradient = False
-    __torch_function__ = classmethod(_disabled)
+    __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if data is None:
@@ -50,7 +50,7 @@ class Parameter(_core.Tensor):
 class Buffer(_core.Tensor):
     """A tensor that becomes a buffer of the module it is assigned to. Shares data with it."""
 
-    __torch_function__ = classmethod(_disabled)
+    __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
         super().__init__(_core.zeros((0,)) if data is None else data.detach())

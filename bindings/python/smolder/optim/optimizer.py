@@ -35,7 +35,7 @@ class _Required:
         return "<required parameter>"
 
 
-required = _Required()
+required: Any = _Required()
 
 
 _SPELLED = {"lr": "learning rate", "eps": "epsilon value"}

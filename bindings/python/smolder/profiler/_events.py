@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core, _limits
 from smolder._notebook import preformatted
@@ -13,7 +13,7 @@ from smolder.profiler._table import build_table, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Self
+    from typing import Self
 
     from smolder._typing import PathLike, Tensor
 
@@ -70,12 +70,12 @@ def _microseconds(name):
 
 
 class _Times:
-    cpu_time_str = _microseconds("cpu_time")
-    cpu_time_total_str = _microseconds("cpu_time_total")
-    self_cpu_time_total_str = _microseconds("self_cpu_time_total")
-    device_time_str = _microseconds("device_time")
-    device_time_total_str = _microseconds("device_time_total")
-    self_device_time_total_str = _microseconds("self_device_time_total")
+    cpu_time_str: property = _microseconds("cpu_time")
+    cpu_time_total_str: property = _microseconds("cpu_time_total")
+    self_cpu_time_total_str: property = _microseconds("self_cpu_time_total")
+    device_time_str: property = _microseconds("device_time")
+    device_time_total_str: property = _microseconds("device_time_total")
+    self_device_time_total_str: property = _microseconds("self_device_time_total")
 
     @property
     def cpu_time(self) -> float:
@@ -262,7 +262,7 @@ class FunctionEventAvg(_Times):
         )
 
 
-class EventList(list):
+class EventList(list[Any]):
     """Events, or averages of them."""
 
     def __init__(

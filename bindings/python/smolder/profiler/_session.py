@@ -311,6 +311,7 @@ class profile(_KinetoProfile):
     schedule: Callable[..., Any]
     record_steps: bool
     step_num: int
+    current_action: Any
 
     def __init__(
         self,

@@ -11,8 +11,10 @@ or, at the top of a program, before anything imports torch:
 From then on `import torch` is Smolder, and so is every public path in torch's tree. docs/torch.md says what is behind them.
 """
 
+from smolder._names import listing as _listing
 from smolder.torch._alias import VERSION, install, is_installed
 from smolder.torch._asked import asked, report
 from smolder.torch._names import status
 
 __all__ = ["VERSION", "asked", "install", "is_installed", "report", "status"]
+__dir__ = _listing(__name__)

@@ -30,7 +30,7 @@ def _arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> None:
     """Runs what the command line names, as `python` would."""
     given = _arguments()
     install(missing=given.missing)

@@ -94,12 +94,12 @@ def _found(path, whole, name, error):
     raise error or missing(whole, name)
 
 
-def is_installed():
+def is_installed() -> bool:
     """Whether `import torch` is Smolder."""
     return sys.modules.get("torch") is smolder
 
 
-def install(missing=False):
+def install(missing: bool = False) -> None:
     """Makes `import torch` Smolder in this process; refuses where PyTorch is loaded. Installed twice is installed once.
 
     missing=True, or SMOLDER_TORCH_MISSING=1 in the environment, prints when the process ends which names were asked for

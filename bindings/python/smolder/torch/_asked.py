@@ -12,7 +12,7 @@ _OURS = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _IMPORTLIB = os.path.dirname(importlib.__file__) + os.sep
 
 
-def watch():
+def watch() -> None:
     """Notes each name from here on, and prints them when the process ends."""
     global _watching
     if not _watching:
@@ -20,7 +20,7 @@ def watch():
         atexit.register(lambda: print(report(), end="", file=sys.stderr))
 
 
-def note(name, what):
+def note(name: str, what: str) -> None:
     """Notes a name that is missing or refused, with the line of the program that asked first."""
     if _watching and (name, what) not in _places and (place := _line()):
         _places[name, what] = place
@@ -37,12 +37,12 @@ def _line():
     return ""
 
 
-def asked():
+def asked() -> list[tuple[str, str, str]]:
     """The names so far, as (name, "missing" or "refused", place)."""
     return [(name, what, place) for (name, what), place in sorted(_places.items())]
 
 
-def report():
+def report() -> str:
     """The same as text, a line each."""
     lines = [f"{name}  {what}  {place}" for name, what, place in asked()]
     return "\n".join([f"smolder.torch: {len(lines)} names were asked for that are not here", *lines]) + "\n"

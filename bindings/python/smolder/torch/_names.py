@@ -3,15 +3,22 @@
 A path here is one without the leading `torch.`: `nn.modules.linear`, `nn.Linear`; `` is torch itself.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import json
 import pathlib
 import sys
 import types
+from typing import TYPE_CHECKING
 
 from smolder._missing import REASONS
 from smolder.torch import _refusals
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 _FILE = pathlib.Path(__file__).with_name("names.json")
 _NO_NAME = object()
@@ -20,7 +27,7 @@ _NO_NAME = object()
 class Row:
     """What torch has in a module: `homes` is where each name is known best, `kinds` what it is."""
 
-    def __init__(self, path, row):
+    def __init__(self, path: str, row: Any) -> None:
         self.homes, self.kinds, self.defines = {}, {}, row.get("defines", "").split()
         for kind, names in row.items():
             if kind == "defines":
@@ -30,12 +37,12 @@ class Row:
                 self.homes[name] = home if renamed else joined(path, name)
                 self.kinds[name] = kind
 
-    def public(self):
+    def public(self) -> list[str]:
         """Names without an underscore."""
         return [name for name in self.homes if not name.startswith("_")]
 
 
-def joined(path, name):
+def joined(path: str, name: str) -> str:
     """The path of a name in a module."""
     return f"{path}.{name}" if path else name
 
@@ -45,29 +52,29 @@ def _table():
     return json.loads(_FILE.read_text())
 
 
-def version():
+def version() -> str:
     """The version of torch that the names are of."""
     return _table()["version"]
 
 
-def modules():
+def modules() -> Any:
     """The paths of all modules."""
     return _table()["modules"].keys()
 
 
-def members():
+def members() -> dict[str, list[str]]:
     """The members of some classes, by the path of the class."""
     return {path: names.split() for path, names in _table()["members"].items()}
 
 
 @functools.cache
-def row(path):
+def row(path: str) -> Row | None:
     """The row of a module; None where torch has none."""
     found = _table()["modules"].get(path)
     return None if found is None else Row(path, found)
 
 
-def smolders(path):
+def smolders(path: str) -> ModuleType | None:
     """Smolder's own module for a path, imported; or the one that there is for such programs only; or None."""
     for name in (f"smolder.{path}" if path else "smolder", f"smolder.torch.only.{path}"):
         try:
@@ -78,7 +85,7 @@ def smolders(path):
     return None
 
 
-def own(module, name):
+def own(module: ModuleType, name: str) -> Any:
     """What a module of Smolder's has by itself: in its dict, or as its own __getattr__ makes it."""
     if name in module.__dict__:
         return module.__dict__[name]
@@ -92,7 +99,7 @@ def own(module, name):
         return _NO_NAME
 
 
-def find(path, name):
+def find(path: str, name: str) -> Any:
     """What a name in one of torch's modules is here; raises AttributeError where it is nothing."""
     here = row(path)
     if joined(path, name) in modules() and (here is None or here.kinds.get(name, "package") == "package"):
@@ -130,7 +137,7 @@ def _elsewhere(home, kind):
     return None
 
 
-def status(path):
+def status(path: str) -> tuple[str, str]:
     """Whether Smolder has what torch calls so: ("here", ""), ("refused", why) or ("missing", why, if it is known)."""
     of, _, name = path.removeprefix("torch.").rpartition(".")
     try:
@@ -147,7 +154,7 @@ _PARTS = """nn.functional nn.utils nn optim autograd linalg fft special distribu
 backends func fx jit compiler overrides futures distributed onnx export sparse nested masked signal profiler ao quantization"""
 
 
-def counts():
+def counts() -> dict[str, dict[str, int]]:
     """By part of torch's public tree, how many of its names are here, refused and missing. A name is counted where it is
     known best, and only those that their modules are for: no underscore, no value."""
     parts, out = _PARTS.split(), {}
@@ -164,7 +171,7 @@ def counts():
     return {of: out[of] for of in order if of in out}
 
 
-def summary():
+def summary() -> str:
     """The same as the table of docs/torch.md."""
     rows = ["| part of torch | here | refused | missing |", "| --- | --- | --- | --- |"]
     found = counts()
@@ -175,7 +182,7 @@ def summary():
     return "\n".join([*rows, f"| all | {whole[0]} | {whole[1]} | {whole[2]} |"]) + "\n"
 
 
-def star(path):
+def star(path: str) -> list[str]:
     """What `from torch.PATH import *` gives of a module without `__all__`."""
     names = []
     for name in row(path).public() if row(path) else ():
@@ -187,6 +194,6 @@ def star(path):
     return names
 
 
-def is_loaded(path):
+def is_loaded(path: str) -> bool:
     """Whether Smolder's module for a path was imported."""
     return (f"smolder.{path}" if path else "smolder") in sys.modules

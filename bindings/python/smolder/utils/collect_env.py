@@ -10,7 +10,7 @@ __all__ = ["get_pretty_env_info", "main"]
 __dir__ = _listing(__name__)
 
 
-def get_pretty_env_info():
+def get_pretty_env_info() -> str:
     """The versions of what is here, as text."""
     import smolder
 
@@ -31,7 +31,7 @@ def get_pretty_env_info():
     return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
 
-def main():
+def main() -> None:
     """Prints it."""
     print("Collecting environment information...")
     print(get_pretty_env_info())

@@ -1,6 +1,8 @@
 """Extensions in C++: sources compiled against Smolder's headers and library, and loaded. As torch.utils.cpp_extension,
 but that an extension registers ops with SMOLDER_LIBRARY instead of being a Python module. See docs/cpp.md."""
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
@@ -11,15 +13,23 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from smolder import _core, library
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from smolder._typing import PathLike
 
 __all__ = ["get_default_build_root", "include_paths", "library_paths", "load", "load_inline"]
+__dir__ = _listing(__name__)
 
 _OURS = pathlib.Path(_core.__file__).parent  # the package, or that of a build folder
 
 
-def include_paths(device_type="cpu"):
+def include_paths(device_type: str = "cpu") -> list[str]:
     """Folders of headers that a compiler is to be given, each with -I."""
     if device_type not in ("cpu", "cuda"):
         raise ValueError(f"include_paths(): device_type must be 'cpu' or 'cuda', got {device_type!r}")
@@ -30,7 +40,7 @@ def include_paths(device_type="cpu"):
     raise RuntimeError(f"Smolder's headers are neither in {_OURS} nor in {build}: install Smolder again")
 
 
-def library_paths(device_type="cpu"):
+def library_paths(device_type: str = "cpu") -> list[str]:
     """Folders of libraries that a linker is to be given, each with -L."""
     if device_type not in ("cpu", "cuda"):
         raise ValueError(f"library_paths(): device_type must be 'cpu' or 'cuda', got {device_type!r}")
@@ -40,7 +50,7 @@ def library_paths(device_type="cpu"):
     raise RuntimeError(f"libsmolder.so is not in {_OURS}: install Smolder again")
 
 
-def get_default_build_root():
+def get_default_build_root() -> str:
     """Where extensions are built: $SMOLDER_EXTENSIONS_DIR, else `extensions` beside the kernel cache."""
     chosen = os.environ.get("SMOLDER_EXTENSIONS_DIR")
     if chosen:
@@ -50,16 +60,16 @@ def get_default_build_root():
 
 
 def load(
-    name,
-    sources,
-    extra_cflags=None,
-    extra_ldflags=None,
-    extra_include_paths=None,
-    build_directory=None,
-    verbose=False,
-    is_python_module=False,
-    is_standalone=False,
-):
+    name: str,
+    sources: PathLike | Sequence[PathLike],
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[PathLike] | None = None,
+    build_directory: PathLike | None = None,
+    verbose: bool = False,
+    is_python_module: bool = False,
+    is_standalone: bool = False,
+) -> str:
     """Compiles C++ sources to a shared library and loads it; returns its path. What it registers is in smolder.ops.
 
     It is compiled again where sources, headers that they include, flags or Smolder changed. The compiler is $CXX, or
@@ -84,15 +94,15 @@ def load(
 
 
 def load_inline(
-    name,
-    cpp_sources,
-    extra_cflags=None,
-    extra_ldflags=None,
-    extra_include_paths=None,
-    build_directory=None,
-    verbose=False,
-    is_python_module=False,
-):
+    name: str,
+    cpp_sources: str | Sequence[str],
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[PathLike] | None = None,
+    build_directory: PathLike | None = None,
+    verbose: bool = False,
+    is_python_module: bool = False,
+) -> str:
     """load() of the text of a source, or of several. Each is given `#include <smolder/smolder.h>`."""
     texts = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)
     folder = pathlib.Path(build_directory or os.path.join(get_default_build_root(), str(name)))

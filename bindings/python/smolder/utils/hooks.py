@@ -90,6 +90,9 @@ class BackwardHook:
     user_pre_hooks: Any
     n_inputs: int
     n_outputs: int
+    grad_outputs: Any
+    input_at: list[int] | None
+    output_at: list[int] | None
 
     def __init__(self, module: Module, user_hooks: Any, user_pre_hooks: Any) -> None:
         self.module, self.user_hooks, self.user_pre_hooks = module, user_hooks, user_pre_hooks

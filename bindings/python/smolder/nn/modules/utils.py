@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from smolder._names import listing as _listing
 
-__all__ = []
+__all__: list[str] = []
 __dir__ = _listing(__name__)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
@@ -10,10 +12,16 @@ from smolder.nn.module import Module
 from smolder.nn.utils import parametrize
 from smolder.nn.utils.reparametrize import _norm_except, _normalize
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 __dir__ = _listing(__name__)
 
-orthogonal = refused("nn.utils.parametrizations.orthogonal", "there is no product of Householder reflections")
+orthogonal: Callable[..., Any] = refused(
+    "nn.utils.parametrizations.orthogonal", "there is no product of Householder reflections"
+)
 
 
 class _WeightNorm(Module):

@@ -95,9 +95,9 @@ class Measurement:
     """Times of a statement: raw_times are of number_per_run runs each."""
 
     number_per_run: int
-    raw_times: list
+    raw_times: list[float]
     task_spec: TaskSpec
-    metadata: dict | None = None
+    metadata: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in _FIELDS:

@@ -18,7 +18,7 @@ from smolder.utils.benchmark.measurement import Measurement, TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, ClassVar
 
 __all__ = [
     "Language",
@@ -155,6 +155,8 @@ class Timer:
 
         return self._measure(number, enough, min_run_time, max_run_time, callback)
 
-    repeat = refused("Timer.repeat", "see Timer.blocked_autorange")
-    autorange = refused("Timer.autorange", "see Timer.blocked_autorange")
-    collect_callgrind = refused("Timer.collect_callgrind", "there is no interface to Valgrind")
+    repeat: ClassVar[Callable[..., Any]] = refused("Timer.repeat", "see Timer.blocked_autorange")
+    autorange: ClassVar[Callable[..., Any]] = refused("Timer.autorange", "see Timer.blocked_autorange")
+    collect_callgrind: ClassVar[Callable[..., Any]] = refused(
+        "Timer.collect_callgrind", "there is no interface to Valgrind"
+    )

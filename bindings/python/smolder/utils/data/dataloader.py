@@ -60,6 +60,7 @@ class DataLoader(Generic[T_co]):
     generator: Generator | None
     batch_size: int | None
     drop_last: bool
+    sampler: Sampler[Any] | Iterable[Any]
     batch_sampler: BatchSampler | Sampler[Any] | Iterable[Any] | None
 
     def __init__(

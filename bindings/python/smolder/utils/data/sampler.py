@@ -11,6 +11,7 @@ from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Sized
+    from typing import Any
 
     from smolder._typing import Generator, Tensor
 
@@ -157,6 +158,8 @@ class WeightedRandomSampler(Sampler[int]):
 
 class BatchSampler(Sampler[list[int]]):
     """Lists of batch_size numbers of another sampler; the last one is shorter, or left out with drop_last."""
+
+    sampler: Any
 
     batch_size: int
     drop_last: bool

@@ -1,17 +1,24 @@
 """What a worker process of a loader does: it makes batches of the numbers that it is sent."""
 
+from __future__ import annotations
+
 import os
 import pickle
 import queue
 import random
 import traceback
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
 
 from smolder._names import listing as _listing
 from smolder._random import manual_seed
 from smolder.utils.data.dataset import IterableDataset, collated_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
 __all__ = [
     "End",
@@ -39,7 +46,7 @@ class WorkerInfo:
     dataset: object
 
 
-def get_worker_info():
+def get_worker_info() -> WorkerInfo | None:
     """In a worker: its id, how many there are, its seed and its copy of the data set. Elsewhere None."""
     return _here
 
@@ -54,11 +61,15 @@ class _Lines(str):
 class Failure:
     """An exception of a worker, to be raised where the batch was asked for."""
 
-    def __init__(self, error, where):
+    kind: type[BaseException]
+    where: str
+    text: str
+
+    def __init__(self, error: BaseException, where: str) -> None:
         self.kind, self.where = type(error), where
         self.text = "".join(traceback.format_exception(error))
 
-    def reraise(self):
+    def reraise(self) -> NoReturn:
         text = _Lines(f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}")
         try:
             error = self.kind(text)
@@ -74,7 +85,15 @@ class End:
 class Fetcher:
     """Samples by what a sampler gives, as a batch where it gives lists."""
 
-    def __init__(self, dataset, batched, collate, drop_last):
+    dataset: Any
+    batched: bool
+    collate: Callable[[Any], Any]
+    drop_last: bool
+    plain: bool
+    samples: Iterator[Any] | None
+    ended: bool
+
+    def __init__(self, dataset: Any, batched: bool, collate: Callable[[Any], Any], drop_last: bool) -> None:
         from smolder.utils.data.collate import default_collate
 
         self.dataset, self.batched, self.collate, self.drop_last = dataset, batched, collate, drop_last
@@ -82,7 +101,7 @@ class Fetcher:
         self.samples = iter(dataset) if isinstance(dataset, IterableDataset) else None
         self.ended = False
 
-    def fetch(self, index):
+    def fetch(self, index: Any) -> Any:
         """The batch of a list of numbers, or a sample; StopIteration where an iterable data set has no more."""
         if self.samples is not None:
             return self._next(index)
@@ -118,7 +137,7 @@ class Job:
     id: int
     num_workers: int
 
-    def fetcher(self):
+    def fetcher(self) -> Fetcher:
         return Fetcher(self.dataset, self.batched, self.collate, self.drop_last)
 
 
@@ -137,7 +156,7 @@ def _packed(epoch, number, what, where):
         return pickle.dumps((epoch, number, Failure(error, where)))
 
 
-def run(job, seed, tasks, results, parent):
+def run(job: Job, seed: int, tasks: Any, results: Any, parent: int) -> None:
     """Answers (epoch, number, index) with (epoch, number, batch, or Failure or End); None ends it, a lone epoch restarts it."""
     where, failure, fetcher, epoch = f"in DataLoader worker process {job.id}", None, None, 0
     try:

@@ -2,10 +2,10 @@
 
 try:
     import tensorboard as _tensorboard  # noqa: F401
-except ImportError as e:
+except ImportError as _error:
     raise ModuleNotFoundError(
         "smolder.utils.tensorboard needs the package tensorboard: pip install tensorboard", name="tensorboard"
-    ) from e
+    ) from _error
 
 from tensorboard.summary.writer.record_writer import RecordWriter
 

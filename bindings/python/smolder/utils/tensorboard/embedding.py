@@ -1,7 +1,10 @@
 """Points for TensorBoard's projector: files of numbers, labels and images, and one that names them."""
 
+from __future__ import annotations
+
 import math
 import os
+from typing import TYPE_CHECKING
 
 import numpy as np
 from google.protobuf import text_format
@@ -9,6 +12,9 @@ from tensorboard.plugins.projector.projector_config_pb2 import EmbeddingInfo, Pr
 
 from smolder._names import listing as _listing
 from smolder.utils.tensorboard.summary import make_grid, make_np, png
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "write_embedding",
@@ -38,7 +44,16 @@ def _sprite(images):
     return png(np.uint8((square * 255).clip(0, 255)))
 
 
-def write_embedding(log_dir, known, mat, metadata, label_img, global_step, tag, metadata_header):
+def write_embedding(
+    log_dir: str,
+    known: Any,
+    mat: Any,
+    metadata: Any,
+    label_img: Any,
+    global_step: int | None,
+    tag: str,
+    metadata_header: list[str] | None,
+) -> Any:
     """Writes the files of one embedding, and the list of all that are `known`, which it is added to."""
     mat, step = make_np(mat), str(global_step or 0).zfill(5)
     folder = f"{step}/{_encode(tag)}"

@@ -1,9 +1,12 @@
 """Summaries, the protocol buffers that TensorBoard reads, made of numbers, tensors, images and texts."""
 
+from __future__ import annotations
+
 import io
 import struct
 import wave
 import zlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 from google.protobuf import struct_pb2
@@ -17,6 +20,9 @@ from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
 from smolder import _core
 from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "audio",
@@ -38,7 +44,7 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
-def make_np(x):
+def make_np(x: Any) -> np.ndarray:
     """A tensor, number or array as an array; a tensor is read, which ends the step."""
     if isinstance(x, np.ndarray):
         return x
@@ -60,7 +66,9 @@ def _shape(sizes):
     return TensorShapeProto(dim=[TensorShapeProto.Dim(size=n) for n in sizes])
 
 
-def scalar(name, tensor, collections=None, new_style=False, double_precision=False):
+def scalar(
+    name: str, tensor: Any, collections: Any = None, new_style: bool = False, double_precision: bool = False
+) -> Summary:
     """One number; the new style keeps it as a tensor."""
     tensor = make_np(tensor).squeeze()
     if tensor.ndim != 0:
@@ -96,7 +104,7 @@ _DTYPES = {
 }
 
 
-def tensor_proto(tag, tensor):
+def tensor_proto(tag: str, tensor: Any) -> Summary:
     """A tensor as a whole."""
     if tensor.numel() * tensor.itemsize >= 1 << 31:
         raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
@@ -111,7 +119,9 @@ def tensor_proto(tag, tensor):
 # -- histograms and curves
 
 
-def histogram_raw(name, min, max, num, sum, sum_squares, bucket_limits, bucket_counts):
+def histogram_raw(
+    name: str, min: Any, max: Any, num: Any, sum: Any, sum_squares: Any, bucket_limits: Any, bucket_counts: Any
+) -> Summary:
     """A histogram that was counted already."""
     return _summary(
         name,
@@ -127,7 +137,7 @@ def histogram_raw(name, min, max, num, sum, sum_squares, bucket_limits, bucket_c
     )
 
 
-def histogram(name, values, bins, max_bins=None):
+def histogram(name: str, values: Any, bins: Any, max_bins: int | None = None) -> Summary:
     """How many values are in each of the bins, of which neighbours are joined where they are more than max_bins."""
     values = make_np(values).astype(float).reshape(-1)
     if values.size == 0:
@@ -161,7 +171,17 @@ def histogram(name, values, bins, max_bins=None):
 _THRESHOLDS = 127  # at most: TensorBoard's plugin reads no more
 
 
-def pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, num_thresholds=_THRESHOLDS, weights=None):
+def pr_curve_raw(
+    tag: str,
+    tp: Any,
+    fp: Any,
+    tn: Any,
+    fn: Any,
+    precision: Any,
+    recall: Any,
+    num_thresholds: int = _THRESHOLDS,
+    weights: Any = None,
+) -> Summary:
     """A curve of precision and recall that was computed already."""
     data = np.stack((tp, fp, tn, fn, precision, recall))
     content = PrCurvePluginData(version=0, num_thresholds=min(num_thresholds, _THRESHOLDS)).SerializeToString()
@@ -169,7 +189,9 @@ def pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, num_thresholds=_THRESHO
     return _summary(tag, "pr_curves", content, tensor=tensor)
 
 
-def pr_curve(tag, labels, predictions, num_thresholds=_THRESHOLDS, weights=None):
+def pr_curve(
+    tag: str, labels: Any, predictions: Any, num_thresholds: int = _THRESHOLDS, weights: Any = None
+) -> Summary:
     """Precision and recall of predictions of labels, for thresholds that are evenly spread."""
     num_thresholds = min(num_thresholds, _THRESHOLDS)
     weights = 1.0 if weights is None else weights
@@ -189,7 +211,7 @@ def pr_curve(tag, labels, predictions, num_thresholds=_THRESHOLDS, weights=None)
 # -- images and sounds
 
 
-def make_grid(images, ncols=8):
+def make_grid(images: Any, ncols: int = 8) -> np.ndarray:
     """Images [N, C, H, W] as one of rows of ncols."""
     if images.ndim == 4 and images.shape[1] == 1:
         images = np.concatenate([images] * 3, 1)
@@ -225,7 +247,7 @@ def _convert_to_hwc(array, dataformats):
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # of PNG, by channels
 
 
-def png(pixels):
+def png(pixels: Any) -> bytes:
     """An image [H, W, C] of bytes as a PNG file."""
 
     def chunk(kind, data):
@@ -239,7 +261,7 @@ def png(pixels):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-def image(tag, tensor, rescale=1, dataformats="NCHW"):
+def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") -> Summary:
     """An image, or several in a grid: bytes, or numbers from 0 to 1."""
     if rescale != 1:
         raise NotImplementedError(f"utils.tensorboard: rescale={rescale} is not supported: images keep their size")
@@ -253,7 +275,7 @@ def image(tag, tensor, rescale=1, dataformats="NCHW"):
     return _summary(tag, image=made)
 
 
-def figure_to_image(figures, close=True):
+def figure_to_image(figures: Any, close: bool = True) -> np.ndarray:
     """Figures of matplotlib as an image [C, H, W], or as images for a list."""
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -269,7 +291,7 @@ def figure_to_image(figures, close=True):
     return np.moveaxis(pixels[:, :, :3], 2, 0)
 
 
-def audio(tag, tensor, sample_rate=44100):
+def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> Summary:
     """One channel of numbers from -1 to 1 as a sound."""
     array = make_np(tensor).squeeze()
     if abs(array).max() > 1:
@@ -297,13 +319,13 @@ def audio(tag, tensor, sample_rate=44100):
 # -- texts, and what plugins lay out
 
 
-def text(tag, text):
+def text(tag: str, text: str) -> Summary:
     """A text, in Markdown."""
     tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=_shape([1]))
     return _summary(f"{tag}/text_summary", "text", TextPluginData(version=0).SerializeToString(), tensor=tensor)
 
 
-def custom_scalars(layout):
+def custom_scalars(layout: Any) -> Summary:
     """Charts of several scalars: {category: {chart: ["Multiline" or "Margin", tags]}}."""
     categories = []
     for title, charts in layout.items():
@@ -328,7 +350,9 @@ _KINDS = (
 )
 
 
-def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
+def hparams(
+    hparam_dict: Any = None, metric_dict: Any = None, hparam_domain_discrete: Any = None
+) -> tuple[Summary, Summary, Summary]:
     """What an experiment is about, and that it began and ended: three summaries."""
     domains = hparam_domain_discrete or {}
     for name, given in (

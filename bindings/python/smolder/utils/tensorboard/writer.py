@@ -17,7 +17,8 @@ from smolder.utils.tensorboard import summary
 from smolder.utils.tensorboard.embedding import write_embedding
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from collections.abc import Callable
+    from typing import Any, ClassVar, Self
 
     from smolder._typing import Tensor
 
@@ -30,6 +31,8 @@ __dir__ = _listing(__name__)
 
 class FileWriter:
     """Writes events and summaries to a file in a folder, from a thread of its own."""
+
+    event_writer: Any
 
     def __init__(self, log_dir: str, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = "") -> None:
         self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
@@ -312,11 +315,15 @@ class SummaryWriter:
         self._add(summary.custom_scalars(layout))
 
     _WHY = "SummaryWriter writes no {}"
-    add_graph = refused("SummaryWriter.add_graph", _WHY.format("graphs of models"))
-    add_image_with_boxes = refused("SummaryWriter.add_image_with_boxes", _WHY.format("boxes on images"))
-    add_mesh = refused("SummaryWriter.add_mesh", _WHY.format("meshes"))
-    add_onnx_graph = refused("SummaryWriter.add_onnx_graph", _WHY.format("graphs of models"))
-    add_video = refused("SummaryWriter.add_video", _WHY.format("videos"))
+    add_graph: ClassVar[Callable[..., Any]] = refused("SummaryWriter.add_graph", _WHY.format("graphs of models"))
+    add_image_with_boxes: ClassVar[Callable[..., Any]] = refused(
+        "SummaryWriter.add_image_with_boxes", _WHY.format("boxes on images")
+    )
+    add_mesh: ClassVar[Callable[..., Any]] = refused("SummaryWriter.add_mesh", _WHY.format("meshes"))
+    add_onnx_graph: ClassVar[Callable[..., Any]] = refused(
+        "SummaryWriter.add_onnx_graph", _WHY.format("graphs of models")
+    )
+    add_video: ClassVar[Callable[..., Any]] = refused("SummaryWriter.add_video", _WHY.format("videos"))
 
     def flush(self) -> None:
         """Writes what waits."""
