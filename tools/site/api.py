@@ -42,6 +42,7 @@ MODULES = [
     "smolder.utils.data",
     "smolder.utils.checkpoint",
     "smolder.utils.benchmark",
+    "smolder.utils.cpp_extension",
     "smolder.amp",
     "smolder.cuda",
     "smolder.cpu",
@@ -56,15 +57,19 @@ MODULES = [
     "smolder.random",
     "smolder.library",
     "smolder.export",
+    "smolder.fx",
+    "smolder.overrides",
     "smolder.onnx",
     "smolder.profiler",
     "smolder.memory",
     "smolder.safetensors",
     "smolder.serialization",
     "smolder.multiprocessing",
+    "smolder.futures",
     "smolder.testing",
     "smolder.hub",
     "smolder.jit",
+    "smolder.torch",
     "smolder.distributed",
 ]
 # How the pages write some types.
@@ -121,7 +126,8 @@ class Sources:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in targets:
                     for part in target.elts if isinstance(target, ast.Tuple) else [target]:
-                        if isinstance(part, ast.Name):
+                        declared = isinstance(part, ast.Name) and isinstance(found.names.get(part.id), ast.AnnAssign)
+                        if isinstance(part, ast.Name) and not declared:
                             found.names[part.id] = node
         return found
 
@@ -292,7 +298,7 @@ class Page:
         elif isinstance(what, ast.ClassDef):
             self.klass(full, what, kind)
         else:
-            self.say(code(ast.unparse(what).replace("\n", " ")[:200]), "")
+            self.say(code(plain(what).replace("\n", " ")[:200]), "")
 
     def op(self, name, rows, function):
         """An op of the table: each of its forms, then what the row says."""
