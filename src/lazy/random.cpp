@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "smolder/core/error.h"
+#include "smolder/core/meta_device.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
@@ -52,6 +53,10 @@ std::pair<Scalar, Scalar> Generator::take(int64_t elements) {
     elements = lazy::batched_draw(elements);
   if (lazy::BranchTape* const b = lazy::BranchTape::current()) [[unlikely]]
     b->note_draw(this, state());
+  if (lazy::creation_mode() == meta_device_type()) {  // nothing is drawn for it
+    const auto [seed, offset] = state();
+    return {static_cast<int64_t>(seed), static_cast<int64_t>(offset)};
+  }
   DrawLog::note(*this);
   const uint64_t words = (static_cast<uint64_t>(elements) + 3) / 4 * 2;
   const auto [seed, offset] = advance(words);

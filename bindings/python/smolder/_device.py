@@ -71,6 +71,7 @@ class device:
 
 
 CPU = device("cpu")
+META = device("meta")  # of tensors that have shapes and dtypes, and no elements
 
 
 def usable_device(where: str | device | int) -> device:
@@ -135,7 +136,11 @@ def placed_like(make: _F) -> _F:
 
     @functools.wraps(make)
     def call(input, *args, device=None, **options):
-        return placed(make)(input, *args, device=input.device if device is None else device, **options)
+        where = input.device if device is None else device
+        if input.is_meta and device is not None:
+            with usable_device(device):  # of the shape and dtype, which are all that is asked for
+                input = _core.zeros((), dtype=input.dtype).expand(tuple(input.shape))
+        return placed(make)(input, *args, device=where, **options)
 
     return call
 
@@ -148,10 +153,18 @@ def is_on(tensor: _core.Tensor, where: device) -> bool:
     return here.index == (_core._cuda_current_device() if where.index is None else where.index)
 
 
+def _without_elements(tensor: _core.Tensor) -> Tensor:
+    with META:
+        out = _core.empty(tuple(tensor.shape), dtype=tensor.dtype)
+    return out.requires_grad_(tensor.requires_grad)
+
+
 def moved(tensor: _core.Tensor, where: device) -> Tensor:
     """The tensor on a device; itself when it is there."""
     if is_on(tensor, where):
         return tensor
+    if where.type == "meta":
+        return _without_elements(tensor)
     if not tensor.requires_grad or not tensor.is_leaf:
         return tensor._to_device(str(where))
     return tensor.detach()._to_device(str(where)).requires_grad_()  # a leaf was asked for

@@ -12,7 +12,7 @@ import weakref
 import numpy
 
 from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
-from smolder._device import CPU, device, is_on, usable_device
+from smolder._device import CPU, META, device, is_on, moved, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -89,7 +89,8 @@ def device_of(self):
     """Where the tensor lives."""
     if self._on_cpu:
         return CPU
-    return _device_named(self._device)
+    name = self._device
+    return META if name == "meta:0" else _device_named(name)
 
 
 Tensor.device = Tensor.device_of
@@ -155,9 +156,13 @@ def nbytes(self):
 def data_ptr(self):
     """The address of the first element, which a later write may move. Computes the tensor, so ends the step."""
     if not self._on_cpu:
-        return self._device_address()
-    shared = self.detach()
-    return shared._numpy().__array_interface__["data"][0] if self.numel() else 0
+        return 0 if self.is_meta else self._device_address()
+    if not self.numel():
+        return 0
+    holder = self._storage()[1]  # nothing is exported, so that asking moves nothing
+    if not holder.is_contiguous():
+        return self.detach()._numpy().__array_interface__["data"][0]
+    return holder._device_address() + self.storage_offset() * self.itemsize
 
 
 @_method
@@ -207,7 +212,13 @@ def H(self):
     return self if self.dim() == 0 else self.transpose(0, 1)
 
 
-for _name in ("is_meta", "is_mkldnn", "is_quantized", "is_sparse"):
+@_property
+def is_meta(self):
+    """Whether the tensor is on the device "meta", and so without elements."""
+    return not self._on_cpu and self._device == "meta:0"
+
+
+for _name in ("is_mkldnn", "is_quantized", "is_sparse"):
     setattr(Tensor, _name, property(lambda self: False, doc="False: tensors are strided, in the CPU's memory."))
 
 
@@ -426,7 +437,9 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
         out = _to(self, dtype)
     if device is not None:
         where = usable_device(device)
-        if not is_on(out, where):
+        if where.type == "meta":
+            out = moved(out, where)
+        elif not is_on(out, where):
             out = out._to_device(str(where), non_blocking)
     return out.clone() if copy and out is self else out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 
@@ -51,11 +51,40 @@ def _batched_string(tensor, level):
     return f"{'BatchedTensor' if spread else 'GradTrackingTensor'}({where}value=\n    {lines}\n)"
 
 
+def _without_elements(tensor: Tensor, kind: str) -> str:
+    dtype = "" if tensor.dtype == _core.float32 else f", dtype={tensor.dtype}"
+    node = tensor.grad_fn
+    grad = f", grad_fn=<{node.name()}>" if node else ", requires_grad=True" if tensor.requires_grad else ""
+    return f"{kind}(..., device='meta', size={tuple(tensor.shape)}{dtype}{grad})"
+
+
 def to_string(tensor: Tensor) -> str:
     """What repr(tensor) is. Reads the value, so it ends the step."""
     if level := _core._vmap_level(tensor):
         return _batched_string(tensor, level)
     kind = type(tensor).__name__
-    text = _core._tensor_text(tensor, "tensor" if kind in ("Tensor", "Parameter") else kind)
+    kind = "tensor" if kind in ("Tensor", "Parameter") else kind
+    if tensor.is_meta:
+        return _without_elements(tensor, kind)
+    text = _core._tensor_text(tensor, kind)
     package = repr(tensor.dtype).partition(".")[0]  # torch under smolder.torch
     return text if package == "smolder" else text.replace("dtype=smolder.", f"dtype={package}.")
+
+
+class _PrintOptions:
+    """The options by name, for programs that read them there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _NAMES:
+            raise AttributeError(name)
+        return dict(zip(_NAMES, _core._print_options(), strict=True))[name]
+
+
+PRINT_OPTS = _PrintOptions()
+
+
+def _tensor_str(tensor: Tensor, indent: int) -> str:
+    """The elements alone as text, whose lines after the first begin with so many spaces."""
+    text = _core._tensor_text(tensor.detach(), "tensor")
+    body = text[len("tensor(") : text.rindex("]") + 1] if "]" in text else text[len("tensor(") : -1]
+    return body.replace("\n" + " " * len("tensor("), "\n" + " " * indent)

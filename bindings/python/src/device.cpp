@@ -6,6 +6,7 @@
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/cuda/preload.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/meta_device.h"
 #include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/replay.h"
 #include "smolder/lazy/storage.h"
@@ -126,6 +127,7 @@ nb::dict properties_of(int index) {
 }  // namespace
 
 void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
+  meta_device_type();  // programs name it
   tensor.def_prop_ro("_device", [](const Tensor& t) { return to_string(t.device()); });
   tensor.def_prop_ro("_on_cpu", [](const Tensor& t) { return t.device().type == DeviceType::kCPU; });
   tensor.def("_device_address", &address_of);

@@ -346,7 +346,16 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
         if dtype is None and device is None:
             return self
-        return self._convert(lambda t: t.to(device, dtype if t.dtype.is_floating_point else None))
+
+        def changed(t: Tensor) -> Tensor:
+            if t.is_meta and device is not None and device.type != "meta":
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use smolder.nn.Module.to_empty() instead of "
+                    "smolder.nn.Module.to() when moving module from meta to a different device."
+                )
+            return t.to(device, dtype if t.dtype.is_floating_point else None)
+
+        return self._convert(changed)
 
     def to_empty(self, *, device: Device, recurse: bool = True) -> Self:
         """Gives parameters and buffers memory on a device that holds anything; with recurse those of children too."""
