@@ -28,6 +28,7 @@ MODULES = sorted(modules())
 
 # Names of Python's, or internal ones, that torch has there as well.
 AS_TORCH = {"smolder.fx.node.Argument", "smolder.jit.Final", "smolder.version.__version__"}
+AS_TORCH |= {"smolder.types.Device", "smolder.types.FileLike"}  # what typing makes
 AS_TORCH |= {f"smolder.multiprocessing.{name}" for name in multiprocessing.__all__}
 
 

@@ -71,8 +71,13 @@ def test_the_reference_has_what_a_module_offers(reference, name):
     told = {n for page in pages for n in REFERENCE.findall(page)}
     assert told - offered == set(), "names that the module does not have"
     assert {n for n in offered - told if inspect.isclass(getattr(module, n)) or callable(getattr(module, n))} == (
-        {"Tensor", "vmap"} if name == "smolder" else set()
+        {"Tensor", *smolder._LATER_NAMES} if name == "smolder" else set()  # which have pages of theirs
     )
+
+
+@pytest.mark.parametrize(("name", "module"), smolder._LATER_NAMES.items())
+def test_names_of_modules_that_come_later_are_on_their_pages(reference, name, module):
+    assert name in REFERENCE.findall(reference[f"smolder.{module}"])
 
 
 def test_the_reference_has_the_methods_of_tensors(reference):

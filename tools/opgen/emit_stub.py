@@ -11,6 +11,8 @@ BINARY |= {"pow": "pow", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor"
 BINARY |= {"shr": "rshift"}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 OVERRIDES_OBJECT = ("eq", "ne")
+# Forms of methods that bindings/python/src/tensor.cpp binds beside those of the row: parameters and what they do.
+BESIDE = {"view": ("dtype: _dtype", "The bytes as elements of another dtype, in the same memory: docs/torch.md.")}
 
 
 def block(text, by):
@@ -56,11 +58,14 @@ def forms(rows, function):
 def overloads(name, rows, function):
     every = list(forms(rows, function))
     parts = []
+    if not function and name in BESIDE:
+        params, doc = BESIDE[name]
+        parts.append(f"@overload\n{definition(name, f'self, {params}', 'Tensor', doc)}")
     for params, row in every:
         if not function:
             params = f"self, {params}" if params else "self"
         text = definition(name, params, describe.python_return(row), describe.docstring(row, function))
-        parts.append(f"@overload\n{text}" if len(every) > 1 else text)
+        parts.append(f"@overload\n{text}" if len(every) > 1 or parts else text)
     return "\n".join(parts)
 
 
@@ -156,7 +161,8 @@ def package_imports():
             yield from ((node.module, a.name) for a in node.names if a.asname == a.name)
         elif isinstance(node, ast.Assign) and node.targets[0].id == "_LATER":
             yield from (("smolder", name) for name in sorted(ast.literal_eval(node.value)))
-    yield "smolder.func", "vmap"
+        elif isinstance(node, ast.Assign) and node.targets[0].id == "_LATER_NAMES":
+            yield from ((f"smolder.{of}", name) for name, of in sorted(ast.literal_eval(node.value).items()))
 
 
 def package_stub(core):

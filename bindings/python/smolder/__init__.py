@@ -33,6 +33,7 @@ from smolder._functions import *
 from smolder._foreach import *
 from smolder._graph import *
 from smolder._layouts import *
+from smolder import _members as _members
 from smolder._modes import *
 from smolder._notebook import *
 from smolder._random import *
@@ -53,6 +54,7 @@ from smolder import autograd as autograd, nn as nn, optim as optim, random as ra
 from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, memory as memory
 from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
+from smolder._lowrank import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder import version as version
 from smolder.serialization import load as load, save as save
@@ -84,22 +86,23 @@ _LATER = {
     "overrides",
     "profiler",
     "special",
+    "storage",
     "testing",
+    "types",
     "xpu",
 }
+# Names of these, by module.
+_LATER_NAMES = {"TypedStorage": "storage", "UntypedStorage": "storage", "vmap": "func"}
 # Public names alone: where one is misspelt, Python names the nearest of 750 at most.
-__dir__ = _listing(__name__, {*_LATER, "vmap"})
+__dir__ = _listing(__name__, {*_LATER, *_LATER_NAMES})
 
 
 def __getattr__(name):
-    if name in _LATER:
+    if name in _LATER or name in _LATER_NAMES:
         import importlib
 
-        return importlib.import_module(f"smolder.{name}")
-    if name == "vmap":
-        from smolder.func import vmap
-
-        return vmap
+        module = importlib.import_module(f"smolder.{_LATER_NAMES.get(name, name)}")
+        return module if name in _LATER else getattr(module, name)
     if name.endswith("_") and not name.startswith("_") and hasattr(_core.Tensor, name):
         return getattr(_core.Tensor, name)  # exp_(x) is x.exp_()
     from smolder._missing import missing

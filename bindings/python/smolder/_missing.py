@@ -46,7 +46,7 @@ def missing(module, name):
     if name in REASONS:
         what, why, instead = REASONS[name]
         text += f": {what} are not supported ({why}). Use {instead}"
-    return AttributeError(text, name=name, obj=sys.modules[module])
+    return AttributeError(text, name=name, obj=sys.modules.get(module))
 
 
 def table():

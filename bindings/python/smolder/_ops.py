@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import autocast, cast, is_autocast_enabled
+from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -95,6 +98,38 @@ def any_requires_grad(args: tuple[Any, ...]) -> bool:
     return False
 
 
+class _AtenOp:
+    """A function of Smolder's as torch's op of that name; its overloads, `op.default` and others, are the op itself."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.__name__, self._function = name, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> _AtenOp:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __repr__(self):
+        return f"<op 'aten.{self.__name__}'>"
+
+
+@functools.cache
+def _aten(name: str) -> _AtenOp:
+    import smolder
+
+    function = getattr(smolder, name, None) or getattr(smolder.Tensor, name, None)
+    function = function or getattr(smolder.nn.functional, name, None)
+    if not callable(function):
+        known = sys.modules.get("smolder.torch")  # whose programs name all of torch's ops
+        if known is None or not known.is_op(name):
+            raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
+        function = refused(f"ops.aten.{name}", "there is no such function")
+    return _AtenOp(name, function)
+
+
 class _OpNamespace:
     """The ops of one namespace."""
 
@@ -107,9 +142,7 @@ class _OpNamespace:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._of == "aten":
-            import smolder
-
-            return getattr(smolder, name)
+            return _aten(name)
         found = known.get(f"{self._of}::{name}")
         if found is None:
             try:
@@ -128,6 +161,7 @@ class _Ops:
 
     def __init__(self) -> None:
         self.loaded_libraries: set[str] = set()
+        self._not_loaded: set[str] = set()  # built for PyTorch: programs go on without their ops
 
     def load_library(self, path: PathLike) -> None:
         """Opens a shared library, which registers ops: docs/cpp.md. Its code runs."""
@@ -136,7 +170,9 @@ class _Ops:
             _core._load_library(path)
         except RuntimeError as e:
             # A library that was built for PyTorch is none here, as one that is absent: libraries go on without it.
-            if not os.path.exists(path) or "cannot open shared object" in str(e) or "undefined symbol" in str(e):
+            there = os.path.exists(path)
+            if not there or "cannot open shared object" in str(e) or "undefined symbol" in str(e):
+                self._not_loaded |= {path} if there else set()
                 raise OSError(str(e)) from None
             raise
         self.loaded_libraries.add(path)

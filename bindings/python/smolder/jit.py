@@ -141,6 +141,9 @@ def script_if_tracing(fn: F) -> F:
     return call
 
 
+_script_if_tracing = script_if_tracing
+
+
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """Whether scripts that run within it are optimized; there are none."""

@@ -101,6 +101,8 @@ class Library:
         op = _ops.OpOverload(_core._define_op(schema if "::" in name else f"{self.ns}::{schema}"))
         op._run = functools.partial(_run, op)
         _ops.known[qualified] = op
+        if qualified in _early_fakes:
+            _set_fake(op, _early_fakes.pop(qualified))
         self._undo.append(lambda: (_ops.known.pop(qualified, None), op._core.remove(), _forget(op)))
         return name
 
@@ -454,6 +456,14 @@ def _resolve(op):
     return _find(op)
 
 
+def _exists(name):
+    try:
+        return _find(name) is not None
+    except RuntimeError:
+        return False
+
+
+_early_fakes = {}  # shape rules of ops that are not defined yet, by qualified name
 _kept = {}  # libraries behind functions that take no library, by namespace
 
 
@@ -531,11 +541,18 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """Registers an op's shape rule: given tensors without values, it returns such tensors."""
-    found = _resolve(op)
+    """Registers an op's shape rule: given tensors without values, it returns such tensors.
+
+    The op has to exist, unless a library of ops was met that is PyTorch's own: it may be one of that, or defined later.
+    """
+    early = isinstance(op, str) and "::" in op and bool(_ops.ops._not_loaded) and not _exists(op)
+    found = None if early else _resolve(op)
 
     def register(fn):
-        _set_fake(found, fn)
+        if early:
+            _early_fakes[op] = fn
+        else:
+            _set_fake(found, fn)
         return fn
 
     return register if func is None else register(func)

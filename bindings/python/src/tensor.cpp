@@ -81,6 +81,12 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
              return t.item();
            })
       .def("detach", &Tensor::detach)
+      .def(  // before the overload of sizes, which takes what it is given for one
+          "view",
+          [](nb::handle self, PyDType dtype) {
+            return nb::module_::import_("smolder._members").attr("view_as")(self, the_dtype(dtype.value));
+          },
+          nb::arg("dtype"))
       .def(
           "requires_grad_",
           [](Tensor& t, bool on) -> Tensor {

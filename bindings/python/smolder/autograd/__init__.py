@@ -12,6 +12,7 @@ from smolder.autograd import forward_ad, functional, graph
 from smolder.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from smolder.autograd.function import Function
 from smolder.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from smolder.autograd.variable import Variable
 from smolder.autograd.version_checks import set_version_checks
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder._typing import Tensor
-
-Variable = _core.Tensor
 
 __all__ = [
     "Function",

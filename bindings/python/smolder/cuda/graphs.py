@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.cuda._refused import refused
+from smolder.cuda._refused import refused, refused_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ def is_current_stream_capturing() -> bool:
 
 
 _WHY = "a step that comes again is captured as a graph and replayed by itself"
-CUDAGraph: Callable[..., Any] = refused("cuda.CUDAGraph", _WHY)
-graph: Callable[..., Any] = refused("cuda.graph", _WHY)
+CUDAGraph: Callable[..., Any] = refused_class("cuda.CUDAGraph", _WHY)
+graph: Callable[..., Any] = refused_class("cuda.graph", _WHY)
 graph_pool_handle: Callable[..., Any] = refused("cuda.graph_pool_handle", _WHY)
 make_graphed_callables: Callable[..., Any] = refused("cuda.make_graphed_callables", _WHY)

@@ -50,7 +50,7 @@ class GraphModule(Module):
             self.training = root.training
             for node in graph.nodes:
                 if node.op in ("get_attr", "call_module"):
-                    _copy_attribute(root, self, node.target)
+                    _copy_attr(root, self, node.target)
         elif isinstance(root, dict):
             named = [n.target for n in graph.nodes if n.op in ("get_attr", "call_module")]
             for target in sorted(named, key=lambda t: t.count(".")):
@@ -169,7 +169,7 @@ def _traced_again(state, source, named, name):
     return GraphModule(holder, Whole().trace(holder), name)
 
 
-def _copy_attribute(from_module, to_module, target):
+def _copy_attr(from_module, to_module, target):
     *path, name = target.split(".")
     for part in path:
         source = getattr(from_module, part)

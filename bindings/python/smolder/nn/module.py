@@ -304,18 +304,26 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         """Forgets the gradients, or zeroes them in place."""
         zero_gradients(self.parameters(), set_to_none)
 
-    def _convert(self, change, recurse=True):
-        """Gives parameters the data change(data), and replaces buffers; shared ones stay shared."""
-        done = {}
-        for module in self.modules() if recurse else (self,):
-            for group in (module._parameters, module._buffers):
-                for name, member in group.items():
-                    if member is None:
-                        continue
-                    if id(member) not in done:
-                        done[id(member)] = (member, _converted(member, change))
-                    group[name] = done[id(member)][1]
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Gives parameters the data fn(data), and replaces buffers. Derived classes add what else is to be moved."""
+        for module in self.children() if recurse else ():
+            module._apply(fn)
+        for group in (self._parameters, self._buffers):
+            for name, member in group.items():
+                if member is not None:
+                    group[name] = _converted(member, fn)
         return self
+
+    def _convert(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """The same, of which shared buffers stay shared."""
+        done: dict[int, tuple[Tensor, Tensor]] = {}
+
+        def once(member: Tensor) -> Tensor:
+            if id(member) not in done:
+                done[id(member)] = member, change(member)
+            return done[id(member)][1]
+
+        return self._apply(once, recurse)
 
     def to(
         self,

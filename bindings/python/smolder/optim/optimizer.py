@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import functools
+from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from typing import TYPE_CHECKING, overload
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder._typing import Params, T
+    from smolder.utils.hooks import RemovableHandle
 
 __all__ = [
     "Optimizer",
@@ -67,6 +69,24 @@ def implementation(foreach: bool, fused: bool, differentiable: bool, fusible: bo
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     chosen = {"foreach": foreach, "differentiable": differentiable}
     return chosen | {"fused": fused} if fusible else chosen
+
+
+def _between_hooks(step):
+    """A bound step, between the hooks of its optimizer."""
+
+    @functools.wraps(step)
+    def between(*args, **kwargs):
+        optimizer = step.__self__
+        for hook in list(optimizer._optimizer_step_pre_hooks.values()):
+            given = hook(optimizer, args, kwargs)
+            if given is not None:
+                args, kwargs = given
+        out = step(*args, **kwargs)
+        for hook in list(optimizer._optimizer_step_post_hooks.values()):
+            hook(optimizer, args, kwargs)
+        return out
+
+    return between
 
 
 class Optimizer:
@@ -220,6 +240,25 @@ class Optimizer:
         self._counted = None  # held on, the step would have to produce them
         _core.step_boundary("optimizer.step")
         return loss
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls hook(optimizer, args, kwargs) before each step; it may return other (args, kwargs). Returns a handle."""
+        return self._step_hook("_optimizer_step_pre_hooks", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Calls hook(optimizer, args, kwargs) after each step. Returns a handle."""
+        return self._step_hook("_optimizer_step_post_hooks", hook)
+
+    def _step_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+        from smolder.utils.hooks import RemovableHandle
+
+        if "_optimizer_step_pre_hooks" not in vars(self):
+            self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
+            self.step = _between_hooks(self.step)
+        hooks = getattr(self, kind)
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them in place."""

@@ -14,7 +14,7 @@ From then on `import torch` is Smolder, and so is every public path in torch's t
 from smolder._names import listing as _listing
 from smolder.torch._alias import VERSION, install, is_installed
 from smolder.torch._asked import asked, report
-from smolder.torch._names import status
+from smolder.torch._names import is_op, status
 
-__all__ = ["VERSION", "asked", "install", "is_installed", "report", "status"]
+__all__ = ["VERSION", "asked", "install", "is_installed", "is_op", "report", "status"]
 __dir__ = _listing(__name__)

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import sys
 import types
+import typing
 
 import smolder
 from smolder._missing import missing
@@ -83,6 +84,8 @@ def _found(path, whole, name, error):
     if name == "__all__" and not _names.is_loaded(path):
         return _names.star(path)
     if not (name.startswith("__") and name.endswith("__")):
+        if name in typing.__all__ and not _names.is_loaded(path):
+            return getattr(typing, name)  # torch's modules have what they import
         try:
             found = _names.find(path, name)
         except AttributeError:
@@ -91,7 +94,7 @@ def _found(path, whole, name, error):
             if _refusals.why(found):
                 _asked.note(f"{whole}.{name}", "refused")
             return found
-    raise error or missing(whole, name)
+    raise error or missing(f"smolder.{path}" if _names.is_loaded(path) else whole, name)
 
 
 def is_installed() -> bool:

@@ -29,8 +29,9 @@ class Row:
 
     def __init__(self, path: str, row: Any) -> None:
         self.homes, self.kinds, self.defines = {}, {}, row.get("defines", "").split()
+        self.constants = row.get("constants", {})
         for kind, names in row.items():
-            if kind == "defines":
+            if kind in ("defines", "constants"):
                 continue
             for entry in names.split():
                 name, renamed, home = entry.partition("=")
@@ -67,6 +68,16 @@ def members() -> dict[str, list[str]]:
     return {path: names.split() for path, names in _table()["members"].items()}
 
 
+def is_op(name: str) -> bool:
+    """Whether torch has an op of that name in the namespace aten."""
+    return name in _ops()
+
+
+@functools.cache
+def _ops() -> frozenset[str]:
+    return frozenset(members()["ops.aten"])
+
+
 @functools.cache
 def row(path: str) -> Row | None:
     """The row of a module; None where torch has none."""
@@ -83,6 +94,15 @@ def smolders(path: str) -> ModuleType | None:
             if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
                 raise
     return None
+
+
+@functools.cache
+def besides(path: str) -> ModuleType | None:
+    """What there is for a path for such programs only, besides Smolder's own module; or None."""
+    try:
+        return importlib.import_module(f"smolder.torch.only.{path}")
+    except ModuleNotFoundError:
+        return None
 
 
 def own(module: ModuleType, name: str) -> Any:
@@ -111,14 +131,16 @@ def find(path: str, name: str) -> Any:
         return importlib.import_module(f"torch.{home}" if home else "torch")
     for at in dict.fromkeys((home, joined(path, name))):
         of, _, short = at.rpartition(".")
-        module = smolders(of) if of in modules() else None
-        found = _NO_NAME if module is None else own(module, short)
-        if found is not _NO_NAME and type(found) is not types.ModuleType:
-            return found
+        for module in (smolders(of), besides(of)) if of in modules() else ():
+            found = _NO_NAME if module is None else own(module, short)
+            if found is not _NO_NAME and type(found) is not types.ModuleType:
+                return found
     found = _elsewhere(home, here.kinds[name])
     if found is not None:
         return found
-    refused = _refusals.made(home, here.kinds[name])
+    if name in here.constants:
+        return here.constants[name]
+    refused = _refusals.made(home, here.kinds[name], is_of_core(home))
     if refused is None:
         raise AttributeError(name)
     return refused
@@ -180,6 +202,11 @@ def summary() -> str:
         rows.append(f"| `{name}` | {n['here']} | {n['refused']} | {n['missing']} |".replace("`other modules`", of))
     whole = [sum(n[key] for n in found.values()) for key in ("here", "refused", "missing")]
     return "\n".join([*rows, f"| all | {whole[0]} | {whole[1]} | {whole[2]} |"]) + "\n"
+
+
+def is_of_core(home: str) -> bool:
+    """Whether a name of torch itself is a class of its core in C++, which is there besides."""
+    return "." not in home and row("_C").homes.get(home) == home and row("_C").kinds[home] in ("class", "error")
 
 
 def star(path: str) -> list[str]:

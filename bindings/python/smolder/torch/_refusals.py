@@ -19,9 +19,13 @@ _WHY = {
     "smolder.profiler measures in its own way": "profiler autograd.profiler autograd.profiler_util monitor",
     "there is no such device": "xpu mtia mps accelerator cuda hip",
     "attention is one op, and the compiler chooses how it runs": "nn.attention",
-    "loaders read data sets; there are no pipes of data": "utils.data.datapipes utils.data.graph utils.data.graph_settings",
+    "loaders read data sets; there are no pipes of data": (
+        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.IterDataPipe utils.data.MapDataPipe "
+        "utils.data.DFIterDataPipe utils.data.DataChunk"
+    ),
     "Smolder takes no extensions in C++ of torch's": "utils.cpp_extension utils.cpp_backtrace",
-    "there is no such tool": "utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
+    "smolder.distributions has no such thing": "distributions",
+    "there is no such tool": "utils.flop_counter utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
 }
 _OF = {path: why for why, paths in _WHY.items() for path in paths.split()}
 _made = {}
@@ -35,9 +39,9 @@ def _reason(path):
     return None
 
 
-def made(path, kind):
+def made(path, kind, of_core=False):
     """The function or class that stands for a name which is refused; None for one that is missing."""
-    reason = _reason(path)
+    reason = _reason("_C" if of_core else path)
     if reason is None or kind in ("value", "package"):
         return None
     if path not in _made:

@@ -204,6 +204,15 @@ _nodes = {
         _load_type,
     ),
 }
+_dict_flatten, _dict_unflatten = _nodes[dict].flatten, _nodes[dict].unflatten
+
+
+def _dict_flatten_with_keys(d):
+    """The parts of a dictionary with their keys, and what else puts it together: programs give it for classes of theirs."""
+    parts, keys = _dict_flatten(d)
+    return list(zip(_at_names(parts, keys), parts, strict=True)), keys
+
+
 SUPPORTED_NODES = _nodes
 BUILTIN_TYPES = frozenset(_nodes)
 STANDARD_DICT_TYPES = frozenset({dict, OrderedDict, defaultdict})

@@ -43,6 +43,12 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "fusion" or name.startswith("fuse_"):
+        import importlib
+
+        fusion = importlib.import_module(f"{__name__}.fusion")
+        if name == "fusion" or name in fusion.__all__:
+            return fusion if name == "fusion" else getattr(fusion, name)
     from smolder._missing import missing
 
     raise missing(__name__, name)

@@ -189,9 +189,9 @@ class DataLoader(Generic[T_co]):
         if self.num_workers == 0:
             return _Counted(self, _here(self))
         if not self.persistent_workers:
-            return _Counted(self, _Workers(self))
+            return _Counted(self, _MultiProcessingDataLoaderIter(self))
         if self._iterator is None:
-            self._iterator = _Workers(self)
+            self._iterator = _MultiProcessingDataLoaderIter(self)
         else:
             self._iterator.restart()
         return _Counted(self, self._iterator)
@@ -220,7 +220,11 @@ def _here(loader):
         yield batch
 
 
-class _Counted:
+class _BaseDataLoaderIter:
+    """What iterates over a loader, by the name that programs ask isinstance about."""
+
+
+class _Counted(_BaseDataLoaderIter):
     """An iterator that warns when there is more than its loader reported."""
 
     def __init__(self, loader, batches):
@@ -245,7 +249,7 @@ class _Counted:
         return pin_memory(batch, self.loader.pin_memory_device) if self.pins else batch
 
 
-class _Workers:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Batches from worker processes, in the order of the sampler unless the loader says otherwise."""
 
     def __init__(self, loader):

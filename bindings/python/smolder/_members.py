@@ -1,0 +1,164 @@
+"""Members of Tensor that programs ask for although they say little here: about its storage, its kind, its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy
+
+from smolder import _core
+from smolder._creation import from_numpy
+from smolder._tensor import Tensor
+from smolder._types import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import Device, DType, T
+    from smolder.storage import TypedStorage, UntypedStorage
+
+
+def _add(function: T) -> T:
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+@_add
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory that the tensor is in, as bytes."""
+    from smolder.storage import UntypedStorage
+
+    return UntypedStorage(self)
+
+
+@_add
+def storage(self: Tensor) -> TypedStorage:
+    """The memory that the tensor is in, as elements of its dtype."""
+    from smolder.storage import TypedStorage
+
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+Tensor._typed_storage = storage
+
+
+def view_as(self: Tensor, dtype: DType) -> Tensor:
+    """What view(dtype) is: the bytes as elements of another dtype; the last dimension is as much longer or shorter.
+
+    Shares the memory, and is no part of a graph of gradients; of and to bfloat16, which NumPy has not, it is a copy.
+    """
+    if dtype == self.dtype:
+        return self.view(self.shape)
+    if not self.is_cpu:
+        raise NotImplementedError(f"view(dtype) is not supported on {self.device}: use .cpu().view(dtype)")
+    flat, shape = self.detach(), _sizes_in(self, dtype)
+    names = name_of(self.dtype), name_of(dtype)
+    if "bfloat16" not in names:
+        return from_numpy(flat.numpy().view(names[1])).reshape(shape)
+    return _core._from_contents(numpy.frombuffer(flat.contiguous()._contents(), numpy.uint8), list(shape), dtype)
+
+
+def _sizes_in(self: Tensor, dtype: DType) -> list[int]:
+    old, new, shape = self.itemsize, dtype.itemsize, list(self.shape)
+    if old == new:
+        return shape
+    if not shape:
+        raise RuntimeError(f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)")
+    if self.stride(-1) != 1 and shape[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 to view {self.dtype} as {dtype} (different element sizes)")
+    if shape[-1] * old % new:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {new // old} to view {self.dtype} as {dtype} (different element sizes), "
+            f"but got {shape[-1]}"
+        )
+    return [*shape[:-1], shape[-1] * old // new]
+
+
+@_add
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes see the memory: CUDA's counts as shared, and that of the CPU is copied where it is sent."""
+    return self.is_cuda
+
+
+@_add
+def share_memory_(self: Tensor) -> Tensor:
+    """Raises on the CPU: tensors that are sent to other processes are copied. On CUDA it is the tensor."""
+    if not self.is_cuda:
+        raise NotImplementedError("share_memory_ is not supported: tensors that are sent to other processes are copied")
+    return self
+
+
+@_add
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether another tensor has the same shape."""
+    return self.shape == other.shape
+
+
+@_add
+def is_signed(self: Tensor) -> bool:
+    """Whether elements may be negative."""
+    return self.dtype.is_signed
+
+
+@_add
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether another tensor has the same storage, shape and strides."""
+    mine, other = self._storage()[0], tensor._storage()[0]
+    same_place = self.storage_offset() == tensor.storage_offset() and self.stride() == tensor.stride()
+    return mine == other and same_place and self.shape == tensor.shape
+
+
+@_add
+def is_distributed(self: Tensor) -> bool:
+    """False: tensors are of one process."""
+    return False
+
+
+@_add
+def is_conj(self: Tensor) -> bool:
+    """False: no tensor stands for the conjugate of what it holds."""
+    return False
+
+
+Tensor.is_neg = Tensor.has_names = is_conj
+
+
+@_add
+def resolve_conj(self: Tensor) -> Tensor:
+    """The tensor."""
+    return self
+
+
+Tensor.resolve_neg = Tensor.conj = Tensor.conj_physical = resolve_conj
+
+
+@_add
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces each element by a Python function of it; on the CPU alone, and slow."""
+    if self.is_cuda:
+        raise TypeError("apply_ is only implemented on CPU tensors")
+    from smolder._creation import tensor
+
+    elements = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    self.detach().copy_(tensor(elements, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+@_add
+def new(self: Tensor, *args: Any, device: Device = None) -> Tensor:
+    """A tensor of self's dtype, and where it is, as the legacy constructors make it: of a size, or of data."""
+    from smolder._layouts import _constructed
+
+    return _constructed(self.dtype, "new", args, self.device if device is None else device)
+
+
+@_add
+def record_stream(self: Tensor, s: Any) -> None:
+    """Says that a stream uses the memory, which here is kept for what was given to any stream."""
+
+
+Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: they have no names.")
+Tensor.mH = property(lambda self: self.mT, doc="The last two dimensions swapped: no dtype is complex.")
+for _name in ("is_xpu", "is_mps", "is_mtia", "is_xla", "is_ipu", "is_maia", "is_vulkan", "is_nested", "is_sparse_csr"):
+    setattr(Tensor, _name, property(lambda self: False, doc="False: there are no such tensors."))

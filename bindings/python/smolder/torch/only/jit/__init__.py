@@ -1,0 +1,6 @@
+"""Of torch.jit what smolder.jit has not got: types in annotations."""
+
+from smolder._names import listing as _listing
+
+__all__: list[str] = []
+__dir__ = _listing(__name__)

@@ -1,0 +1,23 @@
+"""Of torch.jit.annotations the types that a script takes a number for: lists, to Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BroadcastingList1", "BroadcastingList2", "BroadcastingList3"]
+__dir__ = _listing(__name__)
+
+
+class _BroadcastingList:
+    """`BroadcastingList2[int]`: a list of as many, for which a script takes one number too."""
+
+    def __getitem__(self, kind: Any) -> Any:
+        return list[kind]
+
+
+BroadcastingList1, BroadcastingList2, BroadcastingList3 = (_BroadcastingList() for _ in range(3))

@@ -1,0 +1,28 @@
+"""Of torch.onnx.symbolic_helper the decorators of functions that would export an op."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smolder._typing import F
+
+__all__ = ["parse_args", "quantized_args"]
+__dir__ = _listing(__name__)
+
+
+def parse_args(*arg_descriptors: str) -> Callable[[F], F]:
+    """Decorates a function that would export an op, which stays as it is."""
+    return lambda fn: fn
+
+
+def quantized_args(
+    *arg_q_descriptors: bool, scale: Any = None, zero_point: Any = None, quantize_output: bool = True
+) -> Callable[[F], F]:
+    """The same."""
+    return lambda fn: fn

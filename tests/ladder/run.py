@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The ladder: public libraries on Smolder under torch's name, unmodified, beside PyTorch.
+
+    tests/ladder/run.py --env FOLDER [--torch PYTHON] [--write] [PROGRAM ...]
+
+The first run makes a virtual environment in FOLDER from packages.txt, which needs the network and has no torch. `--torch`
+names an interpreter that has PyTorch and nothing of the libraries' own; programs run there with the same packages. `--write`
+puts the table into README.md. It is no part of the tests that `make test` runs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FILES = ["transformers_models.py", "libraries.py"]
+BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
+
+
+def environment(folder):
+    """The environment of the libraries: an interpreter in it, and where its packages are."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        groups = (HERE / "packages.txt").read_text().split("\n\n")
+        for group, options in zip(groups, ([], ["--no-deps"]), strict=True):
+            names = [line for line in group.splitlines() if line and not line.startswith("#")]
+            subprocess.run([python, "-m", "pip", "install", "-q", *options, *names], check=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return python, folder / "lib" / version / "site-packages"
+
+
+def said(command, env, programs):
+    """What programs print for the ladder, by name."""
+    found = {}
+    for file in FILES:
+        env = {**os.environ, "HF_HUB_OFFLINE": "1", **env}
+        run = subprocess.run([*command, str(HERE / "programs" / file)], env=env, capture_output=True, text=True)
+        for line in run.stdout.splitlines():
+            if line.startswith("LADDER "):
+                told = json.loads(line.removeprefix("LADDER "))
+                found[told["program"]] = told
+    return {name: told for name, told in found.items() if not programs or name in programs}
+
+
+def row(name, here, there):
+    """A row of the table."""
+    if "error" in here:
+        return f"| {name} | no | | {here['error'].splitlines()[0][:160].replace('|', '/')} |"
+    if there is None or "error" in there:
+        return (
+            f"| {name} | yes | | PyTorch was not run |"
+            if there is None
+            else f"| {name} | yes | | PyTorch: {there['error'][:80]} |"
+        )
+    apart = max(
+        (abs(a - b) / max(abs(b), 1e-9) for a, b in zip(here["losses"], there["losses"], strict=True)), default=0
+    )
+    made = "" if here["made"] is None else "the same tokens" if here["made"] == there["made"] else "other tokens"
+    return f"| {name} | yes | {apart:.0e} | {made} |"
+
+
+def main():
+    """Runs the ladder and prints its table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--env", type=Path, required=True)
+    parser.add_argument("--torch", type=Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("programs", nargs="*")
+    given = parser.parse_args()
+    python, packages = environment(given.env)
+    smolder = str(ROOT / "build/release/python")
+    here = said([python, "-W", "ignore", "-m", "smolder.torch"], {"PYTHONPATH": smolder}, given.programs)
+    there = said([given.torch, "-W", "ignore"], {"PYTHONPATH": str(packages)}, given.programs) if given.torch else {}
+    rows = [row(name, told, there.get(name)) for name, told in here.items()]
+    lines = ["| program | runs unchanged | losses apart by | remarks |", "| --- | --- | --- | --- |", *rows]
+    ran = sum("error" not in told for told in here.values())
+    table = "\n".join([*lines, "", f"{ran} of {len(here)} run unchanged.", ""])
+    print(table, end="")
+    if given.write:
+        page = HERE / "README.md"
+        before, _, rest = page.read_text().partition(BEGIN)
+        page.write_text(before + BEGIN + table + END + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    main()
