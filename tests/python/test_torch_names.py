@@ -29,6 +29,8 @@ def bilinear():
 """
 USES = """
 near(x.as_strided((2, 2), (4, 1))) | near(x.as_strided((3, 3), (4, 1), 1)) | near(torch.as_strided(x, (2, 3), (1, 4))) | near(x.as_strided((3,), (5,)))
+near(x.as_strided((3, 2), (1, 1))) | near(x.t().as_strided((2, 3), (2, 3), 1)) | near(x[1:].as_strided((2, 2, 3), (3, 2, 1), 0))
+near(x.as_strided((4, 3, 2), (1, 2, 3))) | near(x.as_strided((2, 3, 2), (2, 0, 2), 3)) | near(x.as_strided((2, 2, 2, 2), (3, 2, 1, 1)))
 near(x.as_strided((2, 3), (0, 1))) | x.as_strided((2, 3), (6, 1)).stride() | x.as_strided((2, 3), (3, 1), 8) | x.as_strided((2,), (3, 1))
 x.as_strided((2,), (-1,)) | torch.as_strided(x, (2,), (1,), -1) | near(x[1:].as_strided((2, 2), (4, 1))) | near(x.as_strided((0, 3), (3, 1)))
 x.ndimension() | torch.ones(()).ndimension() | near(torch.special.expm1(u)) | near(torch.special.expit(u)) | near(torch.special.erf(u))
@@ -63,12 +65,14 @@ def test_strided_views_are_views():
     w = smolder.arange(6.0).requires_grad_()
     (w.as_strided((2, 2), (3, 1)) * 2).sum().backward()
     assert w.grad.tolist() == [2, 2, 0, 2, 2, 0]
-    for wrong in (
-        lambda: x.as_strided((3, 2), (1, 1)),
-        lambda: x.t().as_strided((2,), (1,)),
-        lambda: x[1:].as_strided((2,), (1,), 0),
-    ):
-        with pytest.raises(NotImplementedError, match=r"as_strided: .* not supported"):
+    x.t().as_strided((2,), (4,), 2).fill_(7)  # of the memory of a view, and beyond it
+    x[1:].as_strided((2,), (1,), 0).fill_(8)
+    assert x.tolist() == [[8, 8, 7, 1], [0, 1, 7, 1], [0, 0, 0, 0]]
+    w.grad = None
+    (w.as_strided((3, 2, 2), (1, 2, 1)) * 2).sum().backward()  # windows that overlap
+    assert w.grad.tolist() == [2, 4, 6, 6, 4, 2]
+    for wrong in (lambda: w.reshape(2, 3).t().as_strided((2,), (1,)), lambda: w[1:].as_strided((2,), (1,), 0)):
+        with pytest.raises(NotImplementedError, match=r"as_strided: gradients .* not supported"):
             wrong()
 
 

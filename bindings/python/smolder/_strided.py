@@ -4,7 +4,7 @@ import math
 
 
 def view_of(flat, offset, size, stride):
-    """The view of a vector that torch.as_strided is, or None where slices and reshapes don't give it."""
+    """The view of a vector that torch.as_strided is. Where it sees elements twice it is a copy, as what unfold returns."""
     if not math.prod(size):
         return flat[:0].reshape(size)
     # Dimensions that go anywhere, the largest step first: each is rows of what the next ones see.
@@ -12,10 +12,7 @@ def view_of(flat, offset, size, stride):
     view, inner = flat, sum((size[i] - 1) * stride[i] for i in moving)
     for i in moving:
         inner -= (size[i] - 1) * stride[i]
-        found = _rows(view, offset, size[i], stride[i], inner)
-        if found is None:
-            return None
-        view, offset = found
+        view, offset = _rows(view, offset, size[i], stride[i], inner)
     view = view[..., offset].permute([moving.index(i) for i in range(len(size)) if i in moving])
     for i in range(len(size)):
         if i not in moving:
@@ -33,7 +30,8 @@ def _rows(view, offset, n, step, inner):
         if start >= 0 and offset - start + inner < width:
             matrix = view[..., start : start + rows * width].unflatten(-1, (rows, width))
             return matrix[..., :: step // width, :], offset - start
-    return None
+    end = offset + (n - 1) * step + inner + 1
+    return view[..., offset:end].unfold(-1, inner + 1, step), 0  # rows overlap
 
 
 def _divisors(n):

@@ -16,9 +16,10 @@ __all__ = ["as_strided"]
 
 
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """The view of the memory of a contiguous tensor, within it, whose elements are `stride` apart.
+    """The view of the memory of a tensor whose elements are `stride` apart.
 
-    Raises NotImplementedError where elements are seen twice, as windows that overlap; see Tensor.unfold for these.
+    Where elements are seen twice, as in windows that overlap, it is a copy, as what unfold returns. Gradients flow to a
+    contiguous tensor from what lies within it; otherwise one that requires them raises NotImplementedError.
     """
     size, stride, first = tuple(size), tuple(stride), input.storage_offset()
     if len(size) != len(stride):
@@ -28,23 +29,21 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     at = first if storage_offset is None else storage_offset
     if at < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {at}")
-    if not input.is_contiguous():
-        raise NotImplementedError("as_strided: a tensor that is not contiguous is not supported")
     end = at + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if math.prod(size) else at
-    there, item = input._storage()[1].numel(), input.itemsize
+    owner = input._storage()[1]
+    there, item = owner.numel(), input.itemsize
     if end > there:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at}, and itemsize {item} requiring a "
             f"storage size of {end * item} are out of bounds for storage of size {there * item}"
         )
-    if at < first or end > first + input.numel():
-        raise NotImplementedError("as_strided: elements of the memory outside of the tensor are not supported")
-    view = view_of(input.reshape(-1), at - first, size, stride)
-    if view is None:
+    if input.is_contiguous() and first <= at and end <= first + input.numel():
+        return view_of(input.reshape(-1), at - first, size, stride)
+    if input.requires_grad or not owner.is_contiguous():
         raise NotImplementedError(
-            f"as_strided: size {list(size)} and stride {list(stride)} are not supported: elements would be seen twice"
+            "as_strided: gradients of a tensor that is not contiguous, or of elements outside of it, are not supported"
         )
-    return view
+    return view_of(owner.detach().reshape(-1), at, size, stride)
 
 
 def _as_strided(self, size, stride, storage_offset=None):
