@@ -33,6 +33,8 @@ t | t.device | t.is_meta | t.device == torch.device("meta") | (t @ t.t()).shape 
 t.to("cpu") | t.cpu() | t.tolist() | torch.ones(2).to("meta") | torch.zeros_like(t, device="cpu") | torch.ones(2, device="meta", dtype=torch.int64)
 torch.nn.Parameter(t) | [p.is_meta for p in module().parameters()] | module().to_empty(device="cpu")[0].weight.device | assigned() | drawn() | gradient()
 module()(torch.empty(5, 4, device="meta")).shape | module().to("meta")[0].bias.device | torch.arange(5, device="meta").shape | t.new_zeros(2).device
+torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape | torch.nn.utils.skip_init(torch.nn.ReLU) | torch.nn.utils.skip_init(int)
+torch.nn.utils.skip_init(torch.nn.Conv2d, 2, 3, 3, dtype=torch.float64).weight.dtype | torch.nn.utils.skip_init(torch.nn.GRU, 2, 3, device="meta").weight_ih_l0.device
 torch.nn.Linear(2, 2).to("meta").weight | module().to("cpu") | torch.tensor([1, 2], device="meta") | torch.empty(0, device="meta")
 """
 

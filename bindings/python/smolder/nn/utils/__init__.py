@@ -15,6 +15,7 @@ from smolder.nn.utils.clip import (
     parameters_to_vector,
     vector_to_parameters,
 )
+from smolder.nn.utils.init import skip_init
 from smolder.nn.utils.reparametrize import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
+    "skip_init",
     "spectral_norm",
     "vector_to_parameters",
     "weight_norm",
