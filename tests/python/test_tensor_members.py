@@ -26,6 +26,8 @@ def hooked():
     o.step()
     return seen, p.tolist()
 V = torch.autograd.Variable
+def near(t):
+    return [round(v, 4) for v in t.flatten().tolist()], list(t.shape), t.dtype
 """
 USES = """
 bits(torch.int32) | bits(torch.float64) | bits(torch.uint8) | bits(torch.bool) | bits(torch.float16) | x.view(torch.bfloat16).view(torch.float32).tolist()
@@ -34,7 +36,14 @@ x.storage().size() | x.storage().nbytes() | x.storage()[5] | list(x.storage()) |
 x.is_set_to(x) | x[:1].is_set_to(x) | x.new(2, 3).shape | x.new([1, 2]).tolist() | x.int().clone().apply_(lambda v: v * 2).tolist() | x.is_xpu | x.is_nested
 isinstance(x, V) | V(x, requires_grad=True).requires_grad | V(x).requires_grad | isinstance(3, V) | x.mH.shape | x.resolve_conj() is x | x.is_mps
 torch.exp_(torch.zeros(2)) | torch.iinfo(torch.int8).max | torch.finfo(torch.float8_e4m3fn).max | torch.int8.itemsize | torch.complex64.is_complex
-torch.complex64.to_real() | torch.float32 == torch.int8 | torch.int8 == torch.int8 | torch.uint16.is_signed | torch.float8_e5m2.is_floating_point
+near(x.cov()) | near(torch.cov(x.sin(), correction=0)) | near(x.sin().corrcoef()) | torch.corrcoef(torch.arange(3.0)) | torch.cov(torch.arange(6).view(2, 3))
+near(torch.cov(x.sin(), fweights=torch.tensor([1, 2, 0, 3]), aweights=torch.tensor([0.5, 1, 1, 2]))) | torch.cov(torch.tensor(3.0)).isnan()
+near(torch.cov(x.sin(), aweights=torch.tensor([0.5, 1, 1, 2]), correction=2)) | torch.cov(torch.ones(2, 2, 2)) | torch.cov(torch.ones(3) > 0)
+torch.cov(torch.ones(2, 3), fweights=torch.tensor([1, -1, 1])) | torch.cov(torch.ones(2, 3), fweights=torch.ones(2).int())
+torch.cov(torch.ones(2, 3), aweights=-torch.ones(3)) | torch.cov(torch.ones(2, 3), aweights=torch.zeros(3)) | torch.cov(torch.ones(2, 3), correction=5)
+torch.cov(torch.ones(2, 3), fweights=torch.ones(1, 3).int()) | torch.corrcoef(torch.ones(2, 2, 2)) | torch.vander(torch.ones(2, 2))
+torch.vander(torch.arange(3)) | torch.vander(torch.arange(3.0), 4, True) | torch.vander(torch.ones(2), -1) | torch.vander(torch.arange(3), 1)
+torch.vander(torch.arange(3), 0).shape | torch.complex64.to_real() | torch.float32 == torch.int8 | torch.int8 == torch.int8 | torch.uint16.is_signed | torch.float8_e5m2.is_floating_point
 """
 
 

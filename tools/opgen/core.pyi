@@ -265,6 +265,10 @@ class Tensor:
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor: ...
     def new(self, *args: Any, device: Any = None) -> Tensor: ...
     def record_stream(self, s: Any) -> None: ...
+    def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+        """The covariances of variables in rows."""
+    def corrcoef(self) -> Tensor:
+        """The correlations of variables in rows."""
 
     # -- what depends on data, writes at indices, shapes changed in place
 

@@ -55,6 +55,7 @@ from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, 
 from smolder import distributions as distributions, linalg as linalg
 from smolder._old_linalg import *
 from smolder._lowrank import *
+from smolder._statistics import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder import version as version
 from smolder.serialization import load as load, save as save

@@ -81,7 +81,7 @@ _MODULES_OF_OURS = {
     "_foreach", "_functions", "_indexing", "_layouts", "_limits", "_linalg_factors", "_lowrank", "_members", "_modes",
     "_old_linalg", "_ops",
     "_out", "_random", "_reduce", "_schema",
-    "_settings", "_strided", "_tensor", "_tensor_str", "_types", "_views", "_warn", "_windows", "amp", "autograd", "backends",
+    "_settings", "_statistics", "_strided", "_tensor", "_tensor_str", "_types", "_views", "_warn", "_windows", "amp", "autograd", "backends",
     "compiler", "cpu", "cuda", "distributions", "fft", "func", "library", "linalg", "nn", "optim", "random",
     "return_types", "special", "utils",
 }  # fmt: skip
