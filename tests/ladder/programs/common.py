@@ -1,9 +1,12 @@
 """What the ladder's programs share: weights that depend on no generator, training, and the line that they print."""
 
+import itertools
 import json
-import time
+import sys
+import traceback
 
 import torch
+from torch import nn
 
 
 def fill(model):
@@ -49,4 +52,32 @@ def say(**found):
     print("LADDER " + json.dumps(found))
 
 
-started = time.perf_counter()
+def net(*sizes, act=nn.Tanh):
+    """Layers of these widths."""
+    layers = [m for i, o in itertools.pairwise(sizes) for m in (nn.Linear(i, o), act())]
+    return fill(nn.Sequential(*layers[:-1]))
+
+
+def sums(*tensors):
+    """The sum of each."""
+    return [float(t.detach().double().sum()) for t in tensors]
+
+
+PROGRAMS = {}  # by name: what returns the numbers that are compared
+
+
+def program(function):
+    """Decorates a program of the ladder, whose name is the function's."""
+    PROGRAMS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+def run_programs():
+    """Runs the programs that the command line names, or all, and says what each gives."""
+    for name in sys.argv[1:] or PROGRAMS:
+        torch.manual_seed(0)
+        try:
+            say(program=name, losses=PROGRAMS[name](), made=None)
+        except Exception as error:
+            at = traceback.format_exc().splitlines()[-6:]
+            say(program=name, error=f"{type(error).__name__}: {error}"[:300], at=at)
