@@ -25,6 +25,8 @@ from smolder._core import (
 )
 from smolder._core import lgamma as gammaln
 from smolder._core import sigmoid as expit
+from smolder._functions import broadcast_tensors
+from smolder._integrals import Bessel0e, Bessel1e, GammaShare
 from smolder._names import listing as _listing
 from smolder._out import takes_out
 
@@ -40,7 +42,13 @@ __all__ = [
     "exp2",
     "expit",
     "expm1",
+    "gammainc",
+    "gammaincc",
     "gammaln",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
     "log1p",
     "log_softmax",
     "logit",
@@ -88,3 +96,59 @@ def multigammaln(input: Tensor, p: float) -> Tensor:
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     return sum(gammaln(input - 0.5 * j) for j in range(p)) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+def _wide(function, *inputs):
+    """A function of float64, of other dtypes: integers are float32, as for the functions that are ops."""
+    dtype = inputs[0].dtype
+    for x in inputs[1:]:
+        dtype = _core.promote_types(dtype, x.dtype)
+    if not dtype.is_floating_point:
+        dtype = _core.float32
+    return function(*(x.to(_core.float64) for x in inputs)).to(dtype)
+
+
+@takes_out
+def gammainc(input: Tensor, other: Tensor) -> Tensor:
+    """The regularized lower incomplete gamma function: the integral of t^(input-1) exp(-t) from 0 to other, over Γ(input).
+
+    Args:
+        input: The exponents plus 1, not negative; nan where one is.
+        other: The upper bounds, not negative; nan where one is.
+    """
+    return _wide(lambda a, x: GammaShare.apply(*broadcast_tensors(a, x), False), input, other)
+
+
+@takes_out
+def gammaincc(input: Tensor, other: Tensor) -> Tensor:
+    """The regularized upper incomplete gamma function: 1 - gammainc(input, other), without the cancellation.
+
+    Args:
+        input: The exponents plus 1, not negative; nan where one is.
+        other: The lower bounds, not negative; nan where one is.
+    """
+    return _wide(lambda a, x: GammaShare.apply(*broadcast_tensors(a, x), True), input, other)
+
+
+@takes_out
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 0: the sum of (x²/4)^k / (k!)²."""
+    return _wide(lambda x: x.abs().exp() * Bessel0e.apply(x), input)
+
+
+@takes_out
+def i0e(input: Tensor) -> Tensor:
+    """exp(-|x|) times the modified Bessel function of the first kind, of order 0."""
+    return _wide(Bessel0e.apply, input)
+
+
+@takes_out
+def i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 1: the derivative of i0."""
+    return _wide(lambda x: x.abs().exp() * Bessel1e.apply(x), input)
+
+
+@takes_out
+def i1e(input: Tensor) -> Tensor:
+    """exp(-|x|) times the modified Bessel function of the first kind, of order 1."""
+    return _wide(Bessel1e.apply, input)
