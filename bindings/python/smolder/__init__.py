@@ -39,6 +39,8 @@ from smolder._notebook import *
 from smolder._random import *
 from smolder._recording import *
 from smolder._recompiles import *
+from smolder._samplers import *
+from smolder._samplers import _standard_gamma as _standard_gamma
 from smolder._settings import *
 from smolder._types import *
 from smolder._unheld import *
@@ -52,7 +54,7 @@ from smolder._ops import ops as ops
 from smolder._version import __version__ as __version__
 from smolder import autograd as autograd, nn as nn, optim as optim, random as random, return_types as return_types
 from smolder import amp as amp, backends as backends, cpu as cpu, cuda as cuda, memory as memory
-from smolder import distributions as distributions, linalg as linalg
+from smolder import linalg as linalg
 from smolder._old_linalg import *
 from smolder._lowrank import *
 from smolder._statistics import *
@@ -76,6 +78,7 @@ _LATER = {
     "_utils",
     "accelerator",
     "distributed",
+    "distributions",
     "fft",
     "func",
     "futures",
