@@ -43,6 +43,12 @@ def transformer(o):
     )
 
 
+def sampled_gradient(kind, o):
+    positive = o.positive.clone().requires_grad_()
+    kind(positive, 1.0).rsample().sum().backward()
+    return positive.grad
+
+
 FUNCTIONS = {
     **{
         f"{m.__name__} {name}": lambda o, m=m, f=f: f(m, o)
@@ -88,6 +94,32 @@ FUNCTIONS = {
     "Bernoulli": lambda o: distributions.Bernoulli(logits=o.x).enumerate_support(),
     "Categorical": lambda o: distributions.Categorical(logits=o.x).enumerate_support(),
     "mean of Categorical": lambda o: distributions.Categorical(logits=o.x).mean,
+    "Gamma": lambda o: distributions.Gamma(o.positive, o.positive).rsample(),
+    "gradient of Gamma": lambda o: sampled_gradient(distributions.Gamma, o),
+    "Beta": lambda o: distributions.Beta(o.positive, 2.0).rsample(),
+    "StudentT": lambda o: distributions.StudentT(o.positive, o.x).rsample(),
+    "Poisson": lambda o: distributions.Poisson(o.positive * 20).sample(),
+    "Binomial": lambda o: distributions.Binomial(30, o.positive / 4).sample(),
+    "Multinomial": lambda o: distributions.Multinomial(3, logits=o.x).sample(),
+    "NegativeBinomial": lambda o: distributions.NegativeBinomial(o.positive, logits=o.x).sample(),
+    "Geometric": lambda o: distributions.Geometric(logits=o.x).sample(),
+    "VonMises": lambda o: distributions.VonMises(o.x, o.positive).sample(),
+    "VonMises log_prob": lambda o: distributions.VonMises(o.x, o.positive).log_prob(o.x),
+    "cdf of Gamma": lambda o: distributions.Gamma(o.positive, 1.0).cdf(o.positive),
+    "Gumbel": lambda o: distributions.Gumbel(o.x, o.positive).rsample(),
+    "Kumaraswamy": lambda o: distributions.Kumaraswamy(o.positive, 2.0).rsample(),
+    "LogisticNormal": lambda o: distributions.LogisticNormal(o.x, o.positive).rsample(),
+    "LowRank": lambda o: distributions.LowRankMultivariateNormal(o.x[0], o.x.mT, o.positive[0]).rsample(),
+    "LKJCholesky": lambda o: distributions.LKJCholesky(3, o.positive).sample(),
+    "Wishart": lambda o: distributions.Wishart(o.positive[0] + 6, smolder.eye(6, device="cuda")).rsample(),
+    "Mixture": lambda o: distributions.MixtureSameFamily(
+        distributions.Categorical(logits=o.x), distributions.Normal(o.x, o.positive)
+    ).sample(),
+    "RelaxedBernoulli": lambda o: distributions.RelaxedBernoulli(o.positive, logits=o.x).rsample(),
+    "RelaxedOneHot": lambda o: distributions.RelaxedOneHotCategorical(o.positive[0, 0], logits=o.x).rsample(),
+    "to correlations": lambda o: distributions.biject_to(distributions.constraints.corr_cholesky)(o.x),
+    "to shares": lambda o: distributions.biject_to(distributions.constraints.simplex)(o.x),
+    "poisson": lambda o: smolder.poisson(o.positive),
     "OneHotCategorical": lambda o: distributions.OneHotCategorical(logits=o.x).enumerate_support(),
 }
 

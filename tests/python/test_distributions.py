@@ -1,5 +1,8 @@
 """Samples: their moments, the gradients through them, and that a policy learns from log probabilities."""
 
+import subprocess
+import sys
+
 import pytest
 
 import smolder
@@ -75,3 +78,39 @@ def test_nothing_is_read_where_nothing_is_checked():
     assert total.dim() == 0 and smolder.metrics()["counters"].get("syncs", 0) == before
     D.Normal(smolder.zeros(3), smolder.ones(3))
     assert smolder.metrics()["counters"]["syncs"] > before
+
+
+def test_the_gradient_of_a_concentration_of_one_is_there():
+    one = smolder.ones((), requires_grad=True)
+    D.Gamma(one, 1.0).log_prob(smolder.tensor(2.0)).backward()
+    assert abs(one.grad.item() - 1.2703629) < 1e-6  # log(2) and Euler's constant
+
+
+UNDER_THE_ALIAS = """
+import smolder.torch
+smolder.torch.install()
+import importlib
+import torch
+from smolder.torch import _names
+from torch.distributions.constraints import _GreaterThan, _Interval
+from torch.distributions.multivariate_normal import _batch_mahalanobis, _precision_to_scale_tril
+from torch.distributions.utils import _standard_normal, _sum_rightmost, broadcast_all, lazy_property
+
+paths = [p for p in _names.modules() if p.startswith("distributions")]
+for path in paths:
+    module = importlib.import_module(f"torch.{path}")
+    row = _names.row(path)
+    for name in row.public():
+        if row.kinds[name] != "value" and row.homes[name].startswith("distributions"):
+            getattr(module, name)
+from torch.distributions.gamma import Gamma
+from torch.distributions.transformed_distribution import TransformedDistribution
+from torch.distributions.kl import kl_divergence
+print(len(paths) > 40, Gamma is torch.distributions.Gamma, Gamma, torch.distributions.Chi2(2.0).expand((3,)).batch_shape)
+"""
+
+
+def test_every_path_of_torchs_is_there():
+    run = subprocess.run([sys.executable, "-c", UNDER_THE_ALIAS], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "True True <class 'torch.distributions.gamma.Gamma'> torch.Size([3])\n"

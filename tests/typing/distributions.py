@@ -2,7 +2,21 @@
 
 import smolder
 from smolder import Tensor, linalg
-from smolder.distributions import Bernoulli, Categorical, Distribution, Independent, Normal, kl_divergence
+from smolder.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    ExpTransform,
+    Gamma,
+    Independent,
+    MixtureSameFamily,
+    Normal,
+    Transform,
+    TransformedDistribution,
+    biject_to,
+    constraints,
+    kl_divergence,
+)
 from smolder.utils import _pytree  # as torch's users import it
 
 
@@ -22,6 +36,13 @@ coin = Bernoulli(0.5)
 wide = Independent(normal, 1)
 divergence: Tensor = kl_divergence(normal, Normal(1.0, 2.0))
 entropy: float = choice.entropy().item()
+waiting = Gamma(smolder.ones(3), 2.0)
+wait: Tensor = waiting.rsample((2,))
+mixture = MixtureSameFamily(choice, Normal(smolder.zeros(4), 1.0))
+grown = TransformedDistribution(normal, [ExpTransform()])
+to_positive: Transform = biject_to(constraints.positive)
+positive: Tensor = to_positive(sample)
+counts: Tensor = smolder.poisson(smolder.ones(3), generator=generator)
 a = smolder.randn(3, 3, dtype=smolder.float64)
 q, r = linalg.qr(a)
 u, s, vh = linalg.svd(a, full_matrices=False)
@@ -39,3 +60,4 @@ doubled = _pytree.tree_map(twice, {"a": noise})
 smolder.testing.assert_close(q @ r, a)
 print(bits, which, probabilities, coin.mean, wide.event_shape, divergence, entropy, u, s, vh, solved, length)
 print(determinant, spectrum, doubled)
+print(wait, mixture.log_prob(noise), grown.support, positive, counts)

@@ -52,6 +52,8 @@ MODULES = [
     "smolder.backends.cudnn",
     "smolder.compiler",
     "smolder.distributions",
+    "smolder.distributions.constraints",
+    "smolder.distributions.transforms",
     "smolder.linalg",
     "smolder.fft",
     "smolder.special",

@@ -1,25 +1,134 @@
-"""Distributions: samples, gradients through them where they have some, log probabilities, entropies, divergences."""
+"""Distributions: samples, gradients through them where they have some, log probabilities, entropies, divergences.
+
+Also sets of values (`constraints`), functions that map onto them (`transforms`) and which maps onto which
+(`biject_to`, `transform_to`).
+"""
 
 from smolder._names import listing as _listing
-from smolder.distributions import constraints
-from smolder.distributions.continuous import Exponential, Laplace, MultivariateNormal, Normal, Uniform
-from smolder.distributions.discrete import Bernoulli, Categorical, OneHotCategorical
-from smolder.distributions.distribution import Distribution, Independent
+from smolder.distributions import constraints, transforms
+from smolder.distributions.categorical import (
+    Categorical,
+    Multinomial,
+    OneHotCategorical,
+    OneHotCategoricalStraightThrough,
+)
+from smolder.distributions.constraint_registry import biject_to, transform_to
+from smolder.distributions.continuous import Cauchy, Gumbel, Laplace, Normal, StudentT, Uniform
+from smolder.distributions.directions import VonMises
+from smolder.distributions.discrete import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
+from smolder.distributions.distribution import Distribution
+from smolder.distributions.exp_family import ExponentialFamily
+from smolder.distributions.independent import Independent
 from smolder.distributions.kl import kl_divergence, register_kl
+from smolder.distributions.matrices import LKJCholesky, Wishart
+from smolder.distributions.mixture_same_family import MixtureSameFamily
+from smolder.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
+from smolder.distributions.positive import Chi2, Exponential, FisherSnedecor, Gamma, GeneralizedPareto
+from smolder.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
+from smolder.distributions.shares import Beta, ContinuousBernoulli, Dirichlet
+from smolder.distributions.transformed import (
+    HalfCauchy,
+    HalfNormal,
+    InverseGamma,
+    Kumaraswamy,
+    LogisticNormal,
+    LogNormal,
+    Pareto,
+    Weibull,
+)
+from smolder.distributions.transformed_distribution import TransformedDistribution
+from smolder.distributions.transforms import (
+    AbsTransform,
+    AffineTransform,
+    CatTransform,
+    ComposeTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    ExpTransform,
+    IndependentTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    PowerTransform,
+    ReshapeTransform,
+    SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    StackTransform,
+    StickBreakingTransform,
+    TanhTransform,
+    Transform,
+    identity_transform,
+)
 
 __all__ = [
+    "AbsTransform",
+    "AffineTransform",
     "Bernoulli",
+    "Beta",
+    "Binomial",
+    "CatTransform",
     "Categorical",
+    "Cauchy",
+    "Chi2",
+    "ComposeTransform",
+    "ContinuousBernoulli",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
+    "Dirichlet",
     "Distribution",
+    "ExpTransform",
     "Exponential",
+    "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "Geometric",
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
     "Independent",
+    "IndependentTransform",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
     "Laplace",
+    "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "LowerCholeskyTransform",
+    "MixtureSameFamily",
+    "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Pareto",
+    "Poisson",
+    "PositiveDefiniteTransform",
+    "PowerTransform",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "ReshapeTransform",
+    "SigmoidTransform",
+    "SoftmaxTransform",
+    "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
+    "StudentT",
+    "TanhTransform",
+    "Transform",
+    "TransformedDistribution",
     "Uniform",
+    "VonMises",
+    "Weibull",
+    "Wishart",
+    "biject_to",
     "constraints",
+    "identity_transform",
     "kl_divergence",
     "register_kl",
+    "transform_to",
+    "transforms",
 ]
 __dir__ = _listing(__name__)

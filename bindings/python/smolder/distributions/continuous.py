@@ -1,81 +1,102 @@
-"""Distributions with a density."""
+"""Distributions of real numbers."""
 
 from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from smolder import _core, linalg
-from smolder._creation import rand, randn
-from smolder._functions import broadcast_shapes
+from smolder import _core
+from smolder._creation import normal, rand
+from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._types import finfo
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
+from smolder.distributions.exp_family import ExponentialFamily
+from smolder.distributions.positive import Chi2
+from smolder.distributions.transformed_distribution import OfParametersTransformed
+from smolder.distributions.transforms import AffineTransform, ExpTransform, Transform
+from smolder.distributions.utils import _standard_normal, broadcast_all, euler_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
+    from collections.abc import Mapping, Sequence
 
     from smolder._typing import Constraint, Tensor
 
 __all__ = [
-    "Exponential",
+    "Cauchy",
+    "Gumbel",
     "Laplace",
-    "MultivariateNormal",
     "Normal",
+    "StudentT",
     "Uniform",
 ]
 __dir__ = _listing(__name__)
+
+_LOC_SCALE = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
 
 
 class _Around(OfParameters):
     """Symmetric around loc, scale wide."""
 
-    arg_constraints: MappingProxyType[str, Constraint]
-
-    arg_constraints = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})
-    support: Constraint = constraints.real
+    arg_constraints: Mapping[str, Constraint] = _LOC_SCALE
+    support: Constraint = constraints.real  # pyright: ignore[reportIncompatibleVariableOverride]
     has_rsample = True
+    loc: Tensor
+    scale: Tensor
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self._set(validate_args, loc=loc, scale=scale)
 
     @property
     def mean(self) -> Tensor:
-        """The mean."""
+        """The mean: loc."""
         return self.loc
 
-    mode = mean
+    @property
+    def mode(self) -> Tensor:
+        """The most likely value: loc."""
+        return self.loc
 
 
-class Normal(_Around):
-    """Of mean loc and standard deviation scale."""
+class Normal(_Around, ExponentialFamily):
+    """The normal distribution: density exp(-((x - loc) / scale)² / 2) / (scale sqrt(2π)).
+
+    Args:
+        loc: The mean.
+        scale: The standard deviation.
+        validate_args: Whether arguments are checked.
+    """
+
+    _mean_carrier_measure: ClassVar[float] = 0  # type: ignore[misc]
 
     @property
     def stddev(self) -> Tensor:
-        """The standard deviation."""
+        """The standard deviation: scale."""
         return self.scale
 
     @property
     def variance(self) -> Tensor:
-        """The variance."""
-        return self.scale**2
+        """The variance: scale²."""
+        return self.scale.pow(2)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            return normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        noise = randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        away = (value - self.loc) ** 2 / (2 * self.scale**2)
+        away = (self._checked(value) - self.loc) ** 2 / (2 * self.scale**2)
         return -away - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 0.5 * (1 + _core.erf((value - self.loc) * self.scale.reciprocal() / math.sqrt(2)))
+        away = (self._checked(value) - self.loc) * self.scale.reciprocal()
+        return 0.5 * (1 + _core.erf(away / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * _core.erfinv(2 * value - 1) * math.sqrt(2)
@@ -83,124 +104,27 @@ class Normal(_Around):
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
 
-
-class Uniform(OfParameters):
-    """Of numbers from low to high."""
-
-    arg_constraints: MappingProxyType[str, Constraint]
-
-    arg_constraints = MappingProxyType({"low": constraints.real, "high": constraints.real})
-    has_rsample = True
-
-    def __init__(self, low: Tensor | float, high: Tensor | float, validate_args: bool | None = None) -> None:
-        self._set(validate_args, low=low, high=high)
-        if self._validate_args and not (self.low < self.high).all().item():
-            raise ValueError("Uniform is not defined when low>= high")
-
     @property
-    def support(self) -> Constraint:
-        """The values that samples have."""
-        return constraints.interval(self.low, self.high)
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.loc / self.scale.pow(2), -0.5 * self.scale.pow(2).reciprocal()
 
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        return (self.high + self.low) / 2
-
-    @property
-    def mode(self) -> Tensor:
-        """nan: no value is more likely."""
-        return self.low * math.nan
-
-    @property
-    def stddev(self) -> Tensor:
-        """The standard deviation."""
-        return (self.high - self.low) / 12**0.5
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        return (self.high - self.low) ** 2 / 12
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        at = rand(tuple(self._extended_shape(sample_shape)), dtype=self.low.dtype, device=self.low.device)
-        return self.low + at * (self.high - self.low)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        inside = _core.logical_and(self.low <= value, self.high > value).to(self.low.dtype)
-        return inside.log() - (self.high - self.low).log()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return value * (self.high - self.low) + self.low
-
-    def entropy(self) -> Tensor:
-        return (self.high - self.low).log()
-
-
-class Exponential(OfParameters):
-    """Of waiting times, rate of which end in a unit of time."""
-
-    arg_constraints: MappingProxyType[str, Constraint]
-
-    arg_constraints = MappingProxyType({"rate": constraints.positive})
-    support: Constraint = constraints.nonnegative
-    has_rsample = True
-
-    def __init__(self, rate: Tensor | float, validate_args: bool | None = None) -> None:
-        self._set(validate_args, rate=rate)
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        return self.rate.reciprocal()
-
-    stddev = mean
-
-    @property
-    def mode(self) -> Tensor:
-        """The most likely value: 0."""
-        return _core.zeros_like(self.rate)
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        return self.rate**-2
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        drawn = self.rate.new_zeros(tuple(self._extended_shape(sample_shape))).exponential_()
-        return drawn / self.rate
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return self.rate.log() - self.rate * value
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 1 - (-self.rate * value).exp()
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return -(-value).log1p() / self.rate
-
-    def entropy(self) -> Tensor:
-        return 1.0 - self.rate.log()
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return -0.25 * x.pow(2) / y + 0.5 * (-math.pi / y).log()
 
 
 class Laplace(_Around):
-    """Two exponential distributions back to back at loc."""
+    """Laplace's distribution: density exp(-|x - loc| / scale) / (2 scale).
+
+    Args:
+        loc: The mean.
+        scale: The mean distance from it.
+        validate_args: Whether arguments are checked.
+    """
 
     @property
     def variance(self) -> Tensor:
-        """The variance."""
-        return 2 * self.scale**2
+        """The variance: 2 scale²."""
+        return 2 * self.scale.pow(2)
 
     @property
     def stddev(self) -> Tensor:
@@ -208,18 +132,15 @@ class Laplace(_Around):
         return 2**0.5 * self.scale
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        u = rand(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device) * 2 - 1
-        return self.loc - self.scale * u.sign() * (-u.abs().clamp(max=1 - 1e-7)).log1p()
+        shape, dtype = self._extended_shape(sample_shape), self.loc.dtype
+        u = rand(tuple(shape), dtype=dtype, device=self.loc.device) * 2 - 1
+        return self.loc - self.scale * u.sign() * (-u.abs().clamp(max=1 - finfo(dtype).eps / 2)).log1p()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return -(2 * self.scale).log() - (value - self.loc).abs() / self.scale
+        return -(2 * self.scale).log() - (self._checked(value) - self.loc).abs() / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        away = value - self.loc
+        away = self._checked(value) - self.loc
         return 0.5 - 0.5 * away.sign() * _core.expm1(-away.abs() / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -230,91 +151,222 @@ class Laplace(_Around):
         return 1 + (2 * self.scale).log()
 
 
-class MultivariateNormal(Distribution):
-    """Of vectors with mean loc, given by their covariance or by the lower triangle that it is the square of."""
+class Cauchy(_Around):
+    """Cauchy's distribution: density 1 / (π scale (1 + ((x - loc) / scale)²)); it has no mean.
 
-    arg_constraints: MappingProxyType[str, Constraint]
-    loc: Tensor
-
-    arg_constraints = MappingProxyType(
-        {
-            "loc": constraints.real_vector,
-            "covariance_matrix": constraints.positive_definite,
-            "precision_matrix": constraints.positive_definite,
-            "scale_tril": constraints.lower_cholesky,
-        }
-    )
-    support: Constraint = constraints.real_vector
-    has_rsample = True
-
-    def __init__(
-        self,
-        loc: Tensor | float,
-        covariance_matrix: Tensor | None = None,
-        precision_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        if loc.dim() < 1:
-            raise ValueError("loc must be at least one-dimensional.")
-        if sum(m is not None for m in (covariance_matrix, precision_matrix, scale_tril)) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        given = next(m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None)
-        if given.dim() < 2:
-            raise ValueError("the matrix must be at least two-dimensional, with optional leading batch dimensions")
-        batch = broadcast_shapes(tuple(given.shape[:-2]), tuple(loc.shape[:-1]))
-        event = loc.shape[-1:]
-        self.loc = loc.expand((*batch, *event))
-        names = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
-        for name, matrix in names.items():
-            if matrix is not None:
-                self.__dict__[name] = matrix.expand((*batch, *event, *event))
-        super().__init__(batch, event, validate_args)
-
-    def __getattr__(self, name: str) -> Tensor:
-        if name == "scale_tril":
-            whole = self.__dict__.get("covariance_matrix")
-            made = linalg.cholesky(linalg.inv(self.precision_matrix) if whole is None else whole)
-        elif name == "covariance_matrix":
-            made = self.scale_tril @ self.scale_tril.transpose(-2, -1)
-        elif name == "precision_matrix":
-            made = linalg.inv(self.covariance_matrix)
-        else:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.__dict__[name] = made
-        return made
+    Args:
+        loc: The median and mode.
+        scale: Half of the width at half of the largest density.
+        validate_args: Whether arguments are checked.
+    """
 
     @property
     def mean(self) -> Tensor:
-        """The mean."""
-        return self.loc
-
-    mode = mean
+        """nan: there is none."""
+        return self.loc.new_full(tuple(self._extended_shape()), math.nan)
 
     @property
     def variance(self) -> Tensor:
-        """The variances: the diagonal of the covariance."""
-        return (self.scale_tril**2).sum(-1).expand(self._batch_shape + self._event_shape)
+        """inf."""
+        return self.loc.new_full(tuple(self._extended_shape()), math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        noise = randn(tuple(self._extended_shape(sample_shape)), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
-
-    def _half_log_det(self):
-        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        noise = self.loc.new_empty(tuple(self._extended_shape(sample_shape))).cauchy_()
+        return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        away = linalg.solve_triangular(self.scale_tril, (value - self.loc).unsqueeze(-1), upper=False).squeeze(-1)
-        n = self._event_shape[0]
-        return -0.5 * (n * math.log(2 * math.pi) + (away**2).sum(-1)) - self._half_log_det()
+        away = (self._checked(value) - self.loc) / self.scale
+        return -math.log(math.pi) - self.scale.log() - (away**2).log1p()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return ((self._checked(value) - self.loc) / self.scale).atan() / math.pi + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return (math.pi * (value - 0.5)).tan() * self.scale + self.loc
 
     def entropy(self) -> Tensor:
-        n = self._event_shape[0]
-        return (0.5 * n * (1.0 + math.log(2 * math.pi)) + self._half_log_det()).expand(self._batch_shape)
+        return math.log(4 * math.pi) + self.scale.log()
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        lead, n = tuple(batch_shape), self._event_shape[0]
-        triangle = self.scale_tril.expand((*lead, n, n))
-        return MultivariateNormal(self.loc.expand((*lead, n)), scale_tril=triangle, validate_args=False)
+
+class StudentT(OfParameters):
+    """Student's t: density proportional to (1 + y² / df)^(-(df + 1) / 2) of y = (x - loc) / scale.
+
+    Args:
+        df: The degrees of freedom.
+        loc: The middle.
+        scale: How wide.
+        validate_args: Whether arguments are checked.
+    """
+
+    arg_constraints: Mapping[str, Constraint] = MappingProxyType(
+        {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    )
+    support: Constraint = constraints.real  # pyright: ignore[reportIncompatibleVariableOverride]
+    has_rsample = True
+    df: Tensor
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        df: Tensor | float,
+        loc: Tensor | float = 0.0,
+        scale: Tensor | float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        df, loc, scale = broadcast_all(df, loc, scale)
+        self._chi2 = Chi2(df, validate_args)
+        self._set(validate_args, df=df, loc=loc, scale=scale)
+
+    @property
+    def mean(self) -> Tensor:
+        """loc; nan where df <= 1."""
+        return _core.where(self.df <= 1, math.nan, self.loc)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most likely value: loc."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """scale² df / (df - 2); inf where df is in (1, 2], nan below."""
+        df = self.df
+        finite = self.scale.pow(2) * df / (df - 2)
+        return _core.where(df > 2, finite, _core.where(df > 1, math.inf, math.nan))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        x = _standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
+        z = self._chi2.rsample(sample_shape)
+        return self.loc + self.scale * x * (z / self.df).rsqrt()
+
+    def _log_scale(self) -> Tensor:
+        df = self.df
+        return self.scale.log() + 0.5 * df.log() + 0.5 * math.log(math.pi) + (df / 2).lgamma() - ((df + 1) / 2).lgamma()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        y = (self._checked(value) - self.loc) / self.scale
+        return -0.5 * (self.df + 1) * (y**2 / self.df).log1p() - self._log_scale()
+
+    def entropy(self) -> Tensor:
+        df = self.df
+        return 0.5 * (df + 1) * ((0.5 * (df + 1)).digamma() - (0.5 * df).digamma()) + self._log_scale()
+
+
+class Uniform(OfParameters):
+    """The uniform distribution: density 1 / (high - low) from low up to, not including, high.
+
+    Args:
+        low: The least value.
+        high: What values are below.
+        validate_args: Whether arguments are checked.
+    """
+
+    has_rsample = True
+    low: Tensor
+    high: Tensor
+
+    @property
+    def arg_constraints(self) -> Mapping[str, Constraint]:
+        """low is less than high, and high greater than low."""
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
+
+    def __init__(self, low: Tensor | float, high: Tensor | float, validate_args: bool | None = None) -> None:
+        self._set(validate_args, low=low, high=high)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Constraint:
+        """Numbers from low to high."""
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self) -> Tensor:
+        """The middle."""
+        return (self.high + self.low) / 2
+
+    @property
+    def mode(self) -> Tensor:
+        """nan: no value is more likely."""
+        return math.nan * self.high
+
+    @property
+    def stddev(self) -> Tensor:
+        """The standard deviation."""
+        return (self.high - self.low) / 12**0.5
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance: (high - low)² / 12."""
+        return (self.high - self.low).pow(2) / 12
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        at = rand(tuple(self._extended_shape(sample_shape)), dtype=self.low.dtype, device=self.low.device)
+        return self.low + at * (self.high - self.low)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        value = self._checked(value)
+        inside = _core.logical_and(self.low <= value, self.high > value).to(self.low.dtype)
+        return inside.log() - (self.high - self.low).log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return ((self._checked(value) - self.low) / (self.high - self.low)).clamp(min=0, max=1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return value * (self.high - self.low) + self.low
+
+    def entropy(self) -> Tensor:
+        return (self.high - self.low).log()
+
+
+class Gumbel(OfParametersTransformed):
+    """Gumbel's distribution, of maxima: cdf exp(-exp(-(x - loc) / scale)).
+
+    Args:
+        loc: The mode.
+        scale: How wide.
+        validate_args: Whether arguments are checked.
+    """
+
+    arg_constraints: Mapping[str, Constraint] = _LOC_SCALE
+    support: Constraint = constraints.real  # pyright: ignore[reportIncompatibleVariableOverride]
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
+        self._set(validate_args, loc=loc, scale=scale)
+
+    def _made(self, validate_args: bool | None) -> tuple[Distribution, list[Transform]]:
+        limits = finfo(self.loc.dtype)
+        low = _core.full_like(self.loc, limits.tiny)
+        base = Uniform(low, _core.full_like(self.loc, 1 - limits.eps), validate_args=validate_args)
+        # x = loc - scale log(-log u)
+        ones = _core.ones_like(self.scale)
+        minus_log = [ExpTransform().inv, AffineTransform(loc=0, scale=-ones)]
+        return base, [*minus_log, ExpTransform().inv, AffineTransform(loc=self.loc, scale=-self.scale)]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        y = (self.loc - self._checked(value)) / self.scale
+        return (y - y.exp()) - self.scale.log()
+
+    @property
+    def mean(self) -> Tensor:
+        """loc and Euler's constant times scale."""
+        return self.loc + self.scale * euler_constant
+
+    @property
+    def mode(self) -> Tensor:
+        """The most likely value: loc."""
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        """π scale / sqrt(6)."""
+        return (math.pi / math.sqrt(6)) * self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        return self.stddev.pow(2)
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + euler_constant)

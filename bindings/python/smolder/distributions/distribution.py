@@ -1,39 +1,53 @@
-"""What distributions share, and several of them taken as one."""
+"""What distributions share: shapes, checks of arguments and of values, copies of another batch shape."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from smolder import _core
-from smolder._functions import broadcast_tensors
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._tensor import Size
+from smolder._warn import warn
 from smolder.distributions import constraints
+from smolder.distributions.utils import broadcast_all, lazy_property
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, Self
 
-    from smolder._typing import Constraint, Tensor
+    from smolder._typing import Constraint, Number, Tensor
 
 __all__ = [
     "Distribution",
-    "Independent",
     "OfParameters",
-    "parameters",
 ]
 __dir__ = _listing(__name__)
 
+_PACKAGE = "smolder.distributions"
+
+
+def ours(kind: type[Any]) -> type[Any]:
+    """The nearest of the package's classes above a class: the one whose __init__ it has, unless it has its own."""
+    return next(
+        k for k in kind.__mro__ if getattr(vars(k).get("__init__"), "__globals__", {}).get("__package__") == _PACKAGE
+    )
+
 
 class Distribution:
-    """A batch of distributions of events. Unless validate_args is False, arguments are read and checked, which ends the step."""
+    """A batch of distributions of events.
 
-    arg_constraints = None
-    has_rsample = False
-    has_enumerate_support = False
-    _validate_args = True
+    Unless validate_args is False, arguments are read and checked, which ends the step.
+
+    Args:
+        batch_shape: The shape of the batch: how many distributions, whose parameters may differ.
+        event_shape: The shape of one value.
+        validate_args: Whether arguments and values are checked; None is the default that set_default_validate_args() set.
+    """
+
+    has_rsample: bool = False
+    has_enumerate_support: bool = False
+    _validate_args: bool = __debug__
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -48,16 +62,29 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if not self._validate_args:
-            return
-        for name, constraint in self.arg_constraints.items():
-            value = self.__dict__.get(name)
-            if value is None or constraint.check(value).all().item():
-                continue
-            raise ValueError(
-                f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+        if self._validate_args:
+            self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        try:
+            required = self.arg_constraints
+        except NotImplementedError:
+            warn(
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
+                "distribution with `validate_args=False` to turn off validation."
             )
+            return
+        for name, constraint in required.items():
+            if constraints.is_dependent(constraint):
+                continue
+            if name not in self.__dict__ and isinstance(getattr(type(self), name), lazy_property):
+                continue  # made of other parameters when it is asked for
+            value = getattr(self, name)
+            if not constraint.check(value).all().item():
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
 
     @property
     def batch_shape(self) -> Size:
@@ -70,6 +97,11 @@ class Distribution:
         return self._event_shape
 
     @property
+    def arg_constraints(self) -> Mapping[str, Constraint]:
+        """What each parameter has to be."""
+        raise NotImplementedError
+
+    @property
     def support(self) -> Constraint:
         """The values that samples have."""
         raise NotImplementedError
@@ -80,14 +112,14 @@ class Distribution:
         raise NotImplementedError
 
     @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        raise NotImplementedError
-
-    @property
     def mode(self) -> Tensor:
         """The most likely value."""
         raise NotImplementedError(f"{type(self)} does not implement mode")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        raise NotImplementedError
 
     @property
     def stddev(self) -> Tensor:
@@ -103,6 +135,11 @@ class Distribution:
         """Samples through which gradients reach the parameters."""
         raise NotImplementedError
 
+    def sample_n(self, n: int) -> Tensor:
+        """n samples of each distribution; sample((n,)) has taken its place."""
+        warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning)
+        return self.sample((n,))
+
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or probability, of value."""
         raise NotImplementedError
@@ -115,6 +152,10 @@ class Distribution:
         """The inverse of cdf."""
         raise NotImplementedError
 
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution, along a first dimension."""
+        raise NotImplementedError
+
     def entropy(self) -> Tensor:
         """The entropy, in nats."""
         raise NotImplementedError
@@ -123,18 +164,20 @@ class Distribution:
         """exp of the entropy."""
         return self.entropy().exp()
 
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a first dimension."""
-        raise NotImplementedError
-
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """The same distributions, broadcast to a batch shape."""
         raise NotImplementedError
 
-    def _extended_shape(self, sample_shape=()):
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    def _validate_sample(self, value):
+    def _checked(self, value: Tensor) -> Tensor:
+        """A value, checked if values are."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return value
+
+    def _validate_sample(self, value: Any) -> None:
         if not isinstance(value, _core.Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         events = value.dim() - len(self._event_shape)
@@ -149,103 +192,67 @@ class Distribution:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {tuple(whole)}."
                 )
-        if not self.support.check(value).all().item():
+        try:
+            support = self.support
+        except NotImplementedError:
+            warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
+                "distribution with `validate_args=False` to turn off validation."
+            )
+            return
+        if not support.check(value).all().item():
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support "
-                f"({self.support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+                f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
+    def _get_checked_instance(self, cls: type[Any], _instance: Any = None) -> Any:
+        """What expand() fills: _instance, or an empty one, which a class with an __init__ of its own can't be."""
+        if _instance is not None:
+            return _instance
+        if type(self).__init__ != cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also define "
+                "a custom .expand() method."
+            )
+        return type(self).__new__(type(self))
+
     def __repr__(self) -> str:
-        given = {name: self.__dict__[name] for name in self.arg_constraints or () if name in self.__dict__}
+        given = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
         shown = [f"{name}: {v if v.numel() == 1 else v.size()}" for name, v in given.items()]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def parameters(*values: Tensor | float) -> tuple[Tensor, ...]:
-    """Parameters, of which some may be numbers, broadcast together."""
-    first = next((v for v in values if isinstance(v, _core.Tensor)), None)
-    first = _core.zeros(()) if first is None else first
-    return broadcast_tensors(*(v if isinstance(v, _core.Tensor) else first.new_full((), v) for v in values))
-
-
 class OfParameters(Distribution):
-    """Distributions of numbers whose parameters, by the names in arg_constraints, have the batch's shape."""
+    """Distributions that expand() by themselves: parameters, by the names in arg_constraints, and distributions within."""
 
-    def _set(self, validate_args, **given):
-        self.__dict__.update(zip(given, parameters(*given.values()), strict=True))
-        super().__init__(next(iter(self.__dict__.values())).size(), (), validate_args)
+    # The attributes that are broadcast to a batch shape without being in arg_constraints.
+    _broadcast: ClassVar[tuple[str, ...]] = ()
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        kind = type(self)
-        names = [name for name in self.arg_constraints if name in self.__dict__]
-        return kind(**{n: getattr(self, n).expand(tuple(batch_shape)) for n in names}, validate_args=False)
-
-
-class Independent(Distribution):
-    """A distribution whose last batch dimensions are taken as dimensions of the event."""
-
-    base_dist: Distribution
-    reinterpreted_batch_ndims: int
-
-    arg_constraints: MappingProxyType[str, Constraint] = MappingProxyType({})
-
-    def __init__(
-        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
-    ) -> None:
-        n = reinterpreted_batch_ndims
-        if n > len(base_distribution.batch_shape):
-            raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), "
-                f"actual {n} vs {len(base_distribution.batch_shape)}"
-            )
-        shape = base_distribution.batch_shape + base_distribution.event_shape
-        batch = len(base_distribution.batch_shape) - n
-        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
-        super().__init__(shape[:batch], shape[batch:], validate_args)
-
-    @property
-    def has_rsample(self) -> bool:
-        """Whether the base has gradients through samples."""
-        return self.base_dist.has_rsample
-
-    @property
-    def support(self) -> Constraint:
-        """The values that samples have."""
-        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Tensor:
-        """The most likely value."""
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        return self.base_dist.variance
-
-    def _summed(self, x):
-        return x.sum(tuple(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else x
-
-    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.base_dist.sample(sample_shape)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.base_dist.rsample(sample_shape)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self._summed(self.base_dist.log_prob(value))
-
-    def entropy(self) -> Tensor:
-        return self._summed(self.base_dist.entropy())
+    def _set(self, validate_args: bool | None, **given: Tensor | Number) -> None:
+        """Numbers, broadcast together, as parameters by their names; and what __init__ of all distributions does."""
+        self.__dict__.update(zip(given, broadcast_all(*given.values()), strict=True))
+        Distribution.__init__(self, self.__dict__[next(iter(given))].size(), (), validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
-        n = self.reinterpreted_batch_ndims
-        return Independent(self.base_dist.expand((*batch_shape, *self.event_shape[:n])), n)
+        new = self._get_checked_instance(ours(type(self)), _instance)
+        batch_shape = tuple(batch_shape)
+        self._expand_into(new, batch_shape)
+        Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
 
-    def __repr__(self) -> str:
-        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+    def _expand_into(self, new: Any, batch_shape: tuple[int, ...]) -> None:
+        required = self.arg_constraints
+        for name, value in self.__dict__.items():
+            if isinstance(value, Distribution):
+                value = self._expand_part(name, value, batch_shape)
+            elif isinstance(value, _core.Tensor) and (name in required or name in self._broadcast):
+                own = required[name].event_dim if name in required else 0
+                value = value.expand((*batch_shape, *value.shape[value.dim() - own :]))
+            elif name in ("_batch_shape", "_event_shape", "_validate_args"):
+                continue
+            new.__dict__[name] = value
+
+    def _expand_part(self, name: str, part: Distribution, batch_shape: tuple[int, ...]) -> Distribution:
+        return part.expand(batch_shape)

@@ -24,7 +24,6 @@ _WHY = {
         "utils.data.DFIterDataPipe utils.data.DataChunk"
     ),
     "Smolder takes no extensions in C++ of torch's": "utils.cpp_extension utils.cpp_backtrace",
-    "smolder.distributions has no such thing": "distributions",
     "there is no such tool": "utils.flop_counter utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
 }
 _OF = {path: why for why, paths in _WHY.items() for path in paths.split()}
