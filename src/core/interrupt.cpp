@@ -1,7 +1,10 @@
 #include "smolder/core/interrupt.h"
 
 #include <atomic>
+#include <chrono>
 #include <utility>
+
+#include "smolder/core/per_thread.h"
 
 namespace smolder {
 
@@ -19,5 +22,15 @@ void check_interrupt() {
 
 InterruptScope::InterruptScope(InterruptCheck check) : outer_(std::exchange(t_own, check)) {}
 InterruptScope::~InterruptScope() { t_own = outer_; }
+
+void check_interrupt_between() {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kApart = std::chrono::milliseconds(50);
+  static const PerThread<Clock::time_point> asked;
+  const Clock::time_point now = Clock::now();
+  if (now - *asked < kApart) return;
+  *asked = now;
+  check_interrupt();
+}
 
 }  // namespace smolder

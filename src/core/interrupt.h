@@ -20,6 +20,8 @@ void set_interrupt_check(InterruptCheck check);
 
 /// A place where work can stop.
 void check_interrupt();
+/// The same between pieces of work that may be short: asks so rarely that it costs nothing, and 20 times a second.
+void check_interrupt_between();
 
 /// While it lives, `check` is asked on this thread in the place of that: what works behind the program stops for
 /// reasons of its own.

@@ -99,6 +99,7 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
   for (const Launch& launch : launches_) {
     if (p.launch_of[launch.first_step] <= p.last_check) last_check_ = &launch;
   }
+  find_first_write();
   if (!p.missing.empty()) {  // who waits for kernels waits for what is best of calls beside them
     for (const LibraryStep& step : library_) step.call->settle();
   }
@@ -113,6 +114,20 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
     }
     if (launch.parallel) share_blocks(launch);
   }
+}
+
+void InstanceImpl::find_first_write() {
+  const Program& p = plan_->program();
+  std::vector<bool> given(p.buffers.size());
+  for (const Donation& d : p.donations) given[p.output_buffers[d.output]] = true;
+  const auto writes = [&](const Launch& launch) {
+    for (uint32_t s = launch.first_step; s < launch.first_step + launch.num_steps; ++s) {
+      if (std::ranges::any_of(p.steps[s].writes, [&](BufferId b) { return given[b]; })) return true;
+    }
+    return false;
+  };
+  const auto first = std::ranges::find_if(launches_, writes);
+  first_write_ = first == launches_.end() ? nullptr : &*first;
 }
 
 /// Moves the scalars of a launch's segments to where there is room behind them for those computed of them.

@@ -6,6 +6,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/counters.h"
+#include "smolder/core/interrupt.h"
 #include "smolder/core/memory_history.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/core/profile.h"
@@ -88,6 +89,11 @@ struct SegmentTimes {
   }
 };
 
+void StopBeforeWrites::before(const Launch& launch) {
+  may_stop_ = may_stop_ && &launch != first_write_;
+  if (may_stop_) check_interrupt_between();
+}
+
 RunTables& RunTables::of_thread() {
   static const PerThread<RunTables> tables;
   return *tables;
@@ -155,7 +161,9 @@ std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
   fill_tables(args);
   std::vector<OpSite> reports;
   const bool watched = debug_level() >= 2 || profiling();
+  StopBeforeWrites stop(first_write_, t.depth);
   for (const Launch& launch : launches_) {
+    stop.before(launch);
     if (watched) [[unlikely]] {
       run_watched(launch, reports);
     } else {

@@ -118,6 +118,18 @@ struct RunTables {
   static RunTables& of_thread();
 };
 
+/// Lets the user stop a run while it has overwritten no leaf: it can be run again.
+class StopBeforeWrites {
+ public:
+  /// `first_write`: the launch from which on a run may not stop; null: there is none. `depth`: of the run.
+  StopBeforeWrites(const Launch* first_write, int depth) : first_write_(first_write), may_stop_(depth == 0) {}
+  void before(const Launch& launch);
+
+ private:
+  const Launch* first_write_;
+  bool may_stop_;
+};
+
 /// While it lives, runs of this thread are part of a step of the run before, whose tables they leave alone.
 class NestedRun {
  public:
@@ -195,6 +207,7 @@ class InstanceImpl final : public Instance {
   void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
+  void find_first_write();
   void share_blocks(Launch& launch);
   void append_computed(const Launch& launch, size_t scalars);
   int64_t bytes_of(const Step& step) const;
@@ -224,7 +237,8 @@ class InstanceImpl final : public Instance {
   int num_leaves_ = 0;
 
   std::vector<Launch> launches_;
-  const Launch* last_check_ = nullptr;  ///< on the CPU: the last that may find an index out of range
+  const Launch* last_check_ = nullptr;   ///< on the CPU: the last that may find an index out of range
+  const Launch* first_write_ = nullptr;  ///< that may overwrite a leaf
   std::vector<Segment> segments_;
   std::vector<BlockRun> block_runs_;
   std::vector<WorkUnit> units_;  ///< on a device

@@ -232,8 +232,17 @@ bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
   for (const auto& [v, value] : written) kept[v] = true;
   OneByOne ops(t, device_, leaves_, parameters_, std::move(kept));
   size_t done = 0;
+  const auto forget_results = [&] {
+    for (const uint32_t number : wanted) {
+      if (Value* const v = slots_[number]) {
+        v->buffer.reset();
+        v->pending = true;
+      }
+    }
+  };
   try {
     for (; done < t.instrs.size(); ++done) {
+      check_interrupt_between();
       const std::vector<eager::Array> results = ops.run(done);
       for (uint32_t k = 0; k < results.size(); ++k) {
         const uint32_t number = t.instrs[done].first_output + k;
@@ -247,15 +256,13 @@ bool Tape::run_one_by_one(const Trace& t, bool gives_up) {
         }
       }
     }
+  } catch (const Interrupted&) {
+    forget_results();  // the step is still to be run
+    throw;
   } catch (const std::exception& e) {
     const bool memory = dynamic_cast<const OutOfMemoryError*>(&e) || dynamic_cast<const std::bad_alloc*>(&e);
     if (gives_up && memory) {
-      for (const uint32_t number : wanted) {
-        if (Value* const v = slots_[number]) {
-          v->buffer.reset();
-          v->pending = true;
-        }
-      }
+      forget_results();
       return false;
     }
     try {

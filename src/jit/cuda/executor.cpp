@@ -277,7 +277,9 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
     run_with_trials(mode, state, reports);
   } else {
     rehearse(args, state);
+    StopBeforeWrites stop(first_write_, t.depth);
     for (const Launch& launch : launches_) {
+      stop.before(launch);
       if (watch) watch->before(launch);
       waits || watch ? run_and_wait(launch, reports) : queue_launch(launch, reports);
       if (watch) watch->after(launch);
