@@ -7,6 +7,7 @@
 //   SMOLDER_CUDA_HOST_PEERS   0: no device may access another's memory
 //   SMOLDER_CUDA_HOST_MB      memory of each device (default 1024)
 //   SMOLDER_CUDA_HOST_MAPS    0: no device can map memory
+//   SMOLDER_CUDA_HOST_LATE    how many pieces of work the device is behind the host (default 0)
 //   SMOLDER_CUDA_HOST_CACHE   where compiled programs are kept
 #include "smolder/core/cuda/api.h"
 
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <initializer_list>
@@ -92,6 +94,8 @@ struct Host {
   const size_t total = number_from("SMOLDER_CUDA_HOST_MB", 1024) << 20;  ///< of each device
   DriverGraph captured = nullptr;                                        ///< by the thread that holds the mutex
   std::set<DriverStream> captured_lanes;                                 ///< streams that take part
+  std::deque<std::function<void()>> late;                                ///< queued, not run
+  const size_t most_late = number_from("SMOLDER_CUDA_HOST_LATE", 0);     ///< pieces of work that the device is behind
 
   static Host& get() {
     static auto* const host = [] {
@@ -138,8 +142,25 @@ struct Host {
     if (captured && captured_lanes.contains(stream)) {
       captured->work.push_back(std::move(work));
     } else {
-      work();
+      run_late(std::move(work));
     }
+  }
+  /// In the order of the program, whatever the stream, so that no event has to be looked at.
+  void run_late(std::function<void()> work) {
+    late.push_back(std::move(work));
+    while (late.size() > most_late) run_next();
+  }
+  void run_next() {
+    const std::function<void()> work = std::move(late.front());
+    late.pop_front();
+    work();
+  }
+  /// Whoever waits, or takes away what work may use, comes here first.
+  static Status catch_up() {
+    Host& host = get();
+    const std::lock_guard hold(host.mutex);
+    while (!host.late.empty()) host.run_next();
+    return 0;
   }
 };
 
@@ -263,7 +284,7 @@ API Status cuCtxEnablePeerAccess(DriverContext other, unsigned) {
   const std::lock_guard hold(Host::get().mutex);
   return t_current->peers.insert(other).second ? 0 : kPeerAccessIsEnabled;
 }
-API Status cuCtxSynchronize() { return 0; }
+API Status cuCtxSynchronize() { return Host::catch_up(); }
 
 // -- streams and events
 
@@ -273,11 +294,12 @@ API Status cuStreamCreate(DriverStream* stream, unsigned) {
   return 0;
 }
 API Status cuStreamDestroy_v2(DriverStream stream) {
+  Host::catch_up();
   delete stream;
   return 0;
 }
-API Status cuStreamSynchronize(DriverStream) { return 0; }
-API Status cuStreamQuery(DriverStream) { return 0; }
+API Status cuStreamSynchronize(DriverStream) { return Host::catch_up(); }
+API Status cuStreamQuery(DriverStream) { return Host::catch_up(); }
 API Status cuStreamWaitEvent(DriverStream stream, DriverEvent event, unsigned) {
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
@@ -301,8 +323,8 @@ API Status cuEventRecord(DriverEvent event, DriverStream stream) {
   event->recorded_at = spent ? Clock::time_point(std::chrono::nanoseconds(spent)) : Clock::now();
   return 0;
 }
-API Status cuEventSynchronize(DriverEvent) { return 0; }
-API Status cuEventQuery(DriverEvent) { return 0; }
+API Status cuEventSynchronize(DriverEvent) { return Host::catch_up(); }
+API Status cuEventQuery(DriverEvent) { return Host::catch_up(); }
 API Status cuEventElapsedTime(float* milliseconds, DriverEvent start, DriverEvent end) {
   if (start->device != end->device) return kInvalidHandle;
   *milliseconds = std::chrono::duration<float, std::milli>(end->recorded_at - start->recorded_at).count();
@@ -316,6 +338,7 @@ API Status cuLibraryLoadData(DriverLibrary* library, const void* text, int*, voi
   return 0;
 }
 API Status cuLibraryUnload(DriverLibrary library) {
+  Host::catch_up();
   delete library;
   return 0;
 }
@@ -385,6 +408,7 @@ API Status cuMemAlloc_v2(Address* address, size_t bytes) {
   return 0;
 }
 API Status cuMemFree_v2(Address address) {
+  Host::catch_up();
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
   const int at = host.device_of(address);
@@ -431,6 +455,7 @@ API Status cuMemSetAccess(Address address, size_t bytes, const MemoryAccess* acc
   return mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : kInvalidValue;
 }
 API Status cuMemUnmap(Address address, size_t bytes) {
+  Host::catch_up();
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
   const int at = host.device_of(address);
@@ -454,6 +479,7 @@ API Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   return 0;
 }
 API Status cuMemFreeHost(void* memory) {
+  Host::catch_up();
   Host& host = Host::get();
   const std::lock_guard hold(host.mutex);
   host.pinned.erase(reinterpret_cast<Address>(memory));
@@ -472,7 +498,12 @@ API Status cuPointerGetAttribute(void* value, int, Address address) {  // the on
 API Status cuProfilerStart() { return 0; }
 API Status cuProfilerStop() { return 0; }
 API Status cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, DriverStream stream) {
-  return Host::get().queue(stream, {to}, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  // Memory that is not pinned has been read when the call returns.
+  unsigned type = 0;
+  const bool is_read_now = cuPointerGetAttribute(&type, 0, reinterpret_cast<Address>(from)) != 0;
+  const Status status = Host::get().queue(stream, {to}, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  if (is_read_now) Host::catch_up();
+  return status;
 }
 API Status cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, DriverStream stream) {
   return Host::get().queue(stream, {from}, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
@@ -545,7 +576,7 @@ API Status cuGraphInstantiateWithFlags(DriverGraphExec* graph, DriverGraph from,
 API Status cuGraphLaunch(DriverGraphExec graph, DriverStream stream) {
   const std::lock_guard hold(Host::get().mutex);
   if (Host::device_of_stream(stream) != graph->device) return kInvalidHandle;
-  for (const auto& work : graph->work) work();
+  for (const auto& work : graph->work) Host::get().run_late(work);
   return 0;
 }
 API Status cuGraphExecDestroy(DriverGraphExec graph) {
