@@ -6,6 +6,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/size.h"
 #include "smolder/core/thread_pool.h"
+#include "smolder/jit/checks.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/plan_impl.h"
 #include "smolder/jit/recompute.h"
@@ -82,8 +83,12 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
     if (placement.hosts[i] >= 0) slot = pointer(placement.hosts[i]);
     slot.offset = placement.offsets[i];
   }
+  size_t early = 0;
   for (size_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
+    for (; early < p.early_checks.size() && p.early_checks[early].after < p.launch_of[s]; ++early) {
+      bind_early_check(p.early_checks[early], evaluated);
+    }
     const bool joins = s > 0 && p.launch_of[s] == p.launch_of[s - 1] && !launches_.empty();
     if (!joins) {
       launches_.push_back(
@@ -203,6 +208,21 @@ PointerSlot InstanceImpl::pointer(BufferId b) const {
   return placed_[b];
 }
 
+void InstanceImpl::add_touch(BufferId b, bool written, std::span<const int64_t> evaluated) {
+  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
+  const BufferInfo& info = plan_->program().buffers[b];
+  int64_t low = size(info.offset), high = low;
+  for (int i = 0; i < info.shape.size(); ++i) {
+    const int64_t reach = (size(info.shape[i]) - 1) * size(info.strides[i]);
+    (reach < 0 ? low : high) += reach;
+  }
+  if (size(info.elements) == 0) return;
+  const auto item = static_cast<int64_t>(itemsize(info.dtype));
+  PointerSlot from = pointer(b);
+  from.offset += low * item;
+  touches_.push_back({from, (high - low + 1) * item, written});
+}
+
 /// Notes what a step on a device touches: the bytes from the first to the last element of each buffer.
 void InstanceImpl::add_unit(const Step& step, std::span<const int64_t> evaluated) {
   const Program& p = plan_->program();
@@ -215,22 +235,8 @@ void InstanceImpl::add_unit(const Step& step, std::span<const int64_t> evaluated
   }
   WorkUnit& unit = units_.back();
   if (step.kernel) ++unit.num_segments;
-  const auto size = [&](ir::Dim d) { return ir::SymTable::value(d, evaluated); };
-  for (const bool written : {false, true}) {
-    for (const BufferId b : written ? step.writes : step.reads) {
-      const BufferInfo& info = p.buffers[b];
-      int64_t low = size(info.offset), high = low;
-      for (int i = 0; i < info.shape.size(); ++i) {
-        const int64_t reach = (size(info.shape[i]) - 1) * size(info.strides[i]);
-        (reach < 0 ? low : high) += reach;
-      }
-      if (size(info.elements) == 0) continue;
-      const auto item = static_cast<int64_t>(itemsize(info.dtype));
-      PointerSlot from = pointer(b);
-      from.offset += low * item;
-      touches_.push_back({from, (high - low + 1) * item, written});
-    }
-  }
+  for (const BufferId b : step.reads) add_touch(b, false, evaluated);
+  for (const BufferId b : step.writes) add_touch(b, true, evaluated);
   unit.num_touches = static_cast<uint32_t>(touches_.size()) - unit.first_touch;
 }
 
@@ -241,6 +247,7 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
                   .ints = static_cast<uint32_t>(ints_.size()),
                   .scalars = static_cast<uint32_t>(scalars_.size()),
                   .errors = static_cast<uint32_t>(errors_.size()),
+                  .num_errors = static_cast<uint32_t>(call.errors.size()),
                   .positions = size(call.positions)};
   segment.grain = grain_of(call, segment.positions, size(call.elements));
   segment.num_pointers = static_cast<uint32_t>(call.buffers.size());
@@ -267,8 +274,45 @@ void InstanceImpl::bind_kernel(const Step& step, std::span<const int64_t> evalua
   launch.work += work;
   launch.parallel = launch.work > kSerialWork && launch.blocks > 1;
   launch.together = call.kernel.together;
+  launch.guarded = call.kernel.guarded;
   segments_.push_back(segment);
   add_unit(step, evaluated);
+}
+
+LibraryView InstanceImpl::view_of(const LibraryCall::Operand& x, std::span<const int64_t> evaluated) const {
+  LibraryView view;
+  view.dtype = x.dtype;
+  view.weak = x.kind == LibraryCall::Operand::kParameter || x.kind == LibraryCall::Operand::kNumber;
+  for (const ir::Dim& d : x.shape) view.shape.push_back(ir::SymTable::value(d, evaluated));
+  for (const ir::Dim& d : x.strides) view.strides.push_back(ir::SymTable::value(d, evaluated));
+  return view;
+}
+
+/// A launch of its own that looks at a scatter's index.
+void InstanceImpl::bind_early_check(const Program::EarlyCheck& check, std::span<const int64_t> evaluated) {
+  const Program& p = plan_->program();
+  const LibraryCall& call = *p.steps[check.step].library;
+  const LibraryCall::Operand& index = call.inputs[1];
+  LibraryStep bound;
+  bound.site = &call.site;
+  bound.pointers = static_cast<uint32_t>(pointers_.size());
+  bound.num_pointers = 1;
+  bound.call =
+      bind_index_check(p.options.device, view_of(index, evaluated), ir::SymTable::value(axis_extent(call), evaluated));
+  bound.error = static_cast<int>(errors_.size());
+  errors_.push_back(&call.site);
+  PointerSlot slot = pointer(index.buffer);
+  slot.offset += ir::SymTable::value(index.offset, evaluated) * static_cast<int64_t>(itemsize(index.dtype));
+  pointers_.push_back(slot);
+  launches_.push_back({.first_segment = static_cast<uint32_t>(segments_.size()),
+                       .library = static_cast<int>(library_.size()),
+                       .first_step = static_cast<uint32_t>(check.step)});
+  units_.push_back({.launch = static_cast<uint32_t>(launches_.size()) - 1,
+                    .first_segment = static_cast<uint32_t>(segments_.size()),
+                    .first_touch = static_cast<uint32_t>(touches_.size())});
+  add_touch(index.buffer, false, evaluated);
+  units_.back().num_touches = static_cast<uint32_t>(touches_.size()) - units_.back().first_touch;
+  library_.push_back(std::move(bound));
 }
 
 void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evaluated) {
@@ -280,12 +324,7 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   std::vector<LibraryView> views[2];
   for (int side = 0; side < 2; ++side) {
     for (const LibraryCall::Operand& x : side == 0 ? call.inputs : call.outputs) {
-      LibraryView view;
-      view.dtype = x.dtype;
-      view.weak = x.kind == LibraryCall::Operand::kParameter || x.kind == LibraryCall::Operand::kNumber;
-      for (const ir::Dim& d : x.shape) view.shape.push_back(size(d));
-      for (const ir::Dim& d : x.strides) view.strides.push_back(size(d));
-      views[side].push_back(view);
+      views[side].push_back(view_of(x, evaluated));
       switch (x.kind) {
         case LibraryCall::Operand::kAbsent:
           pointers_.push_back({PointerSlot::kNull, 0});
@@ -311,8 +350,9 @@ void InstanceImpl::bind_library(const Step& step, std::span<const int64_t> evalu
   std::vector<int64_t> attrs;
   for (const ir::Dim& d : call.attrs) attrs.push_back(size(d));
   bound.call = jit::bind_library(plan_->program().options.device, call.op, std::move(views[0]), std::move(views[1]),
-                                 std::move(attrs));
-  if (bound.call->has_error_word()) {
+                                 std::move(attrs), step.guarded);
+  bound.guarded = launches_.back().guarded = step.guarded;
+  if (bound.call->has_error_slot() && !step.is_looked_at) {
     bound.error = static_cast<int>(errors_.size());
     errors_.push_back(&call.site);
   }

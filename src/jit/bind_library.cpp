@@ -88,13 +88,17 @@ std::vector<std::function<void()>> take_unready(DeviceType device) {
   return target ? target->take_unready() : std::vector<std::function<void()>>{};
 }
 
+std::unique_ptr<BoundLibrary> bind_index_check(Device device, const LibraryView& index, int64_t extent) {
+  return DeviceTarget::of(device.type)->bind_index_check(device.index, index, extent);
+}
+
 std::unique_ptr<BoundLibrary> bind_library(Device device, Op op, std::vector<LibraryView> inputs,
-                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs, bool guarded) {
   if (ir::is_control_flow(op)) {
     return bind_control_flow(device, op, std::move(inputs), std::move(outputs), std::move(attrs));
   }
   if (DeviceTarget* const target = DeviceTarget::of(device.type)) {
-    return target->bind_library(device.index, op, std::move(inputs), std::move(outputs), std::move(attrs));
+    return target->bind_library(device.index, op, std::move(inputs), std::move(outputs), std::move(attrs), guarded);
   }
   if (op == Op::kDot) {
     const DType in = inputs[0].dtype, out = outputs[0].dtype;

@@ -157,7 +157,7 @@ ComparedRun InstanceImpl::run_compared(std::span<const int64_t> symbols, const R
   const Arena::Lease arena = Arena::of(DeviceType::kCPU).reserve(arena_bytes_);
   fill_bases(args, arena.base);
   fill_tables(args);
-  std::vector<OpSite> reports;
+  std::vector<IndexReport> reports;
   for (const Launch& launch : launches_) {
     before(launch);
     run_launch(launch, reports);

@@ -119,8 +119,12 @@ void print_steps(std::ostream& out, const Program& p) {
     const Step& s = p.steps[i];
     out << "step " << i;
     if (!p.launch_of.empty()) out << " launch " << p.launch_of[i];
-    out << ": " << (s.kernel ? s.kernel->kernel.name : std::string(ir::name(s.library->op))) << '\n';
+    out << ": " << (s.kernel ? s.kernel->kernel.name : std::string(ir::name(s.library->op)))
+        << (s.guarded ? ", guarded" : "") << '\n';
     if (s.kernel && p.launch_of.empty()) out << print(s.kernel->kernel) << '\n';
+  }
+  for (const Program::EarlyCheck& check : p.early_checks) {
+    out << "the index of step " << check.step << " is looked at after launch " << check.after << '\n';
   }
 }
 

@@ -23,7 +23,6 @@ uint64_t next_id() {
 
 PlanImpl::PlanImpl(Program program) : id_(next_id()), program_(std::move(program)) {
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
-  find_donors(program_, program_.launch_of);
   hosts_ = find_hosts(program_, program_.launch_of);
   for (const Step& s : program_.steps) {
     if (s.library && is_fallback(program_.options.device.type, s.library->op)) fallbacks_.push_back(s.library->site);

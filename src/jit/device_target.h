@@ -46,9 +46,11 @@ class DeviceTarget {
 
   /// Whether some operands of a primitive that loop IR does not say stay on the device.
   virtual bool has_kernel(ir::Op op) = 0;
-  /// As jit::bind_library.
+  /// As jit::bind_library and jit::bind_index_check.
   virtual std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
-                                                     std::vector<LibraryView> outputs, std::vector<int64_t> attrs) = 0;
+                                                     std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
+                                                     bool guarded) = 0;
+  virtual std::unique_ptr<BoundLibrary> bind_index_check(int device, const LibraryView& index, int64_t extent) = 0;
   /// As jit::take_unready.
   virtual std::vector<std::function<void()>> take_unready() = 0;
   /// Queues a copy in the memory of a device.

@@ -123,7 +123,7 @@ void InstanceImpl::fill_tables(const RunArguments& args) const {
   t.errors.assign(errors_.size(), 0);
 }
 
-std::vector<OpSite> InstanceImpl::run(const RunArguments& args) const {
+std::vector<IndexReport> InstanceImpl::run(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
   t.begun = 0;
   SpanScope scope(SpanKind::kLaunch, "run plan");
@@ -154,12 +154,12 @@ std::vector<bool> InstanceImpl::written_by(size_t launches) const {
   return written;
 }
 
-std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
+std::vector<IndexReport> InstanceImpl::run_on_cpu(const RunArguments& args) const {
   RunTables& t = RunTables::of_thread();
   const RunMemory arena(DeviceType::kCPU, arena_bytes_, t.depth > 0);
   fill_bases(args, arena.base());
   fill_tables(args);
-  std::vector<OpSite> reports;
+  std::vector<IndexReport> reports;
   const bool watched = debug_level() >= 2 || profiling();
   StopBeforeWrites stop(first_write_, t.depth);
   for (const Launch& launch : launches_) {
@@ -174,22 +174,22 @@ std::vector<OpSite> InstanceImpl::run_on_cpu(const RunArguments& args) const {
       break;
   }
   for (size_t i = 0; i < errors_.size(); ++i) {
-    if (t.errors[i] != 0) reports.push_back(*errors_[i]);
+    if (t.errors[i] != 0) reports.push_back({*errors_[i]});
   }
   return reports;
 }
 
-bool InstanceImpl::has_errors(const std::vector<OpSite>& reports) const {
+bool InstanceImpl::has_errors(const std::vector<IndexReport>& reports) const {
   const std::vector<uint32_t>& words = RunTables::of_thread().errors;
   return !reports.empty() || std::ranges::any_of(words, [](uint32_t word) { return word != 0; });
 }
 
-void InstanceImpl::run_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& reports) const {
   RunTables& t = RunTables::of_thread();
   ++t.begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
-    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back(*step.site);
+    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back({*step.site});
     return;
   }
   run_segments(launch, nullptr);
@@ -224,7 +224,7 @@ void InstanceImpl::run_segments(const Launch& launch, SegmentTimes* times) const
 }
 
 /// Runs a launch with a span for each of its steps, or tells what it took, or both.
-void InstanceImpl::run_watched(const Launch& launch, std::vector<OpSite>& reports) const {
+void InstanceImpl::run_watched(const Launch& launch, std::vector<IndexReport>& reports) const {
   const int64_t begin = now_ns();
   if (profiling() && launch.num_segments > 1) {
     run_side_by_side(launch);

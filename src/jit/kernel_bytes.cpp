@@ -163,6 +163,18 @@ void statement(S& s, St& x) {
   number(s, x.result);
 }
 
+/// In one number, so that kernels which are not guarded have the bytes that they had before there were others.
+void how_it_runs(Writer& w, const Kernel& k) {
+  const auto bits = static_cast<uint8_t>(k.together | k.guarded << 1);
+  number(w, bits);
+}
+void how_it_runs(Reader& r, Kernel& k) {
+  uint8_t bits = 0;
+  number(r, bits);
+  k.together = bits & 1;
+  k.guarded = bits & 2;
+}
+
 template <class S, class K>
 void kernel(S& s, K& k) {
   list(s, k.buffers, [](S& o, auto& b) {
@@ -172,7 +184,7 @@ void kernel(S& s, K& k) {
   });
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
-  number(s, k.together);
+  how_it_runs(s, k);
   for (auto* n : {&k.row.vector, &k.row.sides, &k.row.threads, &k.row.chunks, &k.row.near}) number(s, *n);
   number(s, k.row.whole);
   number(s, k.row.rest);

@@ -57,4 +57,9 @@ bool is_attention(Op op) {
 
 bool is_users(Op op) { return ir::is_user_op(op) || (!ir::info(op).flags.primitive && !is_attention(op)); }
 
+bool can_guard(Op op) {
+  return op == Op::kSliceWrite || op == Op::kIndexAdd || op == Op::kIndexSet || op == Op::kScatterAdd ||
+         op == Op::kScatterInto;
+}
+
 }  // namespace smolder::jit

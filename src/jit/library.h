@@ -29,10 +29,15 @@ class BoundLibrary {
   /// Addresses of the inputs' first elements (null: absent), then the outputs'. Returns false when an index was out
   /// of range: it was clamped where read, dropped where written.
   virtual bool run(std::span<void* const> addresses) const = 0;
-  /// A call that is queued on a device learns of such an index later: it then sets a word there to other than 0, whose
-  /// address `queue` is given.
-  virtual bool has_error_word() const { return false; }
-  virtual bool queue(std::span<void* const> addresses, uint32_t* /*error*/) const { return run(addresses); }
+  /// A call that is queued on a device learns of such an index later: it then says so in a slot (cuda/reports.h).
+  virtual bool has_error_slot() const { return false; }
+  /// What a call that is queued is given: the slot, or null where somebody else looks at its index; and, where it is
+  /// guarded, a word on the device.
+  struct Signals {
+    uint32_t* error = nullptr;
+    const uint32_t* failed = nullptr;
+  };
+  virtual bool queue(std::span<void* const> addresses, const Signals& /*signals*/) const { return run(addresses); }
   /// Whether that does no more than queue work on the stream of a device's queue, with temporaries from
   /// `allocate_temporary`, for equal addresses and numbers the same: it can be captured in a graph.
   virtual bool only_queues() const { return false; }
@@ -44,9 +49,16 @@ class BoundLibrary {
 };
 
 /// Chooses how to run a call at these sizes on a device, where the addresses then are; but those of numbers, which are
-/// the host's.
+/// the host's. `guarded`: on a device, does nothing where the word that it is given is other than 0 by then.
 std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector<LibraryView> inputs,
-                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
+                                           bool guarded = false);
+
+/// Looks, on a device, at the index of a scatter before that runs. Its address is all that it is given. `extent`: of
+/// the axis.
+std::unique_ptr<BoundLibrary> bind_index_check(Device device, const LibraryView& index, int64_t extent);
+/// Whether a call on a device can be guarded.
+bool can_guard(ir::Op op);
 
 /// Compiles, each, a program that calls bound so far will launch and that is in no cache. On any thread; one that is
 /// not made ready so is when it is launched.

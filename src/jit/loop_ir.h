@@ -167,6 +167,7 @@ struct Kernel {
   int num_ints = 0;
   std::vector<Category> scalars;  ///< category of each run-time scalar
   bool together = false;          ///< on a device: a launch runs several calls, which are independent
+  bool guarded = false;           ///< on a device: does nothing once a step has failed, as `errors` says
   RowSize row;
   int num_vars = 0, num_locals = 0, num_accs = 0, num_errors = 0;
   Stmt root;

@@ -149,6 +149,7 @@ class Parser {
     }
     if (in_.take("errors")) k_.num_errors = count();
     k_.together = in_.take("together");
+    k_.guarded = in_.take("guarded");
     if (in_.take("row")) {
       for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.near}) *n = count();
       k_.row.whole = in_.take("whole");

@@ -61,6 +61,7 @@ class Printer {
     }
     if (k.num_errors > 0) text("  errors ", k.num_errors, "\n");
     if (k.together) out += "  together\n";
+    if (k.guarded) out += "  guarded\n";
     if (k.row != RowSize{}) {
       const RowSize& r = k.row;
       text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole" : "",

@@ -1,13 +1,14 @@
 #include "smolder/jit/place.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/size.h"
-#include "smolder/ir/control_flow.h"
+#include "smolder/jit/checks.h"
 #include "smolder/jit/library.h"
 
 namespace smolder::jit {
@@ -238,57 +239,15 @@ Placement place(std::span<const Lifetime> lifetimes, std::span<const int64_t> ev
 
 namespace {
 
-/// Tells which steps may find an index out of range. One that looks at the indices that another has looked at finds
-/// none, as in layers that each write their cache at one position.
-class Checks {
- public:
-  explicit Checks(ir::SymTable& sym) : sym_(sym) {}
-  /// Steps are asked of in the order in which they run.
-  bool may_report(const Step& step) {
-    if (step.kernel) return !step.kernel->errors.empty();
-    if (ir::is_control_flow(step.library->op)) return true;
-    if (!is_scatter(step)) return false;
-    const LibraryCall::Operand &index = step.library->inputs[1], &target = step.library->outputs[0];
-    const int axis = axis_word(*step.library);
-    const Known known{index.buffer, index.offset, index.shape, target.shape[axis]};
-    if (index.kind != LibraryCall::Operand::kBuffer) return true;
-    if (std::ranges::any_of(known_, [&](const Known& k) { return covers(k, known); })) return false;
-    known_.push_back(known);
-    return true;
-  }
-
-  static bool is_scatter(const Step& step) {
-    if (!step.library) return false;
-    const ir::Op op = step.library->op;
-    return op == ir::Op::kIndexAdd || op == ir::Op::kIndexSet || op == ir::Op::kScatterAdd ||
-           op == ir::Op::kScatterInto;
-  }
-
- private:
-  struct Known {
-    BufferId index;
-    ir::Dim offset;
-    ir::SymDims shape;
-    ir::Dim bound;
-  };
-  bool covers(const Known& a, const Known& b) {
-    return a.index == b.index && a.offset == b.offset && std::ranges::equal(a.shape, b.shape) &&
-           sym_.less_equal(a.bound, b.bound);
-  }
-  static int axis_word(const LibraryCall& call) {
-    const size_t word = call.op == ir::Op::kScatterInto ? 1 : 0;
-    const auto axis = static_cast<int>(call.attrs[word].value);
-    return axis < 0 ? axis + call.outputs[0].shape.size() : axis;
-  }
-  ir::SymTable& sym_;
-  std::vector<Known> known_;
-};
-
 /// Finds, for outputs, leaves that they may overwrite.
 class DonorSearch {
  public:
   DonorSearch(Program& p, std::span<const int> launch_of)
-      : p_(p), launch_of_(launch_of), last_read_(p.buffers.size(), -1), only_reader_(p.buffers.size(), -1) {
+      : p_(p),
+        launch_of_(launch_of),
+        last_read_(p.buffers.size(), -1),
+        only_reader_(p.buffers.size(), -1),
+        writers_(p.buffers.size()) {
     for (int s = 0; s < static_cast<int>(p.steps.size()); ++s) {
       for (const BufferId b : p.steps[s].reads) {
         if (launch_of[s] > last_read_[b]) {
@@ -303,18 +262,21 @@ class DonorSearch {
   }
 
   void run() {
-    std::vector<int> writer(p_.buffers.size(), -1);
-    for (size_t s = p_.steps.size(); s-- > 0;) {
-      for (const BufferId b : p_.steps[s].writes) writer[b] = static_cast<int>(s);  // the first
+    find_checks(p_, launch_of_);
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      for (const BufferId b : p_.steps[s].writes) writers_[b].push_back(static_cast<int>(s));
     }
-    const int last_throwing = last_throwing_launch();
+    const int last_users = last_launch_of_users();
+    const bool on_cpu = p_.options.device == DeviceType::kCPU;
     for (size_t o = 0; o < p_.outputs.size(); ++o) {
       const BufferId out = p_.output_buffers[o];
-      if (out >= 0 && writer[out] >= 0 && may_write_leaves(writer[out], last_throwing)) {
-        find(static_cast<int>(o), out, writer[out]);
-      }
+      if (out < 0 || writers_[out].empty()) continue;
+      const int writer = writers_[out].front();
+      const int last_throwing = std::max(last_users, on_cpu ? p_.last_check : -1);
+      if (may_write_leaves(writer, last_throwing)) find(static_cast<int>(o), out, writer);
     }
     choose();
+    if (!on_cpu && p_.checks) guard();
   }
 
  private:
@@ -346,16 +308,12 @@ class DonorSearch {
     }
   }
 
-  /// What a user's kernel throws, or an index out of range, ends the step, which then runs op by op from its leaves:
-  /// none may be overwritten before. (On a device the host learns of such an index when the step has run.)
-  int last_throwing_launch() {
+  /// What a user's kernel throws, or on the CPU an index out of range, ends the step, which then runs op by op from its
+  /// leaves: none may be overwritten before. On a device kernels that overwrite leaves are guarded.
+  int last_launch_of_users() const {
     int last = -1;
-    Checks known(p_.graph.sym);
     for (size_t s = 0; s < p_.steps.size(); ++s) {
-      const Step& step = p_.steps[s];
-      const bool checks = p_.options.device == DeviceType::kCPU && known.may_report(step);
-      if (checks) p_.last_check = std::max(p_.last_check, launch_of_[s]);
-      if (checks || (step.library && is_users(step.library->op))) last = std::max(last, launch_of_[s]);
+      if (p_.steps[s].library && is_users(p_.steps[s].library->op)) last = std::max(last, launch_of_[s]);
     }
     return last;
   }
@@ -364,8 +322,56 @@ class DonorSearch {
   /// before it writes.
   bool may_write_leaves(int step, int last_throwing) const {
     if (launch_of_[step] > last_throwing) return true;
-    if (launch_of_[step] < last_throwing || !Checks::is_scatter(p_.steps[step])) return false;
+    if (launch_of_[step] < last_throwing || !is_scatter(p_.steps[step])) return false;
     return std::ranges::count(launch_of_, last_throwing) == 1;
+  }
+
+  /// Of a plan on a device that looks at indices: has donations keep their leaves where what overwrites them comes
+  /// after all that looks, and can be guarded.
+  void guard() {
+    int first = std::numeric_limits<int>::max();
+    std::unordered_set<int> launches;
+    for (Donation& d : p_.donations) {
+      const std::vector<int>& writers = writers_[p_.output_buffers[d.output]];
+      d.keeps = std::ranges::all_of(writers, [&](int s) {
+        const bool may = p_.steps[s].kernel || can_guard(p_.steps[s].library->op);
+        return may && launch_of_[s] > p_.last_check;
+      });
+      if (!d.keeps) continue;
+      for (const int s : writers) {
+        launches.insert(launch_of_[s]);
+        first = std::min(first, launch_of_[s]);
+      }
+    }
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      Step& step = p_.steps[s];
+      step.guarded = launches.contains(launch_of_[s]);
+      if (step.kernel) step.kernel->kernel.guarded = step.guarded;
+    }
+    mark_outputs();
+    // A scatter that comes before all of these looks for itself.
+    std::erase_if(p_.early_checks, [&](const Program::EarlyCheck& check) {
+      if (launch_of_[check.step] >= first) return false;
+      p_.steps[check.step].is_looked_at = false;
+      return true;
+    });
+  }
+
+  /// What guarded steps write and what is found by an index, and what is made of that, has no value where a step
+  /// failed.
+  void mark_outputs() {
+    std::vector<bool> unsure(p_.buffers.size());
+    for (const Step& step : p_.steps) {
+      const bool looks = looks_at_index(step, p_.options.device.type) || is_scatter(step);
+      const bool is_unsure =
+          step.guarded || looks || std::ranges::any_of(step.reads, [&](BufferId b) { return unsure[b]; });
+      for (const BufferId b : step.writes) unsure[b] = unsure[b] || is_unsure;
+    }
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+      OutputInfo& output = p_.outputs[o];
+      const BufferId b = p_.output_buffers[o];
+      output.unsure = output.same_as_output >= 0 ? p_.outputs[output.same_as_output].unsure : b >= 0 && unsure[b];
+    }
   }
 
   /// The leaves that a value is computed from in at most four ops, as an update is from what it updates, and in how
@@ -457,9 +463,10 @@ class DonorSearch {
 
   Program& p_;
   const std::span<const int> launch_of_;
-  std::vector<int> last_read_;    ///< by buffer: the last launch that reads it
-  std::vector<int> only_reader_;  ///< by buffer: the step of that launch that does, or kSeveral
-  std::vector<bool> is_leaf_;     ///< by buffer: one that may be overwritten
+  std::vector<int> last_read_;             ///< by buffer: the last launch that reads it
+  std::vector<int> only_reader_;           ///< by buffer: the step of that launch that does, or kSeveral
+  std::vector<std::vector<int>> writers_;  ///< by buffer: the steps that write it
+  std::vector<bool> is_leaf_;              ///< by buffer: one that may be overwritten
   std::unordered_map<int64_t, std::vector<BufferId>> leaves_of_size_;
   std::vector<Candidate> candidates_;
 };

@@ -33,12 +33,14 @@ struct OutputInfo {
   /// nothing is written and the caller shares the buffer.
   int same_as_leaf = -1;
   int same_as_output = -1;
+  bool unsure = false;  ///< on a device: not what it should be where an index of the step is out of range
 };
 
 /// The plan reads a leaf for the last time no later than it writes an output, element for element: the caller may pass
 /// the leaf's buffer for the output where nobody else holds it. A leaf serves one output.
 struct Donation {
   int leaf = 0, output = 0;
+  bool keeps = true;  ///< the leaf is as it was where an index is out of range
 };
 
 /// An op that the user recorded.
@@ -46,6 +48,11 @@ struct OpSite {
   uint32_t source = 0;  ///< source token
   std::string op;
   bool operator==(const OpSite&) const = default;
+};
+
+/// An op whose index is out of range.
+struct IndexReport : OpSite {
+  int64_t index = 0, extent = -1;  ///< the index is not in [0, extent); an extent of -1: which it was is not known
 };
 
 /// A kernel that was in no cache when a plan was made.
@@ -62,6 +69,7 @@ struct RunArguments {
   std::span<const uint64_t> parameters;  ///< eight bytes each, by parameter number
   std::span<void* const> outputs;        ///< where each output goes; ignored for same_as_* outputs
   std::vector<bool>* written = nullptr;  ///< a run that throws says of each output whether it may have written it
+  uint64_t* ticket = nullptr;            ///< of a run on a device that looks at indices: see steps_passed()
 };
 
 class Instance;
@@ -86,6 +94,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
   virtual std::string failed_guard(std::span<const int64_t> symbols) const = 0;
   /// Kernels that are in no cache: bind() waits until they are compiled.
   virtual size_t missing() const = 0;
+  /// Whether a run may find an index out of range.
+  virtual bool checks_indices() const = 0;
   /// Kernels that were compiled for this plan, when it was first bound; the others were known.
   virtual std::span<const BuiltKernel> built() const = 0;
   /// Ops without a lowering: each is one eager kernel that runs between the plan's own.
@@ -103,15 +113,22 @@ class Instance {
   virtual std::span<const int64_t> output_bytes() const = 0;
   /// Arena bytes. `run` reserves them first and throws OutOfMemoryError before any launch.
   virtual int64_t arena_bytes() const = 0;
-  /// Runs everything: on the CPU's pool, returning when done; on CUDA queued, returning before, unless the plan checks
-  /// indices. Those out of range are reported in the result (empty when none): on the CPU no leaf was overwritten then.
-  virtual std::vector<OpSite> run(const RunArguments& args) const = 0;
+  /// Runs everything: on the CPU's pool, returning when done; on CUDA queued, returning before. Indices out of range
+  /// that are known of by then are reported in the result (empty when none). No leaf is overwritten in a run that has
+  /// some, but by donations that do not keep theirs.
+  virtual std::vector<IndexReport> run(const RunArguments& args) const = 0;
   /// The steps at these sizes as data: see plan_report.h.
   virtual PlanReport report() const = 0;
 };
 
-/// Indices that steps on a device found out of range since this was asked last. Its kernels report after the host went
-/// on; `idle` says that they all have. Steps on the CPU report when they run.
-std::vector<OpSite> take_reports(Device device, bool idle);
+/// Indices that a step on a device found out of range since this was asked last. Its kernels report after the host went
+/// on; `idle` says that they all have. Steps on the CPU report when they run. Of steps that look at indices only the
+/// first that failed reports, and those that the device was given since then overwrite no leaf, until this was asked.
+std::vector<IndexReport> take_reports(Device device, bool idle);
+/// The same once the device has done all that it was given.
+std::vector<IndexReport> finish_steps(Device device);
+/// The ticket of the last step whose indices a device found to be good. Tickets count up from 1, in the order of runs;
+/// those of a step that failed and of what was given since are given again.
+uint64_t steps_passed(Device device);
 
 }  // namespace smolder::jit

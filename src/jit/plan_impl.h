@@ -27,6 +27,7 @@ struct ComparedRun;
 struct RunMode;
 namespace cuda {
 struct InstanceState;
+struct MemoryRange;
 struct TouchedBytes;
 }  // namespace cuda
 
@@ -39,6 +40,7 @@ class PlanImpl final : public Plan {
   std::span<const Donation> donations() const override { return program_.donations; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
   std::span<const OpSite> fallbacks() const override { return fallbacks_; }
+  bool checks_indices() const override { return program_.checks; }
   std::string failed_guard(std::span<const int64_t> symbols) const override;
   size_t missing() const override;
   std::span<const BuiltKernel> built() const override { return program_.built; }
@@ -72,7 +74,7 @@ struct PointerSlot {
 
 /// One kernel over one set of arguments; offsets into the instance's tables.
 struct Segment {
-  uint32_t pointers = 0, ints = 0, scalars = 0, errors = 0;
+  uint32_t pointers = 0, ints = 0, scalars = 0, errors = 0, num_errors = 0;
   int64_t positions = 0;  ///< of the root loop
   int64_t grain = 0;
   uint32_t num_pointers = 0, first_scratch = 0, num_scratch = 0;
@@ -101,6 +103,7 @@ struct Launch {
   int library = -1;
   bool parallel = false;
   bool together = false;                   ///< on a device: its segments are queued as one
+  bool guarded = false;                    ///< on a device: see Kernel::guarded
   int64_t blocks = 0;                      ///< of all segments
   uint32_t first_run = 0, num_runs = 0;    ///< what order they are taken in
   double work = 0;                         ///< nanoseconds on one core, roughly
@@ -160,7 +163,8 @@ struct LibraryStep {
   std::unique_ptr<BoundLibrary> call;
   uint32_t pointers = 0, num_pointers = 0;
   const OpSite* site = nullptr;
-  int error = -1;  ///< its word among the instance's, if it has one
+  int error = -1;  ///< its slot among the instance's, if it has one
+  bool guarded = false;
 };
 
 struct SegmentTimes;
@@ -176,7 +180,7 @@ class InstanceImpl final : public Instance {
 
   std::span<const int64_t> output_bytes() const override { return output_bytes_; }
   int64_t arena_bytes() const override { return arena_bytes_; }
-  std::vector<OpSite> run(const RunArguments& args) const override;
+  std::vector<IndexReport> run(const RunArguments& args) const override;
   PlanReport report() const override;
   const Plan& plan() const { return *plan_; }
   /// See compare_steps.h.
@@ -184,37 +188,46 @@ class InstanceImpl final : public Instance {
 
  private:
   eager::Array memory_of(BufferId b) const;
-  std::vector<OpSite> run_on_cpu(const RunArguments& args) const;
+  std::vector<IndexReport> run_on_cpu(const RunArguments& args) const;
   std::vector<bool> written_by(size_t launches) const;
   void fill_bases(const RunArguments& args, char* arena) const;
   void fill_tables(const RunArguments& args) const;
-  std::vector<OpSite> run_on_cuda(const RunArguments& args, const LaunchWatch* watch = nullptr) const;
+  std::vector<IndexReport> run_on_cuda(const RunArguments& args, const LaunchWatch* watch = nullptr) const;
   std::optional<std::vector<eager::Array>> reference_of(const Step& step, std::span<const int64_t> symbols,
                                                         const RunArguments& args) const;
   smolder::cuda::Queue& queue() const;
   cuda::InstanceState& state_on_cuda() const;
   std::vector<cuda::TouchedBytes> touched_bytes() const;
   std::span<void* const> graph_key(const RunArguments& args) const;
-  void queue_launch(const Launch& launch, std::vector<OpSite>& reports) const;
+  void queue_launch(const Launch& launch, std::vector<IndexReport>& reports) const;
   bool queue_library(const LibraryStep& step) const;
   void queue_segments(const Launch& launch, std::span<const Segment> segments) const;
   std::span<const Segment> segments_of(const Launch& launch) const;
   void queue_on_lanes() const;
-  void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
+  const uint32_t* guard_word() const;
+  std::vector<cuda::MemoryRange> all_checks() const;
+  void add_checks(const WorkUnit& unit, std::vector<cuda::MemoryRange>& work) const;
+  void count(const cuda::InstanceState& state) const;
+  void queue_in_order(const LaunchWatch* watch, bool waits, std::vector<IndexReport>& reports) const;
+  std::vector<IndexReport> finish_with(std::vector<IndexReport> found) const;
+  void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<IndexReport>& reports) const;
   void settle(cuda::InstanceState& state) const;
   void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
-  void run_with_trials(const RunMode& mode, cuda::InstanceState& state, std::vector<OpSite>& reports) const;
-  void run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_with_trials(const RunMode& mode, cuda::InstanceState& state, std::vector<IndexReport>& reports) const;
+  void run_and_wait(const Launch& launch, std::vector<IndexReport>& reports) const;
   void bind_kernel(const Step& step, std::span<const int64_t> evaluated);
   void bind_library(const Step& step, std::span<const int64_t> evaluated);
+  void bind_early_check(const Program::EarlyCheck& check, std::span<const int64_t> evaluated);
+  LibraryView view_of(const LibraryCall::Operand& x, std::span<const int64_t> evaluated) const;
+  void add_touch(BufferId b, bool written, std::span<const int64_t> evaluated);
   void find_first_write();
   void share_blocks(Launch& launch);
   void append_computed(const Launch& launch, size_t scalars);
   int64_t bytes_of(const Step& step) const;
-  bool has_errors(const std::vector<OpSite>& reports) const;
-  void run_launch(const Launch& launch, std::vector<OpSite>& reports) const;
+  bool has_errors(const std::vector<IndexReport>& reports) const;
+  void run_launch(const Launch& launch, std::vector<IndexReport>& reports) const;
   void run_segments(const Launch& launch, SegmentTimes* times) const;
-  void run_watched(const Launch& launch, std::vector<OpSite>& reports) const;
+  void run_watched(const Launch& launch, std::vector<IndexReport>& reports) const;
   void run_side_by_side(const Launch& launch) const;
   Span span_of(uint32_t step) const;
   double flops_of(uint32_t step) const;

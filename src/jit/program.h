@@ -108,6 +108,9 @@ struct Step {
   std::unique_ptr<KernelCall> kernel;
   std::unique_ptr<LibraryCall> library;
   std::vector<BufferId> reads, writes;
+  // On a device.
+  bool guarded = false;       ///< does nothing once a step has failed
+  bool is_looked_at = false;  ///< a scatter: another launch looks at its index
 
   std::span<const InPlace> in_place() const { return kernel ? kernel->in_place : library->in_place; }
 };
@@ -140,7 +143,13 @@ struct Program {
 
   // schedule
   std::vector<int> launch_of;  ///< by step: steps of one launch run side by side
-  int last_check = -1;         ///< on the CPU: the last launch that may find an index out of range
+  bool checks = false;         ///< some step may find an index out of range
+  int last_check = -1;         ///< the last launch that may, as far as that matters to one that overwrites a leaf
+  /// On a device: scatters whose index is looked at by a launch of its own, right after the launch that makes it.
+  struct EarlyCheck {
+    int step, after;
+  };
+  std::vector<EarlyCheck> early_checks;
 
   // emit
   std::vector<CompiledKernel> kernels;

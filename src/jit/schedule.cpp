@@ -5,8 +5,10 @@
 
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/hash.h"
+#include "smolder/jit/checks.h"
 #include "smolder/jit/device_target.h"
 #include "smolder/jit/kernel_bytes.h"
+#include "smolder/jit/place.h"
 #include "smolder/jit/switches.h"
 
 namespace smolder::jit {
@@ -34,7 +36,8 @@ class Scheduler {
   explicit Scheduler(Program& p)
       : p_(p),
         n_(static_cast<int>(p.steps.size())),
-        joins_small_(p.options.device == DeviceType::kCUDA && !is_disabled("together")) {}
+        on_device_(p.options.device == DeviceType::kCUDA),
+        joins_small_(on_device_ && !is_disabled("together")) {}
 
   void run() {
     find_dependencies();
@@ -76,9 +79,17 @@ class Scheduler {
   static constexpr int64_t kSmall = 96 << 20, kEnough = 48 << 20, kHeldByOne = 10 << 20, kMostHeld = 32 << 20,
                            kTakenEarly = 16 << 20;
 
-  /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was.
+  /// Whether a step is to overwrite a leaf by what it computes of that.
+  bool updates_leaf(int s) const {
+    return std::ranges::any_of(p_.steps[s].in_place(), [&](const InPlace& pair) {
+      return p_.buffers[pair.read].kind == BufferInfo::kLeaf && p_.buffers[pair.written].kind == BufferInfo::kOutput;
+    });
+  }
+
+  /// A step waits for the writer of what it reads; where a buffer is updated, also for the readers of what it was. On a
+  /// device what updates a leaf waits for what looks at indices before it in the program: see find_donors().
   void find_dependencies() {
-    std::vector<int> writer(p_.buffers.size(), -1);
+    std::vector<int> writer(p_.buffers.size(), -1), checks;
     std::vector<std::vector<int>> readers(p_.buffers.size());  // since the last write
     reads_left_.assign(p_.buffers.size(), 0);
     followers_.resize(n_);
@@ -96,6 +107,9 @@ class Scheduler {
         readers[b].clear();
         writer[b] = s;
       }
+      if (on_device_ && updates_leaf(s)) needs.insert(needs.end(), checks.begin(), checks.end());
+      const DeviceType device = p_.options.device.type;
+      if (on_device_ && looks_at_index(p_.steps[s], device)) checks.push_back(s);
       std::sort(needs.begin(), needs.end());
       needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
       std::erase(needs, s);
@@ -254,7 +268,7 @@ class Scheduler {
 
   Program& p_;
   const int n_;
-  const bool joins_small_;
+  const bool on_device_, joins_small_;
   std::vector<bool> is_late_;  ///< by step: may be put off
   std::map<int, Late> late_;   ///< by kernel
   int64_t held_ = 0;           ///< by all that are put off
@@ -285,9 +299,10 @@ void run_together(Program& p) {
 
 void schedule_in_order(Program& program) {
   set_row_sizes(program);
-  number_kernels(program);
   program.launch_of.clear();
   for (size_t i = 0; i < program.steps.size(); ++i) program.launch_of.push_back(static_cast<int>(i));
+  find_donors(program, program.launch_of);
+  number_kernels(program);
 }
 
 void schedule(Program& program) {
@@ -295,6 +310,8 @@ void schedule(Program& program) {
   number_kernels(program);
   Scheduler(program).run();
   if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);
+  find_donors(program, program.launch_of);
+  if (std::ranges::any_of(program.steps, &Step::guarded)) number_kernels(program);
   // Numbers follow the order of first use.
   std::vector<int> now;
   int next = 0;

@@ -175,7 +175,7 @@ void Tape::run_on_device(std::string_view reason, SourceToken source) {
 }
 
 /// Runs a step whose plan is compiled meanwhile, or could not be. Returns what a plan reports.
-std::vector<jit::OpSite> Tape::run_before_plan(Trace& t, RanStep* ran) {
+std::vector<jit::IndexReport> Tape::run_before_plan(Trace& t, RanStep* ran) {
   static Counter& steps = counter("steps.op_by_op_while_compiling");
   const std::shared_ptr<PlanJob> job = std::exchange(awaited_, nullptr);
   const bool failed = job && job->state() == PlanJob::kFailed;

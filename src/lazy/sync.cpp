@@ -25,9 +25,9 @@
 namespace smolder::lazy {
 namespace {
 
-void raise_bad_index(const std::vector<jit::OpSite>& reports) {
+void raise_bad_index(const std::vector<jit::IndexReport>& reports) {
   std::string text;
-  for (const jit::OpSite& r : reports) {
+  for (const jit::IndexReport& r : reports) {
     const std::string where = resolve_source(r.source);
     text += (text.empty() ? "index out of range in " : "; index out of range in ") + std::string(called(r.op)) +
             (where.empty() ? "" : " at " + where);
@@ -58,7 +58,7 @@ void tell_fallback(const std::string& what, std::string_view consequence, Source
   if (first) warn("fallback", what + ": " + std::string(consequence), where);
 }
 
-std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
+std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
   const std::span<const jit::OutputInfo> infos = entry.plan->outputs();
   const std::span<const int64_t> bytes = entry.instance->output_bytes();
   std::vector<BufferRef> buffers(infos.size());
@@ -99,7 +99,7 @@ std::vector<jit::OpSite> Tape::run(Trace& t, PlanEntry& entry) {
                   site.source);
   }
   std::vector<bool> written;
-  std::vector<jit::OpSite> reports = [&] {
+  std::vector<jit::IndexReport> reports = [&] {
     try {
       return entry.instance->run({leaves, parameters_, outputs, &written});
     } catch (const std::exception& e) {
@@ -174,7 +174,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   const int64_t began = ran ? now_ns() : 0;
   Trace* t = nullptr;
   bool planned = false;
-  std::vector<jit::OpSite> bad_indices;
+  std::vector<jit::IndexReport> bad_indices;
   try {
     drop_stale_plans();
     recorded_anew_ = false;
@@ -249,7 +249,7 @@ void Tape::note_recorded() {
 }
 
 void Tape::raise_reports(bool idle) {
-  const std::vector<jit::OpSite> reports = jit::take_reports(device_, idle);
+  const std::vector<jit::IndexReport> reports = jit::take_reports(device_, idle);
   if (!reports.empty()) raise_bad_index(reports);
 }
 

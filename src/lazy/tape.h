@@ -190,8 +190,8 @@ class Tape {
   bool compile_behind(const Trace& t, const PlanEntry& entry, std::span<const int64_t> symbols, const Built& built);
   void note_compiled(const Trace& t, const PlanEntry& entry, const std::string& structure, const Built& built,
                      Span* span);
-  std::vector<jit::OpSite> run_before_plan(Trace& t, RanStep* ran);
-  std::vector<jit::OpSite> run(Trace& t, PlanEntry& entry);
+  std::vector<jit::IndexReport> run_before_plan(Trace& t, RanStep* ran);
+  std::vector<jit::IndexReport> run(Trace& t, PlanEntry& entry);
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written, const std::vector<bool>& made_here);
   void note_recorded();

@@ -440,9 +440,9 @@ struct RunInputs {
   }
 };
 
-std::vector<std::string> bad_index_texts(const std::vector<jit::OpSite>& sites) {
+std::vector<std::string> bad_index_texts(const std::vector<jit::IndexReport>& sites) {
   std::vector<std::string> out;
-  for (const jit::OpSite& s : sites) out.push_back(s.op + " at " + resolve_source(s.source));
+  for (const jit::IndexReport& s : sites) out.push_back(s.op + " at " + resolve_source(s.source));
   return out;
 }
 
@@ -460,7 +460,7 @@ class ReplayPlan {
   nb::tuple run(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
     const RunInputs in(graph_, leaves, numbers, device_);
     std::vector<BufferRef> outputs;
-    std::vector<jit::OpSite> bad;
+    std::vector<jit::IndexReport> bad;
     {
       const WithoutGil nogil;
       outputs = run(in, bad);
@@ -475,9 +475,9 @@ class ReplayPlan {
   }
 
   /// The same without the GIL, and on a device without waiting for it.
-  std::vector<BufferRef> run(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+  std::vector<BufferRef> run(const RunInputs& in, std::vector<jit::IndexReport>& bad) const {
     std::vector<BufferRef> outputs = allocate_outputs(in);
-    for (jit::OpSite& site : instance_->run({in.addresses, in.numbers, addresses_of(outputs)})) {
+    for (jit::IndexReport& site : instance_->run({in.addresses, in.numbers, addresses_of(outputs)})) {
       bad.push_back(std::move(site));
     }
     return outputs;
@@ -492,7 +492,7 @@ class ReplayPlan {
     const WithoutGil nogil;
     for (int i = 0; i < iterations; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      std::vector<jit::OpSite> bad = instance_->run({in.addresses, in.numbers, addresses});
+      std::vector<jit::IndexReport> bad = instance_->run({in.addresses, in.numbers, addresses});
       wait(bad);
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
@@ -507,7 +507,7 @@ class ReplayPlan {
     const jit::RunModeScope scope({.tunes = true, .at_once = true});
     constexpr int kPhases = 4;  // the last runs by what was chosen: see TunedProduct::Phase
     for (int i = 0; i < kPhases; ++i) {
-      std::vector<jit::OpSite> bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
+      std::vector<jit::IndexReport> bad = instance_->run({in.addresses, in.numbers, addresses_of(outputs)});
       wait(bad);
     }
   }
@@ -559,10 +559,10 @@ class ReplayPlan {
     return out;
   }
   /// What a device reports is known when it has done all.
-  void wait(std::vector<jit::OpSite>& bad) const {
+  void wait(std::vector<jit::IndexReport>& bad) const {
     if (device_ == DeviceType::kCPU) return;
     wait_for(device_);
-    for (jit::OpSite& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
+    for (jit::IndexReport& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
   }
 
   ReplayGraph graph_;
@@ -592,13 +592,13 @@ class OpByOp {
   nb::tuple run(const std::vector<Tensor>& leaves, const nb::list& numbers) const {
     const RunInputs in(graph_, leaves, numbers, device_);
     std::vector<BufferRef> results;
-    std::vector<jit::OpSite> bad;
+    std::vector<jit::IndexReport> bad;
     {
       const WithoutGil nogil;
       results = program_ ? run_program(in, bad) : run_ops(in, bad);
       wait_for(device_);
       if (device_ != DeviceType::kCPU) {
-        for (jit::OpSite& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
+        for (jit::IndexReport& site : jit::take_reports(device_, true)) bad.push_back(std::move(site));
       }
     }
     nb::list out;
@@ -648,7 +648,7 @@ class OpByOp {
     return out;
   }
 
-  std::vector<BufferRef> run_program(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+  std::vector<BufferRef> run_program(const RunInputs& in, std::vector<jit::IndexReport>& bad) const {
     std::vector<eager::Array> arrays;
     for (size_t i = 0; i < in.buffers.size(); ++i) {
       const ir::ValueId v = graph_.leaves[i];
@@ -664,7 +664,7 @@ class OpByOp {
     return out;
   }
 
-  std::vector<BufferRef> run_ops(const RunInputs& in, std::vector<jit::OpSite>& bad) const {
+  std::vector<BufferRef> run_ops(const RunInputs& in, std::vector<jit::IndexReport>& bad) const {
     std::vector<BufferRef> values(graph_.graph.values.size());
     for (size_t i = 0; i < in.buffers.size(); ++i) values[graph_.leaves[i]] = in.buffers[i];
     for (const OneOp& op : ops_) {

@@ -5,6 +5,7 @@
 #include "smolder/core/error.h"
 #include "smolder/ir/scalar/primitive.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
+#include "smolder/jit/cuda/reports.h"
 #include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
 #include "smolder/jit/cuda/together.h"
@@ -46,6 +47,8 @@ std::string KernelEmitter::run() {
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
   if (k_.together) find_call();
   line("wait_for_kernel_before();");
+  // All blocks find the same: what sets the word has ended.
+  if (k_.guarded) line("if (*static_cast<const volatile u32*>(a.errors) != 0) return;");
   columns_mode ? columns() : rows();
   line("}");
   return std::move(out_);
@@ -593,7 +596,8 @@ void KernelEmitter::statement(const Stmt& s) {
       break;
     case StmtKind::kCheckIndex: {
       const std::string index = value(s.args[0]), limit = integer(s.limit);
-      line("if (" + index + " >= static_cast<u64>(" + limit + ")) a.errors[" + std::to_string(s.slot) + "] = 1;");
+      line(cat({"if (", index, " >= static_cast<u64>(", limit, ")) ", functions_.report(), "(", error_slot(s), ", ",
+                index, ", ", limit, ");"}));
       break;
     }
     default:
@@ -737,6 +741,11 @@ std::string KernelEmitter::element(const Address& a, VarId skipped) const {
     if (i.stride != IntRef{1}) sum += " * " + integer(i.stride);
   }
   return sum;
+}
+
+/// Where what a check finds is told.
+std::string KernelEmitter::error_slot(const Stmt& s) const {
+  return s.slot == 0 ? "a.errors" : "a.errors + " + std::to_string(s.slot * kReportWords);
 }
 
 std::string KernelEmitter::bounds(const Stmt& s) const {

@@ -361,7 +361,8 @@ void KernelEmitter::varying(const Stmt& s) {
     case StmtKind::kCheckIndex:
       declare_lanes(s);
       return line(cat({"if (clamp_lanes(", locals_[s.result].name, ", ", locals_[s.args[0]].name, ", ",
-                       integer(s.limit), ")) a.errors[", std::to_string(s.slot), "] = 1;"}));
+                       integer(s.limit), ")) ", functions_.report_lanes(), "(", error_slot(s), ", ",
+                       locals_[s.args[0]].name, ", ", integer(s.limit), ");"}));
     default:
       break;
   }

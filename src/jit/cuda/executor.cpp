@@ -76,8 +76,9 @@ cuda::InstanceState& InstanceImpl::state_on_cuda() const {
   if (!errors_.empty()) {
     std::vector<OpSite> sites;
     for (const OpSite* site : errors_) sites.push_back(*site);
-    state->errors = std::make_shared<cuda::ErrorWords>(device.index, std::move(sites));
+    state->errors = std::make_shared<cuda::ErrorSlots>(device.index, std::move(sites));
   }
+  if (plan_->checks_indices()) state->gate = &cuda::StepGate::of(device.index);
   const auto may_be_captured = [](const LibraryStep& step) { return step.call->only_queues(); };
   if (launches_.size() < 2 || !std::ranges::all_of(library_, may_be_captured)) state->graphs.give_up();
   state->staging = std::make_unique<cuda::Staging>(device, touched_bytes());
@@ -99,26 +100,38 @@ std::vector<cuda::TouchedBytes> InstanceImpl::touched_bytes() const {
     bytes.copied_in |= is_leaf;
     bytes.copied_out |= !is_leaf;
   }
+  // What is guarded may leave them as they are.
+  for (const Donation& d : plan_->donations()) {
+    cuda::TouchedBytes& output = all[static_cast<size_t>(num_leaves_ + d.output)];
+    output.copied_in |= plan_->checks_indices() && d.keeps && output.copied_out;
+  }
   return all;
 }
 
 /// False: an index was out of range, and was found to be on the host.
 bool InstanceImpl::queue_library(const LibraryStep& step) const {
   RunTables& t = RunTables::of_thread();
-  uint32_t* const error = step.error >= 0 ? on_cuda_->errors->data() + step.error : nullptr;
-  return step.call->queue({t.pointers.data() + step.pointers, step.num_pointers}, error);
+  uint32_t* const error = step.error >= 0 ? on_cuda_->errors->slot(static_cast<size_t>(step.error)) : nullptr;
+  return step.call->queue({t.pointers.data() + step.pointers, step.num_pointers},
+                          {error, step.guarded ? guard_word() : nullptr});
+}
+
+/// What guarded work of this run looks at. A step that is part of another runs to its end.
+const uint32_t* InstanceImpl::guard_word() const {
+  return RunTables::of_thread().depth > 0 ? on_cuda_->gate->never() : on_cuda_->gate->failed();
 }
 
 void InstanceImpl::queue_segments(const Launch& launch, std::span<const Segment> segments) const {
   RunTables& t = RunTables::of_thread();
   const auto* const scalars = on_cuda_->scalars ? static_cast<const uint64_t*>(on_cuda_->scalars->data()) : nullptr;
-  uint32_t* const errors = on_cuda_->errors ? on_cuda_->errors->data() : nullptr;
   static const PerThread<std::vector<KernelArguments>> calls_of_thread;
   std::vector<KernelArguments>& calls = *calls_of_thread;
   calls.clear();
   for (const Segment& s : segments) {
-    calls.push_back(
-        {t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars, errors + s.errors, s.positions});
+    uint32_t* const errors = launch.guarded     ? const_cast<uint32_t*>(guard_word())  // which is only read
+                             : s.num_errors > 0 ? on_cuda_->errors->slot(s.errors)
+                                                : nullptr;
+    calls.push_back({t.pointers.data() + s.pointers, ints_.data() + s.ints, scalars + s.scalars, errors, s.positions});
   }
   launch.device->launch(queue().stream(), calls);
 }
@@ -127,12 +140,14 @@ std::span<const Segment> InstanceImpl::segments_of(const Launch& launch) const {
   return {segments_.data() + launch.first_segment, launch.num_segments};
 }
 
-void InstanceImpl::queue_launch(const Launch& launch, std::vector<OpSite>& reports) const {
+void InstanceImpl::queue_launch(const Launch& launch, std::vector<IndexReport>& reports) const {
   ++RunTables::of_thread().begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
     const QueuedStep watched(queue().stream(), [&] { return std::vector{span_of(launch.first_step)}; });
-    if (!queue_library(step)) reports.push_back(*step.site);
+    if (queue_library(step)) return;
+    reports.push_back({*step.site});
+    if (on_cuda_->gate) on_cuda_->gate->fail();
     return;
   }
   const std::span<const Segment> all = segments_of(launch);
@@ -159,7 +174,10 @@ void InstanceImpl::queue_on_lanes() const {
       const auto begin = reinterpret_cast<uintptr_t>(bases[touch.from.base] + touch.from.offset);
       work[u].push_back({begin, begin + static_cast<uintptr_t>(touch.bytes), touch.written});
     }
+    add_checks(units_[u], work[u]);
   }
+  // All that looks at indices comes before the launch that counts the step.
+  if (on_cuda_->gate) work.push_back(all_checks());
   const std::vector<cuda::LanePlace> places = cuda::deal_to_lanes(work, smolder::cuda::Queue::kLanes);
   std::vector<int> marks(units_.size(), -1);
   for (size_t u = 0; u < units_.size(); ++u) {
@@ -174,10 +192,42 @@ void InstanceImpl::queue_on_lanes() const {
     }
     if (place.is_waited_for) marks[u] = queue.mark();
   }
+  if (!on_cuda_->gate) return;
+  queue.use_lane(places.back().lane);
+  for (const int earlier : places.back().waits) queue.wait_for(marks[earlier]);
+  on_cuda_->gate->queue_count();
+}
+
+/// The slots of all that a run looks at, as memory.
+std::vector<cuda::MemoryRange> InstanceImpl::all_checks() const {
+  if (!on_cuda_->errors) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(on_cuda_->errors->slot(0));
+  return {{begin, reinterpret_cast<uintptr_t>(on_cuda_->errors->slot(errors_.size())), false}};
+}
+
+/// What looks at indices writes its slots, as it were, and what is guarded reads all.
+void InstanceImpl::add_checks(const WorkUnit& unit, std::vector<cuda::MemoryRange>& work) const {
+  const auto slots = [&](size_t first, size_t count) {
+    if (count == 0) return;
+    const cuda::ErrorSlots& all = *on_cuda_->errors;
+    work.push_back(
+        {reinterpret_cast<uintptr_t>(all.slot(first)), reinterpret_cast<uintptr_t>(all.slot(first + count)), true});
+  };
+  const Launch& launch = launches_[unit.launch];
+  if (launch.guarded) std::ranges::copy(all_checks(), std::back_inserter(work));
+  if (unit.num_segments == 0) {
+    const LibraryStep& step = library_[launch.library];
+    if (step.error >= 0) slots(static_cast<size_t>(step.error), 1);
+    return;
+  }
+  for (uint32_t i = 0; i < unit.num_segments; ++i) {
+    const Segment& segment = segments_[unit.first_segment + i];
+    slots(segment.errors, segment.num_errors);
+  }
 }
 
 /// Runs a launch to its end, so that an error is known to be its.
-void InstanceImpl::run_and_wait(const Launch& launch, std::vector<OpSite>& reports) const {
+void InstanceImpl::run_and_wait(const Launch& launch, std::vector<IndexReport>& reports) const {
   const auto start = std::chrono::steady_clock::now();
   try {
     queue_launch(launch, reports);
@@ -237,7 +287,7 @@ void InstanceImpl::compute_scalars(std::vector<uint64_t>& scalars) const {
   }
 }
 
-std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const LaunchWatch* watch) const {
+std::vector<IndexReport> InstanceImpl::run_on_cuda(const RunArguments& args, const LaunchWatch* watch) const {
   smolder::cuda::Queue& queue = this->queue();
   cuda::InstanceState& state = state_on_cuda();
   constexpr int64_t kOften = 3;
@@ -254,7 +304,9 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
     state.graphs.clear();
   }
   // The profile has times of steps, which a graph would not tell.
-  const bool may_replay = !is_watched && !tries && mode.replays && cuda::graphs_enabled() && state.graphs.may_replay();
+  const bool is_part = t.depth > 0;  // of a step, whose guards it has not: see guard_word()
+  const bool may_replay = !(state.gate && is_part) && !is_watched && !tries && mode.replays && cuda::graphs_enabled() &&
+                          state.graphs.may_replay();
   static const PerThread<std::vector<char*>> own_of_thread;
   std::vector<char*>& own = *own_of_thread;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
@@ -267,7 +319,7 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
   }
   if (state.errors) cuda::watch(state.errors);
 
-  std::vector<OpSite> reports;
+  std::vector<IndexReport> reports;
   if (may_replay) {
     state.staging->copy_in(queue.stream(), own);
     replay(args, state, reports);
@@ -275,20 +327,42 @@ std::vector<OpSite> InstanceImpl::run_on_cuda(const RunArguments& args, const La
   } else if (tries) {
     rehearse(args, state);
     run_with_trials(mode, state, reports);
+    count(state);
   } else {
     rehearse(args, state);
-    StopBeforeWrites stop(first_write_, t.depth);
-    for (const Launch& launch : launches_) {
-      stop.before(launch);
-      if (watch) watch->before(launch);
-      waits || watch ? run_and_wait(launch, reports) : queue_launch(launch, reports);
-      if (watch) watch->after(launch);
-    }
+    queue_in_order(watch, waits, reports);
+    count(state);
   }
-  if (t.depth > 0) return reports;  // the run that this is a part of asks
-  std::ranges::copy(cuda::take_reports(queue.device(), waits),
-                    std::back_inserter(reports));  // last: a step that fails tells its own
-  return reports;
+  if (is_part) return reports;  // the run that this is a part of asks
+  if (state.gate) {
+    const uint64_t ticket = state.gate->give();
+    if (args.ticket) *args.ticket = ticket;
+  }
+  if (!reports.empty()) return finish_with(std::move(reports));
+  return cuda::take_reports(queue.device(), waits);
+}
+
+void InstanceImpl::queue_in_order(const LaunchWatch* watch, bool waits, std::vector<IndexReport>& reports) const {
+  StopBeforeWrites stop(first_write_, RunTables::of_thread().depth);
+  for (const Launch& launch : launches_) {
+    stop.before(launch);
+    if (watch) watch->before(launch);
+    waits || watch ? run_and_wait(launch, reports) : queue_launch(launch, reports);
+    if (watch) watch->after(launch);
+  }
+}
+
+/// Queues the launch that counts the run, if that is a whole step which looks at indices.
+void InstanceImpl::count(const cuda::InstanceState& state) const {
+  if (state.gate && RunTables::of_thread().depth == 0) state.gate->queue_count();
+}
+
+/// Of a run in which the host found an index out of range. What the device found was before that.
+std::vector<IndexReport> InstanceImpl::finish_with(std::vector<IndexReport> found) const {
+  queue().stream().synchronize();
+  std::vector<IndexReport> reports = cuda::take_reports(queue().device(), true);
+  if (reports.empty() && on_cuda_->gate) on_cuda_->gate->reset();
+  return reports.empty() ? found : reports;
 }
 
 /// Has calls do what is best, now that the instance runs again and again.
@@ -300,7 +374,7 @@ void InstanceImpl::settle(cuda::InstanceState& state) const {
 
 /// Queues a run whose products try algorithms first.
 void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& state,
-                                   std::vector<OpSite>& reports) const {
+                                   std::vector<IndexReport>& reports) const {
   eager::cuda::ProductTrials trials(queue().device(), cuda::seconds_for_trials(mode));
   for (const Launch& launch : launches_) queue_launch(launch, reports);
   const bool done = trials.finish();
@@ -308,7 +382,8 @@ void InstanceImpl::run_with_trials(const RunMode& mode, cuda::InstanceState& sta
 }
 
 /// Queues a run as a graph: one captured before, or one captured now that its addresses come again.
-void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, std::vector<OpSite>& reports) const {
+void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state,
+                          std::vector<IndexReport>& reports) const {
   smolder::cuda::Queue& queue = this->queue();
   const std::span<void* const> key = graph_key(args);
   if (const smolder::cuda::Graph* const graph = state.graphs.find(key)) {
@@ -326,11 +401,23 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state, 
     }
   }
   rehearse(args, state);
-  for (const Launch& launch : launches_) queue_launch(launch, reports);
+  queue_in_order(nullptr, false, reports);
+  count(state);
 }
 
-std::vector<OpSite> take_reports(Device device, bool idle) {
-  return device == DeviceType::kCUDA ? cuda::take_reports(device.index, idle) : std::vector<OpSite>{};
+std::vector<IndexReport> finish_steps(Device device) {
+  if (device != DeviceType::kCUDA) return {};
+  if (smolder::cuda::Queue* const queue = smolder::cuda::Queue::existing(device.index)) queue->stream().synchronize();
+  return cuda::take_reports(device.index, true);
+}
+
+uint64_t steps_passed(Device device) {
+  const cuda::StepGate* const gate = device == DeviceType::kCUDA ? cuda::StepGate::existing(device.index) : nullptr;
+  return gate ? gate->passed() : 0;
+}
+
+std::vector<IndexReport> take_reports(Device device, bool idle) {
+  return device == DeviceType::kCUDA ? cuda::take_reports(device.index, idle) : std::vector<IndexReport>{};
 }
 
 }  // namespace smolder::jit

@@ -7,6 +7,7 @@
 #include "smolder/ir/scalar/emit.h"
 #include "smolder/ir/scalar/evaluate.h"
 #include "smolder/ir/scalar/random.h"
+#include "smolder/jit/cuda/device/report.h"
 #include "smolder/jit/cuda/text.h"
 #include "smolder/jit/cuda/text_builder.h"
 
@@ -205,6 +206,22 @@ std::string Functions::random_bits() {
     return b.zext<LaneType::kI64>(scalar::random_bits(word(0), word(1), word(2)).v);
   };
   return define("random_bits", DType::kInt64, 3, operands, emit, true);
+}
+
+std::string Functions::report() {
+  if (defined_.emplace("report", true).second) text_ += kReport;
+  return "report";
+}
+
+std::string Functions::report_lanes() {
+  report();
+  if (!defined_.emplace("report_lanes", true).second) return "report_lanes";
+  text_ +=
+      R"(template <int V> static __device__ __noinline__ void report_lanes(u32* slot, const u64 (&index)[V], i64 limit) {
+  FOR_LANES if (index[k] >= static_cast<u64>(limit)) return report(slot, index[k], limit);
+}
+)";
+  return "report_lanes";
 }
 
 std::string Functions::random_lanes() {

@@ -30,6 +30,9 @@ class Functions {
   /// What divides positions next to each other by one size.
   std::string divider();
   std::string random_lanes();
+  /// Tells of an index out of range (device/report.cuh); and of the first of some lanes that is.
+  std::string report();
+  std::string report_lanes();
   /// Of a primitive with a rare case, which several lanes branch around together; "" of others.
   std::string rare_lanes(ir::Op op, DType t);
 

@@ -192,6 +192,7 @@ class KernelEmitter {
   std::string integer(IntRef r) const;
   std::string affine(const Affine& a, VarId skipped = -1) const;
   std::string element(const Address& a, VarId skipped = -1) const;
+  std::string error_slot(const Stmt& s) const;
   std::string bounds(const Stmt& s) const;
   std::string buffer(int b) const { return "b" + std::to_string(b); }
   /// Number of the block, in its call.

@@ -10,6 +10,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
+#include "smolder/core/error.h"
 #include "smolder/eager/cuda/matmul.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/convolution.h"
@@ -295,8 +296,10 @@ bool has_kernel(ir::Op op) {
 }
 
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
-                                          const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs) {
-  if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs);
+                                          const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs,
+                                          bool guarded) {
+  SMOLDER_INVARIANT(!guarded || can_guard(op));
+  if (is_scatter(op)) return make_scatter(device, op, inputs, outputs[0], attrs, guarded);
   if (op == ir::Op::kSliceWrite) return std::make_unique<SliceWrite>(device, inputs, outputs[0], attrs);
   if (op == ir::Op::kWideCat) return std::make_unique<WideCat>(device, inputs, outputs[0], attrs);
   if (is_convolution(op)) return make_convolution(device, op, inputs, outputs[0], attrs);
@@ -311,19 +314,19 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
 }
 
 std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
-                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs) {
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs, bool guarded) {
   if (op == ir::Op::kDot && inputs.size() > 2 && !inputs[2].shape.empty() && inputs[2].strides[0] != 1) {
     std::array<std::optional<DenseOperand>, 3> operands;
     operands[2].emplace(NativeDevice::of(device), inputs[2]);
     inputs[2] = operands[2]->view();
     return std::make_unique<GatheredProduct>(std::move(operands),
-                                             bind_library(device, op, inputs, outputs, std::move(attrs)));
+                                             bind_library(device, op, inputs, outputs, std::move(attrs), guarded));
   }
   if (is_attention(op)) return bind_attention(device, op, inputs, outputs, attrs);
   if (is_convolution(op)) {
     if (auto convolution = bind_convolution(device, op, inputs, outputs[0], attrs)) return convolution;
   }
-  if (auto native = bind_native(NativeDevice::of(device), op, inputs, outputs, attrs)) return native;
+  if (auto native = bind_native(NativeDevice::of(device), op, inputs, outputs, attrs, guarded)) return native;
   if (op == ir::Op::kDot) {
     if (auto product = bind_lt_product(device, inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs)))
       return product;

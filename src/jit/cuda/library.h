@@ -12,7 +12,8 @@ class NativeDevice;
 
 /// The primitives that kernels written by hand run; null for others.
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
-                                          const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs);
+                                          const std::vector<LibraryView>& outputs, const std::vector<int64_t>& attrs,
+                                          bool guarded = false);
 
 /// Whether some operands of a primitive that loop IR does not say stay on the device: `bind_library` knows the op.
 bool has_kernel(ir::Op op);
@@ -21,6 +22,6 @@ bool has_kernel(ir::Op op);
 /// other products of floats to cuBLASLt. All else runs on the host, between copies that wait for the device and are
 /// counted (fallbacks.bytes_copied).
 std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
-                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs);
+                                           std::vector<LibraryView> outputs, std::vector<int64_t> attrs, bool guarded);
 
 }  // namespace smolder::jit::cuda

@@ -91,7 +91,8 @@ struct InstanceState {
   std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them
   std::vector<uint64_t> uploaded;  ///< what they are, but for those computed of others
-  std::shared_ptr<ErrorWords> errors;
+  std::shared_ptr<ErrorSlots> errors;
+  StepGate* gate = nullptr;  ///< where it looks at indices
   Graphs graphs;
   InstanceTuning tuning;
 };

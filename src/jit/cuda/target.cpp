@@ -8,6 +8,7 @@
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
+#include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/cuda/shape.h"
 #include "smolder/jit/cuda/together.h"
 #include "smolder/jit/program.h"
@@ -60,8 +61,12 @@ class CudaTarget final : public DeviceTarget {
 
   bool has_kernel(ir::Op op) override { return cuda::has_kernel(op); }
   std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
-                                             std::vector<LibraryView> outputs, std::vector<int64_t> attrs) override {
-    return cuda::bind_library(device, op, std::move(inputs), std::move(outputs), std::move(attrs));
+                                             std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
+                                             bool guarded) override {
+    return cuda::bind_library(device, op, std::move(inputs), std::move(outputs), std::move(attrs), guarded);
+  }
+  std::unique_ptr<BoundLibrary> bind_index_check(int device, const LibraryView& index, int64_t extent) override {
+    return make_index_check(NativeDevice::of(device), index, extent);
   }
   std::vector<std::function<void()>> take_unready() override { return NativeDevice::take_unready(); }
   void copy(int device, void* to, const void* from, int64_t bytes) override {

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/error_slots.h"
 #include "jit/kernel_samples.h"
 #include "jit/kernel_test_util.h"
 #include "jit/random_kernel.h"
@@ -134,10 +135,14 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
   std::vector<uint64_t> words = s.scalars;
   words.resize(words.size() + code.device->num_computed());
   code.device->compute_scalars(words.data());
-  Array scalars(DType::kInt64, static_cast<int64_t>(words.size())), errors(DType::kInt32, k.num_errors);
+  Array scalars(DType::kInt64, static_cast<int64_t>(words.size())),
+      errors(DType::kInt64, 4 * std::max(k.num_errors, 1));
   for (size_t i = 0; i < words.size(); ++i) scalars.set_bits(static_cast<int64_t>(i), words[i]);
   std::fill_n(static_cast<char*>(errors.data()), errors.bytes(), 0);
   const Guarded device_scalars(stream, scalars, 0), device_errors(stream, errors, 0);
+  ErrorSlots slots(k.num_errors);
+  slots.place(device_errors.data());
+  smolder::cuda::copy_to_device(stream, device_errors.data(), slots.data(), errors.bytes());
   code.device->launch(stream, {on_device.data(), s.ints.data(), static_cast<const uint64_t*>(device_scalars.data()),
                                static_cast<uint32_t*>(device_errors.data()), s.positions});
   for (Array& a : want) on_host.push_back(a.data());
@@ -173,10 +178,11 @@ void compare(Stream& stream, const CompiledKernel& code, const Case& c) {
                   static_cast<unsigned long long>(want[i].bits(first)));
     return report(c, text);
   }
-  Array got(DType::kInt32, k.num_errors);
-  device_errors.read(got);
-  for (int i = 0; i < k.num_errors; ++i) {
-    if (got.bits(i) != want_errors[static_cast<size_t>(i)]) return report(c, "error word e" + std::to_string(i));
+  device_errors.read(errors);
+  std::memcpy(slots.data(), errors.data(), errors.bytes());
+  const std::vector<uint32_t> found = slots.found();
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != want_errors[i]) return report(c, "error slot e" + std::to_string(i));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "jit/cuda_emulator.h"
+#include "jit/error_slots.h"
 #include "jit/kernel_samples.h"
 #include "jit/kernel_test_util.h"
 #include "jit/plan_test_util.h"
@@ -26,6 +27,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/kernel_bytes.h"
 #include "smolder/jit/loop_interpret.h"
 
 namespace smolder::jit::test {
@@ -51,6 +53,54 @@ TEST(CudaKernel, Text) {
     if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
     EXPECT_EQ(text, contents(file)) << file;
   }
+}
+
+TEST(CudaKernel, GuardedText) {
+  const Kernel one = golden("gelu");
+  Kernel guarded = one;
+  guarded.guarded = true;
+  EXPECT_TRUE(parse_loop(print(guarded)).guarded);
+  EXPECT_TRUE(from_bytes(to_bytes(guarded)).guarded);
+  EXPECT_FALSE(from_bytes(to_bytes(one)).guarded);
+  const Kernel* kernels[] = {&guarded};
+  const std::string text = cuda::program_text(kernels).kernels[0], file = "tests/golden/cuda/gelu_guarded.cu";
+  if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
+  EXPECT_EQ(text, contents(file)) << file;
+}
+
+// What is guarded does nothing once a step has failed; a check says so, with the index and its bound, and only the
+// first.
+TEST(CudaKernel, GuardsAndReports) {
+  SKIP_UNDER_SANITIZER;
+  Kernel gelu = golden("gelu");
+  gelu.guarded = true;
+  const Kernel* kernels[] = {&gelu};
+  const CudaEmulator emulator(kernels, SMOLDER_HOST_CXX);
+  const std::vector<int64_t> ints{8};
+  for (const uint32_t failed : {0u, 1u}) {
+    Array x(gelu.buffers[0].dtype, 8), y(gelu.buffers[1].dtype, 8);
+    for (int64_t i = 0; i < 8; ++i) x.set_bits(i, 0), y.set_bits(i, 7);
+    void* const buffers[] = {x.data(), y.data()};
+    uint32_t word = failed;
+    emulator.launch(0, buffers, ints.data(), nullptr, &word, 8);
+    EXPECT_EQ(y.bits(0), failed ? 7u : 0u);
+  }
+
+  const Kernel embedding = golden("embedding");
+  const Kernel* others[] = {&embedding};
+  const CudaEmulator looking(others, SMOLDER_HOST_CXX);
+  Array index(DType::kInt64, 2), table(embedding.buffers[1].dtype, 3 * 8), rows(embedding.buffers[2].dtype, 2 * 8);
+  index.set_bits(0, 1), index.set_bits(1, 9);
+  void* const buffers[] = {index.data(), table.data(), rows.data()};
+  const std::vector<int64_t> sizes{2, 3, 8};
+  ErrorSlots slots(1);
+  looking.launch(0, buffers, sizes.data(), nullptr, slots.data(), 2);
+  EXPECT_EQ(slots.found(), std::vector<uint32_t>{1});
+  EXPECT_EQ(slots.words()[0], 9u);
+  EXPECT_EQ(slots.words()[1], 4u);  // the bound and one
+  slots.words()[0] = slots.words()[1] = 0;
+  looking.launch(0, buffers, sizes.data(), nullptr, slots.data(), 2);
+  EXPECT_EQ(slots.found(), std::vector<uint32_t>{0}) << "a step has failed already";
 }
 
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits);
@@ -381,7 +431,8 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       on_host.push_back(want[b].data());
     }
     for (const auto& [read, written] : s.in_place) on_device[written] = on_device[read];
-    std::vector<uint32_t> got_errors(static_cast<size_t>(s.kernel.num_errors)), want_errors(got_errors.size());
+    ErrorSlots got_errors(s.kernel.num_errors);
+    std::vector<uint32_t> want_errors(static_cast<size_t>(s.kernel.num_errors));
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
     interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
               &cuda::reduce_order());
@@ -394,7 +445,7 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
         EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
       }
     }
-    EXPECT_EQ(got_errors, want_errors);
+    EXPECT_EQ(got_errors.found(), want_errors);
   }
 }
 

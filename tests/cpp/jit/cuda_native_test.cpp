@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "jit/cuda_emulator.h"
+#include "jit/error_slots.h"
 #include "jit/kernel_test_util.h"
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/core/half.h"
@@ -22,6 +23,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/device/native.h"
 #include "smolder/jit/cuda/device/prelude.h"
+#include "smolder/jit/cuda/device/report.h"
 #include "smolder/jit/cuda/library.h"
 #include "smolder/jit/cuda/native/product_finish.h"
 
@@ -118,10 +120,10 @@ void expect_same(Op op, const std::vector<Operand*>& inputs, std::vector<Operand
         }
       }
     }
-    uint32_t error = 0;
-    const bool good = on_device->queue(got_at, on_device->has_error_word() ? &error : nullptr);
+    ErrorSlots errors(1);
+    const bool good = on_device->queue(got_at, {on_device->has_error_slot() ? errors.data() : nullptr});
     const bool host_good = on_host->run(want_at);
-    EXPECT_EQ(good && error == 0, host_good);
+    EXPECT_EQ(good && errors.found()[0] == 0, host_good);
     // The host looks at all indices before it overwrites the only copy; the device drops what is out of range.
     if (updates && !host_good) got[0] = inputs[0]->memory.clone();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(is_same(got[i], want[i])) << "operand " << i;
@@ -281,6 +283,75 @@ TEST(CudaNative, SlicesAreWritten) {
       expect_same(Op::kSliceWrite, inputs, outputs, attrs);
     }
   }
+}
+
+// What is guarded does nothing once a step has failed, and what it does otherwise.
+TEST(CudaNative, GuardedCalls) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(3);
+  struct Call {
+    Op op;
+    Dims shape, index, source;
+    std::vector<int64_t> attrs;
+  };
+  const std::vector<Call> calls = {
+      {Op::kIndexSet, {9, 8}, {2}, {2, 8}, {0}},           // a short index
+      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}},       // sorted
+      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}},   // by elements
+      {Op::kScatterInto, {1, 6}, {1, 6}, {1, 6}, {0, 0}},  // by columns
+  };
+  for (const Call& call : calls) {
+    SCOPED_TRACE(ir::name(call.op));
+    Operand x = dense(DType::kFloat32, call.shape), index = dense(DType::kInt64, call.index),
+            source = dense(DType::kFloat32, call.source);
+    x.memory.fill_special(random);
+    source.memory.fill_special(random);
+    fill_indices(index, call.shape[0], false, random);
+    const std::vector<LibraryView> in = {x.view, index.view, source.view}, out = {x.view};
+    const auto plain = cuda::bind_native(device(), call.op, in, out, call.attrs);
+    const auto guarded = cuda::bind_native(device(), call.op, in, out, call.attrs, true);
+    Array want = x.memory.clone();
+    plain->run(std::vector<void*>{want.data(), index.memory.data(), source.memory.data(), want.data()});
+    for (const uint32_t failed : {0u, 1u}) {
+      Array got = x.memory.clone();
+      const std::vector<void*> at{got.data(), index.memory.data(), source.memory.data(), got.data()};
+      EXPECT_TRUE(guarded->queue(at, {nullptr, &failed}));
+      EXPECT_TRUE(same(got, failed ? x.memory : want)) << failed;
+    }
+  }
+  for (const Dims& part : {Dims{2, 8}, Dims{2, 3}, Dims{1, 1}}) {
+    SCOPED_TRACE(to_string(part));
+    Operand x = dense(DType::kFloat32, {9, 8}), source = dense(DType::kFloat32, part);
+    x.memory.fill_special(random);
+    source.memory.fill_special(random);
+    const std::vector<LibraryView> in = {x.view, source.view}, out = {x.view};
+    const std::vector<int64_t> attrs{2, 3, 0, 2, 1, 1};  // starts and steps
+    const auto plain = cuda::bind_native(device(), Op::kSliceWrite, in, out, attrs);
+    const auto guarded = cuda::bind_native(device(), Op::kSliceWrite, in, out, attrs, true);
+    Array want = x.memory.clone();
+    plain->run(std::vector<void*>{want.data(), source.memory.data(), want.data()});
+    for (const uint32_t failed : {0u, 1u}) {
+      Array got = x.memory.clone();
+      EXPECT_TRUE(guarded->queue(std::vector<void*>{got.data(), source.memory.data(), got.data()}, {nullptr, &failed}));
+      EXPECT_TRUE(same(got, failed ? x.memory : want)) << failed;
+    }
+  }
+}
+
+TEST(CudaNative, StepsAreCountedUntilOneFails) {
+  SKIP_UNDER_SANITIZER;
+  const auto count_step = device().function(cuda::kCount, "count_step");
+  uint32_t failed = 0;
+  uint64_t count = 4, told = 0;
+  const auto arguments = cuda::words(&failed, &count, &told);
+  for (const uint64_t passed : {5u, 6u}) {
+    count_step->launch(1, 1, arguments);
+    EXPECT_EQ(told, passed);
+  }
+  failed = 1;
+  count_step->launch(1, 1, arguments);
+  EXPECT_EQ(told, 6u);
+  EXPECT_EQ(count, 6u);
 }
 
 // -- products, scans and sorts

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "jit/cuda_emulator.h"
+#include "jit/error_slots.h"
 #include "jit/kernel_test_util.h"
 #include "jit/random_kernel.h"
 #include "smolder/ir/graph.h"
@@ -51,7 +52,7 @@ size_t expect_same(const CudaEmulator& emulator, size_t number, const Kernel& k,
   std::mt19937_64 random(7);
   std::vector<std::vector<Array>> got, want;
   std::vector<std::vector<void*>> addresses;
-  std::vector<std::vector<uint32_t>> errors(calls.size());
+  std::vector<ErrorSlots> errors(calls.size(), ErrorSlots(k.num_errors));
   std::vector<KernelArguments> arguments;
   for (size_t c = 0; c < calls.size(); ++c) {
     const Call& call = calls[c];
@@ -70,7 +71,7 @@ size_t expect_same(const CudaEmulator& emulator, size_t number, const Kernel& k,
       addresses[c].push_back(static_cast<char*>(got[c][b].data()) +
                              call.shift * static_cast<int64_t>(itemsize(k.buffers[b].dtype)));
     }
-    errors[c].resize(static_cast<size_t>(k.num_errors));
+    errors[c].place(errors[c].data());
     arguments.push_back({addresses[c].data(), call.ints.data(), call.scalars.data(), errors[c].data(), call.positions});
   }
   const size_t launches = emulator.launch(number, arguments);
@@ -85,7 +86,7 @@ size_t expect_same(const CudaEmulator& emulator, size_t number, const Kernel& k,
     interpret(k, on_host.data(), calls[c].ints.data(), calls[c].scalars.data(), want_errors.data(), 0,
               calls[c].positions, &cuda::reduce_order());
     for (size_t b = 0; b < want[c].size(); ++b) EXPECT_TRUE(same(got[c][b], want[c][b])) << "b" << b;
-    EXPECT_EQ(errors[c], want_errors);
+    EXPECT_EQ(errors[c].found(), want_errors);
   }
   return launches;
 }

@@ -48,7 +48,7 @@ class PlanTest {
 
   struct Result {
     std::vector<std::vector<uint8_t>> outputs;
-    std::vector<OpSite> reports;
+    std::vector<IndexReport> reports;
   };
   /// Compiles and runs with fresh data for these sizes.
   Result run(const CompileOptions& options = {});

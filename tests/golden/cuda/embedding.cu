@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_
     constexpr int V = decltype(lanes)::kCount;
     constexpr bool R = decltype(lanes)::kRegular;
     const u64 x0 = b0[v0];
-    if (x0 >= static_cast<u64>(a.n1)) a.errors[0] = 1;
+    if (x0 >= static_cast<u64>(a.n1)) report(a.errors, x0, a.n1);
     const u64 x1 = clamp_index(x0, a.n1);
     {
       f32 x2[V];

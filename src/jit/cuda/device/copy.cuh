@@ -4,6 +4,7 @@ struct CopyArguments {
   const Item* from;
   Item* to;
   i64 n, rank, extents[8], from_strides[8], to_strides[8];
+  GUARD
 };
 // One item to many places, side by side.
 struct RepeatArguments {
@@ -29,6 +30,7 @@ KERNEL(repeat_item, RepeatArguments) {
   }
 }
 KERNEL(copy_items, CopyArguments) {
+  UNLESS_FAILED
   const i64 first = static_cast<i64>(blockIdx.x) * (4 * blockDim.x) + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {

@@ -1,4 +1,32 @@
-//! The program names Element, Index, Key and Combine: what becomes of the element there and the one written.
+//! The program names Index, and has the report before it.
+//@ kScatterChecked
+// An index of an axis of extent n, or -1 and a report.
+DEVICE i64 checked(Index index, i64 n, u32* error) {
+  const i64 i = static_cast<i64>(index);
+  if (i >= 0 && i < n) return i;
+  if (error) report(error, static_cast<u64>(i), n);
+  return -1;
+}
+//! Looks at an index before anything is written at it.
+//@ kScatterLook
+struct LookArguments {
+  const Index* index;
+  u32* error;
+  i64 count, n, rank, extents[8], strides[8];
+};
+KERNEL(look_at_index, LookArguments) {
+  const i64 e = thread_number();
+  if (e < a.count) checked(a.index[offset_at(static_cast<u64>(e), a.rank, a.extents, a.strides)], a.n, a.error);
+}
+//! Every index is out of range of an axis without elements.
+//@ kScatterReportFirst
+struct FirstArguments {
+  const Index* index;
+  u32* error;
+};
+KERNEL(report_first, FirstArguments) { report(a.error, static_cast<u64>(static_cast<i64>(*a.index)), 0); }
+//! The program names Element, Index, Key and Combine: what becomes of the element there and the one written. What
+//! writes is guarded: see guard_text().
 //@ kScatterCombine
 struct Set {
   static constexpr bool kLast = true;
@@ -32,13 +60,6 @@ struct Smallest {
 };
 
 constexpr u32 kAll = 0xffffffffu;
-// An index of an axis of extent n, or -1 and a report.
-DEVICE i64 checked(Index index, i64 n, u32* error) {
-  const i64 i = static_cast<i64>(index);
-  if (i >= 0 && i < n) return i;
-  if (error) *error = 1;
-  return -1;
-}
 //! Element e of the index, as numbers: the column that it is in, times n, and the place in it. Those out of range have
 //! `absent`, which is beyond all others.
 //@ kScatterKey
@@ -65,6 +86,7 @@ struct RowsArguments {
   const Element* source;
   Element* result;
   i64 outer, count, n, inner;
+  GUARD
 };
 // Where the equal keys that begin at e end.
 DEVICE i64 end_of(const Key* keys, i64 e, i64 count) {
@@ -108,8 +130,14 @@ template <int V> DEVICE void write_sorted(const RowsArguments& a) {
   }
   store_whole(to, x);
 }
-KERNEL(write_rows, RowsArguments) { write_sorted<1>(a); }
-KERNEL(write_rows_whole, RowsArguments) { write_sorted<16 / sizeof(Element)>(a); }
+KERNEL(write_rows, RowsArguments) {
+  UNLESS_FAILED
+  write_sorted<1>(a);
+}
+KERNEL(write_rows_whole, RowsArguments) {
+  UNLESS_FAILED
+  write_sorted<16 / sizeof(Element)>(a);
+}
 
 // Of places with many rows each, so that a thread has a place, and many of its rows on their way.
 template <int V> DEVICE void write_crowded(const RowsArguments& a) {
@@ -146,8 +174,14 @@ template <int V> DEVICE void write_crowded(const RowsArguments& a) {
   }
   store_whole(to, x);
 }
-KERNEL(write_crowded_rows, RowsArguments) { write_crowded<1>(a); }
-KERNEL(write_crowded_rows_whole, RowsArguments) { write_crowded<16 / sizeof(Element)>(a); }
+KERNEL(write_crowded_rows, RowsArguments) {
+  UNLESS_FAILED
+  write_crowded<1>(a);
+}
+KERNEL(write_crowded_rows_whole, RowsArguments) {
+  UNLESS_FAILED
+  write_crowded<16 / sizeof(Element)>(a);
+}
 
 // An index so short that each block reads all of it: a block has one row, and leaves it to the first block of its
 // place.
@@ -157,6 +191,7 @@ struct FewRowsArguments {
   Element* result;
   u32* error;
   i64 count, n, inner, rank, extents[8], strides[8];
+  GUARD
 };
 template <int V> DEVICE void write_few(const FewRowsArguments& a) {
   __shared__ i64 places[kFewRows];
@@ -191,8 +226,14 @@ template <int V> DEVICE void write_few(const FewRowsArguments& a) {
   }
   store_whole(to, x);
 }
-KERNEL(write_few_rows, FewRowsArguments) { write_few<1>(a); }
-KERNEL(write_few_rows_whole, FewRowsArguments) { write_few<16 / sizeof(Element)>(a); }
+KERNEL(write_few_rows, FewRowsArguments) {
+  UNLESS_FAILED
+  write_few<1>(a);
+}
+KERNEL(write_few_rows_whole, FewRowsArguments) {
+  UNLESS_FAILED
+  write_few<16 / sizeof(Element)>(a);
+}
 //! Each element of an index to a place of its own.
 //@ kScatterElements
 struct ColumnArguments {
@@ -202,9 +243,11 @@ struct ColumnArguments {
   u32* error;
   i64 columns, length, n, index_step, source_step, result_step;
   i64 rank, extents[8], index_strides[8], source_strides[8], result_strides[8];
+  GUARD
 };
 // A thread takes a column.
 KERNEL(walk_columns, ColumnArguments) {
+  UNLESS_FAILED
   const u64 column = static_cast<u64>(thread_number());
   if (column >= a.columns) return;
   const Index* index = a.index + offset_at(column, a.rank, a.extents, a.index_strides);
@@ -226,6 +269,7 @@ struct ElementArguments {
   i64 count, n, length, inner, absent, result_step;
   // Of the result, the axis has no stride here.
   i64 rank, extents[8], index_strides[8], source_strides[8], result_strides[8];
+  GUARD
 };
 DEVICE Element* place_in(const ElementArguments& a, u64 position) {
   return a.result + offset_at(position, a.rank, a.extents, a.result_strides) +
@@ -237,6 +281,7 @@ DEVICE Element source_at(const ElementArguments& a, u64 position) {
 
 constexpr int kAlone = 16;  // of one place, that a thread writes alone; the rest its warp fetches
 KERNEL(write_elements, ElementArguments) {
+  UNLESS_FAILED
   const i64 e = thread_number();
   const int lane = static_cast<int>(threadIdx.x % 32);
   i64 key = e < a.count ? static_cast<i64>(a.keys[e]) : a.absent;
@@ -280,6 +325,7 @@ KERNEL(write_elements, ElementArguments) {
 
 // An index so short that each block makes all keys.
 KERNEL(write_few_elements, ElementArguments) {
+  UNLESS_FAILED
   __shared__ i64 places[kFewElements];
   for (i64 i = threadIdx.x; i < a.count; i += blockDim.x) {
     const i64 place =
@@ -313,6 +359,7 @@ DEVICE void add_to(bool* to, bool x) {
   if (x) *to = true;
 }
 KERNEL(add_in_any_order, ElementArguments) {
+  UNLESS_FAILED
   const u64 e = static_cast<u64>(thread_number());
   if (e >= a.count) return;
   const i64 i = checked(a.index[offset_at(e, a.rank, a.extents, a.index_strides)], a.n, a.error);

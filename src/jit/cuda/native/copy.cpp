@@ -13,9 +13,9 @@ namespace {
 constexpr int kThreads = 256, kItemsOfThread = 4;
 constexpr int64_t kWidest = 16;
 
-std::string program_of(int64_t item) {
+std::string program_of(int64_t item, bool guarded) {
   const char* const type = item == 1 ? "u8" : item == 2 ? "u16" : item == 4 ? "u32" : item == 8 ? "u64" : "uint4";
-  return std::string("typedef ") + type + " Item;\n" + kCopy;
+  return guard_text(guarded) + "typedef " + type + " Item;\n" + kCopy;
 }
 
 LibraryView dense(LibraryView v) {
@@ -50,22 +50,22 @@ StridedCopy::StridedCopy(NativeDevice& device, const LibraryView& from, const Li
   SMOLDER_INVARIANT(from.dtype == to.dtype && from.shape == to.shape);
 }
 
-void StridedCopy::run(const void* from, void* to) const {
+void StridedCopy::run(const void* from, void* to, const uint32_t* failed) const {
   if (from == to || elements_ == 0) return;
   Axes axes = axes_;
   int64_t item = item_, n = elements_;
   const int last = axes.extents.size() - 1;
-  if (last < 0 || (last == 0 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1)) {
+  if (!failed && (last < 0 || (last == 0 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1))) {
     return device_.copy(to, from, n * item);
   }
-  if (last == 0 && axes.strides[0][0] == 0 && axes.strides[1][0] == 1) {
-    device_.function(program_of(item), "repeat_item")
+  if (!failed && last == 0 && axes.strides[0][0] == 0 && axes.strides[1][0] == 1) {
+    device_.function(program_of(item, false), "repeat_item")
         ->launch(ceil_div(n * item, int64_t{kThreads} * kItemsOfThread * kWidest), kThreads, words(from, to, n));
     return;
   }
   // Pairs of items that are neighbours at both ends are moved as one.
   const auto pairs = [&] {
-    if (axes.extents[last] % 2 != 0 || item == kWidest) return false;
+    if (last < 0 || axes.extents[last] % 2 != 0 || item == kWidest) return false;
     for (const Dims& s : axes.strides) {
       if (s[last] != 1) return false;
       for (int a = 0; a < last; ++a) {
@@ -81,9 +81,10 @@ void StridedCopy::run(const void* from, void* to) const {
       for (int a = 0; a < last; ++a) s[a] /= 2;
     }
   }
-  device_.function(program_of(item), "copy_items")
-      ->launch(ceil_div(n, int64_t{kThreads} * kItemsOfThread), kThreads,
-               words(from, to, n, axes.extents.size(), axes.extents, axes.strides[0], axes.strides[1]));
+  Words arguments = words(from, to, n, axes.extents.size(), axes.extents, axes.strides[0], axes.strides[1]);
+  if (failed) arguments.add(failed);
+  device_.function(program_of(item, failed != nullptr), "copy_items")
+      ->launch(ceil_div(n, int64_t{kThreads} * kItemsOfThread), kThreads, arguments);
 }
 
 DenseOperand::DenseOperand(NativeDevice& device, const LibraryView& view)
@@ -133,9 +134,9 @@ SliceWrite::SliceWrite(NativeDevice& device, const std::vector<LibraryView>& inp
       part_(device, inputs[1], window_.view),
       elements_(numel(inputs[1].shape)) {}
 
-bool SliceWrite::run(std::span<void* const> addresses) const {
+bool SliceWrite::queue(std::span<void* const> addresses, const Signals& given) const {
   whole_.run(addresses[0], addresses[2]);
-  part_.run(addresses[1], static_cast<char*>(addresses[2]) + window_.offset);
+  part_.run(addresses[1], static_cast<char*>(addresses[2]) + window_.offset, given.failed);
   return true;
 }
 

@@ -18,7 +18,8 @@ struct Axes {
 class StridedCopy {
  public:
   StridedCopy(NativeDevice& device, const LibraryView& from, const LibraryView& to);
-  void run(const void* from, void* to) const;
+  /// `failed`: a word on the device; where it is other than 0 by then, nothing is copied.
+  void run(const void* from, void* to, const uint32_t* failed = nullptr) const;
 
  private:
   NativeDevice& device_;
@@ -61,7 +62,8 @@ class SliceWrite final : public BoundLibrary {
   SliceWrite(NativeDevice& device, const std::vector<LibraryView>& inputs, const LibraryView& out,
              std::span<const int64_t> attrs);
   bool only_queues() const override { return true; }
-  bool run(std::span<void* const> addresses) const override;
+  bool run(std::span<void* const> addresses) const override { return queue(addresses, {}); }
+  bool queue(std::span<void* const> addresses, const Signals& given) const override;
   std::string describe() const override;
 
  private:

@@ -16,6 +16,11 @@
 
 namespace smolder::jit::cuda {
 
+std::string guard_text(bool guarded) {
+  return guarded ? "#define GUARD const u32* failed;\n#define UNLESS_FAILED if (*a.failed != 0) return;\n"
+                 : "#define GUARD\n#define UNLESS_FAILED\n";
+}
+
 std::string typedef_of(const char* name, DType dtype) {
   constexpr const char* kTypes[] = {"bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
   return std::string("typedef ") + kTypes[static_cast<int>(dtype)] + " " + name + ";\n";

@@ -80,6 +80,9 @@ class NativeDevice {
   virtual void fill(void* to, unsigned char value, int64_t bytes) = 0;
 };
 
+/// What a program begins with whose arguments end with GUARD and whose functions begin with UNLESS_FAILED. Guarded,
+/// they do nothing where the word whose address is their last argument is other than 0.
+std::string guard_text(bool guarded);
 /// "typedef f32 NAME;\n": the type that a program calls an element of `dtype`.
 std::string typedef_of(const char* name, DType dtype);
 

@@ -5,6 +5,7 @@
 
 #include "smolder/core/error.h"
 #include "smolder/ir/builder.h"
+#include "smolder/jit/cuda/device/report.h"
 #include "smolder/jit/cuda/device/scatter.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
@@ -28,25 +29,38 @@ const char* combine_of(ir::Op op, const std::vector<int64_t>& attrs) {
   return kNames[attrs[0]];
 }
 
-std::string program_start(DType element, DType index, bool wide_keys, const char* combine) {
-  return typedef_of("Element", element) + typedef_of("Index", index) + "typedef " + (wide_keys ? "u64" : "u32") +
-         " Key;\nconstexpr int kFewRows = " + std::to_string(kFewRows) +
-         ", kFewElements = " + std::to_string(kFewElements) + ";\n" + kScatterCombine + "typedef " + combine +
-         " Combine;\n" + kScatterKey;
+std::string program_start(DType element, DType index, bool wide_keys, const char* combine, bool guarded) {
+  return guard_text(guarded) + typedef_of("Element", element) + typedef_of("Index", index) + "typedef " +
+         (wide_keys ? "u64" : "u32") + " Key;\nconstexpr int kFewRows = " + std::to_string(kFewRows) +
+         ", kFewElements = " + std::to_string(kFewElements) + ";\n" + kReport + kScatterChecked + kScatterCombine +
+         "typedef " + combine + " Combine;\n" + kScatterKey;
+}
+
+/// Every index is out of range of an axis without elements.
+void report_first(NativeDevice& device, DType type, const void* index, uint32_t* error) {
+  device.function(typedef_of("Index", type) + kReport + kScatterReportFirst, "report_first")
+      ->launch(1, 1, words(index, error));
 }
 
 /// What both kinds have: the result begins as the first operand, and keys are sorted.
 class Scatter : public BoundLibrary {
  public:
-  Scatter(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs, const LibraryView& out, int axis)
-      : device_(device), op_(op), axis_(axis), start_(device, inputs[0], out), n_(out.shape[axis]) {
+  Scatter(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs, const LibraryView& out, int axis,
+          bool guarded)
+      : device_(device),
+        op_(op),
+        axis_(axis),
+        start_(device, inputs[0], out),
+        n_(out.shape[axis]),
+        guarded_(guarded),
+        index_type_(inputs[1].dtype) {
     const DType index = inputs[1].dtype;
     SMOLDER_CHECK(index == DType::kInt64 || index == DType::kInt32, TypeError, "indices must be int64 or int32, got ",
                   name(index));
   }
-  bool has_error_word() const override { return true; }
+  bool has_error_slot() const override { return true; }
   bool only_queues() const override { return true; }
-  bool run(std::span<void* const> addresses) const override { return queue(addresses, nullptr); }
+  bool run(std::span<void* const> addresses) const override { return queue(addresses, {}); }
   std::string describe() const override { return std::string(ir::name(op_)) + " at " + std::to_string(count_); }
 
  protected:
@@ -67,9 +81,12 @@ class Scatter : public BoundLibrary {
   RadixSort make_radix() const {
     return {device_, 1, count_, wide_, static_cast<int>(std::bit_width(static_cast<uint64_t>(absent_)))};
   }
-  /// Every index is out of range of an axis without elements.
-  void report_all(uint32_t* error) const {
-    if (error) device_.fill(error, 1, sizeof *error);
+  void report_all(const void* index, uint32_t* error) const {
+    if (error) report_first(device_, index_type_, index, error);
+  }
+  cuda::Words with_guard(cuda::Words arguments, const Signals& given) const {
+    if (guarded_) arguments.add(given.failed);
+    return arguments;
   }
 
   NativeDevice& device_;
@@ -77,6 +94,8 @@ class Scatter : public BoundLibrary {
   const int axis_;
   const StridedCopy start_;
   const int64_t n_;
+  const bool guarded_;
+  const DType index_type_;
   int64_t count_ = 0;  ///< of the index's elements
   int64_t columns_ = 1, length_ = 1, inner_ = 1, absent_ = 0;
   bool wide_ = false;
@@ -86,8 +105,8 @@ class Scatter : public BoundLibrary {
 class ScatterRows final : public Scatter {
  public:
   ScatterRows(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs, const LibraryView& out, int axis,
-              const char* combine)
-      : Scatter(device, op, inputs, out, axis),
+              const char* combine, bool guarded)
+      : Scatter(device, op, inputs, out, axis, guarded),
         index_(inputs[1].shape, {inputs[1].strides}),
         source_(device, inputs[2]),
         result_(device, out),
@@ -98,7 +117,7 @@ class ScatterRows final : public Scatter {
     prepare_sort(1, std::max<int64_t>(count_, 1), 1);
     if (count_ == 0 || n_ == 0 || outer_ * width_ == 0) return;
     few_ = count_ <= kFewRows && outer_ * count_ * ceil_div(width_, kThreads) <= kFewBlocks;
-    const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine) + kScatterRows;
+    const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded) + kScatterRows;
     crowded_ = !few_ && op != ir::Op::kIndexSet && count_ >= kCrowd * n_;
     const std::string entry = few_ ? "write_few_rows" : crowded_ ? "write_crowded_rows" : "write_rows";
     write_ = device.function(program, entry);
@@ -108,9 +127,10 @@ class ScatterRows final : public Scatter {
     radix_.emplace(make_radix());
   }
 
-  bool queue(std::span<void* const> addresses, uint32_t* error) const override {
+  bool queue(std::span<void* const> addresses, const Signals& given) const override {
+    uint32_t* const error = given.error;
     start_.run(addresses[0], addresses[3]);
-    if (n_ == 0 && count_ > 0) report_all(error);
+    if (n_ == 0 && count_ > 0) report_all(addresses[1], error);
     if (!write_) return true;
     BufferRef source_holder, result_holder;
     const void* const source = source_.at(addresses[2], source_holder);
@@ -122,14 +142,17 @@ class ScatterRows final : public Scatter {
     const int64_t packs = whole ? width_ * item_ / 16 : width_;
     if (few_) {
       write.launch(outer_ * count_ * ceil_div(packs, kThreads), kThreads,
-                   words(addresses[1], source, result, error, count_, n_, width_, index_.extents.size(), index_.extents,
-                         index_.strides[0]));
+                   with_guard(words(addresses[1], source, result, error, count_, n_, width_, index_.extents.size(),
+                                    index_.extents, index_.strides[0]),
+                              given));
     } else {
       const RadixSort::Sorted sorted = sort(*radix_, make_keys_, addresses[1], index_, error);
       const int64_t threads = crowded_ ? outer_ * n_ * packs : outer_ * count_ * packs;
       const int block = crowded_ ? kCrowdedThreads : kThreads;
-      write.launch(ceil_div(threads, block), block,
-                   words(sorted.keys->data(), sorted.positions->data(), source, result, outer_, count_, n_, width_));
+      write.launch(
+          ceil_div(threads, block), block,
+          with_guard(words(sorted.keys->data(), sorted.positions->data(), source, result, outer_, count_, n_, width_),
+                     given));
     }
     result_.finish(addresses[3], result_holder);
     return true;
@@ -164,8 +187,8 @@ Dims with_zero(Dims list, int axis) {
 class ScatterElements final : public Scatter {
  public:
   ScatterElements(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs, const LibraryView& out,
-                  int axis, const char* combine)
-      : Scatter(device, op, inputs, out, axis),
+                  int axis, const char* combine, bool guarded)
+      : Scatter(device, op, inputs, out, axis, guarded),
         elements_(inputs[1].shape, {inputs[1].strides, inputs[2].strides, with_zero(out.strides, axis)}),
         columns_axes_(without(inputs[1].shape, axis),
                       {without(inputs[1].strides, axis), without(inputs[2].strides, axis), without(out.strides, axis)}),
@@ -178,7 +201,7 @@ class ScatterElements final : public Scatter {
     int64_t inner = 1;
     for (int a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
     prepare_sort(count_ / shape[axis], shape[axis], inner);
-    const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine) + kScatterElements;
+    const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded) + kScatterElements;
     const bool any_order = op == ir::Op::kScatterAdd && !is_floating(out.dtype) && out.dtype != DType::kUInt8;
     if (any_order) {
       write_ = device.function(program + kScatterAtomic, "add_in_any_order");
@@ -194,25 +217,29 @@ class ScatterElements final : public Scatter {
     }
   }
 
-  bool queue(std::span<void* const> addresses, uint32_t* error) const override {
+  bool queue(std::span<void* const> addresses, const Signals& given) const override {
+    uint32_t* const error = given.error;
     void *const index = addresses[1], *const source = addresses[2], *const result = addresses[3];
     start_.run(addresses[0], result);
-    if (n_ == 0 && count_ > 0) report_all(error);
+    if (n_ == 0 && count_ > 0) report_all(index, error);
     if (!write_) return true;
     if (walks_) {
       const Axes& x = columns_axes_;
-      write_->launch(ceil_div(columns_, kThreads), kThreads,
-                     words(index, source, result, error, columns_, length_, n_, index_step_, source_step_, result_step_,
-                           x.extents.size(), x.extents, x.strides[0], x.strides[1], x.strides[2]));
+      write_->launch(
+          ceil_div(columns_, kThreads), kThreads,
+          with_guard(words(index, source, result, error, columns_, length_, n_, index_step_, source_step_, result_step_,
+                           x.extents.size(), x.extents, x.strides[0], x.strides[1], x.strides[2]),
+                     given));
       return true;
     }
     const Axes& x = elements_;
     RadixSort::Sorted sorted;
     if (radix_) sorted = sort(*radix_, make_keys_, index, x, error);
     write_->launch(ceil_div(count_, kThreads), kThreads,
-                   words(radix_ ? sorted.keys->data() : nullptr, radix_ ? sorted.positions->data() : nullptr, index,
-                         source, result, error, count_, n_, length_, inner_, absent_, result_step_, x.extents.size(),
-                         x.extents, x.strides[0], x.strides[1], x.strides[2]));
+                   with_guard(words(radix_ ? sorted.keys->data() : nullptr, radix_ ? sorted.positions->data() : nullptr,
+                                    index, source, result, error, count_, n_, length_, inner_, absent_, result_step_,
+                                    x.extents.size(), x.extents, x.strides[0], x.strides[1], x.strides[2]),
+                              given));
     return true;
   }
 
@@ -224,25 +251,59 @@ class ScatterElements final : public Scatter {
   std::optional<RadixSort> radix_;
 };
 
+class IndexCheck final : public BoundLibrary {
+ public:
+  IndexCheck(NativeDevice& device, const LibraryView& index, int64_t n)
+      : device_(device), index_(index.shape, {index.strides}), type_(index.dtype), n_(n), count_(numel(index.shape)) {
+    if (count_ == 0 || n == 0) return;
+    look_ = device.function(typedef_of("Index", type_) + kReport + kScatterChecked + kScatterLook, "look_at_index");
+  }
+  bool has_error_slot() const override { return true; }
+  bool only_queues() const override { return true; }
+  bool run(std::span<void* const> addresses) const override { return queue(addresses, {}); }
+  bool queue(std::span<void* const> addresses, const Signals& given) const override {
+    if (look_) {
+      look_->launch(
+          ceil_div(count_, kThreads), kThreads,
+          words(addresses[0], given.error, count_, n_, index_.extents.size(), index_.extents, index_.strides[0]));
+    } else if (count_ > 0) {
+      report_first(device_, type_, addresses[0], given.error);
+    }
+    return true;
+  }
+  std::string describe() const override { return "look at " + std::to_string(count_) + " indices"; }
+
+ private:
+  NativeDevice& device_;
+  const Axes index_;
+  const DType type_;
+  const int64_t n_, count_;
+  NativeRef look_;
+};
+
 }  // namespace
 
 bool is_scatter(ir::Op op) {
   return op == ir::Op::kIndexAdd || op == ir::Op::kIndexSet || op == ir::Op::kScatterAdd || op == ir::Op::kScatterInto;
 }
 
+std::unique_ptr<BoundLibrary> make_index_check(NativeDevice& device, const LibraryView& index, int64_t n) {
+  return std::make_unique<IndexCheck>(device, index, n);
+}
+
 std::unique_ptr<BoundLibrary> make_scatter(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
-                                           const LibraryView& out, const std::vector<int64_t>& attrs) {
+                                           const LibraryView& out, const std::vector<int64_t>& attrs, bool guarded) {
   const char* const combine = combine_of(op, attrs);
   const int64_t axis_word = attrs[op == ir::Op::kScatterInto ? 1 : 0];
   if (op == ir::Op::kIndexAdd || op == ir::Op::kIndexSet) {
     const int axis = normalize_axis(axis_word, out.shape.size());
-    return std::make_unique<ScatterRows>(device, op, inputs, out, axis, combine);
+    return std::make_unique<ScatterRows>(device, op, inputs, out, axis, combine, guarded);
   }
   std::vector<LibraryView> with_axes;
   for (const LibraryView& v : inputs) with_axes.push_back(with_axis(v));
   const LibraryView result = with_axis(out);
   const int axis = normalize_axis(axis_word, result.shape.size());
-  return std::make_unique<ScatterElements>(device, op, with_axes, result, axis, combine);
+  return std::make_unique<ScatterElements>(device, op, with_axes, result, axis, combine, guarded);
 }
 
 }  // namespace smolder::jit::cuda

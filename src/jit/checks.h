@@ -1,0 +1,18 @@
+// Which steps may find an index out of range.
+#pragma once
+
+#include <span>
+
+#include "smolder/jit/program.h"
+
+namespace smolder::jit {
+
+bool is_scatter(const Step& step);
+/// Whether a step may find an index out of range, but for a scatter, whose index may be known to be good.
+bool looks_at_index(const Step& step, DeviceType device);
+/// Of the axis that a scatter names places of.
+ir::Dim axis_extent(const LibraryCall& scatter);
+/// Fills Program::checks, last_check and early_checks, and Step::is_looked_at.
+void find_checks(Program& program, std::span<const int> launch_of);
+
+}  // namespace smolder::jit
