@@ -75,14 +75,14 @@ void Generator::go_to(uint64_t offset) {
   offset_ = offset;
 }
 
-std::vector<DrawLog::Before>& DrawLog::of_thread() {
-  static const PerThread<std::vector<Before>> all;
+DrawLog::Draws& DrawLog::of_thread() {
+  static const PerThread<Draws> all;
   return *all;
 }
 
 void DrawLog::note(Generator& generator) {
   if (lazy::eager_enabled()) return;
-  std::vector<Before>& all = of_thread();
+  Draws& all = of_thread();
   for (const Before& b : all) {
     if (b.generator == &generator && !b.alive.expired()) return;
   }
@@ -90,17 +90,16 @@ void DrawLog::note(Generator& generator) {
   all.push_back({&generator, generator.alive_, seed, offset});
 }
 
-void DrawLog::forget() { of_thread().clear(); }
+DrawLog::Draws DrawLog::forget() { return std::exchange(of_thread(), {}); }
 
-void DrawLog::undo() {
-  for (const Before& b : of_thread()) {
+void DrawLog::undo(const Draws& draws) {
+  for (const Before& b : draws) {
     const auto alive = b.alive.lock();
     if (!alive) continue;
     const std::lock_guard lock(b.generator->mutex_);
     // One that was seeded since goes its own way.
     if (b.generator->seed_ == b.seed && b.generator->offset_ > b.offset) b.generator->offset_ = b.offset;
   }
-  forget();
 }
 
 Generator& default_generator() {

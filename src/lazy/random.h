@@ -46,18 +46,20 @@ class DrawLog {
  public:
   /// `generator` is about to be moved on.
   static void note(Generator& generator);
-  /// The step has run.
-  static void forget();
-  /// It failed.
-  static void undo();
-
- private:
   struct Before {
     Generator* generator;
     std::weak_ptr<const char> alive;
     uint64_t seed, offset;
   };
-  static std::vector<Before>& of_thread();
+  using Draws = std::vector<Before>;
+  /// The step has run. Returns what it drew.
+  static Draws forget();
+  /// It failed.
+  static void undo() { undo(forget()); }
+  static void undo(const Draws& draws);
+
+ private:
+  static Draws& of_thread();
 };
 
 /// What random functions use when no generator is named.

@@ -19,6 +19,8 @@ StepUndo::Log& StepUndo::of_thread() {
 
 void StepUndo::note(std::function<void()> undo, bool updates) {
   settle();
+  // What was recorded has run, or was given to a device.
+  if (eager_enabled()) return Tape::note_given(std::move(undo));
   if (updates && !of_thread().updates) of_thread().updates = Tape::cpu().size();
   of_thread().noted.push_back(std::move(undo));
 }
@@ -34,15 +36,25 @@ void move_all(std::vector<std::function<void()>>& from, std::vector<std::functio
 
 std::optional<size_t> StepUndo::updates() { return of_thread().updates; }
 
-void StepUndo::forget() {
+std::vector<std::function<void()>> StepUndo::forget() {
   Log& log = of_thread();
   log.updates.reset();
-  if (!log.noted.empty()) move_all(log.noted, log.done);
+  return std::exchange(log.noted, {});
+}
+
+void StepUndo::drop(std::vector<std::function<void()>> undo) {
+  if (!undo.empty()) move_all(undo, of_thread().done);
 }
 
 void StepUndo::fail() {
   Log& log = of_thread();
   move_all(log.noted, log.failed);
+}
+
+void StepUndo::fail(std::vector<std::function<void()>> before) {
+  Log& log = of_thread();
+  move_all(log.failed, before);
+  log.failed = std::move(before);
 }
 
 void StepUndo::settle() {

@@ -11,14 +11,20 @@ namespace smolder::lazy {
 /// By thread. Functions run, and are dropped, where their thread asks for it, outside of all locks.
 class StepUndo {
  public:
-  /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins.
+  /// `undo` takes back what the step that is being recorded changes; `updates`: an optimizer's step begins. In eager
+  /// mode it takes that back if a step fails that a device was given before.
   static void note(std::function<void()> undo, bool updates);
   /// How many ops the step on the CPU had then, if one has begun.
   static std::optional<size_t> updates();
-  /// The step has run. Called under a tape's lock.
-  static void forget();
-  /// It failed: what was noted is to be taken back. Called under a tape's lock.
+  /// The step has run, or was given to a device. Returns what was noted. Called under a tape's lock, as are those
+  /// below.
+  static std::vector<std::function<void()>> forget();
+  /// What was noted of a step that did not fail is to be dropped.
+  static void drop(std::vector<std::function<void()>> undo);
+  /// The step failed: what was noted is to be taken back.
   static void fail();
+  /// As did some before it.
+  static void fail(std::vector<std::function<void()>> before);
   /// Takes back what failed, last first. Whoever looks at what is noted asks first, and who tells of an error.
   static void settle();
 

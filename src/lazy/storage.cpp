@@ -192,7 +192,13 @@ void write_external(const Tensor& t, const Tensor& source) {
   for (int i = 0; i < t.dim(); ++i) {
     SMOLDER_CHECK(l.strides[i] != 0 || t.shape()[i] <= 1 || t.numel() == 0, RuntimeError, kOverlap);
   }
-  copy_elements(elements_of(source, "write to storage shared with an array"), window(t));
+  const eager::Array elements = elements_of(source, "write to storage shared with an array");
+  if (const Device device = t.device(); device == DeviceType::kCUDA) {
+    Tape& tape = Tape::on(device);
+    const std::lock_guard hold(tape.mutex());
+    tape.settle_given();
+  }
+  copy_elements(elements, window(t));
   ++owner_of(t.impl())->version;
 }
 

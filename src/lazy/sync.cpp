@@ -1,6 +1,7 @@
 // Sync points: from the tape to a trace, from the trace to a plan, and the run.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -9,8 +10,10 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/interrupt.h"
 #include "smolder/core/memory_history.h"
+#include "smolder/core/per_thread.h"
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
+#include "smolder/eager/execute.h"
 #include "smolder/jit/run_mode.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
@@ -25,14 +28,14 @@
 namespace smolder::lazy {
 namespace {
 
-void raise_bad_index(const std::vector<jit::IndexReport>& reports) {
-  std::string text;
-  for (const jit::IndexReport& r : reports) {
-    const std::string where = resolve_source(r.source);
-    text += (text.empty() ? "index out of range in " : "; index out of range in ") + std::string(called(r.op)) +
-            (where.empty() ? "" : " at " + where);
-  }
-  ir::raise_index_error(ir::find_op(reports[0].op), text, "; the index was clamped and the step completed");
+/// The step that this thread gave a device last.
+struct LastGiven {
+  Tape* tape = nullptr;
+  uint64_t serial = 0;
+};
+LastGiven& last_given() {
+  static const PerThread<LastGiven> last;
+  return *last;
 }
 
 }  // namespace
@@ -66,16 +69,24 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
   for (size_t i = 0; i < leaves_.size(); ++i) leaves[i] = leaves_[i]->data();
   static Counter& donated = counter("memory.donated");
   const bool watched = memory_is_watched();
+  const bool checks = entry.plan->checks_indices() && device_ == DeviceType::kCUDA;
+  bool overwrites = false;
   for (const jit::Donation& d : entry.plan->donations()) {
     const Value& leaf = *leaves_[d.leaf];
     const bool held = leaf.refs.load(std::memory_order_acquire) != leaf.tape_refs || leaf.buffer.use_count() != 1;
     if (held || buffers[d.output]) continue;
+    if (!d.keeps && leaf.tape_refs > 1) continue;  // what a tensor held that is written: it may have to have it again
+    overwrites = true;
     buffers[d.output] = leaf.buffer;  // which makes two of its uses: no other output takes it
     donated.add();
     if (watched) [[unlikely]] {
       const Instr& maker = t.maker_of(entry.produced[d.output]);
       note_given_on(leaf.buffer->data(), ir::name(maker.op), maker.source);
     }
+  }
+  if (overwrites && !checks && !given_.empty()) {  // nothing guards what it overwrites, should a step have failed
+    if (auto reports = jit::finish_steps(device_); !reports.empty()) return reports;
+    forget_passed();
   }
   for (size_t i = 0; i < infos.size(); ++i) {
     const jit::OutputInfo& info = infos[i];
@@ -99,9 +110,10 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
                   site.source);
   }
   std::vector<bool> written;
+  uint64_t ticket = 0;
   std::vector<jit::IndexReport> reports = [&] {
     try {
-      return entry.instance->run({leaves, parameters_, outputs, &written});
+      return entry.instance->run({leaves, parameters_, outputs, &written, &ticket});
     } catch (const std::exception& e) {
       // An op without a lowering ran out of memory after others had run: what they wrote over is gone. (What kernels of
       // users throw, they throw before: see jit::find_donors.)
@@ -113,9 +125,21 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
       throw;
     }
   }();
-  const bool undone = !reports.empty() && device_ == DeviceType::kCPU;
+  // A step that was queued is taken back as those before it.
+  const bool undone = !reports.empty() && ticket == 0, gives = !undone && (ticket != 0 || !given_.empty());
+  if (gives) {
+    giving_.emplace();
+    giving_->ticket = ticket;
+    for (const jit::Donation& d : entry.plan->donations()) {
+      Value& leaf = *leaves_[d.leaf];
+      if (!leaf.buffer || leaf.buffer != buffers[d.output]) continue;
+      giving_->donated.push_back({leaves_[d.leaf], leaf.buffer});
+      leaf.buffer.reset();
+    }
+  }
   for (size_t i = 0; i < infos.size(); ++i) {
     if (Value* const v = undone ? nullptr : slots_[entry.produced[i]]) {
+      if (gives && buffers[i]) giving_->made.push_back({v, buffers[i], infos[i].unsure});
       v->buffer = std::move(buffers[i]);
       v->pending = false;
     }
@@ -170,6 +194,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
       log(*current_trace(), numbers_alive(), "its device runs op by op");
     return run_on_device(reason, source);
   }
+  look_at_given();
   std::unique_ptr<RanStep> ran = StepLog::is_on() && !is_own_ ? std::make_unique<RanStep>() : nullptr;
   const int64_t began = ran ? now_ns() : 0;
   Trace* t = nullptr;
@@ -213,7 +238,11 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     planned = true;
   }
   if (!planned) bad_indices = run_before_plan(*t, ran.get());
-  if (!bad_indices.empty() && device_ == DeviceType::kCPU) {
+  if (!bad_indices.empty() && device_ == DeviceType::kCUDA) {
+    if (giving_) finish_step(t);
+    fail(bad_indices);
+  }
+  if (!bad_indices.empty()) {
     // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
     // before it is not lost.
     run_one_by_one(*t);
@@ -229,7 +258,6 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   }
   if (t) last_end_ = {std::string(reason), source};
   finish_step(t);
-  if (!bad_indices.empty()) raise_bad_index(bad_indices);  // the step completed
   if (!complaint_.empty()) raise<RuntimeError>(std::exchange(complaint_, {}));
 }
 
@@ -250,7 +278,62 @@ void Tape::note_recorded() {
 
 void Tape::raise_reports(bool idle) {
   const std::vector<jit::IndexReport> reports = jit::take_reports(device_, idle);
-  if (!reports.empty()) raise_bad_index(reports);
+  if (!reports.empty()) fail(reports);
+  forget_passed();
+}
+
+void Tape::settle_given() {
+  if (given_.empty()) return;
+  if (const std::vector<jit::IndexReport> reports = jit::finish_steps(device_); !reports.empty()) fail(reports);
+  forget_passed();
+}
+
+void Tape::forget_passed() {
+  if (!given_.empty()) StepUndo::drop(given_.release(jit::steps_passed(device_)));
+}
+
+/// Before a step is given to the device: is one before it known to have failed? Waits where too many are not known of.
+void Tape::look_at_given() {
+  if (given_.empty()) return;
+  forget_passed();
+  const std::vector<jit::IndexReport> reports =
+      given_.is_full() ? jit::finish_steps(device_) : jit::take_reports(device_, false);
+  if (!reports.empty()) fail(reports);
+  forget_passed();
+}
+
+/// The step was queued: keeps what takes it back.
+void Tape::give() {
+  static std::atomic<uint64_t> last{0};
+  giving_->serial = ++last;
+  giving_->writes = std::exchange(writes_, {});
+  for (const Write& w : giving_->writes) w.before->tape_refs = 0;
+  giving_->undo = StepUndo::forget();
+  giving_->draws = DrawLog::forget();
+  last_given() = {this, giving_->serial};
+  given_.add(std::move(*giving_));
+  giving_.reset();
+}
+
+bool Tape::has_given() { return last_given().tape != nullptr; }
+
+void Tape::note_given(std::function<void()> undo) {
+  const LastGiven last = last_given();
+  if (!last.tape) return;
+  const std::lock_guard hold(last.tape->mutex());
+  last.tape->given_.note(last.serial, undo);
+}
+
+/// A step on a device failed, which the steps before are known not to have: it and all that was recorded since are
+/// taken back.
+void Tape::fail(const std::vector<jit::IndexReport>& reports) {
+  const jit::IndexReport& first = reports.front();
+  const std::string text = eager::to_string({first.source, std::string(called(first.op)), first.index, first.extent});
+  const std::string where = resolve_source(first.source), after = where.empty() ? "" : " at " + where;
+  forget_passed();
+  abandon(text + after);
+  StepUndo::fail(given_.take_back());
+  ir::raise_index_error(ir::find_op(first.op), text, after);
 }
 
 void Tape::abandon(std::string why) {
@@ -276,6 +359,7 @@ void Tape::forget_writes() {
 }
 
 void Tape::finish_step(Trace* t) {
+  if (giving_) give();
   forget_writes();
   epoch_ = next_epoch();
   slots_.clear();
@@ -296,7 +380,7 @@ void Tape::finish_step(Trace* t) {
   makes_parameters_ = false;
   if (!is_own_ && !branch_) {
     DrawLog::forget();
-    StepUndo::forget();
+    StepUndo::drop(StepUndo::forget());
   }
   until_drain_ = 0;
   record_began_ = 0;

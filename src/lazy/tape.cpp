@@ -403,6 +403,11 @@ void Tape::note_write(const Tensor& t, const ValueRef& now) {
   TensorImpl* const impl = t.impl();
   if (branch_) [[unlikely]]
     return branch_->check_write(t);
+  if (eager_enabled() && !now->pending) {
+    // The op that made it has run: what comes next has nothing to do with it.
+    given_.add({t, impl->value});
+    return;
+  }
   if (impl->noted_epoch != epoch_) {
     if (impl->value->pending) {
       // Made in this step: what it held before is kept alive only of what was there when an optimizer began to write,

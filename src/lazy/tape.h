@@ -7,7 +7,9 @@
 // are followed as well.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "smolder/lazy/lock.h"
+#include "smolder/lazy/random.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/trace.h"
 
@@ -55,6 +58,65 @@ class Patience {
   int64_t left_ = kMost, at_ = 0;
 };
 
+// Steps that a device was given and that may yet turn out to have failed, as the host is ahead of it: what takes them
+// back. See given_steps.cpp.
+
+/// A tensor written in a step, and what it held before.
+struct Write {
+  Tensor tensor;
+  ValueRef before;
+};
+
+struct GivenStep {
+  uint64_t ticket = 0;  ///< see jit::steps_passed(); 0: it looks at no index, and is good if those before it are
+  uint64_t serial = 0;  ///< of no other step of the tape
+  std::vector<Write> writes;
+  size_t kept_bytes = 0;  ///< that were replaced by these
+  /// A leaf whose memory an output was given. The memory is not held: the next step may be given it, too.
+  struct Donated {
+    ValueRef leaf;
+    std::weak_ptr<Buffer> memory;
+  };
+  std::vector<Donated> donated;
+  /// A value that it made, if that still has this memory. Values are in a pool, so addresses stay good.
+  struct Made {
+    Value* value;
+    std::weak_ptr<Buffer> memory;
+    bool unsure;  ///< where it is this step that fails; others behind it lose all
+  };
+  std::vector<Made> made;
+  std::vector<std::function<void()>> undo;
+  DrawLog::Draws draws;
+};
+
+/// Those of one tape, the oldest first. Guarded by its mutex.
+class GivenSteps {
+ public:
+  bool empty() const { return steps_.empty(); }
+  /// More would be too much memory, or too far ahead.
+  bool is_full() const { return steps_.size() >= kMost || kept_bytes_ >= kMostBytes; }
+  void add(GivenStep step);
+  /// The tensor is about to hold what the last one made; nothing is kept of that where there is none.
+  void add(Write write);
+  /// What takes back what steps changed beside tensors, the oldest first.
+  using Undo = std::vector<std::function<void()>>;
+  /// Forgets those that can't fail any more: all up to the one with a ticket, and what follows that without one. What
+  /// is returned is to be dropped.
+  Undo release(uint64_t passed);
+  /// The first of those that did not pass failed: takes all back, the last first. What that one made of no index is
+  /// kept. What is returned is to be run.
+  Undo take_back();
+  /// Adds to what takes the last step back. False if it is not this one any more.
+  bool note(uint64_t serial, std::function<void()>& undo);
+
+ private:
+  static constexpr size_t kMost = 64;
+  static constexpr size_t kMostBytes = 64 << 20;  ///< that were replaced, and are held so that they may come back
+
+  std::deque<GivenStep> steps_;
+  size_t kept_bytes_ = 0;
+};
+
 /// The tape of one device. Every member is guarded by `mutex()`; a sync holds it throughout, so that
 /// other threads' ops wait for the step they depend on. While it is held the GIL is taken by kernels and shape rules
 /// written in Python only; who waits for it lets go of the GIL.
@@ -72,9 +134,18 @@ class Tape {
   /// Calls f with each tape there is, locked: the CPU's, then those of devices.
   static void each(const std::function<void(Tape&)>& f);
   Device device() const { return device_; }
-  /// Throws IndexError for indices out of range that the device found while the host went on. `idle`: it has done all
-  /// that it was given.
+  /// Throws IndexError for indices out of range that the device found while the host went on, once the step that failed
+  /// and all that was recorded since are taken back. `idle`: it has done all that it was given.
   void raise_reports(bool idle);
+  /// Waits until no step that the device was given can fail any more; throws as raise_reports() if one did. For what
+  /// cannot be taken back.
+  void settle_given();
+  /// Lets go of what is held of steps that the device has done.
+  void forget_passed();
+  /// Takes something back, too, if the step fails that this thread gave a device last and that has not passed yet.
+  static void note_given(std::function<void()> undo);
+  /// Whether this thread ever gave a device a step that could fail.
+  static bool has_given();
 
   Lock& mutex() { return mutex_; }
   TapeOptions& options() { return options_; }
@@ -192,6 +263,9 @@ class Tape {
                      Span* span);
   std::vector<jit::IndexReport> run_before_plan(Trace& t, RanStep* ran);
   std::vector<jit::IndexReport> run(Trace& t, PlanEntry& entry);
+  void look_at_given();
+  void give();
+  [[noreturn]] void fail(const std::vector<jit::IndexReport>& reports);
   void salvage(const Trace& t, const std::string& why);
   void give_back(size_t end, const std::unordered_map<uint32_t, ValueRef>& written, const std::vector<bool>& made_here);
   void note_recorded();
@@ -216,11 +290,6 @@ class Tape {
   std::vector<ValueRef> leaves_;
   std::vector<uint64_t> parameters_;
   uint64_t live_digest_ = 0;
-  /// A tensor written in this step, and what it held before.
-  struct Write {
-    Tensor tensor;
-    ValueRef before;
-  };
   /// Each time that one of them was written: when that was, and the number of the new value, or the value itself if it
   /// has memory.
   struct Rewrite {
@@ -231,7 +300,9 @@ class Tape {
   };
   std::vector<Write> writes_;
   std::vector<Rewrite> rewrites_;
-  bool makes_parameters_ = false;  ///< parameters are made in this step: what was drawn for them stays drawn
+  bool makes_parameters_ = false;    ///< parameters are made in this step: what was drawn for them stays drawn
+  std::optional<GivenStep> giving_;  ///< this step, once it was queued
+  GivenSteps given_;
   std::string failure_;
   uint64_t generation_ = 0;  ///< eager::dispatch_generation() when the plans were made
   uint64_t forgotten_ = 0;

@@ -1,17 +1,23 @@
 """A step that fails changes nothing: parameters, buffers, states, counts, schedulers, scalers and generators are as they
-were, and what comes later runs."""
+were, and what comes later runs.
 
+With SMOLDER_TEST_DEVICE=cuda a device is tested, where the host may learn of it some steps later: with
+SMOLDER_CUDA_HOST_LATE=N, on the device that is the host, N pieces of work later. SMOLDER_FAILED_STEPS is how many steps
+the long runs have."""
+
+import os
 import random
 
 import numpy as np
 import pytest
-from conftest import of_the_cpu
+from conftest import DEVICE, of_the_cpu
 
 import smolder
 from smolder import amp, nn, optim
 from smolder.nn import functional as F
 
-pytestmark = of_the_cpu("on a device a bad index is told of when the step has run")
+STEPS = int(os.environ.get("SMOLDER_FAILED_STEPS", 150))
+ON_DEVICE = DEVICE != "cpu"
 
 OPTIMIZERS = {
     "SGD": lambda p: optim.SGD(p, lr=0.05, momentum=0.9),
@@ -43,15 +49,28 @@ class Net(nn.Module):
         return self.head(self.body(self.tokens(tokens).reshape(-1, 1, 4, 4)))
 
 
+class Plain(nn.Module):
+    """Without what an eager step has changed when it comes to its labels: statistics, and numbers that were drawn."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.hidden, self.head = nn.Linear(16, 12), nn.Linear(12, 5)
+
+    def forward(self, tokens):
+        return self.head(F.relu(self.hidden(self.tokens(tokens))))
+
+
 class Training:
     """Steps of a net. `tier`: eager, recorded, marked, where the program ends steps itself, or compiled."""
 
-    def __init__(self, make, tier, scaled=False):
+    def __init__(self, make, tier, scaled=False, reads=True):
         smolder.manual_seed(0)
-        self.model, self.tier = Net(), tier
+        self.reads = reads  # each loss, so that the host waits
+        self.model, self.tier = Plain() if tier == "eager" else Net(), tier
         self.optimizer = make(self.model.parameters())
         self.schedule = optim.lr_scheduler.StepLR(self.optimizer, 3, 0.9)
-        self.scaler = amp.GradScaler("cpu", init_scale=8.0, growth_interval=2, enabled=scaled)
+        self.scaler = amp.GradScaler(DEVICE, init_scale=8.0, growth_interval=2, enabled=scaled)
         self.update = smolder.compile(self.plain_update) if tier == "compiled" else self.plain_update
         smolder.mark_step()
 
@@ -72,14 +91,17 @@ class Training:
         tokens, labels = smolder.tensor(tokens), smolder.tensor(labels)
         if self.tier == "eager":
             with smolder.eager():
-                self.update(tokens, labels)
+                loss = self.update(tokens, labels)
+            if self.reads:
+                loss.item()
         else:
             loss = self.update(tokens, labels)
             if self.tier == "marked":
                 self.schedule.step()
                 smolder.mark_step()
                 return
-            loss.item()
+            if self.reads:
+                loss.item()
         self.schedule.step()
 
     def state(self):
@@ -97,6 +119,12 @@ class Training:
         return {name: t.detach().numpy().tobytes() for name, t in tensors.items()}, numbers
 
 
+def ask():
+    """A device tells of a failure when the host next asks."""
+    if ON_DEVICE:
+        smolder.cuda.synchronize()
+
+
 def run(make, tier, steps, wrong, skip, scaled=False):
     training = Training(make, tier, scaled)
     for number in range(steps):
@@ -105,7 +133,26 @@ def run(make, tier, steps, wrong, skip, scaled=False):
         elif not skip:
             with pytest.raises(IndexError, match=r"is not in \[0, (5|11)\)"):
                 training.step(number, True)
+                ask()
     return training.state()
+
+
+def run_unwatched(make, tier, steps, wrong, scaled=False):
+    """Goes on after each step, and does those again that are taken back when the host learns of one that failed."""
+    training = Training(make, tier, scaled, reads=False)
+    at, attempts = 0, []  # the next, and what was given since the last that failed
+    while True:
+        try:
+            while at < steps:
+                attempts.append(at)
+                training.step(at, at in wrong)
+                at += 1
+            smolder.cuda.synchronize()
+            return training.state()
+        except IndexError as error:
+            first = next(n for n in attempts if n in wrong)
+            assert f"{11 + first} is not in" in str(error)
+            wrong, at, attempts = wrong - {first}, first + 1, []
 
 
 @pytest.mark.parametrize("tier", ["recorded", "marked", "compiled"])
@@ -122,6 +169,44 @@ def test_with_a_scaler():
     assert ours == run(OPTIMIZERS["AdamW"], "marked", 10, wrong, skip=True, scaled=True)
 
 
+TIERS = ["recorded", "marked", "compiled", "eager"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_failures_at_random_places(tier):
+    """Of the long runs that are asked for by SMOLDER_FAILED_STEPS."""
+    wrong = {n for n in range(1, STEPS) if random.Random(n * 13).random() < 0.25}
+    ours = run(OPTIMIZERS["AdamW"], tier, STEPS, wrong, skip=False)
+    assert ours == run(OPTIMIZERS["AdamW"], tier, STEPS, wrong, skip=True)
+
+
+@pytest.mark.skipif(not ON_DEVICE, reason="of a device: the host goes on")
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+@pytest.mark.parametrize("tier", ["marked", "compiled", "eager"])
+def test_steps_given_after_one_that_fails_are_taken_back(tier, name):
+    wrong = {n for n in range(1, STEPS) if random.Random(n * 17).random() < 0.1}
+    ours = run_unwatched(OPTIMIZERS[name], tier, STEPS, wrong)
+    assert ours == run(OPTIMIZERS[name], tier, STEPS, wrong, skip=True)
+
+
+def test_what_eager_mode_did_is_no_part_of_a_later_step_that_fails():
+    model = nn.Linear(4, 3)
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    x, label = smolder.ones(2, 4), smolder.tensor([0, 1])
+    smolder.mark_step()
+    with smolder.eager():
+        for _ in range(2):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), label).backward()
+            optimizer.step()
+    before = model.weight.detach().numpy().copy()
+    with pytest.raises(IndexError, match=r"3 is not in \[0, 3\)"):
+        F.cross_entropy(model(x), label + 2).item()
+    assert (model.weight.detach().numpy() == before).all()
+    assert optimizer.state[model.weight]["step"] == 2
+
+
+@of_the_cpu("what is made in a step that fails there has no value")
 @pytest.mark.parametrize("tier", ["recorded", "marked"])
 def test_the_first_step_may_fail(tier):
     """What was made in it, as parameters are, is not lost."""
@@ -173,6 +258,7 @@ def test_messages_name_what_was_called():
         assert ("index" in str(told.value)) == (error is IndexError)
         with smolder.eager(), pytest.raises(error, match=text):
             make()
+            ask()
 
 
 def test_a_result_of_a_failed_step_says_why():
@@ -182,6 +268,7 @@ def test_a_result_of_a_failed_step_says_why():
     after = bad * 2
     with pytest.raises(IndexError, match="5 is not in"):
         smolder.mark_step()
+        ask()
     assert kept.tolist() == [1, 2, 3]
     with pytest.raises(RuntimeError, match="computed by a step that failed"):
         after.tolist()
@@ -197,6 +284,7 @@ def caches_after(position, layers=3):
         cache.index_copy_(0, at, smolder.full((1, 4), 10.0 + i))
     try:
         smolder.mark_step()
+        ask()
     except IndexError as error:
         assert "20" in str(error)
     return [c.tolist() for c in caches], smolder.metrics()["counters"]["memory.donated"] - before

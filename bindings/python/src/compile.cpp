@@ -6,6 +6,7 @@
 
 #include "smolder/core/counters.h"
 #include "smolder/jit/cuda/tune.h"
+#include "smolder/lazy/tape.h"
 #include "src/callable.h"
 #include "src/guards.h"
 #include "src/slots.h"
@@ -30,6 +31,35 @@ struct RunTimeNumber {
     PyDict_SetItem(dict.ptr(), key.ptr(), number.ptr());
     return static_cast<uint64_t>(value);
   }
+};
+
+/// Counts before a step, which they have again if it fails.
+class Counts {
+ public:
+  void keep(const RunTimeNumber& n) {
+    kept_.push_back({n.dict, n.key, nb::borrow(PyDict_GetItem(n.dict.ptr(), n.key.ptr()))});
+  }
+  void restore() const {
+    for (const Kept& k : kept_) PyDict_SetItem(k.dict.ptr(), k.key.ptr(), k.value.ptr());
+  }
+  /// The step was given to a device, so that it may still fail.
+  void note_given() && {
+    if (kept_.empty() || !lazy::Tape::has_given()) return;
+    const auto drop = [](Counts* counts) {  // also when a thread ends
+      if (!Py_IsInitialized()) return;
+      const WithGil gil;
+      delete counts;
+    };
+    std::shared_ptr<Counts> counts(new Counts(std::move(*this)), drop);
+    const WithoutGil nogil;
+    lazy::Tape::note_given([counts = std::move(counts)] { counts->restore(); });
+  }
+
+ private:
+  struct Kept {
+    nb::object dict, key, value;
+  };
+  std::vector<Kept> kept_;
 };
 
 /// The recording of a function, from its making until close().
@@ -182,9 +212,9 @@ class Entry {
       inputs.push_back(*nb::inst_ptr<Tensor>(nb::handle(found[i])));
     }
     std::vector<uint64_t> numbers;
-    std::vector<nb::object> counts;  // before the step, which they have again if it fails
+    Counts counts;
     for (const RunTimeNumber& n : numbers_) {
-      if (n.counts) counts.push_back(nb::borrow(PyDict_GetItem(n.dict.ptr(), n.key.ptr())));
+      if (n.counts) counts.keep(n);
       numbers.push_back(n.next());
     }
     std::vector<Tensor> made;
@@ -192,12 +222,10 @@ class Entry {
       const WithoutGil nogil;
       made = step().run(inputs, std::move(numbers));
     } catch (...) {
-      size_t i = 0;
-      for (const RunTimeNumber& n : numbers_) {
-        if (n.counts) PyDict_SetItem(n.dict.ptr(), n.key.ptr(), counts[i++].ptr());
-      }
+      counts.restore();
       throw;
     }
+    std::move(counts).note_given();
     return put_together(made, objects);
   }
   const autograd::CompiledStep& step() const { return **nb::inst_ptr<std::shared_ptr<autograd::CompiledStep>>(step_); }

@@ -36,6 +36,15 @@ void synchronize(int index) {
   tape.raise_reports(true);
 }
 
+/// What is held only until the device has come so far is given back first.
+void forget_passed(int index) {
+  if (!cuda::Queue::existing(index)) return;
+  const WithoutGil nogil;
+  lazy::Tape& tape = lazy::Tape::on({DeviceType::kCUDA, index});
+  const std::lock_guard hold(tape.mutex());
+  tape.forget_passed();
+}
+
 void put(nb::dict& out, const std::string& name, const cuda::Statistic& s) {
   out[(name + ".current").c_str()] = s.current;
   out[(name + ".peak").c_str()] = s.peak;
@@ -164,7 +173,10 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("_cuda_device_count", &cuda::device_count);
   m.def("_cuda_can_access_peer", &cuda::can_access_peer);
   m.def("_cuda_properties", &properties_of);
-  m.def("_cuda_memory", [](int index) { return memory_of(cuda::pool_statistics(index)); });
+  m.def("_cuda_memory", [](int index) {
+    forget_passed(index);
+    return memory_of(cuda::pool_statistics(index));
+  });
   m.def("_cpu_memory", [] { return memory_of(cpu_pool_statistics()); });
   m.def("_cpu_reset_total_memory", &reset_cpu_totals);
   m.def("_cuda_memory_info", [](int index) { return cuda::memory_info(index); });
@@ -209,6 +221,7 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor) {
       .def("milliseconds_since", &cuda::Event::milliseconds_since);
   m.def("_cuda_empty_cache", [] {
     for (int index = 0; index < cuda::device_count(); ++index) {
+      forget_passed(index);
       jit::Arena::of({DeviceType::kCUDA, index}).release();
       cuda::empty_cache(index);
     }

@@ -40,22 +40,35 @@ class Kept {
   std::vector<std::pair<nb::object, nb::object>> all_;
 };
 
+bool is_any_pending() {
+  if (lazy::Tape::cpu().has_pending()) return true;
+  const WithoutGil nogil;
+  bool pending = false;
+  lazy::Tape::each([&](lazy::Tape& tape) { pending |= tape.has_pending(); });
+  return pending;
+}
+
 }  // namespace
 
 void bind_undo(nb::module_& m) {
   m.def(
       "_restore_on_failure",
       [](const nb::dict& dict, bool if_pending, bool updates) {
-        if (if_pending && !lazy::Tape::cpu().has_pending()) return;  // it comes after a step that has run
-        const auto drop = [](Kept* kept) {                           // also when a thread ends
+        const bool has_run = if_pending && !is_any_pending();  // the step that it comes after
+        if (has_run && !lazy::Tape::has_given()) return;
+        const auto drop = [](Kept* kept) {  // also when a thread ends
           if (!Py_IsInitialized()) return;
           const WithGil gil;
           delete kept;
         };
-        lazy::StepUndo::note([kept = std::shared_ptr<Kept>(new Kept(dict), drop)] { kept->restore(); }, updates);
+        auto undo = [kept = std::shared_ptr<Kept>(new Kept(dict), drop)] { kept->restore(); };
+        const WithoutGil nogil;
+        if (!has_run) return lazy::StepUndo::note(std::move(undo), updates);
+        lazy::Tape::note_given(std::move(undo));
       },
       nb::arg("dict"), nb::arg("if_pending") = false, nb::arg("updates") = false,
-      "A dict, and dicts in it, have again what they have now if the step that is being recorded fails.");
+      "A dict, and dicts in it, have again what they have now if the step that is being recorded fails; or, with "
+      "if_pending and nothing recorded, the step that a device was given last.");
 }
 
 }  // namespace smolder::python
