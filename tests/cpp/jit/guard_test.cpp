@@ -58,6 +58,20 @@ TEST(Guard, ScattersAtOneIndexAreLookedAtOnce) {
   }
 }
 
+TEST(Guard, AnIndexThatIsWrittenOverIsLookedAtAnew) {
+  PlanTest t;
+  Value index = t.input({t.size(4)}, DType::kInt64, 0, 9);
+  const Value one = t.input({t.size(1)}, DType::kInt64, 0, 9);
+  for (const int at : {0, 1}) {
+    index = t.b.slice_write(index, one, {at}, {1});
+    t.output(t.b.index_set(t.input({t.size(9), 8}), index, t.input({t.size(4), 8}), 0));
+  }
+  t.output(index);
+  const std::string steps = steps_of(t);
+  EXPECT_THAT(steps, HasSubstr("step 3 launch 3: index_set, guarded\n"));
+  EXPECT_THAT(steps, HasSubstr("the index of step 3 is looked at after launch 2\n"));
+}
+
 TEST(Guard, CanBeLeftOut) {
   PlanTest t;
   t.output(
