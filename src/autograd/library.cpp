@@ -153,7 +153,8 @@ OpHandle Library::def(OpSpec spec) {
   ir::Schema schema = ir::parse_schema(text);
   SMOLDER_CHECK(schema.name.starts_with(ns_ + "::"), RuntimeError, "the library '", ns_, "' can't define ",
                 schema.name);
-  ir::UserOp definition{schema, text, shape_rule(schema, spec.shape), decomposition(schema.name, spec.decompose)};
+  ir::UserOp definition{schema, text, shape_rule(schema, spec.shape), decomposition(schema.name, spec.decompose),
+                        spec.effect};
   SMOLDER_CHECK(!definition.decompose || schema.num_mutated() == 0, NotImplementedError, schema.name,
                 ": a decomposition of an op that writes in place is not supported");
   const ir::Op op = ir::register_user_op(std::move(definition));

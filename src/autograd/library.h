@@ -27,6 +27,10 @@ struct OpSpec {
   std::function<std::vector<ir::Value>(ir::Builder& b, const ir::Node& node)> decompose = {};
   autograd::UserGradient gradient = {};
   jit::LoopLowering lowering = {};
+  /// Whether others than its results see that it ran, as other processes do. Such calls are never merged, and a step
+  /// with them that fails is never run again: it is rolled back whole (smolder/lazy/effects.h). What keeps them, and in
+  /// order, is for the op to see to: an operand that each of them reads and writes, and that somebody holds.
+  bool effect = false;
 };
 
 /// Registers ops and kernels, and takes them back when it is destroyed. What was recorded before goes on to work.

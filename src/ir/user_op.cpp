@@ -55,7 +55,7 @@ std::unique_ptr<Registered> made(UserOp definition) {
   const bool decomposes = static_cast<bool>(out->user.decompose);
   out->row = {.name = schema.name,
               .signature = out->user.signature,
-              .flags = {.primitive = !decomposes},
+              .flags = {.primitive = !decomposes, .effect = out->user.effect},
               .num_outputs = static_cast<uint8_t>(schema.num_returns + schema.num_mutated()),
               .operands = out->operands,
               .attrs = out->attrs,

@@ -58,6 +58,7 @@ struct UserOp {
   std::string signature;
   std::function<InferFunction> infer;
   std::function<DecomposeFunction> decompose;  ///< may be empty
+  bool effect = false;                         ///< as OpFlags::effect
 };
 
 /// Makes it an op. Throws RuntimeError when there is one of that name, or when there is no room for more. Thread-safe,

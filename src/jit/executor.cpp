@@ -189,7 +189,16 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& re
   ++t.begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
-    if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back({*step.site});
+    try {
+      if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back({*step.site});
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const Error& e) {
+      if (!ir::info(ir::find_op(step.site->op)).flags.effect) throw;
+      // Running the step op by op says this of others.
+      const std::string where = resolve_source(step.site->source);
+      e.raise_with(e.what() + ("; recorded by " + step.site->op) + (where.empty() ? "" : " at " + where));
+    }
     return;
   }
   run_segments(launch, nullptr);

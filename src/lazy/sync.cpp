@@ -17,6 +17,7 @@
 #include "smolder/jit/run_mode.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/effects.h"
 #include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/random.h"
@@ -36,6 +37,13 @@ struct LastGiven {
 LastGiven& last_given() {
   static const PerThread<LastGiven> last;
   return *last;
+}
+
+/// What is said of an index out of range, and of the line that recorded the op.
+std::pair<std::string, std::string> texts_of(const jit::IndexReport& r) {
+  const std::string where = resolve_source(r.source);
+  return {eager::to_string({r.source, std::string(called(r.op)), r.index, r.extent}),
+          where.empty() ? "" : " at " + where};
 }
 
 }  // namespace
@@ -223,8 +231,10 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     if (logged && t && !planned) log(*t, numbers_alive(), e.what());
     const auto readable = [](const ValueRef& leaf) { return has_memory(*leaf); };
     const bool has_eager_kernels = device_ == DeviceType::kCPU;
-    if (!t || options_.strict || !has_eager_kernels || !std::ranges::all_of(leaves_, readable)) {
+    const bool effects = t && has_effects(*t);
+    if (!t || options_.strict || !has_eager_kernels || effects || !std::ranges::all_of(leaves_, readable)) {
       abandon(e.what());
+      if (effects) tell_effects_lost(e.what());
       throw;
     }
     if (ran) {
@@ -241,6 +251,13 @@ void Tape::sync(std::string_view reason, SourceToken source) {
   if (!bad_indices.empty() && device_ == DeviceType::kCUDA) {
     if (giving_) finish_step(t);
     fail(bad_indices);
+  }
+  if (!bad_indices.empty() && has_effects(*t)) {
+    const auto [text, where] = texts_of(bad_indices.front());
+    abandon(text + where);
+    tell_effects_lost(text + where);
+    ir::raise_index_error(ir::find_op(bad_indices.front().op), text,
+                          where + "; the step was rolled back, as other processes saw a part of it");
   }
   if (!bad_indices.empty()) {
     // Nothing that was in memory has changed. Run op by op, the first op that can't run says why, and what was made
@@ -328,12 +345,11 @@ void Tape::note_given(std::function<void()> undo) {
 /// taken back.
 void Tape::fail(const std::vector<jit::IndexReport>& reports) {
   const jit::IndexReport& first = reports.front();
-  const std::string text = eager::to_string({first.source, std::string(called(first.op)), first.index, first.extent});
-  const std::string where = resolve_source(first.source), after = where.empty() ? "" : " at " + where;
+  const auto [text, where] = texts_of(first);
   forget_passed();
-  abandon(text + after);
+  abandon(text + where);
   StepUndo::fail(given_.take_back());
-  ir::raise_index_error(ir::find_op(first.op), text, after);
+  ir::raise_index_error(ir::find_op(first.op), text, where);
 }
 
 void Tape::abandon(std::string why) {

@@ -225,6 +225,45 @@ TEST(UserOp, WritesInPlace) {
   EXPECT_EQ(minus.to_vector<float>(), (std::vector<float>{-11, -22}));
 }
 
+/// What runs is noted, and fails where x is negative.
+OpSpec noted(std::vector<float>& seen) {
+  return {.schema = "noted(Tensor x) -> Tensor",
+          .kernel =
+              [&seen](const KernelCall& call) {
+                const float x = *floats(call.inputs[0]);
+                SMOLDER_CHECK(x >= 0, ValueError, "x is negative");
+                seen.push_back(x);
+                *floats_out(call.outputs[0]) = x;
+              },
+          .effect = true};
+}
+
+TEST(UserOp, WithAnEffectIsNotMerged) {
+  std::vector<float> seen;
+  Library lib("test_effect");
+  const OpHandle f = lib.def(noted(seen));
+  const Tensor x = vector_of({3});
+  const Tensor first = f(x), second = f(x);
+  mark_step();
+  EXPECT_EQ(seen, (std::vector<float>{3, 3}));
+}
+
+TEST(UserOp, WithAnEffectIsNotRunAgainWhenItsStepFails) {
+  std::vector<float> seen;
+  Library lib("test_effect_fails");
+  const OpHandle f = lib.def(noted(seen));
+  Tensor x = vector_of({3}), kept = vector_of({1});
+  mark_step();
+  const Tensor y = f(x) + 1.0;
+  const Tensor z = f(y * -1.0);
+  kept += y;
+  const std::string said = message_of<ValueError>([&] { z.to_vector<float>(); });
+  EXPECT_NE(said.find("x is negative; recorded by test_effect_fails::noted"), std::string::npos) << said;
+  EXPECT_EQ(seen, (std::vector<float>{3}));  // and not once more, op by op
+  EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{1}));
+  EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{3}));
+}
+
 TEST(UserOp, MistakesAreNamed) {
   tests::allow_op_by_op();
   std::atomic<int> calls{0};

@@ -1,0 +1,25 @@
+#include "smolder/lazy/effects.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "smolder/ir/op.h"
+
+namespace smolder::lazy {
+namespace {
+
+std::atomic<EffectsLost> g_lost{nullptr};
+
+}  // namespace
+
+bool has_effects(const Trace& t) {
+  return std::ranges::any_of(t.instrs, [](const Instr& e) { return ir::info(e.op).flags.effect; });
+}
+
+void set_effects_lost(EffectsLost hook) { g_lost.store(hook, std::memory_order_release); }
+
+void tell_effects_lost(const std::string& why) {
+  if (const EffectsLost hook = g_lost.load(std::memory_order_acquire)) hook(why);
+}
+
+}  // namespace smolder::lazy
