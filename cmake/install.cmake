@@ -4,9 +4,11 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/smolder)
 
 install(TARGETS smolder smolder_headers EXPORT smolderTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET smolder_llvm)
-  install(TARGETS smolder_llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
+foreach(plugin smolder_llvm smolder_gloo)
+  if(TARGET ${plugin})
+    install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 
 # The headers, ours and those that the op table generates; further arguments are install()'s.
 function(smolder_install_headers destination)
@@ -18,6 +20,7 @@ function(smolder_install_headers destination)
       FILES_MATCHING
       PATTERN "*.h"
       PATTERN "jit/llvm" EXCLUDE
+      PATTERN "distributed/gloo" EXCLUDE
       PATTERN "ops" EXCLUDE)
   endforeach()
   install(

@@ -68,18 +68,16 @@ def test_answers_are_those_of_torch_without_a_device():
 
 
 def test_one_process_says_so():
-    assert not distributed.is_available() and not distributed.is_initialized() and not distributed.is_nccl_available()
-    with pytest.raises(NotImplementedError, match=r"distributed\.init_process_group is not supported"):
-        distributed.init_process_group("nccl")
+    assert distributed.is_available() and not distributed.is_initialized() and not distributed.is_nccl_available()
     assert not isinstance(nn.Linear(1, 1), nn.parallel.DistributedDataParallel)
-    with pytest.raises(NotImplementedError, match="DistributedDataParallel is not supported: Smolder runs in one"):
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         nn.parallel.DistributedDataParallel(nn.Linear(1, 1))
-    with pytest.raises(NotImplementedError, match=r"distributed\.ProcessGroup is not supported"):
-        distributed.ProcessGroup()
-    assert not isinstance(3, distributed.ProcessGroup | None)
-    with pytest.raises(AttributeError, match="no attribute 'nothing': Smolder runs in one process"):
+    with pytest.raises(NotImplementedError, match=r"distributed\.DeviceMesh is not supported"):
+        distributed.DeviceMesh()
+    assert not isinstance(3, distributed.ProcessGroup | distributed.DeviceMesh)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing': of torch\.distributed there are groups"):
         distributed.nothing  # noqa: B018
-    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         smolder.utils.data.DistributedSampler(range(3))
 
 

@@ -142,11 +142,11 @@ except ImportError as error:
     )
     assert said == [
         "False False",
-        "torch.distributed.tensor.DTensor is not supported: Smolder runs in one process",
-        "torch.distributed.fsdp.FullyShardedDataParallel is not supported: Smolder runs in one process",
+        "torch.distributed.tensor.DTensor is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
+        "torch.distributed.fsdp.FullyShardedDataParallel is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
         "torch.nn.attention.flex_attention.flex_attention is not supported: attention is one op, and the compiler chooses how "
         "it runs",
-        "torch.distributed.checkpoint.save is not supported: Smolder runs in one process",
+        "torch.distributed.checkpoint.save is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
         "module 'smolder' has no attribute 'matmull'",
         "No module named 'torch.nothing'",
     ]
@@ -217,7 +217,10 @@ def test_the_page_prints_how_much_is_here():
     [
         ("torch.nn.Linear", ("here", "")),
         ("torch.nn.modules.linear.Linear", ("here", "")),
-        ("torch.distributed.fsdp.FullyShardedDataParallel", ("refused", "Smolder runs in one process")),
+        (
+            "torch.distributed.fsdp.FullyShardedDataParallel",
+            ("refused", "of torch.distributed there are groups, collectives and DistributedDataParallel"),
+        ),
         ("torch.lobpcg", ("missing", "")),
     ],
 )

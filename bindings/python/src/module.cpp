@@ -210,6 +210,7 @@ NB_MODULE(_core, m) {
   bind_compile(m);
   bind_captured(m);
   bind_replay(m);
+  bind_distributed(m);
   explain_call_errors(m);  // of all that was bound
 }
 

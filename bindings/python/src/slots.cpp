@@ -8,6 +8,7 @@
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/step_undo.h"
+#include "src/distributed.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
 
@@ -237,9 +238,9 @@ void set_python_error(const Error& e) {
   lazy::StepUndo::settle();
   if (const auto* const own = dynamic_cast<const PythonError*>(&e)) return restore(own->error());
   if (const auto* const stop = dynamic_cast<const PythonInterrupt*>(&e)) return restore(stop->error());
-  PyObject* const type = dynamic_cast<const OutOfMemoryError*>(&e)
-                             ? out_of_memory_type()
-                             : PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
+  PyObject* type =
+      dynamic_cast<const OutOfMemoryError*>(&e) ? out_of_memory_type() : distributed_error_type(e.python_type());
+  if (!type) type = PyDict_GetItemString(PyEval_GetBuiltins(), e.python_type());  // borrowed
   const std::string where = resolve_source(capture_source());
   const std::string text = where.empty() ? e.what() : std::string(e.what()) + "\n  at " + where;
   PyErr_SetString(type ? type : PyExc_RuntimeError, text.c_str());

@@ -54,6 +54,7 @@ void bind_cache(nb::module_& m);
 void bind_bench(nb::module_& m);
 /// The log of steps, and recorded graphs.
 void bind_replay(nb::module_& m);
+void bind_distributed(nb::module_& m);
 /// A token for a line of another process, by its text.
 SourceToken source_named(const std::string& text);
 void install_source_provider(const std::string& package_folder);

@@ -81,7 +81,7 @@ _MODULES_OF_OURS = {
     "_foreach", "_functions", "_indexing", "_integrals", "_layouts", "_limits", "_linalg_factors", "_lowrank", "_members",
     "_modes", "_old_linalg", "_ops", "_out", "_random", "_reduce", "_samplers", "_schema",
     "_settings", "_statistics", "_strided", "_tensor", "_tensor_str", "_types", "_views", "_warn", "_windows", "amp", "autograd", "backends",
-    "compiler", "cpu", "cuda", "distributions", "fft", "func", "library", "linalg", "nn", "optim", "random",
+    "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "library", "linalg", "nn", "optim", "random",
     "return_types", "special", "utils",
 }  # fmt: skip
 _NOT_OF_OURS = {"utils/data", "utils/benchmark", "utils/tensorboard", "utils/collect_env.py", "utils/model_zoo.py"}

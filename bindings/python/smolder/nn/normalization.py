@@ -163,7 +163,9 @@ class SyncBatchNorm(_BatchNorm):
         bias: bool = True,
     ) -> None:
         if process_group is not None:
-            raise NotImplementedError("nn.SyncBatchNorm: process_group is not supported: Smolder runs in one process")
+            raise NotImplementedError(
+                "nn.SyncBatchNorm: process_group is not supported: its statistics are those of one process"
+            )
         super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype, bias=bias)
         self.process_group = process_group
 

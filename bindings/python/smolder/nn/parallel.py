@@ -1,4 +1,4 @@
-"""Torch's wrappers that run copies of a module on several devices, as far as that is one: the first."""
+"""Torch's wrappers that run copies of a module: in several processes, or on several devices, as far as that is one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from smolder import _core, cuda
 from smolder._device import device
+from smolder._missing import missing
 from smolder._names import listing as _listing
 from smolder.cuda._index import index_of
-from smolder.cuda._refused import refused, refused_class
+from smolder.cuda._refused import refused
 from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder._typing import Device
+    from smolder.distributed._data_parallel import DistributedDataParallel
 
 __all__ = [
     "DataParallel",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 __dir__ = _listing(__name__)
 
-_WHY = "Smolder runs in one process, and copies of a module on one device"
+_WHY = "a process runs copies of a module on one device; DistributedDataParallel is for several processes"
 
 
 class DataParallel(Module):
@@ -84,7 +86,14 @@ def data_parallel(
     return DataParallel(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
-DistributedDataParallel: Any = refused_class("nn.parallel.DistributedDataParallel", _WHY, Module)
+def __getattr__(name: str) -> Any:
+    if name == "DistributedDataParallel":  # which needs what is imported after nn
+        from smolder.distributed._data_parallel import DistributedDataParallel
+
+        return DistributedDataParallel
+    raise missing(__name__, name)
+
+
 gather: Callable[..., Any] = refused("nn.parallel.gather", _WHY)
 parallel_apply: Callable[..., Any] = refused("nn.parallel.parallel_apply", _WHY)
 replicate: Callable[..., Any] = refused("nn.parallel.replicate", _WHY)

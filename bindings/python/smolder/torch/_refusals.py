@@ -4,7 +4,8 @@ from smolder.cuda._refused import refused, refused_class
 
 # Parts of torch's tree, and why what Smolder has not got of them is not supported.
 _WHY = {
-    "Smolder runs in one process": "distributed nn.parallel",
+    "of torch.distributed there are groups, collectives and DistributedDataParallel": "distributed",
+    "a process runs copies of a module on one device": "nn.parallel",
     "no dtype has a scale": "ao quantization nn.quantized nn.intrinsic nn.qat nn.quantizable per_channel_affine",
     "smolder.compile records what runs, and takes no graphs or options of torch's compilers": (
         "_dynamo _inductor _functorch _subclasses _guards _higher_order_ops compiler utils._sympy _logging"

@@ -22,7 +22,7 @@ __dir__ = _listing(__name__)
 class DistributedSampler(Sampler[int]):
     """Every num_replicas-th sample from `rank` on, in an order that depends on seed and epoch alone.
 
-    So that all parts are as long, the first samples come twice where they have to, or with drop_last the last not at all.
+    Both are those of the default group, unless given. So that all parts are as long, the first samples come twice where they have to, or with drop_last the last not at all.
     """
 
     dataset: Dataset[Any]
@@ -44,8 +44,11 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:  # which a group of processes would say
-            raise RuntimeError("Requires distributed package to be available")
+        if num_replicas is None or rank is None:
+            from smolder import distributed
+
+            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+            rank = distributed.get_rank() if rank is None else rank
         if rank >= num_replicas or rank < 0:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank

@@ -1,0 +1,505 @@
+#include "smolder/distributed/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "smolder/core/background.h"
+#include "smolder/core/dynamic_library.h"
+#include "smolder/core/hash.h"
+#include "smolder/core/interrupt.h"
+#include "smolder/distributed/error.h"
+
+namespace smolder::distributed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Milliseconds kLook{20};    // between two looks for Ctrl-C
+constexpr Milliseconds kStuck{500};  // after which the others are asked what they do, and between two such questions
+constexpr Milliseconds kPatience{2000};  // how long the others may take to say that they failed, too
+constexpr int kMostAsked = 64;           // of a large group not all are asked each time
+
+uint64_t hashed(const std::string& text) { return hash_bytes(text.data(), text.size()).lo; }
+
+std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
+  if (o.ranks.size() == 1) return lone_communicator();
+  if (o.backend != "gloo") raise<DistBackendError>("there is no backend '", o.backend, "'");
+  Connect* connect = nullptr;
+  try {
+    connect = DynamicLibrary::open_plugin("smolder_gloo").symbol<Connect>("smolder_gloo_connect");
+  } catch (const Error& e) {
+    raise<DistBackendError>("the backend gloo is not there: ", e.what(),
+                            ". It needs Gloo: on Debian or Ubuntu, apt-get install libgloo0 (libgloo-dev before "
+                            "Smolder is built)");
+  }
+  try {
+    return std::unique_ptr<Communicator>(
+        connect(o.rank, static_cast<int>(o.ranks.size()), meeting, o.address.c_str(), o.timeout.count()));
+  } catch (const DistError&) {
+    throw;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& e) {
+    raise<DistNetworkError>(o.name, ": rank ", o.ranks[static_cast<size_t>(o.rank)],
+                            " could not connect with the others: ", e.what());
+  }
+}
+
+}  // namespace
+
+// -- the worker
+
+Worker::~Worker() {
+  {
+    const std::lock_guard hold(lock_);
+    ends_ = true;
+  }
+  more_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::add(std::function<void()> job) {
+  const std::lock_guard hold(lock_);
+  jobs_.push_back(std::move(job));
+  if (!thread_.joinable()) {
+    const SignalsBlocked quiet;
+    thread_ = std::thread([this] { work(); });
+  }
+  more_.notify_one();
+}
+
+void Worker::work() {
+  for (;;) {
+    std::function<void()> job;
+    {
+      std::unique_lock hold(lock_);
+      more_.wait(hold, [this] { return ends_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    job();
+  }
+}
+
+// -- the group
+
+Group::Group(Options options) : options_(std::move(options)), timeout_(options_.timeout) {
+  PrefixStore meeting("meet/" + std::to_string(options_.number), options_.store);
+  communicator_ = connect(options_, meeting);
+}
+
+Group::~Group() { communicator_->abort(); }
+
+Milliseconds Group::timeout() const {
+  const std::lock_guard hold(lock_);
+  return timeout_;
+}
+
+void Group::set_timeout(Milliseconds timeout) {
+  const std::lock_guard hold(lock_);
+  timeout_ = timeout;
+}
+
+std::string Group::failure() const {
+  const std::lock_guard hold(lock_);
+  return failure_;
+}
+
+void Group::check() const {
+  const std::string why = failure();
+  if (!why.empty()) throw DistBackendError(why);
+}
+
+std::string Group::key(const char* of, int rank) const {
+  return std::string(of) + "/" + std::to_string(options_.number) + "/" +
+         std::to_string(options_.ranks[static_cast<size_t>(rank)]);
+}
+
+std::string Group::rank_text(int rank) const {
+  return "rank " + std::to_string(options_.ranks[static_cast<size_t>(rank)]);
+}
+
+std::string Group::title(const Job& job) const {
+  const std::string number = job.number ? "number " + std::to_string(job.number) + " of " : "in ";
+  return job.what + ", " + number + options_.name + ", on " + rank_text(rank());
+}
+
+std::string Group::posted(const Job& job) { return std::to_string(job.number) + " " + job.what; }
+
+void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body) {
+  worker.add([this, job, &worker, body = std::move(body)] {
+    {
+      const std::lock_guard hold(lock_);
+      if (&worker == &collectives_) current_ = job;
+    }
+    std::exception_ptr error;
+    try {
+      check();
+      body();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard hold(job->lock);
+    job->error = error;
+    job->done = true;
+    job->ended.notify_all();
+  });
+}
+
+std::shared_ptr<Job> Group::begin(std::string what, Body body) {
+  check();
+  auto job = std::make_shared<Job>();
+  job->what = std::move(what);
+  job->number = ++begun_;
+  const Word word{static_cast<uint32_t>(hashed(posted(*job))), timeout()};
+  submit(job, collectives_, [this, body = std::move(body), word, &j = *job] { body(*communicator_, word, j); });
+  return job;
+}
+
+void Group::run(std::string what, Body body) {
+  const std::shared_ptr<Job> job = begin(std::move(what), std::move(body));
+  finish(*job);
+}
+
+void Group::finish(Job& job) {
+  wait(job);
+  if (job.error) lose(job);
+}
+
+void Group::wait(Job& job) {
+  auto look_again = Clock::now() + kStuck;
+  for (;;) {
+    {
+      std::unique_lock hold(job.lock);
+      if (job.ended.wait_for(hold, kLook, [&] { return job.done; })) return;
+    }
+    try {
+      check_interrupt();
+    } catch (...) {
+      fail("it was interrupted within " + title(job));
+      std::unique_lock hold(job.lock);
+      job.ended.wait(hold, [&] { return job.done; });
+      throw;
+    }
+    if (Clock::now() < look_again) continue;
+    std::optional<std::string> why;
+    try {
+      why = stuck(job);
+    } catch (const DistError& e) {
+      why = without_store(e);
+    }
+    if (why) {
+      close(title(job) + ": " + *why);
+      std::unique_lock hold(job.lock);
+      job.ended.wait(hold, [&] { return job.done; });
+      return;
+    }
+    look_again = Clock::now() + kStuck;
+  }
+}
+
+/// What is wrong, where a job takes long: another rank ended, failed, or waits for something else. Nothing, where the
+/// others may just be late.
+std::optional<std::string> Group::stuck(const Job& waited) {
+  std::shared_ptr<Job> current;
+  {
+    const std::lock_guard hold(lock_);
+    current = current_;
+  }
+  const bool collective = waited.number != 0;
+  const Job& job = collective && current ? *current : waited;
+  if (collective) options_.store->set(key("at", rank()), posted(job));
+  const int asked = std::min(size() - 1, kMostAsked);
+  for (int i = 1; i <= asked; ++i) {
+    const int r = (rank() + i) % size();
+    if (const auto gone = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]))) {
+      return rank_text(r) + " has left: " + *gone;
+    }
+    if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
+    if (!collective) continue;
+    const std::optional<std::string> other = options_.store->find(key("at", r));
+    if (!other) continue;
+    const std::string number = std::to_string(job.number) + " ";
+    if (other->starts_with(number) && *other != posted(job)) {
+      return "the ranks do not do the same: " + rank_text(r) + " does " + other->substr(number.size()) + " as number " +
+             std::to_string(job.number) + ", " + rank_text(rank()) + " does " + job.what;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Throws what `job` failed with, once the others said what they know.
+void Group::lose(const Job& job) {
+  std::string said = "it failed";
+  try {
+    std::rethrow_exception(job.error);
+  } catch (const std::exception& e) {
+    said = e.what();
+  }
+  if (failure().empty()) close(title(job) + ": " + explain(job, said));
+  see_off();
+  throw DistBackendError(failure());
+}
+
+void Group::see_off() {
+  try {
+    if (options_.store->add(key("told", rank()), 1) > 1 || !options_.store->is_served_here()) return;
+    const auto until = Clock::now() + kPatience + kPatience;
+    for (int r = 0; r < size(); ++r) {
+      while (r != rank() && Clock::now() < until && !options_.store->find(key("told", r)) &&
+             !options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]))) {
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+  } catch (const DistError&) {  // there is none any more
+  }
+}
+
+std::string Group::without_store(const std::exception& lost) const {
+  std::string out = lost.what();
+  if (options_.store_rank >= 0) out += ": that is rank " + std::to_string(options_.store_rank);
+  return out;
+}
+
+std::string Group::explain(const Job& job, const std::string& said) {
+  communicator_->abort();  // so that the others fail, too, and say so
+  std::string gone, failed, silent, different;
+  try {
+    options_.store->set(key("at", rank()), posted(job));
+    options_.store->set(key("down", rank()), said);
+    const auto until = Clock::now() + kPatience;
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      for (;;) {
+        const auto left = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]));
+        const auto fault = options_.store->find(key("fault", r));
+        const auto at = options_.store->find(key("at", r));
+        const std::string number = std::to_string(job.number) + " ";
+        if (job.number && at && at->starts_with(number) && *at != posted(job)) {
+          different += rank_text(r) + " did " + at->substr(number.size()) + "; ";
+        }
+        if (left) gone += rank_text(r) + " has left: " + *left + "; ";
+        if (fault) failed += rank_text(r) + " failed: " + *fault + "; ";
+        const auto down = options_.store->find(key("down", r));
+        if (down && job.number == 0) failed += rank_text(r) + " says: " + *down + "; ";
+        if (left || fault || down) break;
+        if (Clock::now() > until) {
+          silent += (silent.empty() ? "" : ", ") + rank_text(r);
+          break;
+        }
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+  } catch (const DistError& e) {
+    return gone + failed + without_store(e) + "; what was said of the collective: " + said;
+  }
+  std::string out;
+  if (!different.empty()) out += "the ranks do not do the same: " + different;
+  out += gone + failed;
+  if (!silent.empty()) {
+    out += silent + " did not answer within " + std::to_string(kPatience.count()) +
+           "ms: stopped, ended, or busy with something else; ";
+  }
+  return out + "what was said of the collective: " + said;
+}
+
+void Group::close(const std::string& why) {
+  {
+    const std::lock_guard hold(lock_);
+    if (failure_.empty()) failure_ = why;
+  }
+  try {
+    options_.store->set(key("down", rank()), why);
+  } catch (const std::exception&) {  // the others see that the connection ended
+  }
+  communicator_->abort();
+}
+
+void Group::fail(const std::string& why) {
+  try {
+    options_.store->set(key("fault", rank()), why);
+  } catch (const std::exception&) {  // as above
+  }
+  close(options_.name + " is of no use any more: " + rank_text(rank()) + " failed: " + why);
+}
+
+// -- point to point
+
+namespace {
+
+/// Above all slots of collectives.
+uint64_t slot_of(const std::string& what, int64_t tag) {
+  return hashed(what + " " + std::to_string(tag)) | uint64_t{1} << 63;
+}
+
+}  // namespace
+
+void Group::send(std::string what, const void* data, size_t bytes, int to, int64_t tag) {
+  check();
+  auto job = std::make_shared<Job>();
+  const uint64_t slot = slot_of(what, tag);
+  job->what = "send of " + std::move(what) + " to " + rank_text(to);
+  job->result.assign(static_cast<const char*>(data), bytes);
+  if (bytes == 0) job->result.assign(1, '\0');  // nothing is not moved
+  std::shared_ptr<Communicator::Transfer> transfer;
+  try {
+    transfer = communicator_->send(job->result.data(), job->result.size(), to, slot);
+  } catch (const std::exception&) {
+    job->error = std::current_exception();
+    lose(*job);
+  }
+  {
+    const std::lock_guard hold(lock_);
+    while (!sending_.empty()) {
+      const std::lock_guard of_job(sending_.front()->lock);
+      if (!sending_.front()->done || sending_.front()->error) break;
+      sending_.pop_front();
+    }
+    sending_.push_back(job);
+  }
+  submit(job, sends_, [this, transfer, timeout = timeout(), &j = *job] {
+    try {
+      transfer->wait(timeout);
+    } catch (const std::exception& e) {  // nobody waits for it who could say so
+      if (failure().empty()) close(title(j) + ": " + e.what());
+      throw;
+    }
+  });
+}
+
+std::shared_ptr<Job> Group::begin_receive(std::string what, size_t bytes, int from, int64_t tag) {
+  check();
+  auto job = std::make_shared<Job>();
+  const uint64_t slot = slot_of(what, tag);
+  job->what = "receive of " + std::move(what) + " from " + (from < 0 ? "any rank" : rank_text(from));
+  job->result.resize(std::max<size_t>(bytes, 1));
+  std::shared_ptr<Communicator::Transfer> transfer;
+  try {
+    transfer = communicator_->receive(job->result.data(), job->result.size(), from, slot);
+  } catch (const std::exception&) {
+    job->error = std::current_exception();
+    lose(*job);
+  }
+  submit(job, receives_, [transfer, timeout = timeout(), &j = *job] {
+    const int peer = transfer->wait(timeout);
+    const std::lock_guard hold(j.lock);
+    j.sender = peer;
+  });
+  return job;
+}
+
+int Group::finish_receive(Job& job) {
+  finish(job);
+  return job.sender;
+}
+
+void Group::drain() {
+  for (;;) {
+    std::shared_ptr<Job> job;
+    {
+      const std::lock_guard hold(lock_);
+      if (sending_.empty()) return;
+      job = sending_.front();
+    }
+    finish(*job);
+    const std::lock_guard hold(lock_);
+    if (!sending_.empty() && sending_.front() == job) sending_.pop_front();
+  }
+}
+
+// -- all of them
+
+namespace {
+
+struct Groups {
+  std::mutex lock;
+  std::map<int64_t, std::shared_ptr<Group>> of;
+  static Groups& get() {
+    static Groups* const groups = new Groups;  // threads of theirs may run when statics end
+    return *groups;
+  }
+};
+
+}  // namespace
+
+void add_group(std::shared_ptr<Group> group) {
+  const std::lock_guard hold(Groups::get().lock);
+  Groups::get().of[group->number()] = std::move(group);
+}
+
+std::shared_ptr<Group> find_group(int64_t number) {
+  const std::lock_guard hold(Groups::get().lock);
+  const auto at = Groups::get().of.find(number);
+  if (at == Groups::get().of.end()) {
+    raise<DistBackendError>("the group number ", number, " was destroyed, or this process is none of its ranks");
+  }
+  return at->second;
+}
+
+void remove_group(int64_t number) {
+  std::shared_ptr<Group> last;  // dies without the lock
+  const std::lock_guard hold(Groups::get().lock);
+  const auto at = Groups::get().of.find(number);
+  if (at == Groups::get().of.end()) return;
+  last = std::move(at->second);
+  Groups::get().of.erase(at);
+}
+
+namespace {
+
+std::vector<std::shared_ptr<Group>> all_groups() {
+  std::vector<std::shared_ptr<Group>> all;
+  const std::lock_guard hold(Groups::get().lock);
+  for (const auto& [number, group] : Groups::get().of) all.push_back(group);
+  return all;
+}
+
+}  // namespace
+
+void fail_groups(const std::string& why) {
+  for (const auto& group : all_groups()) {
+    if (group->failure().empty()) group->fail(why);
+  }
+}
+
+void see_off_groups() {
+  for (const auto& group : all_groups()) {
+    if (group->size() > 1 && !group->failure().empty()) group->see_off();
+  }
+}
+
+// -- a group of one
+
+namespace {
+
+class Lone final : public Communicator {
+ public:
+  void all_reduce(void*, size_t, size_t, Combine, Word) override {}
+  void reduce(void*, size_t, size_t, Combine, int, Word) override {}
+  void broadcast(void*, size_t, int, Word) override {}
+  void all_gather(const void* from, void* to, size_t bytes, Word) override { copy(to, from, bytes); }
+  void gather(const void* from, void* to, size_t bytes, int, Word) override { copy(to, from, bytes); }
+  void scatter(const void* from, void* to, size_t bytes, int, Word) override { copy(to, from, bytes); }
+  void all_to_all(const void* from, std::span<const int64_t> bytes, void* to, std::span<const int64_t>, Word) override {
+    copy(to, from, static_cast<size_t>(bytes[0]));
+  }
+  void barrier(Word) override {}
+  std::unique_ptr<Transfer> send(const void*, size_t, int, uint64_t) override { nobody(); }
+  std::unique_ptr<Transfer> receive(void*, size_t, int, uint64_t) override { nobody(); }
+  void abort() override {}
+
+ private:
+  static void copy(void* to, const void* from, size_t bytes) {
+    if (bytes) std::memmove(to, from, bytes);
+  }
+  [[noreturn]] static void nobody() { raise<DistBackendError>("a group of one has nobody to send to"); }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> lone_communicator() { return std::make_unique<Lone>(); }
+
+}  // namespace smolder::distributed

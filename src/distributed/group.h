@@ -1,0 +1,127 @@
+// A group of processes: its collectives one after the other, on a thread of its own, and what is said when one fails.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "smolder/distributed/communicator.h"
+
+namespace smolder::distributed {
+
+/// Runs jobs in order on a thread that is started for the first.
+class Worker {
+ public:
+  ~Worker();
+  void add(std::function<void()> job);
+
+ private:
+  void work();
+  std::mutex lock_;
+  std::condition_variable more_;
+  std::deque<std::function<void()>> jobs_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+/// A collective that was begun. Its worker sets all but `number` and `what`.
+struct Job {
+  uint64_t number = 0;  ///< of the group's collectives, from 1 on; 0: a transfer
+  std::string what;     ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
+  std::mutex lock;
+  std::condition_variable ended;
+  bool done = false;
+  std::exception_ptr error;
+  std::string result;  ///< bytes, where the job keeps its own
+  int sender = -1;     ///< of what was received
+};
+
+class Group {
+ public:
+  struct Options {
+    int64_t number = 0;            ///< the same on all ranks, and of no other group of this process
+    std::string name;              ///< "the default group"
+    std::vector<int> ranks;        ///< of the world, in the group's order
+    int rank = 0;                  ///< this process's, in the group
+    std::shared_ptr<Store> store;  ///< where all ranks of the world see each other
+    int store_rank = -1;           ///< the rank of the world that serves it, if one of them is known to
+    std::string backend;
+    std::string address;  ///< that of this process, for its peers
+    Milliseconds timeout{0};
+  };
+  /// Connects with the others. Throws DistBackendError where the backend's library is not there.
+  explicit Group(Options options);
+  ~Group();
+  Group(const Group&) = delete;
+
+  int rank() const { return options_.rank; }
+  int size() const { return static_cast<int>(options_.ranks.size()); }
+  const std::vector<int>& ranks() const { return options_.ranks; }
+  const std::string& name() const { return options_.name; }
+  int64_t number() const { return options_.number; }
+  Milliseconds timeout() const;
+  void set_timeout(Milliseconds timeout);
+
+  using Body = std::function<void(Communicator&, Word, Job&)>;
+  /// Begins a collective; they run in the order in which they were begun.
+  std::shared_ptr<Job> begin(std::string what, Body body);
+  /// Waits for it. Throws DistBackendError, which names it and who did what instead; the group is of no use then.
+  void finish(Job& job);
+  void run(std::string what, Body body);
+
+  /// Sends a copy. Returns at once.
+  void send(std::string what, const void* data, size_t bytes, int to, int64_t tag);
+  /// Begins to receive into the job's own bytes.
+  std::shared_ptr<Job> begin_receive(std::string what, size_t bytes, int from, int64_t tag);
+  /// Waits for it. Returns who sent it.
+  int finish_receive(Job& job);
+
+  /// Says that this rank does not go on, and why: the others get that as their error.
+  void fail(const std::string& why);
+  /// Empty, or why the group is of no use any more.
+  std::string failure() const;
+  /// Of a group that failed: the rank that serves the store stays until the others have found in it what they look for.
+  void see_off();
+  /// Waits until what was sent has arrived. Throws what went wrong.
+  void drain();
+
+ private:
+  void submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body);
+  void wait(Job& job);
+  std::optional<std::string> stuck(const Job& job);
+  [[noreturn]] void lose(const Job& job);
+  std::string explain(const Job& job, const std::string& said);
+  std::string title(const Job& job) const;
+  std::string key(const char* of, int rank) const;
+  std::string rank_text(int rank) const;
+  void check() const;
+  void close(const std::string& why);
+  std::string without_store(const std::exception& lost) const;
+  /// What is being waited for, as the others see it.
+  static std::string posted(const Job& job);
+
+  const Options options_;
+  std::unique_ptr<Communicator> communicator_;
+  mutable std::mutex lock_;
+  std::string failure_;
+  Milliseconds timeout_;
+  uint64_t begun_ = 0;  ///< by the thread that runs steps
+  std::deque<std::shared_ptr<Job>> sending_;
+  std::shared_ptr<Job> current_;  ///< what the worker of collectives does
+  Worker collectives_, receives_, sends_;
+};
+
+/// The groups of this process, by number. `find_group` throws where there is none.
+void add_group(std::shared_ptr<Group> group);
+std::shared_ptr<Group> find_group(int64_t number);
+void remove_group(int64_t number);
+/// Says in all of them that this rank does not go on.
+void fail_groups(const std::string& why);
+/// Waits within bounds, where others find in this process what went wrong, until they have: before it ends.
+void see_off_groups();
+
+}  // namespace smolder::distributed

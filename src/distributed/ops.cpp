@@ -1,0 +1,385 @@
+#include "smolder/distributed/ops.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include "smolder/autograd/library.h"
+#include "smolder/core/counters.h"
+#include "smolder/distributed/error.h"
+#include "smolder/eager/array.h"
+#include "smolder/eager/execute.h"
+#include "smolder/lazy/effects.h"
+#include "smolder/lazy/tape.h"
+
+namespace smolder::distributed {
+namespace {
+
+using eager::KernelCall;
+using eager::TensorView;
+
+/// The words of a call of one of the ops below.
+struct Words {
+  int64_t group = 0;
+  std::span<const int64_t> detail, shape;
+
+  static Words read(std::span<const int64_t> w) {
+    Words out;
+    out.group = w[0];
+    const auto details = static_cast<size_t>(w[1]);
+    out.detail = w.subspan(2, details);
+    out.shape = w.subspan(3 + details, static_cast<size_t>(w[2 + details]));
+    return out;
+  }
+};
+
+Dims dims_of(std::span<const int64_t> shape) { return Dims(shape); }
+
+std::string text_of(DType dtype, const Dims& shape) {
+  std::ostringstream out;
+  out << smolder::name(dtype) << shape;
+  return out.str();
+}
+
+/// What a collective does with its bytes.
+struct Bytes {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int64_t from_count = 0, to_count = 0;  ///< elements
+  DType dtype = DType::kFloat32;
+
+  size_t item() const { return itemsize(dtype); }
+  size_t from_bytes() const { return static_cast<size_t>(from_count) * item(); }
+  size_t to_bytes() const { return static_cast<size_t>(to_count) * item(); }
+  void copy() const {
+    if (from_count && to != from) std::memcpy(to, from, from_bytes());
+  }
+};
+
+Combine combine_of_call(const Words& w, DType dtype) { return combine_of(static_cast<Reduce>(w.detail[0]), dtype); }
+
+void all_reduce(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int /*size*/) {
+  b.copy();
+  if (b.to_count) c.all_reduce(b.to, static_cast<size_t>(b.to_count), b.item(), combine_of_call(w, b.dtype), word);
+}
+
+void reduce(Communicator& c, Word word, const Words& w, const Bytes& b, int rank, int /*size*/) {
+  const int root = static_cast<int>(w.detail[1]);
+  b.copy();
+  if (b.to_count == 0) return;
+  c.reduce(b.to, static_cast<size_t>(b.to_count), b.item(), combine_of_call(w, b.dtype), root, word);
+  if (rank != root) b.copy();  // what it held before
+}
+
+void broadcast(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int /*size*/) {
+  b.copy();
+  if (b.to_count) c.broadcast(b.to, b.to_bytes(), static_cast<int>(w.detail[0]), word);
+}
+
+void all_gather(Communicator& c, Word word, const Words& /*w*/, const Bytes& b, int /*rank*/, int /*size*/) {
+  if (b.from_count) c.all_gather(b.from, b.to, b.from_bytes(), word);
+}
+
+void gather(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int /*size*/) {
+  if (b.from_count) c.gather(b.from, b.to, b.from_bytes(), static_cast<int>(w.detail[0]), word);
+}
+
+void scatter(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int /*size*/) {
+  if (b.to_count) c.scatter(b.from, b.to, b.to_bytes(), static_cast<int>(w.detail[0]), word);
+}
+
+/// Each rank gets the parts that are its own and adds them in the order of ranks: as few bytes as can be.
+void reduce_scatter(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int size) {
+  if (b.to_count == 0) return;
+  std::string parts(b.from_bytes(), '\0');
+  const std::vector<int64_t> sizes(static_cast<size_t>(size), static_cast<int64_t>(b.to_bytes()));
+  c.all_to_all(b.from, sizes, parts.data(), sizes, word);
+  const Combine combine = combine_of_call(w, b.dtype);
+  std::memcpy(b.to, parts.data(), b.to_bytes());
+  for (int r = 1; r < size; ++r) {
+    combine(b.to, b.to, parts.data() + static_cast<size_t>(r) * b.to_bytes(), static_cast<size_t>(b.to_count));
+  }
+}
+
+void all_to_all(Communicator& c, Word word, const Words& w, const Bytes& b, int /*rank*/, int size) {
+  const auto n = static_cast<size_t>(size);
+  const std::span<const int64_t> to_each = w.detail.first(n), of_each = w.detail.subspan(n, n);
+  // Who sends more than the other expects would write beyond its memory. All ranks see what all say, and fail together.
+  std::vector<int64_t> all(n * 2 * n), going, coming;
+  c.all_gather(w.detail.data(), all.data(), 2 * n * sizeof(int64_t), word);
+  for (size_t from = 0; from < n; ++from) {
+    for (size_t to = 0; to < n; ++to) {
+      const int64_t sent = all[from * 2 * n + to], expected = all[to * 2 * n + n + from];
+      if (sent == expected) continue;
+      raise<DistBackendError>("the sizes differ: rank ", from, " of the group sends ", sent, " elements to rank ", to,
+                              ", which expects ", expected);
+    }
+  }
+  for (size_t r = 0; r < n; ++r) {
+    going.push_back(to_each[r] * static_cast<int64_t>(b.item()));
+    coming.push_back(of_each[r] * static_cast<int64_t>(b.item()));
+  }
+  c.all_to_all(b.from, going, b.to, coming, word);
+}
+
+void barrier(Communicator& c, Word word, const Words& /*w*/, const Bytes& /*b*/, int /*rank*/, int /*size*/) {
+  c.barrier(word);
+}
+
+using Run = void(Communicator&, Word, const Words&, const Bytes&, int rank, int size);
+
+struct Kind {
+  const char* name;
+  Run* run;          ///< null for send and receive
+  bool same_shapes;  ///< of all ranks' parts: it is in the words that they agree on
+};
+constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce, true},
+                               Kind{"reduce", &reduce, true},
+                               Kind{"broadcast", &broadcast, true},
+                               Kind{"all_gather", &all_gather, true},
+                               Kind{"gather", &gather, true},
+                               Kind{"scatter", &scatter, false},
+                               Kind{"reduce_scatter", &reduce_scatter, true},
+                               Kind{"all_to_all", &all_to_all, false},
+                               Kind{"barrier", &barrier, false},
+                               Kind{"send", nullptr, false},
+                               Kind{"receive", nullptr, false}};
+
+/// What the ranks must agree on.
+std::string words_of(const Kind& kind, const Words& w, DType dtype, const Dims& from, const Group& group) {
+  const std::string_view name = kind.name;
+  std::string out(name);
+  const auto rank = [&](int64_t r) { return std::to_string(group.ranks()[static_cast<size_t>(r)]); };
+  if (name == "all_reduce" || name == "reduce" || name == "reduce_scatter") {
+    out += "(" + std::string(distributed::name(static_cast<Reduce>(w.detail[0])));
+    if (name == "reduce") out += ", to rank " + rank(w.detail[1]);
+    out += ")";
+  }
+  if (name == "broadcast" || name == "scatter") out += "(from rank " + rank(w.detail[0]) + ")";
+  if (name == "gather") out += "(to rank " + rank(w.detail[0]) + ")";
+  if (name == "barrier") return out;
+  if (name == "all_to_all") return out + " of " + std::string(smolder::name(dtype));
+  return out + " of " + text_of(dtype, kind.same_shapes ? from : dims_of(w.shape));
+}
+
+void count(const Bytes& b) {
+  static Counter &collectives = counter("distributed.collectives"), &bytes = counter("distributed.bytes");
+  collectives.add();
+  bytes.add(static_cast<int64_t>(std::max(b.from_bytes(), b.to_bytes())));
+}
+
+/// The tensor of a call, row-major.
+eager::Array dense(const TensorView& v) { return eager::contiguous({nullptr, v.data, v.dtype, v.shape, v.strides}); }
+
+int64_t& token_of(const TensorView& v) { return *static_cast<int64_t*>(v.data); }
+
+void next_token(const KernelCall& call) { token_of(call.outputs[1]) = token_of(call.inputs[1]) + 1; }
+
+/// One that is there when it is done.
+void run_now(const Kind& kind, const KernelCall& call) {
+  const Words w = Words::read(call.attrs);
+  const std::shared_ptr<Group> group = find_group(w.group);
+  const eager::Array x = dense(call.inputs[0]);
+  const TensorView& to = call.outputs[0];
+  Bytes b{x.data, to.data, numel(x.shape), numel(to.shape), x.dtype};
+  count(b);
+  if (kind.run) {
+    group->run(words_of(kind, w, x.dtype, x.shape, *group),
+               [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); });
+  } else {
+    const int peer = static_cast<int>(w.detail[0]);
+    if (std::string_view(kind.name) == "send") {
+      group->send(text_of(x.dtype, x.shape), x.data, b.from_bytes(), peer, w.detail[1]);
+    } else {
+      const auto job = group->begin_receive(text_of(x.dtype, to.shape), b.to_bytes(), peer, w.detail[1]);
+      const int sender = group->finish_receive(*job);
+      if (b.to_count) std::memcpy(to.data, job->result.data(), b.to_bytes());
+      token_of(call.outputs[2]) = sender;
+    }
+  }
+  next_token(call);
+}
+
+/// What was begun, by the number that its op gives: until it is finished.
+struct Begun {
+  std::mutex lock;
+  std::unordered_map<int64_t, std::shared_ptr<Job>> jobs;
+  int64_t last = 0;
+  static Begun& get() {
+    static Begun* const begun = new Begun;
+    return *begun;
+  }
+  int64_t add(std::shared_ptr<Job> job) {
+    const std::lock_guard hold(lock);
+    jobs.emplace(++last, std::move(job));
+    return last;
+  }
+  std::shared_ptr<Job> take(int64_t number) {
+    const std::lock_guard hold(lock);
+    const auto at = jobs.find(number);
+    if (at == jobs.end()) raise<DistBackendError>("a collective was finished twice, or its group was destroyed");
+    std::shared_ptr<Job> job = std::move(at->second);
+    jobs.erase(at);
+    return job;
+  }
+};
+
+void run_begin(const Kind& kind, const KernelCall& call) {
+  const Words w = Words::read(call.attrs);
+  const std::shared_ptr<Group> group = find_group(w.group);
+  const eager::Array x = dense(call.inputs[0]);
+  const Dims shape = dims_of(w.shape);
+  Bytes b{nullptr, nullptr, numel(x.shape), numel(shape), x.dtype};
+  count(b);
+  std::shared_ptr<Job> job;
+  if (kind.run) {
+    // The step's memory may be used again before the job runs.
+    std::string from(static_cast<const char*>(x.data), b.from_bytes());
+    std::vector<int64_t> words(call.attrs.begin(), call.attrs.end());
+    job = group->begin(words_of(kind, w, x.dtype, x.shape, *group),
+                       [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(),
+                        size = group->size()](Communicator& c, Word word, Job& j) {
+                         Bytes bytes = b;
+                         bytes.from = from.data();
+                         j.result.resize(b.to_bytes());
+                         bytes.to = j.result.data();
+                         kind.run(c, word, Words::read(words), bytes, rank, size);
+                       });
+  } else {
+    const int peer = static_cast<int>(w.detail[0]);
+    if (std::string_view(kind.name) == "send") raise<DistBackendError>("a send is never waited for");
+    job = group->begin_receive(text_of(x.dtype, shape), b.to_bytes(), peer, w.detail[1]);
+  }
+  token_of(call.outputs[0]) = Begun::get().add(std::move(job));
+  next_token(call);
+}
+
+void run_finish(const KernelCall& call) {
+  const Words w = Words::read(call.attrs);
+  const std::shared_ptr<Group> group = find_group(w.group);
+  const std::shared_ptr<Job> job = Begun::get().take(token_of(call.inputs[0]));
+  const int sender = group->finish_receive(*job);
+  const TensorView& to = call.outputs[0];
+  const size_t bytes = static_cast<size_t>(numel(to.shape)) * itemsize(to.dtype);
+  if (bytes) std::memcpy(to.data, job->result.data(), bytes);
+  token_of(call.outputs[2]) = sender;
+  next_token(call);
+}
+
+struct Ops {
+  ir::Op now, begin;
+};
+
+constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[] detail, int[] shape) -> Tensor";
+
+void shape_of_words(const ir::Call& call, ir::Meta* out) {
+  out[0] = {dims_of(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
+}
+
+/// The ops, registered when the first group is made.
+struct Table {
+  Library library{"dist"};
+  std::unordered_map<std::string, Ops> of;
+  ir::Op finish;
+  Tensor token, sender;
+
+  Table() {
+    const auto with_sender = [](std::string signature) {
+      signature.replace(signature.find("int group"), 9, "Tensor(b!) sender, int group");
+      return signature;
+    };
+    for (const Kind& kind : kKinds) {
+      const std::string name = kind.name;
+      const bool receives = name == "receive";
+      const ir::Op now = library
+                             .def({.schema = name + (receives ? with_sender(kSignature) : kSignature),
+                                   .shape = &shape_of_words,
+                                   .kernel = [&kind](const KernelCall& call) { run_now(kind, call); },
+                                   .effect = true})
+                             .op();
+      const ir::Op begin =
+          library
+              .def({.schema = "begin_" + name + kSignature,
+                    .shape = [](const ir::Call&, ir::Meta* out) { out[0] = {{}, DType::kInt64, false}; },
+                    .kernel = [&kind](const KernelCall& call) { run_begin(kind, call); },
+                    .effect = true})
+              .op();
+      of.emplace(name, Ops{now, begin});
+    }
+    finish =
+        library
+            .def({.schema = "finish(Tensor x, Tensor(a!) token, Tensor(b!) sender, int group, int[] detail, "
+                            "int[] shape, ScalarType dtype) -> Tensor",
+                  .shape =
+                      [](const ir::Call& call, ir::Meta* out) {
+                        out[0] = {dims_of(Words::read(call.attrs).shape), static_cast<DType>(call.attrs.back()), false};
+                      },
+                  .kernel = &run_finish,
+                  .effect = true})
+            .op();
+    const int64_t first = 0, nobody = -1;
+    token = Tensor::from_data(&first, {}, DType::kInt64);
+    sender = Tensor::from_data(&nobody, {}, DType::kInt64);
+    lazy::set_effects_lost(&fail_groups);
+  }
+  static Table& get() {
+    static Table* const table = new Table;  // its tensors may outlive statics
+    return *table;
+  }
+};
+
+void append_list(std::vector<int64_t>& words, const std::vector<int64_t>& list) {
+  words.push_back(static_cast<int64_t>(list.size()));
+  words.insert(words.end(), list.begin(), list.end());
+}
+
+std::vector<int64_t> words_of(const CollectiveCall& call) {
+  std::vector<int64_t> words{call.group};
+  append_list(words, call.detail);
+  append_list(words, call.shape);
+  return words;
+}
+
+const Ops& ops_of(const std::string& name) {
+  const auto at = Table::get().of.find(name);
+  SMOLDER_CHECK(at != Table::get().of.end(), ValueError, "there is no collective ", name);
+  return at->second;
+}
+
+Tensor call_op(ir::Op op, const Tensor& x, bool with_sender, const std::vector<int64_t>& words) {
+  const lazy::GradMode no_grad(false);
+  std::vector<lazy::OperandValue> operands{x, Table::get().token};
+  if (with_sender) operands.emplace_back(Table::get().sender);
+  return lazy::call_op(op, operands, words)[0];
+}
+
+}  // namespace
+
+Tensor record_collective(const CollectiveCall& call, const Tensor& x) {
+  return call_op(ops_of(call.name).now, x, call.name == "receive", words_of(call));
+}
+
+Tensor record_begin(const CollectiveCall& call, const Tensor& x) {
+  return call_op(ops_of(call.name).begin, x, false, words_of(call));
+}
+
+Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtype) {
+  std::vector<int64_t> words = words_of(call);
+  words.push_back(static_cast<int64_t>(dtype));
+  return call_op(Table::get().finish, begun, true, words);
+}
+
+int64_t last_sender() { return Table::get().sender.item().to_int(); }
+
+bool collectives_pending() { return Table::get().token.impl()->value->pending; }
+
+void forget_begun() {
+  const std::lock_guard hold(Begun::get().lock);
+  Begun::get().jobs.clear();
+}
+
+}  // namespace smolder::distributed

@@ -1,0 +1,40 @@
+// Collectives as recorded ops. Each takes a token and gives the next: so plans keep all of them, in the order of the
+// program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "smolder/distributed/group.h"
+#include "smolder/lazy/tensor.h"
+
+namespace smolder::distributed {
+
+/// What a call is made of beside its tensor. `detail` is, by name:
+///   all_reduce, reduce_scatter        the reduction
+///   reduce                            the reduction, the root
+///   broadcast, gather, scatter        the root
+///   all_to_all                        how many elements go to each rank, then how many come from each
+///   send, receive                     the peer (-1: any), the tag
+///   all_gather, barrier               nothing
+/// Ranks are those of the group. `shape` is the result's.
+struct CollectiveCall {
+  std::string name;
+  int64_t group = 0;
+  std::vector<int64_t> detail, shape;
+};
+
+/// Records the collective: the result is there when it is done. `x` has this rank's part, and the result's dtype.
+Tensor record_collective(const CollectiveCall& call, const Tensor& x);
+/// Records that it begins. The steps after it run meanwhile; `record_finish` of what this returns waits for it.
+Tensor record_begin(const CollectiveCall& call, const Tensor& x);
+Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtype);
+
+/// Who sent what was received last, by its rank in the group; -1 where nothing was. Runs what is recorded.
+int64_t last_sender();
+/// Whether a collective is recorded that has not run.
+bool collectives_pending();
+/// Forgets what was begun and never finished. When there is no group left.
+void forget_begun();
+
+}  // namespace smolder::distributed
