@@ -50,6 +50,10 @@ class Elements {
         return at<uint8_t>(i) ? "True" : "False";
       case DType::kUInt8:
         return std::to_string(at<uint8_t>(i));
+      case DType::kInt8:
+        return std::to_string(at<int8_t>(i));
+      case DType::kInt16:
+        return std::to_string(at<int16_t>(i));
       case DType::kInt32:
         return std::to_string(at<int32_t>(i));
       default:

@@ -88,6 +88,10 @@ std::string_view type_name(DType t) {
       return "BoolTensor";
     case DType::kUInt8:
       return "ByteTensor";
+    case DType::kInt8:
+      return "CharTensor";
+    case DType::kInt16:
+      return "ShortTensor";
     case DType::kInt32:
       return "IntTensor";
     case DType::kInt64:

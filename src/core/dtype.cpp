@@ -5,8 +5,8 @@
 namespace smolder {
 namespace {
 
-constexpr std::array<std::string_view, kNumDTypes> kNames = {"bool",    "uint8",    "int32",   "int64",
-                                                             "float16", "bfloat16", "float32", "float64"};
+constexpr std::array<std::string_view, kNumDTypes> kNames = {"bool",  "uint8",   "int8",     "int16",   "int32",
+                                                             "int64", "float16", "bfloat16", "float32", "float64"};
 
 }  // namespace
 
@@ -23,7 +23,8 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (category(a) == category(b) && is_half(a) && is_half(b)) return DType::kFloat32;
   // The enumeration is ordered bool < integers < floats and by width within each, so the larger
-  // one is the answer but for the two halves, which have no common half.
+  // one is the answer but for the two halves, which have no common half, and the two of 8 bits, which both fit in 16.
+  if ((a == DType::kUInt8 && b == DType::kInt8) || (a == DType::kInt8 && b == DType::kUInt8)) return DType::kInt16;
   return a < b ? b : a;
 }
 

@@ -186,14 +186,7 @@ Windows windows_at(Value x, int i, const Dims& kernel, const Dims& stride, const
 
 Scalar lowest(DType t) {
   if (is_floating(t)) return -kInfinity;
-  switch (t) {
-    case DType::kInt32:
-      return static_cast<int64_t>(std::numeric_limits<int32_t>::min());
-    case DType::kInt64:
-      return std::numeric_limits<int64_t>::min();
-    default:
-      return int64_t{0};
-  }
+  return lowest_integer(t);
 }
 
 }  // namespace

@@ -271,7 +271,7 @@ void check_alpha(std::string_view op, Category alpha, DType result) {
 
 DType number_type(Op op, DType t) {
   const bool rounds = scalar::info(static_cast<scalar::Primitive>(op)).rounding == scalar::PrimitiveInfo::kRounded;
-  return rounds ? compute_type(t) : t;
+  return rounds && is_floating(t) ? compute_type(t) : t;
 }
 
 void check_subtraction(const Meta& self, const Meta& other) {

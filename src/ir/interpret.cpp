@@ -654,6 +654,10 @@ Scalar read_element(const char* data, DType t) {
       return as(uint8_t{}) != 0;
     case DType::kUInt8:
       return int64_t{as(uint8_t{})};
+    case DType::kInt8:
+      return int64_t{as(int8_t{})};
+    case DType::kInt16:
+      return int64_t{as(int16_t{})};
     case DType::kInt32:
       return int64_t{as(int32_t{})};
     case DType::kInt64:
@@ -677,6 +681,10 @@ void write_element(char* data, DType t, const Scalar& v) {
       return put(static_cast<uint8_t>(v.to_bool()));
     case DType::kUInt8:
       return put(static_cast<uint8_t>(v.to_int()));
+    case DType::kInt8:
+      return put(static_cast<int8_t>(v.to_int()));
+    case DType::kInt16:
+      return put(static_cast<int16_t>(v.to_int()));
     case DType::kInt32:
       return put(static_cast<int32_t>(v.to_int()));
     case DType::kInt64:

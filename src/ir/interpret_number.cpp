@@ -21,6 +21,10 @@ int64_t wrap(uint64_t v, DType t) {
       return v != 0;
     case DType::kUInt8:
       return static_cast<uint8_t>(v);
+    case DType::kInt8:
+      return static_cast<int8_t>(v);
+    case DType::kInt16:
+      return static_cast<int16_t>(v);
     case DType::kInt32:
       return static_cast<int32_t>(static_cast<uint32_t>(v));
     default:
@@ -37,7 +41,7 @@ int64_t saturate(double v) {
 }
 
 int64_t float_to_int(double v, DType t) {
-  if (t == DType::kUInt8) return std::abs(v) < 0x1p63 ? wrap(word(saturate(v)), t) : 0;
+  if (itemsize(t) < 4) return std::abs(v) < 0x1p63 ? wrap(word(saturate(v)), t) : 0;
   const int64_t whole = saturate(v);
   if (t != DType::kInt32) return whole;
   return std::clamp<int64_t>(whole, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
@@ -364,14 +368,10 @@ Scalar identity(ReduceKind kind, DType t) {
       return floating ? Scalar(1.0) : Scalar(1);
     case ReduceKind::kMax:
       if (floating) return -kInf;
-      return t == DType::kInt64   ? std::numeric_limits<int64_t>::min()
-             : t == DType::kInt32 ? std::numeric_limits<int32_t>::min()
-                                  : int64_t{0};
+      return lowest_integer(t);
     case ReduceKind::kMin:
       if (floating) return kInf;
-      return t == DType::kInt64   ? std::numeric_limits<int64_t>::max()
-             : t == DType::kInt32 ? std::numeric_limits<int32_t>::max()
-                                  : int64_t{t == DType::kUInt8 ? 255 : 1};
+      return highest_integer(t);
     case ReduceKind::kAny:
       return false;
     case ReduceKind::kAll:

@@ -224,7 +224,7 @@ class Interpreter {
     }
     HostBuilder b;
     const DType t = acc.declared->dtype;
-    return is_half(t) ? scalar::emit_cast(b, DType::kFloat32, t, acc.lanes[0]) : acc.lanes[0];
+    return scalar::emit_cast(b, compute_type(t), t, acc.lanes[0]);
   }
 
   V check_index(const Stmt& s) {
@@ -269,7 +269,7 @@ Scalar evaluate(Op op, DType t, std::span<const Scalar> operands) {
   HostBuilder b;
   const Category c = category(result);
   const DType wide = c == Category::kFloat ? DType::kFloat64 : DType::kInt64;
-  const V v = scalar::emit_cast(b, is_half(result) ? DType::kFloat32 : result, wide, evaluate(p, t, args));
+  const V v = scalar::emit_cast(b, compute_type(result), wide, evaluate(p, t, args));
   return Scalar::from_bits(v.bits, c);
 }
 

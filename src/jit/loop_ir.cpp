@@ -12,25 +12,11 @@ using ir::ReduceKind;
 
 namespace {
 
-template <class T>
-Scalar extreme_integer(bool low) {
-  return static_cast<int64_t>(low ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max());
-}
-
 /// The lowest or highest value of a dtype.
 Scalar extreme(DType t, bool low) {
-  switch (t) {
-    case DType::kBool:
-      return !low;
-    case DType::kUInt8:
-      return extreme_integer<uint8_t>(low);
-    case DType::kInt32:
-      return extreme_integer<int32_t>(low);
-    case DType::kInt64:
-      return extreme_integer<int64_t>(low);
-    default:
-      return low ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-  }
+  if (t == DType::kBool) return !low;
+  if (!is_floating(t)) return low ? lowest_integer(t) : highest_integer(t);
+  return low ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
 }
 
 Scalar number(DType t, int v) {

@@ -102,7 +102,7 @@ UniformNumber uniform_number(const ir::Graph& g, ValueId v) {
       // Only where the number is the same in both types.
       const UniformNumber x = uniform_number(g, n.inputs[0]);
       const double d = x.known ? x.value.to_double() : 0.5;
-      const bool small = d == std::floor(d) && std::abs(d) <= 128;
+      const bool small = d == std::floor(d) && std::abs(d) < 128;
       const DType t = g.dtype(v);
       if (!x.known || !small || (d < 0 && (t == DType::kUInt8 || t == DType::kBool))) return {};
       if (t == DType::kBool) return {true, Scalar(d != 0)};

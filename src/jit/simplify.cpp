@@ -30,14 +30,16 @@ bool widens(DType a, DType b) {
     case DType::kFloat64:
       return a != DType::kInt64;
     case DType::kFloat32:
-      return is_half(a) || a == DType::kUInt8;
+      return is_half(a) || itemsize(a) < 4;
     case DType::kFloat16:
     case DType::kBFloat16:
-      return a == DType::kUInt8 && b == DType::kFloat16;
+      return itemsize(a) == 1 && b == DType::kFloat16;
     case DType::kInt64:
       return !is_floating(a);
     case DType::kInt32:
-      return a == DType::kUInt8;
+      return !is_floating(a) && itemsize(a) < 4;
+    case DType::kInt16:
+      return !is_floating(a) && itemsize(a) == 1;
     default:
       return false;
   }

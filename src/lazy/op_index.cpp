@@ -139,10 +139,7 @@ Scalar identity_of(std::string_view reduce, DType t) {
     const double top = std::numeric_limits<double>::infinity();
     return lowest ? -top : top;
   }
-  const bool narrow = t == DType::kInt32;
-  if (t == DType::kBool || t == DType::kUInt8) return lowest ? 0 : t == DType::kBool ? 1 : 255;
-  const int64_t low = narrow ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
-  return lowest ? low : -(low + 1);
+  return lowest ? lowest_integer(t) : highest_integer(t);
 }
 
 }  // namespace

@@ -30,6 +30,18 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Gener
   return checked_samples(clamp_max(at, n - 1), w);
 }
 
+void check_drawn(std::string_view op, int64_t low, int64_t high, DType dtype) {
+  constexpr std::string_view kTypes[] = {"bool", "unsigned char", "signed char", "short int", "int"};
+  constexpr int64_t kMostOfHalf = 65504;
+  const bool is_half = dtype == DType::kFloat16;
+  if (!is_half && dtype >= DType::kInt64) return;
+  const std::string_view type = is_half ? "c10::Half" : kTypes[static_cast<int>(dtype)];
+  const int64_t least = is_half ? -kMostOfHalf : lowest_integer(dtype);
+  const int64_t most = is_half ? kMostOfHalf : highest_integer(dtype);
+  SMOLDER_CHECK(least <= low && low <= most, RuntimeError, op, ": from is out of bounds for ", type);
+  SMOLDER_CHECK(least <= high - 1 && high - 1 <= most, RuntimeError, op, ": to - 1 is out of bounds for ", type);
+}
+
 Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Generator* generator) {
   int64_t high = 0;
   if (to) {
@@ -42,8 +54,10 @@ Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Gene
       case DType::kUInt8:
         high = 256;
         break;
+      case DType::kInt8:
+      case DType::kInt16:
       case DType::kInt32:
-        high = int64_t{1} << 31;
+        high = highest_integer(x.dtype()) + 1;
         break;
       case DType::kInt64:
         high = std::numeric_limits<int64_t>::max();
@@ -64,6 +78,7 @@ Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Gene
   }
   SMOLDER_CHECK(low < high, RuntimeError, "random_ expects 'from' to be less than 'to', but got from=", low,
                 " >= to=", high);
+  check_drawn("random", low, high, x.dtype());
   const auto [seed, offset] = draw_from(generator, x.numel());
   return random_int(x.shape(), seed, offset, low, high, DType::kInt64).to(x.dtype());
 }

@@ -100,9 +100,8 @@ Tensor reduced(const Tensor& loss, std::string_view reduction) {
 Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which) {
   const DType dtype = self.dtype();
   if (bound.kind() != Operand::kNumber || bound.category() != Category::kInt) return bound;
-  if (dtype != DType::kUInt8 && dtype != DType::kInt32) return bound;
-  const int64_t least = dtype == DType::kUInt8 ? 0 : std::numeric_limits<int32_t>::min();
-  const int64_t most = dtype == DType::kUInt8 ? 255 : std::numeric_limits<int32_t>::max();
+  if (category(dtype) != Category::kInt || dtype == DType::kInt64) return bound;
+  const int64_t least = lowest_integer(dtype), most = highest_integer(dtype);
   const int64_t v = bound.number().to_int();
   SMOLDER_CHECK(which == "min" ? v <= most : v >= least, RuntimeError, "Clamp ", which, " value ", v,
                 " is outside the representable range of ", name(dtype));
@@ -119,6 +118,11 @@ void check_fits(Scalar value, DType dtype) {
     case DType::kUInt8:
       type = "uint8_t";
       fits = v < 256 && v >= (value.category() == Category::kFloat ? 0 : -255);
+      break;
+    case DType::kInt8:
+    case DType::kInt16:
+      type = dtype == DType::kInt8 ? "int8_t" : "int16_t";
+      fits = v >= static_cast<double>(lowest_integer(dtype)) && v <= static_cast<double>(highest_integer(dtype));
       break;
     case DType::kInt32:
       type = "int";

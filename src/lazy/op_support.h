@@ -203,6 +203,8 @@ Tensor rms_norm(const Tensor& input, const Dims& normalized_shape, const Tensor&
 
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Generator* generator);
 /// Random integers in [low, to), or up to the largest that x's dtype holds exactly.
+/// That a dtype holds the integers of [low, high), of which `op` draws: torch says so of integers and of float16 alone.
+void check_drawn(std::string_view op, int64_t low, int64_t high, DType dtype);
 Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Generator* generator);
 
 }  // namespace smolder::lazy

@@ -143,6 +143,10 @@ void for_each_element(const void* data, DType dtype, int64_t n, F&& f) {
       return each(uint8_t{}, [](uint8_t v) { return static_cast<int64_t>(v != 0); });
     case DType::kUInt8:
       return each(uint8_t{}, integer);
+    case DType::kInt8:
+      return each(int8_t{}, integer);
+    case DType::kInt16:
+      return each(int16_t{}, integer);
     case DType::kInt32:
       return each(int32_t{}, integer);
     case DType::kInt64:

@@ -23,6 +23,8 @@ MIXED = [
     ("float32", "int64"),
     ("bfloat16", "float16"),
     ("uint8", "int32"),
+    ("uint8", "int8"),
+    ("int16", "bfloat16"),
     ("bool", "float32"),
     ("float16", "float32 zero-dim"),
     ("int32", "float64 zero-dim"),
@@ -507,12 +509,12 @@ def elementwise_cases(row):
 def dtypes_of(row):
     allowed = row.get("dtypes", "all")
     if row["kind"] == "primitive" and row["elementwise"]:
-        return [d for d, c in (("float32", "F"), ("bfloat16", "F"), ("int64", "I"), ("uint8", "I"), ("bool", "B"))
+        return [d for d, c in (("float32", "F"), ("bfloat16", "F"), ("int64", "I"), ("int8", "I"), ("uint8", "I"), ("bool", "B"))
                 if c in allowed or (allowed == "F" and d == "int64")]  # fmt: skip
     if allowed == "float" or "backward" in row["key"]:
         return FLOATS
     if allowed == "int":
-        return ["int64", "uint8"]
+        return ["int64", "int8", "uint8"]
     if row["elementwise"] or row["file"] in ("reduce", "movement", "indexing"):
         return [*FLOATS, "int64"]
     return FLOATS

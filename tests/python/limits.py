@@ -23,6 +23,8 @@ GOLDEN = Path(__file__).parents[1] / "golden/limits.json"
 VALUES = {
     "bool": [False, True],
     "uint8": [0, 1, 2, 127, 128, 200, 255],
+    "int8": [0, 1, -1, 2, 7, -7, 100, 127, -128],
+    "int16": [0, 1, -1, 2, 7, -7, 300, 32767, -32768],
     "int32": [0, 1, -1, 2, 7, -7, 2**31 - 1, -(2**31)],
     "int64": [0, 1, -1, 2, 7, -7, 2**53 + 1, 2**63 - 1, -(2**63)],
     "float16": [0.0, 1.0, -1.0, 0.5, 2.5, 65504.0, -65504.0, 6e-8, "inf", "-inf", "nan"],
@@ -64,6 +66,8 @@ T.tensor([np.float16(1), 1])
 T.tensor([np.float16(1), 1.0])
 T.tensor([np.int32(1), True])
 T.tensor([np.uint8(3)])
+T.tensor([np.int8(3), np.int16(3)])
+T.tensor([np.uint8(3), np.int8(3)])
 T.tensor([np.bool_(True)])
 T.tensor([np.zeros(2), np.ones(2)])
 T.tensor([T.tensor(1.0, dtype=T.float64)])
@@ -73,9 +77,15 @@ T.tensor([])
 T.tensor([[], []])
 T.tensor([300], dtype=T.uint8)
 T.tensor([2**31], dtype=T.int32)
+T.tensor([128], dtype=T.int8)
+T.tensor([-128], dtype=T.int8)
+T.tensor([2**15], dtype=T.int16)
 T.tensor([70000], dtype=T.float16)
 T.full((1,), 300, dtype=T.uint8)
 T.full((1,), -1, dtype=T.uint8)
+T.full((1,), 128, dtype=T.int8)
+T.full((1,), -129, dtype=T.int8)
+T.arange(120, 130, dtype=T.int8)
 T.full_like(h, 70000)
 a[[[0, 1], [1, 0]]]
 a[[[0, 1]]]
@@ -121,6 +131,10 @@ u.clamp(max=-1)
 u.clamp(min=-1.5)
 T.tensor([5], dtype=T.int32).clamp(min=-2**40)
 T.tensor([5], dtype=T.int32).clamp(max=2**40)
+T.tensor([5], dtype=T.int8).clamp(max=300)
+T.tensor([5], dtype=T.int8).clamp(min=-200)
+T.tensor([5], dtype=T.int8).clamp(min=300)
+T.tensor([5], dtype=T.int16).clamp(-2.5, 3.5)
 u.index_fill(0, T.tensor([0]), 300)
 h.index_fill(0, T.tensor([0]), 70000)
 T.ones(1).bernoulli_(2.0)

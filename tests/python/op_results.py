@@ -14,7 +14,7 @@ PAGE = ROOT / "docs/op_results.md"
 MODULES = ("test_ops_generated", "test_op_aliases", "test_op_gradients", "test_higher_derivatives")
 COLUMNS = ["ordinary", "zero-dim", "empty", "size one", "odd", "broadcast", "strided", "nan, inf", "aliased"]
 COLUMNS += ["in place", "NumPy", "first", "second", "third"]
-SHORT = dict(zip(DTYPES, ["f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"]))
+SHORT = dict(zip(DTYPES, ["f32", "f64", "f16", "bf16", "i32", "i64", "i16", "i8", "u8", "bool"]))
 HEAD = """# What the tests showed of each op
 
 Written by `pytest tests/python/test_op*.py tests/python/test_higher_derivatives.py --write-op-results` from what its
@@ -30,6 +30,9 @@ is recorded and compiled with eager, in every bit; inputs are those of the op's 
 - nan, inf: both infinities, both zeros, the largest, smallest and a subnormal number, or an integer type's limits;
 - aliased: operands that are one tensor or overlap in memory, compared with copies also, and operands written to after
   the call; in place, other views of what is written.
+
+int16 and int8, which are computed as int32 and then wrapped, are in "ordinary", "nan, inf" and "in place", and of
+elementwise ops also in the columns of sizes and in "broadcast"; they are in no other.
 
 "In place" compares the method that writes with the function, "NumPy" with NumPy's function in float64. The last
 columns are derivatives of the first, second and third order against finite differences in float64, one a case; "none"

@@ -44,7 +44,11 @@ DRAWN = {
     "random.to",
     "random.range",
 }
-DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
+# Computed as int32 and then wrapped, so that sizes, layouts and aliases say nothing of them that int32 does not.
+WRAPPED = ("int16", "int8")
+USUAL = [d for d in DTYPES if d not in WRAPPED]
+INTEGERS, INTEGRAL = DTYPES[4:-1], DTYPES[4:]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 FEW = ("float32", "int64")
 TENSORS = ("Tensor", "Tensor?", "Tensor|Number")
@@ -76,7 +80,7 @@ class Case:
     given: dict
     size: Callable = same_size  # what became of each extent of the row's own case
     edge: str = "ordinary"
-    dtypes: tuple = tuple(DTYPES)  # that tests take it in
+    dtypes: tuple = tuple(USUAL)  # that tests take it in
 
     def __str__(self):
         return f"{self.label} {self.given}"

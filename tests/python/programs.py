@@ -10,7 +10,7 @@ import smolder
 from smolder.nn import functional as F
 
 FLOATS = ["float32", "float32", "float32", "float64", "bfloat16", "float16"]
-INTEGERS = ["int64", "int64", "int32", "uint8"]
+INTEGERS = ["int64", "int64", "int32", "uint8", "int16", "int8"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,7 +45,9 @@ def test_strides_and_offsets_are_kept():
     assert twin_of(x[:0]).shape == (0, 6)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+)
 def test_dtypes(dtype):
     x = smolder.zeros(3, dtype=getattr(smolder, dtype), device="cuda")
     twin = twin_of(x)

@@ -98,7 +98,9 @@ def test_positional_arguments_may_be_keywords():
     assert graph(y=smolder.ones(2), x=smolder.zeros(2)).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
+)
 def test_every_dtype_is_saved(dtype, tmp_path):
     its = getattr(smolder, dtype)
     weight = smolder.tensor([0, 1, 1, 0, 1]).to(its)

@@ -23,7 +23,7 @@ OTHER = (
     r"2\*\*(31|53 \+ 1) - float16|float16.*\.(add|sub)_?\(2|xlogy\(float16, 2|float16\.erf|float64\.(log1p|cumsum)\(|"
 )
 OTHER += r"float16\.clone\(\)\.pow_?\(0\.5\)|similarity\(T\.ones\(2\), T\.ones\(2, dtype"
-REFUSED = r"hypot\((bool|uint8|int32|int64)"  # here alone: of integers and floats
+REFUSED = r"hypot\((bool|uint8|int8|int16|int32|int64)"  # here alone: of integers and floats
 
 
 def close(a, b, bound):

@@ -127,6 +127,8 @@ def test_a_number_beyond_the_halves_is_infinite_when_compared(dtype):
     [
         ("int64", (0, 10, 5), [0, 2, 5, 7, 10]),
         ("int32", (0, 10, 5), [0, 2, 5, 7, 10]),
+        ("int16", (-300, 300, 4), [-300, -100, 100, 300]),
+        ("int8", (-128, 127, 3), [-128, 0, 127]),
         ("uint8", (0, 255, 7), [0, 42, 85, 127, 170, 212, 255]),
         ("int64", (10, 0, 5), [10, 7, 5, 2, 0]),
         ("int64", (-3, 7, 6), [-3, -1, 1, 3, 5, 7]),
@@ -163,7 +165,7 @@ def test_integers_have_no_negative_powers():
 
 
 @pytest.mark.parametrize("exponent", [3, 4, 3.0, -2, -2.0, 5])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int32", "uint8"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int32", "int8", "uint8"])
 def test_powers_that_are_products(dtype, exponent):
     numbers = [0, 1, 2, 3, 7, 250] if dtype == "uint8" else [-3, -1, 0, 1, 2, 11]
     if dtype[0] not in "ui":
@@ -173,7 +175,7 @@ def test_powers_that_are_products(dtype, exponent):
         return
     got = x**exponent
     if dtype[0] in "ui" and isinstance(exponent, int):
-        assert got.tolist() == [v**exponent % 2**8 if dtype == "uint8" else v**exponent for v in numbers]
+        assert got.tolist() == np.array([v**exponent for v in numbers]).astype(dtype).tolist()
         return
     wide = x.to(smolder.float64).numpy().astype(np.float32 if dtype != "float64" else np.float64)
     with np.errstate(all="ignore"):
@@ -200,6 +202,10 @@ def test_gradients_of_powers(exponent):
         (-256, "uint8"),
         (300.5, "uint8"),
         (-1.5, "uint8"),
+        (128, "int8"),
+        (-129, "int8"),
+        (2**15, "int16"),
+        (float("nan"), "int16"),
         (2**40, "int32"),
         (3000000000.0, "int32"),
         (float("inf"), "int32"),

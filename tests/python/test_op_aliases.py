@@ -6,8 +6,8 @@ import numpy as np
 from conftest import assert_same_bits
 from op_results import generated
 from op_rows import (
-    DTYPES,
     ERRORS,
+    USUAL,
     WITH_TENSORS,
     Refused,
     arguments,
@@ -111,7 +111,7 @@ def in_both(run):
 @generated(WITH_TENSORS)
 def test_operands_that_share_memory(row, shows):
     for case in own_cases(row):
-        for dtype, share in itertools.product(DTYPES, (one_tensor, overlapping)):
+        for dtype, share in itertools.product(USUAL, (one_tensor, overlapping)):
             arrays, words = arguments(row, case, dtype)
             equal, tensors = shared(row, arrays, share)
             what = f"{row['key']}, {case}, {dtype}, {share.__name__}"
@@ -126,7 +126,7 @@ def test_operands_that_share_memory(row, shows):
 @generated(WITH_TENSORS)
 def test_operands_that_are_written_after_the_call(row, shows):
     for case in own_cases(row):
-        for dtype in DTYPES:
+        for dtype in USUAL:
             arrays, words = arguments(row, case, dtype)
 
             def run(arrays=arrays, words=words):
@@ -146,7 +146,7 @@ def test_operands_that_are_written_after_the_call(row, shows):
 def test_views_of_what_is_written_in_place(row, shows):
     name = row["params"][0]["name"]
     for case in own_cases(row):
-        for dtype in DTYPES:
+        for dtype in USUAL:
             arrays, words = arguments(row, case, dtype)
 
             def run(arrays=arrays, words=words):

@@ -297,6 +297,8 @@ def test_linear_with_one_output_and_no_dimension_for_it():
 def test_types_by_name():
     x = smolder.ones(2, device="cpu")
     assert x.type() == "smolder.FloatTensor" and x.long().type() == "smolder.LongTensor"
+    assert x.char().type() == "smolder.CharTensor" and x.short().type() == "smolder.ShortTensor"
+    assert x.type("smolder.CharTensor").dtype == x.char().dtype == smolder.int8 and x.short().dtype == smolder.short
     assert x.type("smolder.DoubleTensor").dtype == x.type(smolder.float64).dtype == smolder.float64
     with pytest.raises(ValueError, match="invalid type"):
         x.type("Double")

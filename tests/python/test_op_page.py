@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from op_rows import DTYPES, ROOT, WITH_TENSORS, Refused, arguments, ids, outcome, own_cases
+from op_rows import DTYPES, INTEGERS, INTEGRAL, ROOT, WITH_TENSORS, Refused, arguments, ids, outcome, own_cases
 
 import smolder
 
@@ -13,8 +13,8 @@ SETS = {
     "all": DTYPES,
     "number": DTYPES[:-1],
     "float": DTYPES[:4],
-    "int": DTYPES[4:7],
-    "integral": DTYPES[4:],
+    "int": INTEGERS,
+    "integral": INTEGRAL,
 }
 
 

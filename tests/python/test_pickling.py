@@ -28,7 +28,9 @@ def test_a_tensor_with_history_becomes_a_leaf():
     assert again(x).grad is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
+)
 def test_every_dtype(dtype):
     x = smolder.tensor([0, 1, 3]).to(getattr(smolder, dtype))
     assert again(x).dtype == x.dtype and again(x).tolist() == x.tolist()

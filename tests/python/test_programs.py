@@ -14,7 +14,7 @@ import pytest
 from conftest import assert_same_bits
 from program_modes import MODES, Failure, execute, failure_of
 from program_shrink import shrunk
-from programs import FLOATS, Generator
+from programs import FLOATS, INTEGERS, Generator
 
 import smolder
 from smolder.nn import functional as F
@@ -103,7 +103,7 @@ def test_programs_say_what_they_should():
         dead += any(line.startswith("del ") for line in program.lines)
         large += any(np.prod(x.shape) > 8192 for x in program.inputs)
         steps += bool(program.optimizer)
-    assert dtypes == {*FLOATS, "int64", "int32", "uint8", "bool"}
+    assert dtypes == {*FLOATS, *INTEGERS, "bool"}
     assert dead > 800 and large > 15 and steps > 100
     words = "cat stack gather scatter_add embedding index_select layer_norm softmax dropout cross_entropy where @ .T "
     words += "F.linear logsumexp argmax masked_fill .add_ .mul_ .copy_ .select( [...,::2] .transpose( .to( % // squeeze"
@@ -144,7 +144,7 @@ def test_shrinking_keeps_what_fails_and_no_more():
             small, failure = shrunk(program, fails)
             assert failure.mode == "eager" and len(small.steps) == 2
             assert not small.losses and not small.kept and not small.optimizer
-            assert {x.dtype for x in small.inputs} <= {"float32", "int64", "int32", "uint8", "bool"}
+            assert {x.dtype for x in small.inputs} <= {"float32", *INTEGERS, "bool"}
             assert {n for x in small.inputs for n in x.shape} == {1}
             assert ".softmax(" in str(small) and ".to(" in str(small)
             found += 1

@@ -63,3 +63,23 @@ def test_draws_repeat_and_are_distributed_as_said(name):
 def test_draws_of_nothing():
     assert smolder.rand(0).shape == (0,) and smolder.randn(3, 0).tolist() == [[], [], []]
     assert smolder.zeros(0).normal_().tolist() == []
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "float16"])
+def test_integers_that_the_dtype_does_not_hold_are_not_drawn(dtype):
+    dtype = getattr(smolder, dtype)
+    x = smolder.zeros(3, dtype=dtype)
+    most = 65504 if dtype.is_floating_point else 1 if dtype == smolder.bool else smolder.iinfo(dtype).max
+    for draw in (lambda low, high: smolder.randint(low, high, (3,), dtype=dtype), x.random_):
+        assert draw(most, most + 1).tolist() == [most] * 3
+        with pytest.raises(RuntimeError, match="to - 1 is out of bounds for"):
+            draw(0, most + 2)
+        with pytest.raises(RuntimeError, match="from is out of bounds for"):
+            draw(-most - 2, 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_random_fills_what_is_not_negative(dtype):
+    x = smolder.zeros(N, dtype=getattr(smolder, dtype)).random_()
+    most = smolder.iinfo(x.dtype).max
+    assert 0 <= x.min().item() < most * 0.01 and most * 0.99 < x.max().item() <= most

@@ -287,7 +287,7 @@ def test_code_can_be_looked_at(training, capsys):
 
 
 def test_a_step_of_every_kind_of_leaf(tmp_path, capsys):
-    dtypes = ["float64", "float32", "bfloat16", "float16", "int64", "int32", "uint8", "bool"]
+    dtypes = ["float64", "float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
     leaves = [smolder.ones(3, 4).to(getattr(smolder, d)) for d in dtypes]
     empty, scalar = smolder.ones(0, 4), smolder.tensor(2.5)
     smolder.mark_step()
@@ -296,4 +296,6 @@ def test_a_step_of_every_kind_of_leaf(tmp_path, capsys):
         smolder.mark_step()
     assert command(capsys, "replay", tmp_path / "a.trace", "--check")[0] == 0
     again = _trace_file.read(tmp_path / "a.trace")
-    assert [str(d.dtype) for d in _replay.prepare(again, 0)[0].inputs[:8]] == [f"smolder.{d}" for d in dtypes]
+    assert [str(d.dtype) for d in _replay.prepare(again, 0)[0].inputs[: len(dtypes)]] == [
+        f"smolder.{d}" for d in dtypes
+    ]

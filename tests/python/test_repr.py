@@ -30,6 +30,8 @@ EXPECTED = [
     ('t.tensor([1.5, 2.0], dtype=t.float16)', 'tensor([1.5000, 2.0000], dtype=torch.float16)'),
     ('t.tensor([1.5, 2.0], dtype=t.bfloat16)', 'tensor([1.5000, 2.0000], dtype=torch.bfloat16)'),
     ('t.tensor([7], dtype=t.uint8)', 'tensor([7], dtype=torch.uint8)'),
+    ('t.tensor([7, -128], dtype=t.int8)', 'tensor([   7, -128], dtype=torch.int8)'),
+    ('t.tensor([-300, 5], dtype=t.int16)', 'tensor([-300,    5], dtype=torch.int16)'),
     ('t.arange(24).reshape(2, 3, 4)', """tensor([[[ 0,  1,  2,  3],
          [ 4,  5,  6,  7],
          [ 8,  9, 10, 11]],

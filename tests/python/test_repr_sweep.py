@@ -66,9 +66,13 @@ def tensor(rng):
     """The text of an expression for a tensor of any dtype, shape and history."""
     rank = rng.choice([0, 1, 1, 1, 2, 2, 2, 3, 3, 4])
     shape = [rng.choice([1, 1, 2, 3, 4, 5, 7, 11, 25] if rank < 3 else [1, 2, 3, 4, 7]) for _ in range(rank)]
-    dtype = rng.choice(["float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool"])
+    dtype = rng.choice(
+        ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    )
     if dtype == "uint8":
         return f"T.tensor({nested(rng, shape, 'integer')}).remainder(256).to(T.uint8)"
+    if dtype in ("int8", "int16"):
+        return f"T.tensor({nested(rng, shape, 'integer')}).to(T.{dtype})"
     if dtype == "bool":
         return f"(T.tensor({nested(rng, shape, 'whole')}) > 0)"
     floats = not dtype.startswith("int")
@@ -79,7 +83,7 @@ def tensor(rng):
         return f"{text}.requires_grad_()"
     if chance < 0.2 and floats:
         return (
-            f"{text}.requires_grad_(){rng.choice(['.mul(2)', '.exp()', '.sum()', '.relu()', '.detach()', '.view(-1)'])}"
+            f"{text}.requires_grad_(){rng.choice(['.mul(2)', '.neg()', '.sum()', '.relu()', '.detach()', '.view(-1)'])}"
         )
     if chance < 0.3 and rank == 2:
         return f"{text}.t()"

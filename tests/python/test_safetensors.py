@@ -9,7 +9,7 @@ import smolder
 from smolder import safetensors
 from smolder.safetensors import SafetensorError
 
-DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 # What safetensors 0.8 wrote for {"b": ones(2, dtype=float16), "a": [[1.0, 2.0]], "n": tensor(7)}, metadata={"k": "v"}.
 WRITTEN = (

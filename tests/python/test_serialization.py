@@ -21,7 +21,7 @@ import smolder
 from smolder import nn
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "saved_by_torch.pt"
-DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
 def saved(obj, **options):
@@ -424,7 +424,11 @@ WRONG = {
         "failed locating file",
     ),
     "more dimensions than there are": (pickled_tensor(6, 0, (1,) * 9, (1,) * 9), ValueError, "dimensions"),
-    "another dtype": (pickled_tensor(6, 0, (1,), (1,), kind="CharStorage"), NotImplementedError, "Char"),
+    "another dtype": (
+        pickled_tensor(6, 0, (1,), (1,), kind="ComplexFloatStorage"),
+        NotImplementedError,
+        "ComplexFloat",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from smolder import nn
 
 pytestmark = NUMPY  # see test_cuda_sharing.py
 
-DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 
 
 def copies():

@@ -13,7 +13,7 @@ from conftest import DEVICE
 import smolder
 from smolder import nn
 
-DTYPES = [smolder.bool, smolder.uint8, smolder.int32, smolder.int64]
+DTYPES = [smolder.bool, smolder.uint8, smolder.int8, smolder.int16, smolder.int32, smolder.int64]
 DTYPES += [smolder.float16, smolder.bfloat16, smolder.float32, smolder.float64]
 CONSTANTS = [*DTYPES, smolder.strided, smolder.contiguous_format, smolder.preserve_format, smolder.channels_last]
 CONSTANTS += [smolder.channels_last_3d]
@@ -87,7 +87,7 @@ def test_safetensors_and_a_child_process_give_the_same_objects(tmp_path):
     loaded = safetensors.load_file(str(tmp_path / "t.safetensors"))
     assert all(loaded[n].dtype is t.dtype for n, t in tensors.items())
     text = pickle.dumps(CONSTANTS).hex()
-    program = f"import pickle, smolder; print(pickle.loads(bytes.fromhex('{text}'))[3] is smolder.ones(1).long().dtype)"
+    program = f"import pickle, smolder; print(pickle.loads(bytes.fromhex('{text}'))[5] is smolder.ones(1).long().dtype)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "True\n"
 
 

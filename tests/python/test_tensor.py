@@ -15,7 +15,7 @@ def test_tensor_infers_dtypes_from_python_and_keeps_numpys():
     assert smolder.tensor([True]).dtype == smolder.bool
     assert smolder.tensor([1, 2.5]).dtype == smolder.float32
     assert smolder.tensor(3).shape == () and smolder.tensor(3).item() == 3
-    for name in ("float64", "float32", "float16", "int64", "int32", "uint8", "bool"):
+    for name in ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"):
         array = np.array([[0, 1], [1, 0]], dtype=name)
         t = smolder.tensor(array)
         assert t.dtype == getattr(smolder, name)
@@ -213,7 +213,11 @@ def test_limits_and_promotion():
     for name in ("float64", "float32", "float16"):
         ours, theirs = smolder.finfo(getattr(smolder, name)), np.finfo(name)
         assert (ours.eps, ours.max, ours.tiny, ours.bits) == (theirs.eps, theirs.max, theirs.tiny, theirs.bits)
+    for name in ("int8", "int16", "int32", "int64", "uint8"):
+        ours, theirs = smolder.iinfo(getattr(smolder, name)), np.iinfo(name)
+        assert (ours.min, ours.max, ours.bits) == (theirs.min, theirs.max, theirs.bits)
     assert smolder.iinfo(smolder.uint8).max == 255 and smolder.iinfo(smolder.int64).min == -(2**63)
+    assert smolder.promote_types(smolder.uint8, smolder.int8) == smolder.int16
     assert smolder.promote_types(smolder.int64, smolder.float16) == smolder.float16
     assert smolder.result_type(smolder.ones(2, dtype=smolder.float16), 2.0) == smolder.float16
     assert (smolder.ones(2, dtype=smolder.int32) + 1.5).dtype == smolder.float32

@@ -26,7 +26,7 @@ w.add_scalar("loss", torch.tensor(0.25), 3, walltime=5.0)
 w.add_scalar("loss", 0.5, 4, walltime=6.0, new_style=True)
 w.add_scalar("loss", np.float64(0.1), 5, walltime=6.0, new_style=True, double_precision=True)
 w.add_scalars("both/of", {"a": 1, "b": torch.tensor([2.0])}, 1, walltime=7.0)
-for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8):
+for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16):
     w.add_tensor("t", (x * 8).to(dtype), 1, 2.0)
 w.add_tensor("t", x > 0.5)
 w.add_histogram("h", x, 1, walltime=1.0)

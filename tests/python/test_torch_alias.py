@@ -79,16 +79,16 @@ def test_classes_and_dtypes_are_called_as_torchs():
 import pickle, torch
 from torch import nn
 x = torch.ones(2, dtype=torch.float64)
-print(type(x), x.dtype, x.shape, x, x.type(), torch.int8, torch.contiguous_format)
+print(type(x), x.dtype, x.shape, x, x.type(), torch.int8, torch.uint16, torch.contiguous_format)
 print(nn.Linear.__module__, nn.Module.__module__, torch.optim.AdamW.__module__, nn.Parameter.__module__)
-print(pickle.loads(pickle.dumps((nn.Linear(2, 1), torch.float16, torch.int16, torch.Size([2])))))
+print(pickle.loads(pickle.dumps((nn.Linear(2, 1), torch.float16, torch.int16, torch.uint16, torch.Size([2])))))
 print(x.to(torch.float16).numpy().dtype, torch.tensor([1, 2]).type(torch.LongTensor).dtype, x.type("torch.FloatTensor").dtype)
 """
     ) == [
         "<class 'torch.Tensor'> torch.float64 torch.Size([2]) tensor([1., 1.], dtype=torch.float64) torch.DoubleTensor "
-        "torch.int8 torch.contiguous_format",
+        "torch.int8 torch.uint16 torch.contiguous_format",
         "torch.nn.modules.linear torch.nn.modules.module torch.optim.adamw torch.nn.parameter",
-        "(Linear(in_features=2, out_features=1, bias=True), torch.float16, torch.int16, torch.Size([2]))",
+        "(Linear(in_features=2, out_features=1, bias=True), torch.float16, torch.int16, torch.uint16, torch.Size([2]))",
         "float16 torch.int64 torch.float32",
     ]
 

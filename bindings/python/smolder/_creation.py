@@ -53,10 +53,10 @@ __all__ = [
 ]
 
 # Elements of these NumPy types are taken as they are; others must be converted by the user first.
-_NUMPY = {"float64", "float32", "float16", "int64", "int32", "uint8", "bool"}
+_NUMPY = {"float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"}
 _UNSUPPORTED = (
     "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, int64, int32, "
-    "uint8, and bool."
+    "int16, int8, uint8, and bool."
 )
 
 

@@ -18,11 +18,13 @@ __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
+    "CharTensor",
     "DoubleTensor",
     "FloatTensor",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "ShortTensor",
     "channels_last",
     "channels_last_3d",
     "clone",
@@ -241,6 +243,9 @@ if TYPE_CHECKING:
     class ByteTensor(Tensor):
         """Tensors of one dtype."""
 
+    class CharTensor(Tensor):
+        """Tensors of one dtype."""
+
     class DoubleTensor(Tensor):
         """Tensors of one dtype."""
 
@@ -256,12 +261,17 @@ if TYPE_CHECKING:
     class LongTensor(Tensor):
         """Tensors of one dtype."""
 
+    class ShortTensor(Tensor):
+        """Tensors of one dtype."""
+
 else:
     BFloat16Tensor = _type_of(_core.bfloat16)
     BoolTensor = _type_of(_core.bool)
     ByteTensor = _type_of(_core.uint8)
+    CharTensor = _type_of(_core.int8)
     DoubleTensor = _type_of(_core.float64)
     FloatTensor = _type_of(_core.float32)
     HalfTensor = _type_of(_core.float16)
     IntTensor = _type_of(_core.int32)
     LongTensor = _type_of(_core.int64)
+    ShortTensor = _type_of(_core.int16)

@@ -10,7 +10,12 @@ KINDS = [
         "a last dimension of two for the real and the imaginary part",
         "cfloat cdouble chalf complex complex32 complex64 complex128 polar view_as_real view_as_complex real imag stft istft",
     ),
-    ("small integers", "integers are uint8, int32 and int64", "int32", "int8 int16 short uint16 uint32 uint64 char"),
+    (
+        "unsigned integers",
+        "integers are uint8, int8, int16, int32 and int64",
+        "the next wider signed type",
+        "uint16 uint32 uint64",
+    ),
     (
         "floats of 8 bits and fewer",
         "floats are float64, float32, float16 and bfloat16",

@@ -122,7 +122,7 @@ def _random(node, value, uses, chance):
     elif not dtype.is_floating_point:
         bound = uses.bound(value)
         array = chance.integers(0, bound if bound is not None else 4, shape)
-        array = numpy.asarray(array, {"int64": "i8", "int32": "i4", "uint8": "u1"}[name])
+        array = numpy.asarray(array, name)
     else:
         array = (
             chance.random(shape, numpy.float32) + 0.25

@@ -457,7 +457,7 @@ def _converter(name, dtype):
 
 
 _CONVERSIONS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
-_CONVERSIONS |= {"long": "int64", "int": "int32", "byte": "uint8", "bool": "bool"}
+_CONVERSIONS |= {"long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}
 for _name, _dtype in _CONVERSIONS.items():
     _converter(_name, getattr(_core, _dtype))
 
@@ -476,7 +476,7 @@ def cuda(self, device=None, non_blocking=False):
 
 # torch's names of tensors' types, which type() returns and takes.
 _TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
-_TYPE_NAMES |= {"int64": "Long", "int32": "Int", "uint8": "Byte", "bool": "Bool"}
+_TYPE_NAMES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
 _TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.items()}
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "int",
     "is_floating_point",
     "long",
+    "short",
 ]
 
 dtype = _core.dtype
@@ -29,6 +30,7 @@ float: DType = _core.float32
 double: DType = _core.float64
 half: DType = _core.float16
 int: DType = _core.int32
+short: DType = _core.int16
 long: DType = _core.int64
 
 ALL = (
@@ -38,6 +40,8 @@ ALL = (
     _core.bfloat16,
     _core.int64,
     _core.int32,
+    _core.int16,
+    _core.int8,
     _core.uint8,
     _core.bool,
 )

@@ -24,12 +24,9 @@ __all__ = [
     "float8_e5m2",
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
-    "int8",
-    "int16",
     "qint8",
     "qint32",
     "quint8",
-    "short",
     "uint16",
     "uint32",
     "uint64",
@@ -95,9 +92,6 @@ complex64: UnheldDtype = UnheldDtype("complex64", 8)
 cfloat: UnheldDtype = complex64
 complex128: UnheldDtype = UnheldDtype("complex128", 16)
 cdouble: UnheldDtype = complex128
-int8: UnheldDtype = UnheldDtype("int8", 1)
-int16: UnheldDtype = UnheldDtype("int16", 2)
-short: UnheldDtype = int16
 uint16: UnheldDtype = UnheldDtype("uint16", 2)
 uint32: UnheldDtype = UnheldDtype("uint32", 4)
 uint64: UnheldDtype = UnheldDtype("uint64", 8)

@@ -32,6 +32,10 @@ nb::dlpack::dtype array_dtype(DType t) {
       return nb::dtype<bool>();
     case DType::kUInt8:
       return nb::dtype<uint8_t>();
+    case DType::kInt8:
+      return nb::dtype<int8_t>();
+    case DType::kInt16:
+      return nb::dtype<int16_t>();
     case DType::kInt32:
       return nb::dtype<int32_t>();
     case DType::kInt64:
@@ -54,7 +58,8 @@ DType dtype_of(nb::dlpack::dtype d) {
     if (array_dtype(static_cast<DType>(i)) == d) return static_cast<DType>(i);
   }
   raise<TypeError>(
-      "can't convert an array of this type; supported: float64, float32, float16, int64, int32, uint8 and ",
+      "can't convert an array of this type; supported: float64, float32, float16, int64, int32, int16, int8, uint8 "
+      "and ",
       "bool; use array.astype(...) first");
 }
 

@@ -33,15 +33,13 @@ class Loops {
   template <class Builder>
   static scalar::Reg<Builder, D> identity(Builder& b) {
     constexpr auto kLane = scalar::register_lane(D);
-    using T = scalar::HostBuilder::Value<kLane>;
-    using Limits = std::numeric_limits<T>;
     constexpr bool kFloat = is_floating(D), kLowest = K == ReduceKind::kMax;
     scalar::Literal<kLane> v = K == ReduceKind::kProd || K == ReduceKind::kAll;
     if constexpr (K == ReduceKind::kMax || K == ReduceKind::kMin) {
       if constexpr (kFloat) {
         v = kLowest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
       } else {
-        v = kLowest ? Limits::min() : Limits::max();
+        v = kLowest ? lowest_integer(D) : highest_integer(D);
       }
     }
     return scalar::constant<kLane>(b, v);

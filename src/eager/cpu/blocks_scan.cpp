@@ -296,6 +296,10 @@ const ScanFns& scan_fns(ScanKind kind, DType t) {
       return of_type<bool>(kind);
     case DType::kUInt8:
       return of_type<uint8_t>(kind);
+    case DType::kInt8:
+      return of_type<int8_t>(kind);
+    case DType::kInt16:
+      return of_type<int16_t>(kind);
     case DType::kInt32:
       return of_type<int32_t>(kind);
     case DType::kInt64:

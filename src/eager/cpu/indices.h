@@ -52,6 +52,10 @@ void with_type(DType t, F&& f) {
       return f(bool{});
     case DType::kUInt8:
       return f(uint8_t{});
+    case DType::kInt8:
+      return f(int8_t{});
+    case DType::kInt16:
+      return f(int16_t{});
     case DType::kInt32:
       return f(int32_t{});
     case DType::kInt64:

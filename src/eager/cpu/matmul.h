@@ -61,7 +61,7 @@ struct Kernels;
 /// float64 with T = double.
 template <class T>
 std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels);
-/// bool, uint8, int32, int64.
+/// bool and the integers.
 std::shared_ptr<const Matmul> make_integer_matmul(const MatmulDesc& desc);
 
 /// Instruction set of the floating-point kernels in use: "avx512", "avx2" or "portable".

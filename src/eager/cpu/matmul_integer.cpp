@@ -101,7 +101,10 @@ std::shared_ptr<const Matmul> make_integer_matmul(const MatmulDesc& d) {
     case DType::kBool:
       return std::make_shared<IntegerMatmul<uint8_t, true>>(d);
     case DType::kUInt8:
+    case DType::kInt8:
       return std::make_shared<IntegerMatmul<uint8_t, false>>(d);
+    case DType::kInt16:
+      return std::make_shared<IntegerMatmul<uint16_t, false>>(d);
     case DType::kInt32:
       return std::make_shared<IntegerMatmul<uint32_t, false>>(d);
     case DType::kInt64:

@@ -32,8 +32,8 @@ template <class T>
 auto key_of(T x) {
   if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, uint8_t>) {
     return static_cast<uint32_t>(x);
-  } else if constexpr (std::is_same_v<T, int32_t>) {
-    return static_cast<uint32_t>(x) ^ 0x80000000u;
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) <= 4) {
+    return static_cast<uint32_t>(int32_t{x}) ^ 0x80000000u;
   } else if constexpr (std::is_same_v<T, int64_t>) {
     return static_cast<uint64_t>(x) ^ (uint64_t{1} << 63);
   } else if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {

@@ -1,7 +1,8 @@
-// How the eight dtypes lie in registers and in memory, the halves, and casts.
+// How the dtypes lie in registers and in memory, the halves, and casts.
 //
-// In a register bool is a condition and a half is the float32 of its value; in memory bool is a byte of 0 or 1
-// and a half its 16 bits. Arithmetic on halves is float32 arithmetic followed by `round_to`.
+// In a register bool is a condition, a half is the float32 of its value, and an int8 or int16 the int32; in memory bool
+// is a byte of 0 or 1, and the others have their own bits. Arithmetic on halves, int8 and int16 is that of the type in
+// the register, followed by `round_to`.
 #pragma once
 
 #include "smolder/core/dtype.h"
@@ -12,13 +13,14 @@ namespace smolder::ir::scalar {
 
 /// Lane type of a value of dtype `t` in arithmetic.
 constexpr LaneType register_lane(DType t) {
-  constexpr LaneType kLanes[] = {LaneType::kI1,  LaneType::kI8,  LaneType::kI32, LaneType::kI64,
-                                 LaneType::kF32, LaneType::kF32, LaneType::kF32, LaneType::kF64};
+  constexpr LaneType kLanes[] = {LaneType::kI1,  LaneType::kI8,  LaneType::kI32, LaneType::kI32, LaneType::kI32,
+                                 LaneType::kI64, LaneType::kF32, LaneType::kF32, LaneType::kF32, LaneType::kF64};
   return kLanes[static_cast<int>(t)];
 }
 /// Lane type of a value of dtype `t` as it is loaded and stored.
 constexpr LaneType storage_lane(DType t) {
-  return t == DType::kBool ? LaneType::kI8 : is_half(t) ? LaneType::kI16 : register_lane(t);
+  if (t == DType::kBool || t == DType::kInt8) return LaneType::kI8;
+  return is_half(t) || t == DType::kInt16 ? LaneType::kI16 : register_lane(t);
 }
 
 /// A register value of dtype `D` on builder `B`.
@@ -84,13 +86,15 @@ SMOLDER_INLINE I16<B> f32_to_bfloat16(F32<B> f, bool exact = false) {
   }
 }
 
-/// A float32 result as dtype `D` keeps it: rounded to the half, else unchanged.
+/// A result as dtype `D` keeps it: rounded to the half, wrapped to int8 or int16, else unchanged.
 template <DType D, class T>
 SMOLDER_INLINE T round_to(T x) {
   if constexpr (D == DType::kFloat16) {
     return float16_to_f32(f32_to_float16(x));
   } else if constexpr (D == DType::kBFloat16) {
     return round_to_bfloat16(x);
+  } else if constexpr (is_small_signed(D)) {
+    return sext<LaneType::kI32>(itrunc<storage_lane(D)>(x));
   } else {
     return x;
   }
@@ -106,6 +110,8 @@ SMOLDER_INLINE Reg<B, D> from_storage(Num<B, storage_lane(D)> x) {
     return float16_to_f32(x);
   } else if constexpr (D == DType::kBFloat16) {
     return bfloat16_to_f32(x);
+  } else if constexpr (is_small_signed(D)) {
+    return sext<LaneType::kI32>(x);
   } else {
     return x;
   }
@@ -120,6 +126,8 @@ SMOLDER_INLINE Num<B, storage_lane(D)> to_storage(Reg<B, D> x) {
     return f32_to_float16(x);
   } else if constexpr (D == DType::kBFloat16) {
     return f32_to_bfloat16(x, true);
+  } else if constexpr (is_small_signed(D)) {
+    return itrunc<storage_lane(D)>(x);
   } else {
     return x;
   }
@@ -129,12 +137,13 @@ SMOLDER_INLINE Num<B, storage_lane(D)> to_storage(Reg<B, D> x) {
 
 namespace detail {
 
-/// Truncates, then wraps to 8 bits as torch does through int64; nan and what int64 cannot hold give 0.
-template <class B, LaneType L>
-SMOLDER_INLINE I8<B> float_to_uint8(Num<B, L> x) {
+/// Truncates, then wraps to 8 or 16 bits as torch does through int64; nan and what int64 cannot hold give 0.
+template <LaneType To, class B, LaneType L>
+SMOLDER_INLINE Num<B, To> float_to_wrapped(Num<B, L> x) {
+  constexpr double kValues = 1 << lane_bits(To);
   auto whole = trunc(x);
-  auto low = whole - floor(whole * (1.0 / 256)) * 256.0;  // exact, in [0, 256); nan for nan and infinities
-  return itrunc<LaneType::kI8>(fptosi<LaneType::kI32>(low));
+  auto low = whole - floor(whole * (1 / kValues)) * kValues;  // exact, in [0, kValues); nan for nan and infinities
+  return itrunc<To>(fptosi<LaneType::kI32>(low));
 }
 
 template <DType To, class B, LaneType L>
@@ -142,7 +151,9 @@ SMOLDER_INLINE Reg<B, To> cast_from_float(Num<B, L> x) {
   if constexpr (To == DType::kBool) {
     return x != 0.0;
   } else if constexpr (To == DType::kUInt8) {
-    return float_to_uint8(x);
+    return float_to_wrapped<LaneType::kI8>(x);
+  } else if constexpr (is_small_signed(To)) {
+    return sext<LaneType::kI32>(float_to_wrapped<storage_lane(To)>(x));
   } else if constexpr (!is_floating(To)) {
     return fptosi<register_lane(To)>(x);
   } else if constexpr (L == register_lane(To)) {
@@ -159,8 +170,12 @@ SMOLDER_INLINE Reg<B, To> cast_from_int(Num<B, L> x) {
   constexpr LaneType kTo = register_lane(To);
   if constexpr (To == DType::kBool) {
     return x != 0;
+  } else if constexpr (is_small_signed(To) && L == LaneType::kI8) {
+    return round_to<To>(zext<LaneType::kI32>(x));
+  } else if constexpr (is_small_signed(To) && L == LaneType::kI64) {
+    return round_to<To>(itrunc<LaneType::kI32>(x));
   } else if constexpr (L == kTo) {
-    return x;
+    return round_to<To>(x);
   } else if constexpr (is_floating(To)) {
     if constexpr (L == LaneType::kI8) {
       return cast_from_int<To, false>(zext<LaneType::kI32>(x));
@@ -179,7 +194,7 @@ SMOLDER_INLINE Reg<B, To> cast_from_int(Num<B, L> x) {
 }  // namespace detail
 
 /// A value of dtype `From` as dtype `To`: to bool is `!= 0`; between integers wraps; float to integer truncates
-/// and saturates, nan giving 0 (to uint8: wraps); to a float rounds to nearest even, to a half through float32.
+/// and saturates, nan giving 0 (to 8 and 16 bits: wraps); to a float rounds to nearest even, to a half through float32.
 template <DType From, DType To, class B>
 SMOLDER_INLINE Reg<B, To> cast(Reg<B, From> x) {
   if constexpr (From == To) {

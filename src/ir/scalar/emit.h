@@ -1,8 +1,8 @@
 // Emits a primitive on a builder: the one entry to scalar arithmetic. With the primitive and the dtype known at
 // compile time, `emit<P, D>`; at run time `emit_primitive`, which costs a code generator one table of 400 functions.
 //
-// Values are register values: bool a condition, halves the float32 of their value (convert.h). A half comes out
-// rounded.
+// Values are register values: bool a condition, halves the float32 of their value, int8 and int16 the int32
+// (convert.h). They come out rounded, and wrapped.
 #pragma once
 
 #include <array>
@@ -38,11 +38,16 @@ struct Arithmetic;
 template <Primitive P, DType D>
 inline constexpr LaneType kResultLane = register_lane(info(P).result_dtype(D));
 
+/// Whether what is computed in the compute type may be no value of `D`.
+constexpr bool rounds(const PrimitiveInfo& p, DType d) {
+  return is_small_signed(d) ? p.result == PrimitiveInfo::kSame : p.rounding == PrimitiveInfo::kRounded;
+}
+
 template <Primitive P, DType D, ScalarBuilder B>
   requires(info(P).arity == 1 && info(P).takes(D))
 SMOLDER_INLINE Value<B, kResultLane<P, D>> emit(B& b, Value<B, register_lane(D)> x) {
   auto r = detail::Arithmetic<P>::apply(Reg<B, D>{&b, x}, 0, 0);
-  if constexpr (info(P).rounding == PrimitiveInfo::kRounded) r = round_to<D>(r);
+  if constexpr (rounds(info(P), D)) r = round_to<D>(r);
   return r.v;
 }
 
@@ -50,7 +55,7 @@ template <Primitive P, DType D, ScalarBuilder B>
   requires(info(P).arity == 2 && info(P).takes(D))
 SMOLDER_INLINE Value<B, kResultLane<P, D>> emit(B& b, Value<B, register_lane(D)> x, Value<B, register_lane(D)> y) {
   auto r = detail::Arithmetic<P>::apply(Reg<B, D>{&b, x}, Reg<B, D>{&b, y}, 0);
-  if constexpr (info(P).rounding == PrimitiveInfo::kRounded) r = round_to<D>(r);
+  if constexpr (rounds(info(P), D)) r = round_to<D>(r);
   return r.v;
 }
 
@@ -62,7 +67,7 @@ SMOLDER_INLINE Value<B, kResultLane<P, D>> emit(B& b,
                                                 Value<B, register_lane(D)> y, Value<B, register_lane(D)> z) {
   constexpr DType kFirst = P == Primitive::kWhere ? DType::kBool : D;
   auto r = detail::Arithmetic<P>::apply(Reg<B, kFirst>{&b, x}, Reg<B, D>{&b, y}, Reg<B, D>{&b, z});
-  if constexpr (info(P).rounding == PrimitiveInfo::kRounded) r = round_to<D>(r);
+  if constexpr (rounds(info(P), D)) r = round_to<D>(r);
   return r.v;
 }
 
@@ -93,7 +98,9 @@ inline constexpr DType kComputeTypes[] = {DType::kBool,  DType::kUInt8,   DType:
 inline constexpr int kNumComputeTypes = std::size(kComputeTypes);
 constexpr int compute_index(DType t) {
   const DType c = compute_type(t);
-  return c < DType::kFloat16 ? static_cast<int>(c) : static_cast<int>(c) - 2;
+  int i = 0;
+  while (kComputeTypes[i] != c) ++i;
+  return i;
 }
 
 template <class B>
@@ -132,8 +139,8 @@ inline constexpr auto kEmitters = emitters<B>(std::make_index_sequence<kNumPrimi
 
 template <DType D, class B>
 typename B::V round_erased(B& b, typename B::V v) {
-  constexpr LaneType kLane = LaneType::kF32;
-  return wrap<kLane>(b, round_to<D>(F32<B>{&b, unwrap<kLane>(b, v)}).v);
+  constexpr LaneType kLane = register_lane(D);
+  return wrap<kLane>(b, round_to<D>(Reg<B, D>{&b, unwrap<kLane>(b, v)}).v);
 }
 
 template <class B, DType kFrom, DType kTo>
@@ -178,9 +185,11 @@ typename B::V emit_primitive(B& b, Primitive p, DType dtype, std::span<const typ
                 "internal error: primitive ", info(p).name, " on ", args.size(), " operands of ", name(dtype),
                 "; please report it");
   typename B::V r = emitter(b, args.data());
-  if (info(p).rounding != PrimitiveInfo::kRounded) return r;
+  if (!rounds(info(p), dtype)) return r;
   if (dtype == DType::kFloat16) return detail::round_erased<DType::kFloat16>(b, r);
   if (dtype == DType::kBFloat16) return detail::round_erased<DType::kBFloat16>(b, r);
+  if (dtype == DType::kInt8) return detail::round_erased<DType::kInt8>(b, r);
+  if (dtype == DType::kInt16) return detail::round_erased<DType::kInt16>(b, r);
   return r;
 }
 

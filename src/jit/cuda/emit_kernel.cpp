@@ -616,7 +616,7 @@ void KernelEmitter::declare(const Stmt& s) {
          .pair = "",
          .sides = shape_.sides};
   const LaneType lane = register_lane(acc.dtype);
-  const std::string first = literal(lane, register_bits(reduce_identity(s.reduce, acc.dtype), acc.dtype));
+  const std::string first = literal(lane, register_bits(reduce_identity(s.reduce, s.dtype), acc.dtype));
   line(cat(
       {type_name(lane), " ", acc.name, acc.sides == 1 ? " = " + first : "[2] = {" + first + ", " + first + "}", ";"}));
   const Stmt* load = any_halves(s.acc);
@@ -686,8 +686,9 @@ std::string KernelEmitter::unrounded(const Stmt& s) {
       const Accumulator& acc = accs_[s.acc];
       const std::string type = type_name(register_lane(acc.dtype));
       const std::string kind = shape_.team ? "<true>" : has_two_rows() ? "<false, T>" : "";
-      return cat({"combine", kind, "(", acc.name, ", turn, [](", type, " x, ", type, " y) { return ",
-                  functions_.primitive(acc.step, acc.dtype), "(x, y); })"});
+      std::string x = cat({"combine", kind, "(", acc.name, ", turn, [](", type, " x, ", type, " y) { return ",
+                           functions_.primitive(acc.step, acc.dtype), "(x, y); })"});
+      return is_small_signed(s.dtype) ? cast(acc.dtype, s.dtype, x) : x;
     }
     default:
       raise<InternalError>("internal error: a statement without a value");
@@ -698,11 +699,14 @@ std::string KernelEmitter::loaded(DType t, const std::string& raw) const {
   if (t == DType::kBool) return raw + " != 0";
   if (t == DType::kFloat16) return "f16_to_f32(" + raw + ")";
   if (t == DType::kBFloat16) return "bf16_to_f32(" + raw + ")";
+  if (t == DType::kInt8) return "extend_i8(" + raw + ")";
+  if (t == DType::kInt16) return "extend_i16(" + raw + ")";
   return raw;
 }
 std::string KernelEmitter::stored(DType t, const std::string& x) const {
   if (t == DType::kFloat16) return "f32_to_f16(" + x + ")";
   if (t == DType::kBFloat16) return "bf16_bits(" + x + ")";
+  if (is_small_signed(t)) return std::string("static_cast<") + type_name(storage_lane(t)) + ">(" + x + ")";
   return x;
 }
 std::string KernelEmitter::rounded(DType t, std::string x) const {
@@ -712,8 +716,8 @@ std::string KernelEmitter::rounded(DType t, std::string x) const {
 }
 
 std::string KernelEmitter::cast(DType from, DType to, const std::string& x) {
-  from = compute_type(from);
-  to = compute_type(to);
+  if (is_half(from)) from = DType::kFloat32;
+  if (is_half(to)) to = DType::kFloat32;
   return from == to ? x : functions_.cast(from, to) + "(" + x + ")";
 }
 

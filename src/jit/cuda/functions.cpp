@@ -21,11 +21,15 @@ namespace {
 /// compiler's time with it.
 constexpr int kLargest = 100;
 
-/// "f32" of float32 and the halves.
+/// "f32" of float32 and the halves; int8 and int16 have names of their own, since what is computed in int32 is wrapped.
 const char* arithmetic_name(DType t) {
-  switch (compute_type(t)) {
+  switch (is_half(t) ? DType::kFloat32 : t) {
     case DType::kUInt8:
       return "u8";
+    case DType::kInt8:
+      return "i8";
+    case DType::kInt16:
+      return "i16";
     case DType::kInt32:
       return "i32";
     case DType::kInt64:
@@ -186,7 +190,7 @@ std::string Functions::primitive(ir::Op op, DType t) {
 std::string Functions::formula(ir::Op op, DType t) {
   const auto p = static_cast<scalar::Primitive>(op);
   const auto& info = scalar::info(p);
-  const DType c = compute_type(t);
+  const DType c = is_half(t) ? DType::kFloat32 : t;
   DType operands[3] = {c, c, c};
   if (p == scalar::Primitive::kWhere) operands[0] = DType::kBool;
   return define(std::string(info.name) + "_" + arithmetic_name(t), info.result_dtype(c), info.arity, operands,

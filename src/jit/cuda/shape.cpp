@@ -376,7 +376,7 @@ class TeamFinder {
   std::optional<KernelShape::TeamColumn> column_of(size_t b, const std::vector<const Stmt*>& inside) const {
     if (inside.size() != 2 || inside[0]->kind != StmtKind::kLoad || inside[1]->kind != StmtKind::kStore) return {};
     const DType t = k_.buffers[b].dtype;
-    if (is_half(t)) return {};  // an operand may be unrounded
+    if (compute_type(t) != t) return {};  // an operand may be unrounded
     KernelShape::TeamColumn c{
         static_cast<int>(b), inside[0], nullptr, inside[1], nullptr, nullptr, static_cast<int64_t>(itemsize(t))};
     int uses = 0, step_uses = 0;

@@ -272,7 +272,7 @@ void KernelEmitter::declare(const Stmt& s) {
   a.dtype = compute_type(s.dtype);
   a.step = reduce_step(s.reduce);
   b_.lanes = kLanes;
-  a.next = a.other = number(reduce_identity(s.reduce, a.dtype), a.dtype);
+  a.next = a.other = number(reduce_identity(s.reduce, s.dtype), a.dtype);
   b_.lanes = 1;
 }
 
@@ -297,7 +297,7 @@ V KernelEmitter::result(const Stmt& s) {
     x = step(a, x, y);
   }
   b_.lanes = 1;
-  return is_half(s.dtype) ? emit_cast(b_, DType::kFloat32, s.dtype, x) : x;
+  return a.dtype == s.dtype ? x : emit_cast(b_, a.dtype, s.dtype, x);
 }
 
 // -- any number of lanes

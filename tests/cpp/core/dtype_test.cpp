@@ -2,24 +2,29 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "smolder/core/scalar.h"
 
 namespace smolder {
 namespace {
 
-constexpr DType kB = DType::kBool, kU8 = DType::kUInt8, kI32 = DType::kInt32, kI64 = DType::kInt64,
-                kF16 = DType::kFloat16, kBF = DType::kBFloat16, kF32 = DType::kFloat32, kF64 = DType::kFloat64;
+constexpr DType kB = DType::kBool, kU8 = DType::kUInt8, kI8 = DType::kInt8, kI16 = DType::kInt16, kI32 = DType::kInt32,
+                kI64 = DType::kInt64, kF16 = DType::kFloat16, kBF = DType::kBFloat16, kF32 = DType::kFloat32,
+                kF64 = DType::kFloat64;
 
 // torch.promote_types, rows and columns in the order of the enumeration.
 constexpr DType kTorchTable[kNumDTypes][kNumDTypes] = {
-    {kB, kU8, kI32, kI64, kF16, kBF, kF32, kF64},      // bool
-    {kU8, kU8, kI32, kI64, kF16, kBF, kF32, kF64},     // uint8
-    {kI32, kI32, kI32, kI64, kF16, kBF, kF32, kF64},   // int32
-    {kI64, kI64, kI64, kI64, kF16, kBF, kF32, kF64},   // int64
-    {kF16, kF16, kF16, kF16, kF16, kF32, kF32, kF64},  // float16
-    {kBF, kBF, kBF, kBF, kF32, kBF, kF32, kF64},       // bfloat16
-    {kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF64},  // float32
-    {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},  // float64
+    {kB, kU8, kI8, kI16, kI32, kI64, kF16, kBF, kF32, kF64},       // bool
+    {kU8, kU8, kI16, kI16, kI32, kI64, kF16, kBF, kF32, kF64},     // uint8
+    {kI8, kI16, kI8, kI16, kI32, kI64, kF16, kBF, kF32, kF64},     // int8
+    {kI16, kI16, kI16, kI16, kI32, kI64, kF16, kBF, kF32, kF64},   // int16
+    {kI32, kI32, kI32, kI32, kI32, kI64, kF16, kBF, kF32, kF64},   // int32
+    {kI64, kI64, kI64, kI64, kI64, kI64, kF16, kBF, kF32, kF64},   // int64
+    {kF16, kF16, kF16, kF16, kF16, kF16, kF16, kF32, kF32, kF64},  // float16
+    {kBF, kBF, kBF, kBF, kBF, kBF, kF32, kBF, kF32, kF64},         // bfloat16
+    {kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF64},  // float32
+    {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},  // float64
 };
 
 TEST(DType, PromotionIsTorchs) {
@@ -33,9 +38,9 @@ TEST(DType, PromotionIsTorchs) {
 
 TEST(DType, ANumberPromotesByCategoryOnly) {
   // (tensor of each dtype) with a Python bool, int and float; torch.result_type.
-  constexpr DType kExpected[kNumDTypes][3] = {{kB, kI64, kF32},   {kU8, kU8, kF32},   {kI32, kI32, kF32},
-                                              {kI64, kI64, kF32}, {kF16, kF16, kF16}, {kBF, kBF, kBF},
-                                              {kF32, kF32, kF32}, {kF64, kF64, kF64}};
+  constexpr DType kExpected[kNumDTypes][3] = {
+      {kB, kI64, kF32},   {kU8, kU8, kF32},   {kI8, kI8, kF32}, {kI16, kI16, kF32}, {kI32, kI32, kF32},
+      {kI64, kI64, kF32}, {kF16, kF16, kF16}, {kBF, kBF, kBF},  {kF32, kF32, kF32}, {kF64, kF64, kF64}};
   for (int t = 0; t < kNumDTypes; ++t) {
     for (int c = 0; c < 3; ++c) {
       EXPECT_EQ(promote(static_cast<DType>(t), static_cast<Category>(c)), kExpected[t][c])
@@ -49,7 +54,7 @@ TEST(DType, ANumberPromotesByCategoryOnly) {
 TEST(DType, NamesParseBack) {
   for (int t = 0; t < kNumDTypes; ++t) EXPECT_EQ(parse_dtype(name(static_cast<DType>(t))), static_cast<DType>(t));
   EXPECT_EQ(name(kBF), "bfloat16");
-  for (const char* unknown : {"", "float", "Float32", "float32 ", "int8", "complex64"}) {
+  for (const char* unknown : {"", "float", "Float32", "float32 ", "uint16", "complex64"}) {
     EXPECT_EQ(parse_dtype(unknown), std::nullopt) << unknown;
   }
 }
@@ -57,6 +62,8 @@ TEST(DType, NamesParseBack) {
 TEST(DType, SizesAndCategories) {
   EXPECT_EQ(itemsize(kB), sizeof(bool));
   EXPECT_EQ(itemsize(kU8), 1u);
+  EXPECT_EQ(itemsize(kI8), 1u);
+  EXPECT_EQ(itemsize(kI16), 2u);
   EXPECT_EQ(itemsize(kI32), 4u);
   EXPECT_EQ(itemsize(kI64), 8u);
   EXPECT_EQ(itemsize(kF16), 2u);
@@ -65,11 +72,24 @@ TEST(DType, SizesAndCategories) {
   EXPECT_EQ(itemsize(kF64), 8u);
   EXPECT_EQ(category(kB), Category::kBool);
   EXPECT_EQ(category(kU8), Category::kInt);
+  EXPECT_EQ(category(kI8), Category::kInt);
   EXPECT_EQ(category(kI64), Category::kInt);
   EXPECT_EQ(category(kF16), Category::kFloat);
   EXPECT_EQ(compute_type(kBF), kF32);
   EXPECT_EQ(compute_type(kF64), kF64);
   EXPECT_EQ(compute_type(kI32), kI32);
+  EXPECT_EQ(compute_type(kI8), kI32);
+  EXPECT_EQ(compute_type(kI16), kI32);
+}
+
+TEST(DType, LimitsOfIntegers) {
+  const auto limits = [](DType t) { return std::pair(lowest_integer(t), highest_integer(t)); };
+  EXPECT_EQ(limits(kB), std::pair(int64_t{0}, int64_t{1}));
+  EXPECT_EQ(limits(kU8), std::pair(int64_t{0}, int64_t{255}));
+  EXPECT_EQ(limits(kI8), std::pair(int64_t{-128}, int64_t{127}));
+  EXPECT_EQ(limits(kI16), std::pair(int64_t{-32768}, int64_t{32767}));
+  EXPECT_EQ(limits(kI32), std::pair(int64_t{INT32_MIN}, int64_t{INT32_MAX}));
+  EXPECT_EQ(limits(kI64), std::pair(INT64_MIN, INT64_MAX));
 }
 
 TEST(Scalar, KeepsValueAndCategory) {

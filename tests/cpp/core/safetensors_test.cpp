@@ -52,15 +52,17 @@ TEST_F(Safetensors, WhatIsWrittenIsRead) {
   const double wide[] = {1.5, -2.0, 3.25};
   const uint8_t narrow[] = {1, 2, 3, 4, 5, 6};
   const bool flags[] = {true, false};
-  const SafetensorsTensor tensors[] = {{"narrow", DType::kUInt8, {2, 3}, narrow},
-                                       {"flags", DType::kBool, {2}, flags},
-                                       {"wide \"one\"", DType::kFloat64, {3}, wide},
-                                       {"scalar", DType::kFloat64, {}, wide},
-                                       {"empty", DType::kInt32, {0, 7}, nullptr}};
+  const int8_t small[] = {-128, 127};
+  const int16_t half[] = {-32768, 5, 32767};
+  const SafetensorsTensor tensors[] = {
+      {"narrow", DType::kUInt8, {2, 3}, narrow},    {"flags", DType::kBool, {2}, flags},
+      {"small", DType::kInt8, {2}, small},          {"half", DType::kInt16, {3}, half},
+      {"wide \"one\"", DType::kFloat64, {3}, wide}, {"scalar", DType::kFloat64, {}, wide},
+      {"empty", DType::kInt32, {0, 7}, nullptr}};
   write_safetensors(path_, tensors, {{"kind", "a\nb"}, {"x", ""}});
   const SafetensorsFile file(path_);
   EXPECT_EQ(file.metadata(), (SafetensorsMetadata{{"kind", "a\nb"}, {"x", ""}}));
-  ASSERT_EQ(file.entries().size(), 5u);
+  ASSERT_EQ(file.entries().size(), 7u);
   for (const SafetensorsTensor& t : tensors) {
     const SafetensorsEntry* const e = file.find(t.name);
     ASSERT_TRUE(e) << t.name;
@@ -145,7 +147,7 @@ TEST_F(Safetensors, SaysWhatIsWrongWithATensor) {
               "takes 12 bytes, its data_offsets are 0 and 8");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), "its data_offsets are 8 and 0");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})"), "not two integers");
-  put_header(R"({"a":{"dtype":"I16","shape":[4],"data_offsets":[0,8]}})", 8);
+  put_header(R"({"a":{"dtype":"U16","shape":[4],"data_offsets":[0,8]}})", 8);
   const SafetensorsFile file(path_);
   EXPECT_THROW(file.read(file.entries()[0]), ValueError) << "a dtype that Smolder does not have";
 }

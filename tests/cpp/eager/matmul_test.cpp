@@ -447,7 +447,9 @@ void check_integers(DType t, bool logical) {
 TEST(Matmul, IntegersWrapAndBoolsAreOrOfAnds) {
   check_integers<int64_t>(DType::kInt64, false);
   check_integers<int32_t>(DType::kInt32, false);
+  check_integers<int16_t>(DType::kInt16, false);
   check_integers<uint8_t>(DType::kUInt8, false);
+  check_integers<int8_t>(DType::kInt8, false);
   check_integers<uint8_t>(DType::kBool, true);
 }
 

@@ -62,6 +62,8 @@ TEST(InterpretNumber, Casts) {
   EXPECT_EQ(convert(kNan, DType::kInt64).to_int(), 0);
   EXPECT_EQ(convert(300.0, DType::kUInt8).to_int(), 44);
   EXPECT_EQ(convert(-1.0, DType::kUInt8).to_int(), 255);
+  EXPECT_EQ(convert(130.0, DType::kInt8).to_int(), -126);
+  EXPECT_EQ(convert(-32769.0, DType::kInt16).to_int(), 32767);
   EXPECT_EQ(convert(Scalar(int64_t{1} << 40), DType::kInt32).to_int(), 0);
   EXPECT_EQ(convert(0.1, DType::kBool).category(), Category::kBool);
   EXPECT_TRUE(convert(kNan, DType::kBool).to_bool());
@@ -85,6 +87,8 @@ TEST(InterpretNumber, Integers) {
   EXPECT_EQ(binary(kPow, DType::kInt64, 2, -1).to_int(), 0);
   EXPECT_EQ(binary(kPow, DType::kInt64, -1, -3).to_int(), -1);
   EXPECT_EQ(binary(kAdd, DType::kUInt8, 200, 100).to_int(), 44);
+  EXPECT_EQ(binary(kAdd, DType::kInt8, 100, 100).to_int(), -56);
+  EXPECT_EQ(unary(kNeg, DType::kInt16, -32768).to_int(), -32768);
   EXPECT_EQ(binary(kSub, DType::kInt64, kMin64, 1).to_int(), kMax64);
   EXPECT_EQ(binary(kMul, DType::kInt32, 1 << 20, 1 << 20).to_int(), 0);
   EXPECT_EQ(unary(kAbs, DType::kInt32, int64_t{std::numeric_limits<int32_t>::min()}).to_int(), -2147483648ll);

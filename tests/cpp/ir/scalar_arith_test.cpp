@@ -18,8 +18,9 @@ namespace smolder::ir::scalar {
 namespace {
 
 using H = HostBuilder;
-constexpr DType kAllDTypes[] = {DType::kBool,    DType::kUInt8,    DType::kInt32,   DType::kInt64,
-                                DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+constexpr DType kAllDTypes[] = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,
+                                DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+constexpr DType kIntegers[] = {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64};
 
 /// A number in a register of dtype `t`, and back. The number must be one of the dtype.
 H::V reg(DType t, Scalar v) {
@@ -198,7 +199,7 @@ TEST(ScalarArithmetic, RandomIntegersAgreeWithTheInterpreter) {
   std::mt19937_64 random(3);
   for (int i = 0; i < kNumPrimitives; ++i) {
     const auto p = static_cast<Primitive>(i);
-    for (DType t : {DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    for (DType t : kIntegers) {
       if (!info(p).takes(t) || p == Primitive::kWhere) continue;
       for (int k = 0; k < 300; ++k) {
         std::vector<Scalar> args;
@@ -213,7 +214,7 @@ TEST(ScalarArithmetic, RandomIntegersAgreeWithTheInterpreter) {
 }
 
 TEST(ScalarArithmetic, IntegerDivisionByZeroAndOverflowDoNotTrap) {
-  for (DType t : {DType::kUInt8, DType::kInt32, DType::kInt64}) {
+  for (DType t : kIntegers) {
     for (Primitive p : {Primitive::kFloorDiv, Primitive::kRemainder, Primitive::kFmod}) {
       EXPECT_EQ(evaluate_int(p, t, {int64_t{7}, int64_t{0}}), 0);
       EXPECT_EQ(evaluate_int(p, t, {int64_t{0}, int64_t{0}}), 0);
@@ -222,6 +223,8 @@ TEST(ScalarArithmetic, IntegerDivisionByZeroAndOverflowDoNotTrap) {
   const int64_t least32 = std::numeric_limits<int32_t>::min(), least64 = std::numeric_limits<int64_t>::min();
   EXPECT_EQ(evaluate_int(Primitive::kFloorDiv, DType::kInt32, {least32, int64_t{-1}}), least32);
   EXPECT_EQ(evaluate_int(Primitive::kFloorDiv, DType::kInt64, {least64, int64_t{-1}}), least64);
+  EXPECT_EQ(evaluate_int(Primitive::kFloorDiv, DType::kInt8, {int64_t{-128}, int64_t{-1}}), -128);
+  EXPECT_EQ(evaluate_int(Primitive::kAbs, DType::kInt16, {int64_t{-32768}}), -32768);
   EXPECT_EQ(evaluate_int(Primitive::kRemainder, DType::kInt64, {least64, int64_t{-1}}), 0);
   EXPECT_EQ(evaluate_int(Primitive::kAbs, DType::kInt64, {least64}), least64);
   EXPECT_EQ(evaluate_int(Primitive::kFloorDiv, DType::kInt32, {int64_t{-7}, int64_t{2}}), -4);
@@ -237,6 +240,9 @@ TEST(ScalarArithmetic, IntegerPowersWrapAndTakeNegativeExponents) {
   EXPECT_EQ(power(DType::kInt32, 2, 31), std::numeric_limits<int32_t>::min());
   EXPECT_EQ(power(DType::kInt32, 2, 200), 0);
   EXPECT_EQ(power(DType::kUInt8, 3, 255), 171);
+  EXPECT_EQ(power(DType::kInt8, 3, 5), -13);
+  EXPECT_EQ(power(DType::kInt8, -1, -5), -1);
+  EXPECT_EQ(power(DType::kInt16, 2, 15), -32768);
   EXPECT_EQ(power(DType::kInt64, -1, (int64_t{1} << 62) + 1), -1);
   EXPECT_EQ(power(DType::kInt64, 1, -5), 1);
   EXPECT_EQ(power(DType::kInt64, -1, -5), -1);
@@ -246,7 +252,7 @@ TEST(ScalarArithmetic, IntegerPowersWrapAndTakeNegativeExponents) {
 }
 
 TEST(ScalarArithmetic, ShiftsByAnyAmountAreDefined) {
-  for (DType t : {DType::kUInt8, DType::kInt32, DType::kInt64}) {
+  for (DType t : kIntegers) {
     const int64_t width = 8 * static_cast<int64_t>(itemsize(t));
     for (int64_t n : {width, width + 1, int64_t{127}, t == DType::kUInt8 ? int64_t{255} : int64_t{-1}}) {
       EXPECT_EQ(evaluate_int(Primitive::kShl, t, {int64_t{5}, n}), 0) << name(t) << " " << n;
@@ -388,8 +394,9 @@ TEST(ScalarCast, EveryDTypeToEveryOtherAgreesWithTheInterpreter) {
   std::mt19937_64 random(6);
   for (DType from : kAllDTypes) {
     std::vector<Scalar> values = edges(from);
-    if (from == DType::kUInt8) {
-      for (int64_t v = 0; v < 256; ++v) values.push_back(v);
+    if (!is_floating(from) && itemsize(from) == 1) {
+      for (int64_t v = lowest_integer(from); v <= highest_integer(from); ++v)
+        values.push_back(reference::convert(v, from));
     }
     if (is_half(from)) {
       for (uint32_t bits = 0; bits < 0x10000; bits += 3) {
@@ -412,7 +419,7 @@ TEST(ScalarCast, EveryDTypeToEveryOtherAgreesWithTheInterpreter) {
   }
 }
 
-TEST(ScalarCast, FloatToIntegerSaturatesAndToUint8Wraps) {
+TEST(ScalarCast, FloatToIntegerSaturatesAndToNarrowOnesWraps) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (DType from : {DType::kFloat32, DType::kFloat64}) {
@@ -431,6 +438,12 @@ TEST(ScalarCast, FloatToIntegerSaturatesAndToUint8Wraps) {
     EXPECT_EQ(to(DType::kUInt8, 0x1p40), 0);
     EXPECT_EQ(to(DType::kUInt8, nan), 0);
     EXPECT_EQ(to(DType::kUInt8, kInf), 0);
+    EXPECT_EQ(to(DType::kInt8, 128.0), -128);
+    EXPECT_EQ(to(DType::kInt8, -129.5), 127);
+    EXPECT_EQ(to(DType::kInt8, nan), 0);
+    EXPECT_EQ(to(DType::kInt16, -32769.0), 32767);
+    EXPECT_EQ(to(DType::kInt16, -0.9), 0);
+    EXPECT_EQ(to(DType::kInt16, kInf), 0);
     EXPECT_EQ(to(DType::kBool, nan), 1);
     EXPECT_EQ(to(DType::kBool, -0.0), 0);
   }

@@ -137,8 +137,9 @@ template <class T>
 class LaneBuilderOf : public ScalarLanes {};
 template <DType D>
 using Type = std::integral_constant<DType, D>;
-using LaneDTypes = testing::Types<Type<DType::kBool>, Type<DType::kUInt8>, Type<DType::kInt32>, Type<DType::kInt64>,
-                                  Type<DType::kFloat16>, Type<DType::kFloat32>, Type<DType::kFloat64>>;
+using LaneDTypes = testing::Types<Type<DType::kBool>, Type<DType::kUInt8>, Type<DType::kInt8>, Type<DType::kInt16>,
+                                  Type<DType::kInt32>, Type<DType::kInt64>, Type<DType::kFloat16>,
+                                  Type<DType::kFloat32>, Type<DType::kFloat64>>;
 TYPED_TEST_SUITE(LaneBuilderOf, LaneDTypes);
 
 TYPED_TEST(LaneBuilderOf, GivesTheBitsOfOneValueAtATime) {
@@ -166,6 +167,8 @@ TYPED_TEST(LaneBuilderOf, CastsLikeOneValueAtATime) {
   };
   check(Type<DType::kBool>{});
   check(Type<DType::kUInt8>{});
+  check(Type<DType::kInt8>{});
+  check(Type<DType::kInt16>{});
   check(Type<DType::kInt32>{});
   check(Type<DType::kInt64>{});
   check(Type<DType::kFloat16>{});

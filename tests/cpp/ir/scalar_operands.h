@@ -40,14 +40,14 @@ uint64_t operand_bits(LaneType lane, std::mt19937_64& random) {
       return random();
   }
 }
-/// Only the bits of the lane, and a half where the dtype is one.
+/// Only the bits of the lane, and a value of the dtype where the lane has more.
 HostBuilder::V operand(DType t, std::mt19937_64& random) {
   const LaneType lane = register_lane(t);
   const int width = lane_bits(lane);
   uint64_t bits = operand_bits(lane, random);
   if (width < 64) bits &= (uint64_t{1} << width) - 1;
   HostBuilder host;
-  return is_half(t) ? emit_cast(host, DType::kFloat32, t, HostBuilder::V{bits}) : HostBuilder::V{bits};
+  return emit_cast(host, compute_type(t), t, HostBuilder::V{bits});
 }
 
 bool is_nan(LaneType lane, uint64_t bits) {

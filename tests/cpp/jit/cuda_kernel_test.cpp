@@ -274,7 +274,7 @@ TEST(CudaLaunch, LongColumnsInChunks) {
 TEST(CudaLaunch, TransposesInTiles) {
   SKIP_UNDER_SANITIZER;
   std::vector<KernelSample> samples;
-  for (const char* dtype : {"float32", "bfloat16", "bool", "int64"}) {
+  for (const char* dtype : {"float32", "bfloat16", "bool", "int64", "int8", "int16"}) {
     std::string text =
         "kernel {\n  buffers b0:$T r, b1:$T w\n  ints 2\n  parallel v0 < n0 {\n    vector v1 < n1 {\n"
         "      %0 = load b0[v0 + v1*n0]\n      store b1[v0*n1 + v1], %0\n    }\n  }\n}\n";

@@ -359,7 +359,7 @@ TEST(CudaNative, StepsAreCountedUntilOneFails) {
 TEST(CudaNative, ProductsOfIntegersAreThoseOfTheHost) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(4);
-  for (const DType dtype : {DType::kBool, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+  for (const DType dtype : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64}) {
     for (const auto& [batch, m, n, k] :
          {std::array{2, 3, 5, 7}, {1, 70, 65, 40}, {3, 1, 9, 0}, {0, 2, 2, 2}, {2, 9, 80, 1}}) {
       for (const bool plain : {true, false}) {
@@ -392,9 +392,10 @@ TEST(CudaNative, SortsAreThoseOfTheHost) {
   const bool all = std::getenv("SMOLDER_CUDA_ALL") != nullptr;
   for (const DType dtype : kDTypes) {
     for (const int64_t descending : {0, 1}) {
-      const bool is_one_of_few = dtype == DType::kFloat32                              ? !descending
-                                 : dtype == DType::kBFloat16 || dtype == DType::kInt64 ? descending != 0
-                                                                                       : false;
+      const bool is_one_of_few = dtype == DType::kFloat32 ? !descending
+                                 : dtype == DType::kBFloat16 || dtype == DType::kInt64 || dtype == DType::kInt8
+                                     ? descending != 0
+                                     : false;
       if (!all && !is_one_of_few) continue;
       for (const Case& c : cases) {
         Operand x = random() % 2 == 0 ? dense(dtype, c.shape) : strided(dtype, c.shape, random);

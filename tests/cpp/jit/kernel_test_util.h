@@ -13,8 +13,8 @@
 
 namespace smolder::jit::test {
 
-inline constexpr DType kDTypes[] = {DType::kBool,    DType::kUInt8,    DType::kInt32,   DType::kInt64,
-                                    DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+inline constexpr DType kDTypes[] = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,
+                                    DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
 /// Elements that end where a page ends that cannot be touched: reading or writing past them is a crash.
 class Array {

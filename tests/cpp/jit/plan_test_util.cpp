@@ -93,6 +93,12 @@ void PlanTest::make_data() {
       case DType::kUInt8:
         put([](double u) { return static_cast<uint8_t>(std::floor(u)); });
         break;
+      case DType::kInt8:
+        put([](double u) { return static_cast<int8_t>(std::floor(u)); });
+        break;
+      case DType::kInt16:
+        put([](double u) { return static_cast<int16_t>(std::floor(u)); });
+        break;
       case DType::kInt32:
         put([](double u) { return static_cast<int32_t>(std::floor(u)); });
         break;

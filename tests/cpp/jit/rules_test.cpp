@@ -25,13 +25,12 @@ std::vector<Scalar> specials(DType t) {
       return {Scalar(false), Scalar(true)};
     case Category::kInt: {
       std::vector<Scalar> out;
-      for (const int64_t v : {0, 1, 2, 3, 5, 127, 128, 251, 255}) out.push_back(v);
+      for (const int64_t v : {0, 1, 2, 3, 5, 127, 128, 251, 255, -1, -2, -7, -128}) {
+        if (v >= lowest_integer(t) && v <= highest_integer(t)) out.push_back(v);
+      }
       if (t == DType::kUInt8) return out;
-      for (const int64_t v : {-1, -2, -7, -128}) out.push_back(v);
-      out.push_back(t == DType::kInt32 ? int64_t{std::numeric_limits<int32_t>::min()}
-                                       : std::numeric_limits<int64_t>::min());
-      out.push_back(t == DType::kInt32 ? int64_t{std::numeric_limits<int32_t>::max()}
-                                       : std::numeric_limits<int64_t>::max());
+      out.push_back(lowest_integer(t));
+      out.push_back(highest_integer(t));
       return out;
     }
     case Category::kFloat:

@@ -5,6 +5,8 @@ for name in (
     "DoubleTensor",
     "LongTensor",
     "IntTensor",
+    "ShortTensor",
+    "CharTensor",
     "ByteTensor",
     "BoolTensor",
     "HalfTensor",

@@ -36,7 +36,7 @@ for k, (s, w, kw) in enumerate(
     ]
 ):
     case(f"convt3d {k}", lambda: with_grads(lambda x, w_: T.conv_transpose3d(x, w_, **kw), arr(*s), arr(*w)))
-for d in ("int64", "int32", "uint8", "bool"):
+for d in ("int64", "int32", "int16", "int8", "uint8", "bool"):
     for f, s, w, kw in (
         (T.conv1d, (2, 4, 9), (6, 2, 3), dict(groups=2, stride=2, padding=1)),
         (T.conv2d, (2, 4, 7, 6), (6, 4, 3, 2), dict(padding=1)),

@@ -10,11 +10,13 @@ __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
+    "CharTensor",
     "DoubleTensor",
     "FloatTensor",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "ShortTensor",
 ]
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
         """Tensors of one dtype on CUDA."""
 
     class ByteTensor(_core.Tensor):
+        """Tensors of one dtype on CUDA."""
+
+    class CharTensor(_core.Tensor):
         """Tensors of one dtype on CUDA."""
 
     class DoubleTensor(_core.Tensor):
@@ -43,12 +48,17 @@ if TYPE_CHECKING:
     class LongTensor(_core.Tensor):
         """Tensors of one dtype on CUDA."""
 
+    class ShortTensor(_core.Tensor):
+        """Tensors of one dtype on CUDA."""
+
 else:
     BFloat16Tensor = _layouts.type_on_cuda(_layouts.BFloat16Tensor)
     BoolTensor = _layouts.type_on_cuda(_layouts.BoolTensor)
     ByteTensor = _layouts.type_on_cuda(_layouts.ByteTensor)
+    CharTensor = _layouts.type_on_cuda(_layouts.CharTensor)
     DoubleTensor = _layouts.type_on_cuda(_layouts.DoubleTensor)
     FloatTensor = _layouts.type_on_cuda(_layouts.FloatTensor)
     HalfTensor = _layouts.type_on_cuda(_layouts.HalfTensor)
     IntTensor = _layouts.type_on_cuda(_layouts.IntTensor)
     LongTensor = _layouts.type_on_cuda(_layouts.LongTensor)
+    ShortTensor = _layouts.type_on_cuda(_layouts.ShortTensor)

@@ -60,6 +60,8 @@ template <> struct Is<bool> {
 // What another thread of the warp has.
 template <class T> DEVICE T from_lane(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE u8 from_lane(u8 x, int lane) { return static_cast<u8>(from_lane(static_cast<u32>(x), lane)); }
+DEVICE i8 from_lane(i8 x, int lane) { return static_cast<i8>(from_lane(static_cast<i32>(x), lane)); }
+DEVICE i16 from_lane(i16 x, int lane) { return static_cast<i16>(from_lane(static_cast<i32>(x), lane)); }
 DEVICE bool from_lane(bool x, int lane) { return from_lane(static_cast<u32>(x), lane) != 0; }
 DEVICE f16 from_lane(f16 x, int lane) { return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))}; }
 DEVICE bf16 from_lane(bf16 x, int lane) { return {static_cast<u16>(from_lane(static_cast<u32>(x.bits), lane))}; }

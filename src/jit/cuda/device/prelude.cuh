@@ -45,6 +45,8 @@ DEVICE u32 round_pair_bf16(f32 low, f32 high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
+DEVICE u32 extend_i8(u8 x) { return static_cast<u32>(static_cast<i32>(static_cast<i8>(x))); }
+DEVICE u32 extend_i16(u16 x) { return static_cast<u32>(static_cast<i32>(static_cast<i16>(x))); }
 DEVICE f32 round_f16(f32 f) { return f16_to_f32(f32_to_f16(f)); }
 DEVICE f32 round_bf16(f32 f) { return __uint_as_float(round_pair_bf16(f, 0.0f) << 16); }
 template <int V> DEVICE void round_lanes_f16(f32 (&x)[V]) {

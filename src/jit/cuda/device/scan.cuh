@@ -9,6 +9,14 @@ template <> struct Limits<u8> {
   DEVICE u8 low() { return 0; }
   DEVICE u8 high() { return 255; }
 };
+template <> struct Limits<i8> {
+  DEVICE i8 low() { return -128; }
+  DEVICE i8 high() { return 127; }
+};
+template <> struct Limits<i16> {
+  DEVICE i16 low() { return -32768; }
+  DEVICE i16 high() { return 32767; }
+};
 template <> struct Limits<i32> {
   DEVICE i32 low() { return static_cast<i32>(0x80000000u); }
   DEVICE i32 high() { return 0x7fffffff; }

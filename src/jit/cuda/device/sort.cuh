@@ -13,6 +13,12 @@ DEVICE void from_bits(f64& x, Key bits) { x = __longlong_as_double(static_cast<i
 template <class E> struct FirstBit {
   static constexpr Key kFlips = 0;
 };
+template <> struct FirstBit<i8> {
+  static constexpr Key kFlips = kSign;
+};
+template <> struct FirstBit<i16> {
+  static constexpr Key kFlips = kSign;
+};
 template <> struct FirstBit<i32> {
   static constexpr Key kFlips = kSign;
 };
@@ -28,7 +34,7 @@ template <class E> DEVICE Key key_of(E x) {
     key = bits == kSign ? kSign : bits & kSign ? bits ^ kMask : bits | kSign;
     if (!(widen(x) == widen(x))) key = kMask;
   } else {
-    key = static_cast<Key>(x) ^ FirstBit<E>::kFlips;
+    key = (static_cast<Key>(x) & kMask) ^ FirstBit<E>::kFlips;
   }
   return kDescending ? key ^ kMask : key;
 }

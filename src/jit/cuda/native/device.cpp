@@ -22,7 +22,7 @@ std::string guard_text(bool guarded) {
 }
 
 std::string typedef_of(const char* name, DType dtype) {
-  constexpr const char* kTypes[] = {"bool", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  constexpr const char* kTypes[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
   return std::string("typedef ") + kTypes[static_cast<int>(dtype)] + " " + name + ";\n";
 }
 

@@ -202,7 +202,8 @@ class ScatterElements final : public Scatter {
     for (int a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
     prepare_sort(count_ / shape[axis], shape[axis], inner);
     const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded) + kScatterElements;
-    const bool any_order = op == ir::Op::kScatterAdd && !is_floating(out.dtype) && out.dtype != DType::kUInt8;
+    const bool any_order =
+        op == ir::Op::kScatterAdd && !is_floating(out.dtype) && (out.dtype == DType::kBool || itemsize(out.dtype) >= 4);
     if (any_order) {
       write_ = device.function(program + kScatterAtomic, "add_in_any_order");
     } else if (length_ == 1 || (columns_ >= kManyColumns && length_ <= kShortColumn) || count_ >= int64_t{1} << 32) {

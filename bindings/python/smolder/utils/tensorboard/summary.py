@@ -98,6 +98,8 @@ _DTYPES = {
     _core.float32: ("DT_FLOAT", "float_val"),
     _core.float64: ("DT_DOUBLE", "double_val"),
     _core.uint8: ("DT_UINT8", "uint32_val"),
+    _core.int8: ("DT_INT8", "int_val"),
+    _core.int16: ("DT_INT16", "int_val"),
     _core.int32: ("DT_INT32", "int_val"),
     _core.int64: ("DT_INT64", "int64_val"),
     _core.bool: ("DT_BOOL", "bool_val"),
