@@ -313,6 +313,8 @@ void add_roots(Run& run, const std::vector<Tensor>& tensors, const std::vector<T
     if (!g.defined()) {
       SMOLDER_CHECK(t.numel() == 1, RuntimeError,
                     "grad can be implicitly created only for scalar outputs; the output has shape ", t.shape());
+      SMOLDER_CHECK(!is_complex(t.dtype()), RuntimeError,
+                    "grad can be implicitly created only for real scalar outputs but got ", name(t.dtype()));
       const lazy::DeviceMode on(t.device());
       g = full(t.shape(), Scalar(1.0), t.dtype());
     }

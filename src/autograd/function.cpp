@@ -83,7 +83,7 @@ Tensor FunctionContext::with_history(const std::string& name, const Tensor& outp
                                      const std::shared_ptr<Node>& node) {
   const bool dirty = holds(dirty_, output);
   const bool input = holds(inputs_, output);
-  const bool differentiable = node && is_floating(output.dtype()) && !holds(non_differentiable_, output);
+  const bool differentiable = node && is_differentiable(output.dtype()) && !holds(non_differentiable_, output);
   if (dirty) {
     SMOLDER_CHECK(!(node && output.requires_grad() && output.is_leaf()), RuntimeError,
                   "a leaf Variable that requires grad has been used in an in-place operation.");

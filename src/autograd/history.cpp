@@ -61,7 +61,7 @@ void on_record(ir::Op op, std::span<const lazy::Operand> operands, std::span<con
     lazy::TensorImpl* const impl = outputs[i].impl();
     node->outputs.push_back(impl->value->meta);
     if (saves.outputs >> i & 1) node->saved_outputs[i] = save(impl, {}, static_cast<int>(i));
-    if (!is_floating(outputs[i].dtype())) continue;
+    if (!is_differentiable(outputs[i].dtype())) continue;
     impl->requires_grad = true;
     meta_of(impl).grad_fn = {node, i};
   }

@@ -11,6 +11,7 @@
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/node.h"
 #include "smolder/core/half.h"
+#include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/view.h"
 
 namespace smolder {
@@ -126,14 +127,43 @@ class Notation {
   int width_ = 1;
 };
 
+/// Elements as text: of complex ones each part has a notation of its own.
+class Texts {
+ public:
+  Texts(const Tensor& t, const PrintOptions& options)
+      : complex_(is_complex(t.dtype())),
+        elements_(complex_ ? view_as_real(t) : t),
+        real_(elements_, options),
+        imaginary_(elements_, options) {}
+  void see(int64_t i) {
+    real_.see(complex_ ? 2 * i : i);
+    if (complex_) imaginary_.see(2 * i + 1);
+  }
+  void choose() {
+    real_.choose();
+    imaginary_.choose();
+  }
+  int width() const { return real_.width() + (complex_ ? imaginary_.width() + 1 : 0); }
+  std::string text(int64_t i) const {
+    if (!complex_) return real_.text(i);
+    std::string imaginary = imaginary_.text(2 * i + 1);
+    imaginary.erase(0, imaginary.find_first_not_of(' '));
+    return real_.text(2 * i) + (imaginary[0] == '-' ? "" : "+") + imaginary + 'j';
+  }
+
+ private:
+  const bool complex_;
+  const Elements elements_;
+  Notation real_, imaginary_;
+};
+
 /// The brackets of a tensor of at least one element.
 class Body {
  public:
   Body(const Tensor& t, const PrintOptions& options, int indent)
       : shape_(t.shape()),
         options_(options),
-        elements_(t),
-        notation_(elements_, options),
+        notation_(t, options),
         summary_(static_cast<double>(t.numel()) > options.threshold),
         indent_(indent) {
     see(0, 0);
@@ -187,8 +217,7 @@ class Body {
 
   const Dims shape_;
   const PrintOptions& options_;
-  Elements elements_;
-  Notation notation_;
+  Texts notation_;
   const bool summary_;
   const int indent_;
 };
@@ -207,7 +236,8 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
   if (t.device() != DeviceType::kCPU) out.push_back("device='" + to_string(t.device()) + "'");
   const bool empty = t.numel() == 0;
   if (empty ? t.dim() != 1 : options.edgeitems == 0) out.push_back("size=" + tuple_text(t.shape()));
-  if (dtype != DType::kFloat32 && (empty || (dtype != DType::kInt64 && dtype != DType::kBool))) {
+  if (dtype != DType::kFloat32 && dtype != DType::kComplex64 &&
+      (empty || (dtype != DType::kInt64 && dtype != DType::kBool))) {
     out.push_back("dtype=smolder." + std::string(name(dtype)));
   }
   if (!t.is_leaf()) {

@@ -104,6 +104,10 @@ std::string_view type_name(DType t) {
       return "FloatTensor";
     case DType::kFloat64:
       return "DoubleTensor";
+    case DType::kComplex64:
+      return "ComplexFloatTensor";
+    case DType::kComplex128:
+      return "ComplexDoubleTensor";
   }
   return "Tensor";
 }

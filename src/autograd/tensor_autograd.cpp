@@ -108,7 +108,7 @@ Tensor Tensor::to(Device where, bool non_blocking) const {
 }
 
 Tensor& Tensor::requires_grad_(bool on) {
-  SMOLDER_CHECK(!on || is_floating(dtype()), RuntimeError,
+  SMOLDER_CHECK(!on || is_differentiable(dtype()), RuntimeError,
                 "only Tensors of floating point dtype can require gradients, this one is ", name(dtype()));
   SMOLDER_CHECK(
       on || is_leaf(), RuntimeError,

@@ -9,16 +9,45 @@
 namespace smolder {
 
 /// Element type of a tensor. The order is the promotion order within a category.
-enum class DType : uint8_t { kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+enum class DType : uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128
+};
+/// Those that graphs and kernels know. A complex number is two real ones to them: see lazy/complex.h.
 inline constexpr int kNumDTypes = 10;
+inline constexpr int kNumTensorDTypes = 12;
 
 /// Scalar category: Python numbers promote by category, not by width.
-enum class Category : uint8_t { kBool, kInt, kFloat };
+enum class Category : uint8_t { kBool, kInt, kFloat, kComplex };
 
 constexpr Category category(DType t) {
-  return t == DType::kBool ? Category::kBool : t < DType::kFloat16 ? Category::kInt : Category::kFloat;
+  return t == DType::kBool       ? Category::kBool
+         : t < DType::kFloat16   ? Category::kInt
+         : t < DType::kComplex64 ? Category::kFloat
+                                 : Category::kComplex;
 }
 constexpr bool is_floating(DType t) { return category(t) == Category::kFloat; }
+constexpr bool is_complex(DType t) { return t >= DType::kComplex64; }
+/// Whether values have gradients.
+constexpr bool is_differentiable(DType t) { return is_floating(t) || is_complex(t); }
+/// That of the real and the imaginary part; `t` where it is not complex.
+constexpr DType part_type(DType t) {
+  return t == DType::kComplex64 ? DType::kFloat32 : t == DType::kComplex128 ? DType::kFloat64 : t;
+}
+/// The complex one whose parts hold a `t`; complex64 for what is no float64.
+constexpr DType complex_type(DType t) {
+  return part_type(t) == DType::kFloat64 ? DType::kComplex128 : DType::kComplex64;
+}
 /// float16 and bfloat16: computed in float32, rounded after each op.
 constexpr bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
@@ -27,7 +56,7 @@ constexpr bool is_small_signed(DType t) { return t == DType::kInt8 || t == DType
 
 /// Bytes of one element.
 constexpr size_t itemsize(DType t) {
-  constexpr size_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  constexpr size_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
   return kSizes[static_cast<int>(t)];
 }
 /// The range of an integer type; of bool 0 and 1.

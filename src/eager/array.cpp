@@ -33,4 +33,23 @@ Array Array::from_number(Scalar v) {
   return a;
 }
 
+Array as_pairs(const Array& a) {
+  if (!is_complex(a.dtype)) return a;
+  Array out = a;
+  out.dtype = part_type(a.dtype);
+  for (int64_t& s : out.strides) s *= 2;
+  out.shape.push_back(2);
+  out.strides.push_back(1);
+  return out;
+}
+
+Array from_pairs(const Array& a) {
+  SMOLDER_INVARIANT(a.is_contiguous() && !a.shape.empty() && a.shape.back() == 2);
+  Array out = a;
+  out.dtype = complex_type(a.dtype);
+  out.shape.erase(out.shape.size() - 1);
+  out.strides = contiguous_strides(out.shape);
+  return out;
+}
+
 }  // namespace smolder::eager

@@ -37,4 +37,9 @@ struct Array {
   TensorView view() const { return {weak ? const_cast<uint64_t*>(&number) : data, dtype, shape, strides, weak}; }
 };
 
+/// The memory of a complex array as real and imaginary parts, along a last dimension of 2; others as they are.
+Array as_pairs(const Array& a);
+/// The other way: `a` is row-major, its last dimension is 2, and its dtype float32 or float64.
+Array from_pairs(const Array& a);
+
 }  // namespace smolder::eager

@@ -670,8 +670,11 @@ Scalar read_element(const char* data, DType t) {
       return as(float{});
     case DType::kFloat64:
       return as(double{});
+    case DType::kComplex64:
+    case DType::kComplex128:
+      break;  // two numbers: no graph has one
   }
-  return 0;
+  raise<InternalError>("internal error: an element of ", name(t), " in a graph");
 }
 
 void write_element(char* data, DType t, const Scalar& v) {
@@ -697,6 +700,9 @@ void write_element(char* data, DType t, const Scalar& v) {
       return put(static_cast<float>(v.to_double()));
     case DType::kFloat64:
       return put(v.to_double());
+    case DType::kComplex64:
+    case DType::kComplex128:
+      raise<InternalError>("internal error: an element of ", name(t), " in a graph");
   }
 }
 

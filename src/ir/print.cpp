@@ -51,6 +51,8 @@ class AttrPrinter {
         return std::to_string(bits);
       case Category::kFloat:
         return float_text(bits);
+      case Category::kComplex:  // numbers in graphs are real
+        break;
     }
     return "";
   }

@@ -26,6 +26,7 @@ Scalar number(DType t, int v) {
     case Category::kInt:
       return v;
     case Category::kFloat:
+    case Category::kComplex:  // which kernels have none of
       break;
   }
   return static_cast<double>(v);

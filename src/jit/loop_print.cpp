@@ -200,6 +200,7 @@ class Printer {
         text(v.to_int());
         break;
       case Category::kFloat:
+      case Category::kComplex:  // which kernels have none of
         append_double(out, v.to_double());
         break;
     }

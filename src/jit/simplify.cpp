@@ -167,9 +167,24 @@ class Simplifier {
         if (identity) return twice ? inner.inputs[0] : x;
         return twice ? add(op, {inner.inputs[0]}, std::move(axes), {&result, 1}) : ir::kNone;
       }
+      case Op::kSlice:
+        return inner.op == Op::kCat ? part_of(inner, attrs) : ir::kNone;
       default:
         return ir::kNone;
     }
+  }
+
+  /// The operand of `cat` that a slice is: what a complex number's real or imaginary part is of.
+  ValueId part_of(const ir::Node& cat, const std::vector<Dim>& slice) {
+    const Dim axis = slice[0], start = slice[1], stop = slice[2], step = slice[3];
+    if (!(cat.attrs[0] == axis) || !(step == Dim(1))) return ir::kNone;
+    Dim at = 0;
+    for (const ValueId part : cat.inputs) {
+      const Dim end = b_.sym().add(at, g_.shape(part)[static_cast<int>(axis.value)]);
+      if (at == start && end == stop) return part;
+      at = end;
+    }
+    return ir::kNone;
   }
 
   /// Arithmetic on numbers known now, and their casts, which kernels do when they load them.

@@ -248,7 +248,7 @@ BranchTape::Extracted BranchTape::extract(const std::vector<Tensor>& results,
     for (size_t i = 0; i < leaves.size(); ++i) {
       ir::SymDims shape;
       for (const int64_t e : leaves[i]->shape) shape.push_back(symbol(e));
-      now[i] = b.leaf(static_cast<int>(i), leaves[i]->dtype, shape).id;
+      now[i] = leaf_of(b, static_cast<int>(i), leaves[i]->dtype, shape);
       s.leaves.push_back(*leaves[i]);
     }
     const auto leaf = [&](uint32_t v) { return place[v] == kNowhere ? ir::kNone : now[place[v]]; };

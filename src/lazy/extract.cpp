@@ -16,6 +16,11 @@ std::vector<ir::Dim> extract_attrs(ir::Op op, std::span<const int64_t> words,
   return out;
 }
 
+ir::ValueId leaf_of(ir::Builder& b, int number, DType dtype, ir::SymDims shape) {
+  if (is_complex(dtype)) shape.push_back(2);
+  return b.leaf(number, part_type(dtype), shape).id;
+}
+
 std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction& how) {
   std::vector<ir::ValueId> now(t.metas.size(), ir::kNone);
   size_t place = 0;
@@ -33,6 +38,13 @@ std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction&
                                        : now[w]);
     }
     if (!needed) continue;
+    if (e.op == ir::Op::kViewAsReal || e.op == ir::Op::kViewAsComplex) {  // pairs both, in graphs
+      const ir::ValueInfo pairs = g.info(inputs[0]);
+      std::vector<ir::Dim> sizes{pairs.shape.size()};
+      sizes.insert(sizes.end(), pairs.shape.begin(), pairs.shape.end());
+      now[e.first_output] = g.append(ir::Op::kReshape, std::move(inputs), std::move(sizes), {&pairs, 1}, how.origin(e));
+      continue;
+    }
     std::vector<ir::ValueInfo> results;
     for (uint32_t k = 0; k < e.num_outputs; ++k) {
       const ir::Meta& m = *t.metas[e.first_output + k];
@@ -51,9 +63,10 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool cons
   const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
   int leaves = 0;
   const auto leaf = [&](uint32_t value) {
+    const ir::Meta& meta = *t.metas[value];
     ir::SymDims shape;
-    for (const int64_t e : t.metas[value]->shape) shape.push_back(size(e));
-    return b.leaf(leaves++, t.metas[value]->dtype, shape).id;
+    for (const int64_t e : meta.shape) shape.push_back(size(e));
+    return leaf_of(b, leaves++, meta.dtype, shape);
   };
   const auto number = [&](size_t place, Category c) { return b.parameter(static_cast<int>(place), c).id; };
   const std::vector<ir::ValueId> now = extract(t, g, {.leaf = leaf, .number = number, .size = size});

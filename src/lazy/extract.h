@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "smolder/ir/builder.h"
 #include "smolder/ir/graph.h"
 #include "smolder/lazy/trace.h"
 
@@ -29,6 +30,9 @@ std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction&
 
 /// The op-level graph of a trace with `produced` as outputs; with `constant_sizes` one without symbols.
 ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool constant_sizes = false);
+
+/// A leaf for tensors of a dtype and shape. Complex ones are pairs of real and imaginary parts to graphs.
+ir::ValueId leaf_of(ir::Builder& b, int number, DType dtype, ir::SymDims shape);
 
 /// Attribute words as the graph has them: sizes are what `size` makes of them.
 std::vector<ir::Dim> extract_attrs(ir::Op op, std::span<const int64_t> words,

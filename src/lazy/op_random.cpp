@@ -74,6 +74,9 @@ Tensor random_fill(const Tensor& x, int64_t low, std::optional<int64_t> to, Gene
       case DType::kFloat64:
         high = (int64_t{1} << 53) + 1;
         break;
+      case DType::kComplex64:
+      case DType::kComplex128:
+        raise<NotImplementedError>("random_ is not supported for ", name(x.dtype()));
     }
   }
   SMOLDER_CHECK(low < high, RuntimeError, "random_ expects 'from' to be less than 'to', but got from=", low,

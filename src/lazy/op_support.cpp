@@ -141,10 +141,12 @@ void check_fits(Scalar value, DType dtype) {
       fits = !(std::abs(v) > 0x1.fep127) || std::isinf(v);
       break;
     case DType::kFloat32:
-      type = "float";
+    case DType::kComplex64:
+      type = dtype == DType::kFloat32 ? "float" : "c10::complex<float>";
       fits = !(std::abs(v) > 0x1.fffffep127) || std::isinf(v);
       break;
     case DType::kFloat64:
+    case DType::kComplex128:
       return;
   }
   SMOLDER_CHECK(fits, RuntimeError, "value cannot be converted to type ", type, " without overflow");

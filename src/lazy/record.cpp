@@ -18,6 +18,7 @@
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/complex_access.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/run_op.h"
@@ -122,6 +123,7 @@ struct Call {
   bool requires_grad = false;
   bool mixed = false;    ///< they are on several devices
   bool batched = false;  ///< some are elements of a batch
+  bool complex = false;  ///< some are complex
   Device device = {};
 
   void look_at_operands() {
@@ -133,6 +135,7 @@ struct Call {
       const Value* const v = impl->value.get();
       external |= v->external;
       batched |= v->batched;
+      complex |= is_complex(v->meta->dtype);
       requires_grad |= impl->requires_grad;
       if (!first) first = v;
       mixed |= v->device != first->device;
@@ -350,6 +353,8 @@ void record_batched(const Call& c) {
 
 inline void record_call(Call c) {
   c.look_at_operands();
+  if (c.complex && c.op != ir::Op::kViewAsReal) [[unlikely]]
+    return record_complex(c.op, c.operands, c.attrs, c.outputs);
   if (c.batched) [[unlikely]]
     return record_batched(c);
   if (c.mixed) [[unlikely]]

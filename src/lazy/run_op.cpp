@@ -12,7 +12,15 @@ namespace smolder::lazy {
 std::vector<eager::Array> run_op(ir::Op op, std::span<const eager::Array> inputs, std::span<const int64_t> attrs,
                                  Device device, SourceToken source) {
   SpanScope scope(SpanKind::kEager, ir::name(op), source);
-  std::vector<eager::Array> results = eager::execute(op, inputs, attrs, eager::dispatch_key(device));
+  std::vector<eager::Array> results;
+  if (op == ir::Op::kViewAsReal) {
+    results.push_back(eager::as_pairs(inputs[0]));
+  } else if (op == ir::Op::kViewAsComplex) {
+    const bool whole = inputs[0].is_contiguous();
+    results.push_back(eager::from_pairs(whole ? inputs[0] : eager::contiguous(inputs[0], eager::dispatch_key(device))));
+  } else {
+    results = eager::execute(op, inputs, attrs, eager::dispatch_key(device));
+  }
   Span* const span = scope.span();
   if (!span) return results;
   span->device = device;

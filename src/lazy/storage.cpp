@@ -19,6 +19,7 @@ namespace {
 
 void copy_elements(const eager::Array& from, const eager::Array& to) {
   if (!numel(to.shape)) return;
+  if (is_complex(to.dtype)) return copy_elements(eager::as_pairs(from), eager::as_pairs(to));
   const eager::TensorView in = from.view(), out = to.view();
   if (const Device d = to.buffer->device(); d == DeviceType::kCUDA) return jit::cuda::copy_shared(d.index, in, out);
   eager::ErrorReport errors;

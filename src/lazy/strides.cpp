@@ -76,6 +76,16 @@ Layout layout_after(const ViewStep& step, Layout l, const Dims& to) {
     case ir::Op::kExpand:
       strides = expanded(from, strides, to);
       break;
+    case ir::Op::kViewAsReal:
+      for (int64_t& s : strides) s *= 2;
+      strides.push_back(1);
+      l.offset *= 2;
+      break;
+    case ir::Op::kViewAsComplex:
+      strides.erase(strides.size() - 1);
+      for (int64_t& s : strides) s /= 2;
+      l.offset /= 2;
+      break;
     default:  // what has no strides here was never made a view
       strides = reshaped(from, strides, to).value_or(contiguous_strides(to));
   }

@@ -302,7 +302,11 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
                 " operands is not supported: at most 65535");
   inferred_.assign(row.num_outputs, ir::Meta());
   row.infer({{inputs, operands.size()}, attrs}, inferred_.data());
-  for (const ir::Meta& m : inferred_) storage_bytes(m.shape, m.dtype);
+  for (const ir::Meta& m : inferred_) {
+    storage_bytes(m.shape, m.dtype);
+    SMOLDER_CHECK(!is_complex(m.dtype) || op == ir::Op::kViewAsComplex, NotImplementedError, row.name,
+                  ": results of dtype ", name(m.dtype), " are not supported");
+  }
   if (options_.strict) check_lowering(device_.type, op, {inputs, operands.size()}, attrs, inferred_);
 
   // Nothing above changed the tape, and nothing below raises.

@@ -159,6 +159,10 @@ void for_each_element(const void* data, DType dtype, int64_t n, F&& f) {
       return each(float{}, [](float v) { return static_cast<double>(v); });
     case DType::kFloat64:
       return each(double{}, same);
+    case DType::kComplex64:
+    case DType::kComplex128:
+      raise<NotImplementedError>("elements of ", name(dtype),
+                                 " as real numbers are not supported; read those of view_as_real()");
   }
 }
 

@@ -48,6 +48,10 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
     case ir::Op::kExpand:
       SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError, kOverlap);
       return reshape(result, shape);
+    case ir::Op::kViewAsReal:
+      return view_as_complex(result);
+    case ir::Op::kViewAsComplex:
+      return view_as_real(result);
     case ir::Op::kSlice:  // dim, start, end, step
       return slice_scatter(input, result, step.attrs[0], step.attrs[1], step.attrs[2], step.attrs[3]);
     default:

@@ -8,7 +8,7 @@ import math
 import re
 
 import numpy as np
-from op_rows import DRAWN, ROOT, ROWS, Case, arguments, own_cases
+from op_rows import DRAWN, PUBLIC, ROOT, Case, arguments, own_cases
 
 import smolder
 
@@ -16,6 +16,13 @@ FILE = ROOT / "src/ir/op_examples.json"
 _MOST_ELEMENTS = 8  # of a tensor that is written out
 _MOST_LINES = 8  # of a result that is
 _MOST_CHARACTERS = 240  # of a line
+
+
+# Of complex numbers, which no row's cases have.
+_BY_HAND = {
+    name: ["input = smolder.tensor([1 + 2j, -3j])", f"smolder.{name}(input)"]
+    for name in ("view_as_real", "real", "imag", "conj", "angle")
+}
 
 
 def literal(array, dtype):
@@ -91,6 +98,8 @@ def shape_of(lines, value):
 
 def example(row):
     """(lines, what is shown); None where no case of the row is short enough."""
+    if row["key"] in _BY_HAND:
+        return _BY_HAND[row["key"]], run(_BY_HAND[row["key"]])
     with_cases = "cases" in row["test"]
     for case in own_cases(row) if with_cases else [small(row)]:
         try:
@@ -126,7 +135,7 @@ def small(row):
 def examples():
     """By row: its example as a session of Python's."""
     out = {}
-    for row in ROWS:
+    for row in PUBLIC:
         found = example(row)
         if found is not None:
             lines, shown = found

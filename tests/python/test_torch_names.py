@@ -76,13 +76,6 @@ def test_strided_views_are_views():
             wrong()
 
 
-def test_transforms_say_that_there_are_no_complex_numbers():
-    with pytest.raises(NotImplementedError, match=r"fft\.rfft is not supported: there are no complex numbers"):
-        smolder.fft.rfft(smolder.ones(4))
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        smolder.fft.nothing  # noqa: B018
-
-
 def test_gradients_of_bilinear():
     m = nn.Bilinear(2, 3, 2).double()
     a, b = smolder.randn(4, 2, dtype=smolder.float64), smolder.randn(4, 3, dtype=smolder.float64)

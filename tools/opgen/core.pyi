@@ -1,5 +1,6 @@
 # ruff: noqa: F401
 from builtins import bool as _bool
+from builtins import complex as _complex
 from builtins import float as _float
 from builtins import int as _int
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from smolder._typing import Forward as _Forward
 from smolder._typing import P as _P
 from smolder._typing import R_co as _R
 
-_Number: TypeAlias = _bool | _int | _float
+_Number: TypeAlias = _bool | _int | _float | _complex
 
 class dtype:
     """The type of a tensor's elements."""
@@ -23,9 +24,17 @@ class dtype:
     def itemsize(self) -> _int: ...
     @property
     def is_floating_point(self) -> _bool: ...
+    @property
+    def is_complex(self) -> _bool: ...
+    @property
+    def is_signed(self) -> _bool: ...
+    def to_real(self) -> dtype: ...
+    def to_complex(self) -> dtype: ...
 
 _dtype: TypeAlias = dtype
 
+complex128: dtype
+complex64: dtype
 float64: dtype
 float32: dtype
 float16: dtype
@@ -262,8 +271,32 @@ class Tensor:
     def has_names(self) -> _bool: ...
     def resolve_conj(self) -> Tensor: ...
     def resolve_neg(self) -> Tensor: ...
-    def conj(self) -> Tensor: ...
-    def conj_physical(self) -> Tensor: ...
+    def stft(
+        self,
+        n_fft: _int,
+        hop_length: _int | None = None,
+        win_length: _int | None = None,
+        window: Tensor | None = None,
+        center: _bool = True,
+        pad_mode: str = "reflect",
+        normalized: _bool = False,
+        onesided: _bool | None = None,
+        return_complex: _bool | None = None,
+        align_to_window: _bool | None = None,
+    ) -> Tensor: ...
+    def istft(
+        self,
+        n_fft: _int,
+        hop_length: _int | None = None,
+        win_length: _int | None = None,
+        window: Tensor | None = None,
+        center: _bool = True,
+        normalized: _bool = False,
+        onesided: _bool | None = None,
+        length: _int | None = None,
+        return_complex: _bool = False,
+    ) -> Tensor: ...
+    def __complex__(self) -> _complex: ...
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor: ...
     def new(self, *args: Any, device: Any = None) -> Tensor: ...
     def record_stream(self, s: Any) -> None: ...
@@ -351,6 +384,8 @@ class Tensor:
     def short(self, memory_format: Any = None) -> Tensor: ...
     def byte(self, memory_format: Any = None) -> Tensor: ...
     def char(self, memory_format: Any = None) -> Tensor: ...
+    def cfloat(self, memory_format: Any = None) -> Tensor: ...
+    def cdouble(self, memory_format: Any = None) -> Tensor: ...
     def bool(self, memory_format: Any = None) -> Tensor: ...
 
     # -- gradients

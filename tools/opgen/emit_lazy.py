@@ -335,6 +335,7 @@ def ops_cpp(table, stem):
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/batch.h"
+#include "smolder/lazy/complex.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/random.h"
 

@@ -36,6 +36,7 @@ from smolder._layouts import *
 from smolder import _members as _members
 from smolder._modes import *
 from smolder._notebook import *
+from smolder._spectrogram import *
 from smolder._random import *
 from smolder._recording import *
 from smolder._recompiles import *

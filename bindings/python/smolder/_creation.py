@@ -53,10 +53,22 @@ __all__ = [
 ]
 
 # Elements of these NumPy types are taken as they are; others must be converted by the user first.
-_NUMPY = {"float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"}
+_NUMPY = {
+    "complex128",
+    "complex64",
+    "float64",
+    "float32",
+    "float16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+}
 _UNSUPPORTED = (
-    "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, int64, int32, "
-    "int16, int8, uint8, and bool."
+    "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, complex64, "
+    "complex128, int64, int32, int16, int8, uint8, and bool."
 )
 
 
@@ -111,7 +123,7 @@ def _array(data):
     if array.dtype == object and all(isinstance(v, builtins.int) for v in array.flat):
         raise ValueError("Overflow when unpacking long long")
     if array.dtype == object:
-        odd = next((v for v in array.flat if not isinstance(v, builtins.int | builtins.float)), data)
+        odd = next((v for v in array.flat if not isinstance(v, builtins.int | builtins.float | builtins.complex)), data)
         raise RuntimeError(f"Could not infer dtype of {type(odd).__name__}")
     if array.dtype.kind in "US":
         raise ValueError(f"too many dimensions '{'str' if array.dtype.kind == 'U' else 'bytes'}'")
@@ -140,7 +152,9 @@ def tensor(
     typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
     if dtype is None and not typed and array.dtype == numpy.float64:
         dtype = _core.float32
-    if not isinstance(data, numpy.ndarray):
+    if dtype is None and not typed and array.dtype == numpy.complex128:
+        dtype = _core.complex64
+    if not isinstance(data, numpy.ndarray) and array.dtype.kind != "c":
         _check_fits(array, dtype or (_core.float32 if array.dtype.kind == "f" else _core.int64))
     return _finish(_from_array(array, dtype), requires_grad)
 
@@ -163,11 +177,12 @@ def _dtype_of_items(data):
 
 
 _OF_PYTHON = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
+_OF_PYTHON[builtins.complex] = _core.complex64
 
 
 def _check_fits(array, dtype):
     """Python numbers that an integer dtype does not hold raise as in torch; a negative integer may wrap in uint8."""
-    if dtype.is_floating_point or dtype == _core.bool:
+    if dtype.is_floating_point or dtype.is_complex or dtype == _core.bool:
         return
     if array.dtype == numpy.uint64:
         raise ValueError("Overflow when unpacking long long")
@@ -360,7 +375,17 @@ def full(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
-    return _finish(_core.full(_size("full", (size,)), fill_value, dtype=dtype), requires_grad)
+    return _finish(_filled(_size("full", (size,)), fill_value, dtype), requires_grad)
+
+
+def _filled(size, value, dtype):
+    if not isinstance(value, builtins.complex):
+        return _core.full(size, value, dtype=dtype)
+    dtype = dtype or _core.complex64
+    if not dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {name_of(dtype)} without overflow")
+    parts = (_core.full(size, x, dtype=dtype.to_real()) for x in (value.real, value.imag))
+    return _core.complex(*parts)
 
 
 @takes_out
@@ -604,6 +629,8 @@ def full_like(
 ) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
     _check_format("full_like", memory_format)
+    if isinstance(fill_value, builtins.complex):
+        return _finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad)
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)
 
 

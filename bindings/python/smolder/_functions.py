@@ -37,6 +37,8 @@ __all__ = [
     "index_put",
     "inf",
     "is_complex",
+    "is_conj",
+    "is_neg",
     "is_nonzero",
     "is_tensor",
     "meshgrid",
@@ -45,6 +47,8 @@ __all__ = [
     "nonzero",
     "numel",
     "pi",
+    "resolve_conj",
+    "resolve_neg",
     "result_type",
     "scalar_tensor",
     "tensordot",
@@ -60,7 +64,7 @@ nan: float = math.nan
 pi: float = math.pi
 newaxis: None = None
 
-_FLOAT = 2  # categories order bool < int < float
+_FLOAT, _COMPLEX = 2, 3  # categories order bool < int < float < complex
 
 
 def is_tensor(obj: object) -> TypeIs[Tensor]:
@@ -104,6 +108,8 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def _category(dtype):
+    if dtype.is_complex:
+        return _COMPLEX
     if dtype.is_floating_point:
         return _FLOAT
     return 0 if dtype == _core.bool else 1
@@ -112,6 +118,7 @@ def _category(dtype):
 def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     """The dtype of an operation on two tensors or numbers: dimensions outrank zero-dim tensors, those numbers."""
     defaults = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
+    defaults[builtins.complex] = _core.complex64
     ranked = []
     for x in (tensor, other):
         if isinstance(x, _core.Tensor):
@@ -122,14 +129,36 @@ def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     if rank_a == rank_b:
         return _core.promote_types(type_a, type_b)
     strong, weak = (type_a, type_b) if rank_a > rank_b else (type_b, type_a)
+    if _category(weak) == _COMPLEX > _category(strong):
+        return strong.to_complex() if strong.is_floating_point else weak
     if _category(weak) > _category(strong):
         return _core.float32 if _category(weak) == _FLOAT and min(rank_a, rank_b) == 0 else weak
     return strong
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether a tensor's dtype is complex: none is."""
+    """Whether a tensor's dtype is complex."""
+    return input.dtype.is_complex
+
+
+def is_conj(input: Tensor) -> bool:
+    """False: conj() computes."""
     return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """False: elements are as they are stored."""
+    return False
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself, which is_conj() never."""
+    return input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself, which is_neg() never."""
+    return input
 
 
 def is_nonzero(input: Tensor) -> bool:

@@ -188,9 +188,11 @@ def get(tensor, index):
 def set(tensor, index, value):
     """tensor[index] = value"""
     selected, pending = view(tensor, index)
-    if isinstance(value, numpy.ndarray | list | tuple):
+    if isinstance(value, numpy.ndarray | list | tuple | complex):
         from smolder._creation import tensor as make
 
+        if isinstance(value, complex) and not tensor.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {tensor.dtype} without overflow")
         value = make(value, dtype=tensor.dtype, device=tensor.device)
     if pending:
         _set_at(selected, pending, value)

@@ -130,7 +130,7 @@ def resolve_conj(self: Tensor) -> Tensor:
     return self
 
 
-Tensor.resolve_neg = Tensor.conj = Tensor.conj_physical = resolve_conj
+Tensor.resolve_neg = resolve_conj
 
 
 @_add
@@ -159,6 +159,5 @@ def record_stream(self: Tensor, s: Any) -> None:
 
 
 Tensor.names = property(lambda self: (None,) * self.dim(), doc="None for each dimension: they have no names.")
-Tensor.mH = property(lambda self: self.mT, doc="The last two dimensions swapped: no dtype is complex.")
 for _name in ("is_xpu", "is_mps", "is_mtia", "is_xla", "is_ipu", "is_maia", "is_vulkan", "is_nested", "is_sparse_csr"):
     setattr(Tensor, _name, property(lambda self: False, doc="False: there are no such tensors."))

@@ -192,24 +192,79 @@ def _check_pins(where):
         raise NotImplementedError(f"memory is pinned for cuda, not for {where}")
 
 
-@_property
-def real(self):
-    """self: no dtype is complex."""
-    return self
+def _set_part(name):
+    def assign(self, value):
+        getattr(self, name).copy_(value if isinstance(value, Tensor) else _core.full((), value, dtype=_core.float64))
+
+    return assign
 
 
-@_property
-def imag(self):
-    """Raises: no dtype is complex."""
-    raise TypeError("imag is not implemented for tensors with non-complex dtypes.")
+Tensor.real = property(
+    lambda self: _core.real(self), _set_part("real"), doc="The real part, a view that may be assigned to."
+)
+Tensor.imag = property(
+    lambda self: _core.imag(self), _set_part("imag"), doc="The imaginary part, a view that may be assigned to."
+)
 
 
 @_property
 def H(self):
-    """A matrix with its dimensions swapped."""
+    """A matrix with its dimensions swapped, and conjugate."""
     if self.dim() not in (0, 2):
         raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.dim()}-D tensor.")
-    return self if self.dim() == 0 else self.transpose(0, 1)
+    return self.conj() if self.dim() == 0 else self.conj().transpose(0, 1)
+
+
+@_property
+def mH(self):
+    """The tensor with its last two dimensions swapped, and conjugate."""
+    return self.adjoint()
+
+
+@_method
+def __complex__(self):
+    return builtins.complex(self.item())
+
+
+@_method
+def stft(
+    self,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+    align_to_window=None,
+):
+    """As smolder.stft."""
+    from smolder import _spectrogram
+
+    options = (center, pad_mode, normalized, onesided, return_complex, align_to_window)
+    return _spectrogram.stft(self, n_fft, hop_length, win_length, window, *options)
+
+
+@_method
+def istft(
+    self,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
+    """As smolder.istft."""
+    from smolder import _spectrogram
+
+    options = (center, normalized, onesided, length, return_complex)
+    return _spectrogram.istft(self, n_fft, hop_length, win_length, window, *options)
 
 
 @_property
@@ -458,6 +513,7 @@ def _converter(name, dtype):
 
 _CONVERSIONS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 _CONVERSIONS |= {"long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}
+_CONVERSIONS |= {"cfloat": "complex64", "cdouble": "complex128"}
 for _name, _dtype in _CONVERSIONS.items():
     _converter(_name, getattr(_core, _dtype))
 
@@ -663,8 +719,8 @@ def allclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @_method
 def is_complex(self):
-    """Whether the dtype is complex: none is."""
-    return False
+    """Whether the dtype is complex."""
+    return self.dtype.is_complex
 
 
 # -- copying and pickling

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from smolder._typing import DType, Tensor
 
 __all__ = [
+    "cdouble",
+    "cfloat",
     "double",
     "finfo",
     "float",
@@ -32,8 +34,12 @@ half: DType = _core.float16
 int: DType = _core.int32
 short: DType = _core.int16
 long: DType = _core.int64
+cfloat: DType = _core.complex64
+cdouble: DType = _core.complex128
 
 ALL = (
+    _core.complex128,
+    _core.complex64,
     _core.float64,
     _core.float32,
     _core.float16,
@@ -94,6 +100,7 @@ class finfo:
     resolution: builtins.float
 
     def __init__(self, dtype: DType = _core.float32) -> None:
+        dtype = dtype.to_real()
         if name_of(dtype) not in _FLOATS:
             raise TypeError(f"finfo() requires a floating point input type, got {dtype!r}. Use iinfo to handle it")
         self.dtype = name_of(dtype)

@@ -12,12 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "cdouble",
-    "cfloat",
     "chalf",
     "complex32",
-    "complex64",
-    "complex128",
     "float4_e2m1fn_x2",
     "float8_e4m3fn",
     "float8_e4m3fnuz",
@@ -32,7 +28,7 @@ __all__ = [
     "uint64",
 ]
 
-_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+_PARTS = {"complex32": "float16"}
 
 # What a function in C++ finds in one is nothing, which the binding generator warns of before the error that names it.
 warnings.filterwarnings(
@@ -88,10 +84,6 @@ class UnheldDtype(_core.dtype):
 
 complex32: UnheldDtype = UnheldDtype("complex32", 4)
 chalf: UnheldDtype = complex32
-complex64: UnheldDtype = UnheldDtype("complex64", 8)
-cfloat: UnheldDtype = complex64
-complex128: UnheldDtype = UnheldDtype("complex128", 16)
-cdouble: UnheldDtype = complex128
 uint16: UnheldDtype = UnheldDtype("uint16", 2)
 uint32: UnheldDtype = UnheldDtype("uint32", 4)
 uint64: UnheldDtype = UnheldDtype("uint64", 8)

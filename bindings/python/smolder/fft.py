@@ -1,33 +1,38 @@
-"""Of torch.fft what needs no complex numbers; the transforms raise, each naming itself."""
+"""torch.fft: discrete Fourier transforms along any axes, with gradients; and what orders frequencies.
+
+Transforms are NumPy's (pocketfft), in float32 or float64, on the host: one ends the step.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder import _transforms as raw
 from smolder._creation import arange
 from smolder._names import listing as _listing
 from smolder._out import takes_out
-from smolder.cuda._refused import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
-__dir__ = _listing(__name__)
-
-_TRANSFORMS = [
+__all__ = [
     "fft",
     "fft2",
+    "fftfreq",
     "fftn",
+    "fftshift",
     "hfft",
     "hfft2",
     "hfftn",
     "ifft",
     "ifft2",
     "ifftn",
+    "ifftshift",
     "ihfft",
     "ihfft2",
     "ihfftn",
@@ -36,16 +41,283 @@ _TRANSFORMS = [
     "irfftn",
     "rfft",
     "rfft2",
+    "rfftfreq",
     "rfftn",
 ]
+__dir__ = _listing(__name__)
+
+_NORMS = ("backward", "ortho", "forward")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _TRANSFORMS:
-        return refused(f"fft.{name}", "there are no complex numbers")
-    from smolder._missing import missing
+def _scaled(x, sizes, norm, forward):
+    """The result of a transform without scale as `norm` has it."""
+    if norm is None:
+        norm = "backward"
+    if norm not in _NORMS:
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    count = math.prod(sizes)
+    if norm == "ortho":
+        return x * (1 / math.sqrt(count))
+    return x if (norm == "backward") == forward else x * (1 / count)
 
-    raise missing(__name__, name)
+
+def _floating(name, x, real=False):
+    """x in a dtype that is transformed; `real`: complex numbers are refused."""
+    if x.dtype.is_complex:
+        if real:
+            kind = "ComplexFloat" if x.dtype == _core.complex64 else "ComplexDouble"
+            raise RuntimeError(f"{name} expects a real input tensor, but got {kind}")
+        return x
+    if x.dtype in (_core.float16, _core.bfloat16):
+        raise RuntimeError(f"Unsupported dtype {'Half' if x.dtype == _core.float16 else 'BFloat16'}")
+    return x if x.dtype.is_floating_point else x.to(_core.float32)
+
+
+def _complex(name, x):
+    x = _floating(name, x)
+    return x if x.dtype.is_complex else _core.complex(x, _core.zeros_like(x))
+
+
+def _axes(x, s, dim):
+    """Axes, counted from the end, and how many elements along each."""
+    rank = x.dim()
+    if dim is None:
+        dim = range(rank) if s is None else range(rank - len(s), rank)
+        if s is not None and len(s) > rank:
+            raise RuntimeError(f"Got shape with {len(s)} values but input tensor only has {rank} dimensions.")
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    for d in dims:
+        if not -max(rank, 1) <= d < max(rank, 1):
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, {max(rank, 1) - 1}], but got {d})"
+            )
+    axes = [d - rank if d >= 0 else d for d in dims]
+    if len(set(axes)) != len(axes):
+        raise RuntimeError("FFT dims must be unique")
+    if s is not None and len(s) != len(axes):
+        raise RuntimeError(
+            "When given, dim and shape arguments must have the same length, but got dim of size "
+            f"{len(axes)} and shape of size {len(s)}"
+        )
+    sizes = [x.size(a) if s is None or s[i] == -1 else s[i] for i, a in enumerate(axes)]
+    for n in sizes:
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    return tuple(axes), sizes
+
+
+def _resized(x, axes, sizes):
+    """x cut, or filled up with zeros, to these sizes."""
+    for axis, n in zip(axes, sizes, strict=True):
+        have = x.size(axis)
+        if n < have:
+            x = x.narrow(axis, 0, n)
+        elif n > have:
+            rest = list(x.shape)
+            rest[axis] = n - have
+            x = _core.cat([x, x.new_zeros(rest)], axis)
+    return x
+
+
+def _of_complex(name, x, s, dim, norm, forward):
+    x = _complex(name, x)
+    axes, sizes = _axes(x, s, dim)
+    out = raw.complex_transform(_resized(x, axes, sizes), axes, forward) if axes else x
+    return _scaled(out, sizes, norm, forward)
+
+
+def _of_real(name, x, s, dim, norm, forward=True):
+    """The half of the frequencies along the last axis; the others are whole."""
+    x = _floating(name, x, real=True)
+    axes, sizes = _axes(x, s, dim)
+    if not axes:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    out = raw.half_transform(_resized(x, axes, sizes), axes[-1])
+    if not forward:
+        out = _core.conj(out)
+    if len(axes) > 1:
+        out = raw.complex_transform(out, axes[:-1], forward)
+    return _scaled(out, sizes, norm, forward)
+
+
+def _to_real(name, x, s, dim, norm, forward=False):
+    """Real numbers of half of the frequencies along the last axis, of which 2 (n - 1) are made unless told."""
+    x = _complex(name, x)
+    axes, sizes = _axes(x, s, dim)
+    if not axes:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    if s is None or s[-1] == -1:
+        sizes[-1] = 2 * (x.size(axes[-1]) - 1)
+    if sizes[-1] < 1:
+        raise RuntimeError(f"Invalid number of data points ({sizes[-1]}) specified")
+    x = _resized(x, axes, [*sizes[:-1], sizes[-1] // 2 + 1])
+    if len(axes) > 1:
+        x = raw.complex_transform(x, axes[:-1], forward)
+    if forward:
+        x = _core.conj(x)
+    return _scaled(raw.real_transform(x, axes[-1], sizes[-1]), sizes, norm, forward)
+
+
+@takes_out
+def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Discrete Fourier transform along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _of_complex("fft", input, None if n is None else (n,), (dim,), norm, True)
+
+
+@takes_out
+def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Inverse discrete Fourier transform along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _of_complex("ifft", input, None if n is None else (n,), (dim,), norm, False)
+
+
+@takes_out
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Transform of real numbers: the frequencies up to the middle along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _of_real("rfft", input, None if n is None else (n,), (dim,), norm)
+
+
+@takes_out
+def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Inverse of rfft: real numbers along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _to_real("irfft", input, None if n is None else (n,), (dim,), norm)
+
+
+@takes_out
+def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Transform of what is the half of a Hermitian signal: real numbers along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _to_real("hfft", input, None if n is None else (n,), (dim,), norm, True)
+
+
+@takes_out
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Inverse of hfft: half of a Hermitian signal along an axis.
+
+    Args:
+        n: how many points are taken: the input is cut, or filled up with zeros, to that.
+        norm: "backward" (the inverse has 1/n), "ortho" (both have 1/sqrt(n)) or "forward".
+    """
+    return _of_real("ihfft", input, None if n is None else (n,), (dim,), norm, False)
+
+
+@takes_out
+def fft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Discrete Fourier transform along two axes, the last ones unless told; see fft."""
+    return _of_complex("fft2", input, s, dim, norm, True)
+
+
+@takes_out
+def fftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Discrete Fourier transform along several axes, all unless told; see fft."""
+    return _of_complex("fftn", input, s, dim, norm, True)
+
+
+@takes_out
+def ifft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Inverse discrete Fourier transform along two axes, the last ones unless told; see ifft."""
+    return _of_complex("ifft2", input, s, dim, norm, False)
+
+
+@takes_out
+def ifftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Inverse discrete Fourier transform along several axes, all unless told; see ifft."""
+    return _of_complex("ifftn", input, s, dim, norm, False)
+
+
+@takes_out
+def rfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Transform of real numbers: the frequencies up to the middle along two axes, the last ones unless told; see rfft."""
+    return _of_real("rfft2", input, s, dim, norm)
+
+
+@takes_out
+def rfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Transform of real numbers: the frequencies up to the middle along several axes, all unless told; see rfft."""
+    return _of_real("rfftn", input, s, dim, norm)
+
+
+@takes_out
+def irfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Inverse of rfft: real numbers along two axes, the last ones unless told; see irfft."""
+    return _to_real("irfft2", input, s, dim, norm)
+
+
+@takes_out
+def irfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Inverse of rfft: real numbers along several axes, all unless told; see irfft."""
+    return _to_real("irfftn", input, s, dim, norm)
+
+
+@takes_out
+def hfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Transform of what is the half of a Hermitian signal: real numbers along two axes, the last ones unless told; see hfft."""
+    return _to_real("hfft2", input, s, dim, norm, True)
+
+
+@takes_out
+def hfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Transform of what is the half of a Hermitian signal: real numbers along several axes, all unless told; see hfft."""
+    return _to_real("hfftn", input, s, dim, norm, True)
+
+
+@takes_out
+def ihfft2(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
+) -> Tensor:
+    """Inverse of hfft: half of a Hermitian signal along two axes, the last ones unless told; see ihfft."""
+    return _of_real("ihfft2", input, s, dim, norm, False)
+
+
+@takes_out
+def ihfftn(
+    input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+) -> Tensor:
+    """Inverse of hfft: half of a Hermitian signal along several axes, all unless told; see ihfft."""
+    return _of_real("ihfftn", input, s, dim, norm, False)
 
 
 def _rolled(input, dim, shift):

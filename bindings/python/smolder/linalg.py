@@ -118,6 +118,8 @@ def _check(name, a, square=True):
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
         )
+    if a.dtype.is_complex:
+        raise NotImplementedError(f"{name}: complex matrices are not supported, got {a.dtype}")
     if not a.dtype.is_floating_point:
         raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype}")
     if a.dtype.itemsize < 4:
@@ -587,7 +589,7 @@ def matrix_rank(
 
 
 def _in_dtype(x, dtype, name):
-    if not x.dtype.is_floating_point and dtype is None:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex) and dtype is None:
         raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
     return x if dtype is None else x.to(dtype)
 

@@ -26,7 +26,7 @@ __dir__ = _listing(__name__)
 
 # In the order in which the package writes them: the widest first, so that all are aligned.
 _NAMES = {_core.int64: "I64", _core.float64: "F64", _core.float32: "F32", _core.int32: "I32"}
-_NAMES |= {_core.bfloat16: "BF16", _core.float16: "F16", _core.int16: "I16"}
+_NAMES |= {_core.bfloat16: "BF16", _core.float16: "F16", _core.int16: "I16", _core.complex64: "C64"}
 _NAMES |= {_core.uint8: "U8", _core.int8: "I8", _core.bool: "BOOL"}
 _ORDER = list(_NAMES)
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}

@@ -43,14 +43,13 @@ _COMMENT = 0x4246  # the field that torch fills up with to align them
 # torch's names of storages.
 _STORAGES = {"float64": "Double", "float32": "Float", "float16": "Half", "bfloat16": "BFloat16"}
 _STORAGES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+_STORAGES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
 _STORAGES = {getattr(_core, k): f"{v}Storage" for k, v in _STORAGES.items()}
-_OTHER_STORAGES = ("ComplexFloat", "ComplexDouble", "QInt8", "QUInt8", "QInt32")
+_OTHER_STORAGES = ("QInt8", "QUInt8", "QInt32")
 _OTHER_DTYPES = (
     "uint16",
     "uint32",
     "uint64",
-    "complex64",
-    "complex128",
     "float8_e4m3fn",
     "float8_e5m2",
 )

@@ -1,5 +1,6 @@
 #include "src/casters.h"
 
+#include "smolder/lazy/complex.h"
 #include "src/without_gil.h"
 
 namespace smolder::python {
@@ -20,6 +21,11 @@ std::optional<Scalar> foreign_number(PyObject* o) {
     return std::nullopt;
   }
   return Scalar(v);
+}
+
+Tensor complex_of(PyObject* o) {
+  const Py_complex z = PyComplex_AsCComplex(o);
+  return lazy::complex_number(z.real, z.imag);
 }
 
 std::optional<Scalar> number_in(nb::handle o) {

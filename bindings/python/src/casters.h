@@ -50,6 +50,9 @@ std::optional<Scalar> foreign_number(PyObject* o);
 /// The element of a tensor without dimensions that needs no gradient, which ends the step; empty for anything else.
 std::optional<Scalar> number_in(nb::handle o);
 
+/// Python's complex number as an operand.
+Tensor complex_of(PyObject* o);
+
 /// An operand that is a tensor or a number.
 struct TensorOrNumber {
   Tensor tensor;
@@ -139,10 +142,14 @@ struct type_caster<smolder::Scalar> {
 
 template <>
 struct type_caster<smolder::python::TensorOrNumber> {
-  NB_TYPE_CASTER(smolder::python::TensorOrNumber, const_name("Tensor | int | float | bool"))
+  NB_TYPE_CASTER(smolder::python::TensorOrNumber, const_name("Tensor | int | float | bool | complex"))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     if (smolder::Tensor * t; nb::try_cast<smolder::Tensor*>(src, t) && t) {
       value.tensor = *t;
+      return true;
+    }
+    if (PyComplex_Check(src.ptr())) {
+      value.tensor = smolder::python::complex_of(src.ptr());
       return true;
     }
     type_caster<smolder::Scalar> number;  // no tensor: without the flag to convert

@@ -48,17 +48,22 @@ nb::dlpack::dtype array_dtype(DType t) {
       return nb::dtype<float>();
     case DType::kFloat64:
       return nb::dtype<double>();
+    case DType::kComplex64:
+      return made(nb::dlpack::dtype_code::Complex, 64);
+    case DType::kComplex128:
+      return made(nb::dlpack::dtype_code::Complex, 128);
   }
   return nb::dtype<float>();
 }
 
 /// Throws TypeError for a type that tensors have not.
 DType dtype_of(nb::dlpack::dtype d) {
-  for (int i = 0; i < kNumDTypes; ++i) {
+  for (int i = 0; i < kNumTensorDTypes; ++i) {
     if (array_dtype(static_cast<DType>(i)) == d) return static_cast<DType>(i);
   }
   raise<TypeError>(
-      "can't convert an array of this type; supported: float64, float32, float16, int64, int32, int16, int8, uint8 "
+      "can't convert an array of this type; supported: complex128, complex64, float64, float32, float16, int64, int32, "
+      "int16, int8, uint8 "
       "and ",
       "bool; use array.astype(...) first");
 }

@@ -63,6 +63,8 @@ nb::object number_object(Scalar s) {
       return nb::cast(s.to_int());
     case Category::kFloat:
       return nb::cast(s.to_double());
+    case Category::kComplex:  // numbers in graphs are real
+      break;
   }
   return nb::none();
 }

@@ -46,6 +46,11 @@ struct Argument {
       operand = lazy::Operand(tensor_in(o));
       return true;
     }
+    if (PyComplex_Check(o)) [[unlikely]] {
+      array = complex_of(o);
+      operand = lazy::Operand(array);
+      return true;
+    }
     auto n = number_of(o);
     if (!n && !PyUnicode_Check(o)) n = foreign_number(o);
     if (n) operand = lazy::Operand(*n);

@@ -22,6 +22,16 @@ void check_no_transform(const Tensor& t, bool on) {
       "of a function being transformed instead.");
 }
 
+/// The only element of a complex tensor.
+nb::object complex_item(const Tensor& t) {
+  SMOLDER_CHECK(t.numel() == 1, RuntimeError, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
+  const std::vector<double> parts = [&] {
+    const WithoutGil nogil;
+    return view_as_real(t).to_vector<double>();
+  }();
+  return nb::steal(PyComplex_FromDoubles(parts[0], parts[1]));
+}
+
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
@@ -39,12 +49,15 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
            })
       .def_prop_ro("itemsize", [](PyDType d) { return itemsize(d.value); })
       .def_prop_ro("is_floating_point", [](PyDType d) { return is_floating(d.value); })
-      .def_prop_ro("is_complex", [](PyDType) { return false; })
+      .def_prop_ro("is_complex", [](PyDType d) { return is_complex(d.value); })
       .def_prop_ro("is_signed", [](PyDType d) { return d.value != DType::kBool && d.value != DType::kUInt8; })
       .def(
-          "to_real", [](PyDType d) { return the_dtype(d.value); }, nb::rv_policy::reference,
-          "Itself: no dtype is complex.");
-  for (int i = 0; i < kNumDTypes; ++i) {
+          "to_real", [](PyDType d) { return the_dtype(part_type(d.value)); }, nb::rv_policy::reference,
+          "The dtype of the parts of a complex one; else itself.")
+      .def(
+          "to_complex", [](PyDType d) { return the_dtype(complex_type(d.value)); }, nb::rv_policy::reference,
+          "The complex dtype whose parts hold values of this one.");
+  for (int i = 0; i < kNumTensorDTypes; ++i) {
     const DType t = static_cast<DType>(i);
     m.attr(std::string(name(t)).c_str()) = nb::cast(the_dtype(t), nb::rv_policy::reference);
   }
@@ -76,9 +89,13 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("dim", &Tensor::dim)
       .def("numel", [](const Tensor& t) { return t.numel(); })
       .def("item",
-           [](const Tensor& t) {
-             const WithoutGil nogil;
-             return t.item();
+           [](const Tensor& t) -> nb::object {
+             if (t.defined() && is_complex(t.dtype())) return complex_item(t);
+             const Scalar number = [&] {
+               const WithoutGil nogil;
+               return t.item();
+             }();
+             return nb::cast(number);
            })
       .def("detach", &Tensor::detach)
       .def(  // before the overload of sizes, which takes what it is given for one

@@ -68,6 +68,9 @@ void with_type(DType t, F&& f) {
       return f(float{});
     case DType::kFloat64:
       return f(double{});
+    case DType::kComplex64:
+    case DType::kComplex128:
+      raise<InternalError>("internal error: elements of ", name(t), " in a kernel");
   }
 }
 

@@ -350,7 +350,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 device = arg
         if device is not None:
             device = usable_device(device)
-        if dtype is not None and not dtype.is_floating_point:
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
         if dtype is None and device is None:
             return self
@@ -361,7 +361,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                     "Cannot copy out of meta tensor; no data! Please use smolder.nn.Module.to_empty() instead of "
                     "smolder.nn.Module.to() when moving module from meta to a different device."
                 )
-            return t.to(device, dtype if t.dtype.is_floating_point else None)
+            return t.to(device, dtype if t.dtype.is_floating_point or t.dtype.is_complex else None)
 
         return self._convert(changed)
 

@@ -1,0 +1,389 @@
+#include "smolder/lazy/complex.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "smolder/core/counters.h"
+#include "smolder/ir/attr_words.h"
+#include "smolder/ir/infer.h"
+#include "smolder/lazy/capture.h"
+#include "smolder/lazy/complex_math.h"
+#include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/tape.h"
+
+namespace smolder::lazy {
+namespace {
+
+using ir::Op;
+
+/// An op of a rule: what is called, of what, and what of.
+struct ComplexCall {
+  Op op;
+  std::span<const Operand> operands;
+  std::span<const int64_t> attrs;
+
+  Complex at(size_t i) const { return Complex(operands[i]); }
+  Tensor tensor(size_t i) const { return strong(operands[i]); }
+  bool has(size_t i) const { return i < operands.size() && operands[i].kind() != Operand::kNone; }
+  bool is_complex(size_t i) const { return at(i).is_complex(); }
+};
+
+Tensor call(Op op, std::span<const Operand> operands, std::span<const int64_t> attrs) {
+  Tensor out;
+  record(op, operands, attrs, &out);
+  return out;
+}
+
+/// The dtype that an elementwise op on these computes in: torch's promotion, each complex operand counting as its
+/// parts.
+DType promoted(std::span<const Operand> operands) {
+  std::vector<ir::Meta> metas;
+  for (const Operand& o : operands) {
+    if (o.kind() == Operand::kNone) continue;
+    metas.push_back(*o.meta());
+    metas.back().dtype = part_type(metas.back().dtype);
+  }
+  std::vector<const ir::Meta*> at;
+  for (const ir::Meta& m : metas) at.push_back(&m);
+  return complex_type(ir::result_type(at));
+}
+
+/// Operands that are indices or conditions, which have no parts.
+bool selects(std::string_view name) {
+  return name == "index" || name == "indices" || name == "mask" || name == "condition" || name == "repeats";
+}
+
+std::string_view operand_name(Op op, size_t i) {
+  const std::span<const ir::OperandInfo> all = ir::info(op).operands;
+  return all[std::min(i, all.size() - 1)].name;
+}
+
+/// One part of every operand that has values.
+std::vector<Operand> each_part(const ComplexCall& c, bool imaginary, std::vector<Tensor>& kept) {
+  std::vector<Operand> out(c.operands.begin(), c.operands.end());
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!c.has(i) || selects(operand_name(c.op, i))) continue;
+    const Complex z = c.at(i);
+    if (!imaginary) {
+      out[i] = z.re.operand(kept.emplace_back());
+    } else if (z.is_complex()) {
+      out[i] = z.im.operand(kept.emplace_back());
+    } else if (out[i].kind() == Operand::kNumber) {
+      out[i] = Operand(Scalar(0.0));
+    } else {
+      const Tensor real = c.tensor(i);
+      out[i] = Operand(kept.emplace_back(zeros_like(real, ir::as_float(real.dtype()))));
+    }
+  }
+  return out;
+}
+
+/// Attribute words for parts, which have the shape of the whole: dtypes are those of parts.
+std::vector<int64_t> words_of_parts(const ComplexCall& c) {
+  std::vector<int64_t> out(c.attrs.begin(), c.attrs.end());
+  ir::for_each_attr(ir::info(c.op), c.attrs, [&](const ir::AttrInfo& a, size_t first, size_t n) {
+    const bool is_dtype = a.kind == ir::AttrKind::kDType || a.kind == ir::AttrKind::kOptionalDType;
+    int64_t& word = out[first + n - 1];
+    if (is_dtype) word = static_cast<int64_t>(part_type(static_cast<DType>(word)));
+  });
+  return out;
+}
+
+/// What is linear in all values: the same of each part.
+Tensor linear_in_parts(const ComplexCall& c) {
+  std::vector<Tensor> kept;
+  kept.reserve(2 * c.operands.size());
+  const std::vector<Operand> re = each_part(c, false, kept), im = each_part(c, true, kept);
+  std::vector<int64_t> words = words_of_parts(c);
+  const Tensor real = call(c.op, re, words);
+  if (c.op == Op::kPad) words.back() = 0;  // the fill is real
+  return complex_of(real, call(c.op, im, words));
+}
+
+/// What moves elements and is a view: the same of the pairs, but for the last dimension.
+Tensor view_of_pairs(const ComplexCall& c) {
+  const Tensor z = c.tensor(0);
+  const int rank = z.dim();
+  const Tensor pairs = view_as_real(z);
+  std::vector<int64_t> words(c.attrs.begin(), c.attrs.end());
+  const auto axis = [&](size_t at, int of) { words[at] = normalize_axis(words[at], of); };
+  switch (c.op) {
+    case Op::kReshape:
+    case Op::kExpand:  // sizes
+      ++words[0];
+      words.push_back(2);
+      break;
+    case Op::kPermute:
+      for (int i = 1; i <= rank; ++i) axis(i, rank);
+      ++words[0];
+      words.push_back(rank);
+      break;
+    case Op::kTranspose:
+      if (rank == 0) return z;
+      axis(0, rank), axis(1, rank);
+      break;
+    case Op::kUnsqueeze:
+      axis(0, rank + 1);
+      break;
+    case Op::kSqueeze:
+      if (rank == 0) return z;
+      axis(0, rank);
+      break;
+    default:  // select and slice
+      axis(0, rank);
+  }
+  const Operand operand(pairs);
+  return view_as_complex(call(c.op, {&operand, 1}, words));
+}
+
+/// A product: linear in each of two operands.
+Tensor bilinear(const ComplexCall& c, const Operand& a, const Operand& b, std::span<const int64_t> attrs) {
+  const auto product = [&](const Part& x, const Part& y) {
+    Tensor kept[2];
+    const Operand given[] = {x.operand(kept[0]), y.operand(kept[1])};
+    return call(c.op, given, attrs);
+  };
+  const Complex x(a), y(b);
+  const DType parts = part_type(promoted(std::vector<Operand>{a, b}));
+  const auto as = [&](const Part& p) { return p.to(parts); };
+  if (!y.is_complex()) return complex_of(product(as(x.re), as(y.re)), product(as(x.im), as(y.re)));
+  if (!x.is_complex()) return complex_of(product(as(x.re), as(y.re)), product(as(x.re), as(y.im)));
+  return complex_of(product(as(x.re), as(y.re)) - product(as(x.im), as(y.im)),
+                    product(as(x.re), as(y.im)) + product(as(x.im), as(y.re)));
+}
+
+Tensor linear_layer(const ComplexCall& c) {
+  const Tensor x = c.tensor(0), w = c.tensor(1);
+  const Tensor out = matmul(x, transpose(w, 0, -1));
+  return c.has(2) ? out + c.tensor(2) : out;
+}
+
+/// beta * self + alpha * (a @ b)
+Tensor scaled_product(const ComplexCall& c) {
+  const Tensor product = matmul(c.tensor(1), c.tensor(2));
+  return add(mul(c.operands[0], c.operands[3]), mul(Operand(product), c.operands[4]));
+}
+
+/// What treats a complex number as two real ones: steps of optimizers, as torch's.
+void on_pairs(const ComplexCall& c, Tensor* outputs) {
+  std::vector<Tensor> kept;
+  kept.reserve(c.operands.size());
+  std::vector<Operand> given(c.operands.begin(), c.operands.end());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (c.has(i) && c.is_complex(i)) given[i] = Operand(kept.emplace_back(view_as_real(c.tensor(i))));
+  }
+  const size_t count = ir::info(c.op).num_outputs;
+  std::vector<Tensor> made(count);
+  record(c.op, given, c.attrs, made.data());
+  for (size_t i = 0; i < count; ++i) outputs[i] = made[i].dim() > 0 ? view_as_complex(made[i]) : made[i];
+}
+
+/// Conversion, which has a dtype among its words.
+Tensor converted(const Tensor& t, DType dtype) {
+  if (dtype == DType::kBool) return ne(t, Scalar(0.0));
+  return is_complex(dtype) ? to_complex(t, dtype) : to_real(t, dtype);
+}
+
+/// `src` as `self` has it: what copy_ writes.
+Tensor copied_to(const Tensor& self, const Tensor& src) {
+  if (is_complex(self.dtype())) return clone(expand(to_complex(src, self.dtype()), self.shape()));
+  const Tensor real = to_real(src, self.dtype());
+  Tensor out;
+  const Operand operands[] = {Operand(self), Operand(real)};
+  record(Op::kCopy, operands, {}, &out);
+  return out;
+}
+
+/// Variances are of real and imaginary parts together.
+Tensor variance(const ComplexCall& c) {
+  const Complex z = c.at(0);
+  const Operand re[] = {Operand(z.re.tensor()), c.operands[1]}, im[] = {Operand(z.im.tensor()), c.operands[1]};
+  return call(Op::kVar, re, c.attrs) + call(Op::kVar, im, c.attrs);
+}
+
+Tensor near(const ComplexCall& c) {
+  const auto number = [&](size_t at) { return std::bit_cast<double>(c.attrs[at]); };
+  const Tensor a = c.tensor(0), b = c.tensor(1);
+  SMOLDER_CHECK(c.attrs[2] == 0, NotImplementedError, "isclose: equal_nan is not supported for ", name(a.dtype()));
+  const Tensor within = magnitude(a - b) <= magnitude(b) * Scalar(number(0)) + Scalar(number(1));
+  return logical_or(eq(a, b), logical_and(within, isfinite(a)));
+}
+
+/// The one result of an op; empty where there is no rule.
+std::optional<Tensor> result_of(const ComplexCall& c) {
+  switch (c.op) {
+    case Op::kReshape:
+    case Op::kExpand:
+    case Op::kPermute:
+    case Op::kTranspose:
+    case Op::kUnsqueeze:
+    case Op::kSqueeze:
+    case Op::kSelect:
+    case Op::kSlice:
+      return view_of_pairs(c);
+    case Op::kBarrier:
+    case Op::kClone:
+    case Op::kSumToSize:
+    case Op::kSliceBackward:
+    case Op::kSliceScatter:
+    case Op::kCat:
+    case Op::kStack:
+    case Op::kPad:
+    case Op::kFlip:
+    case Op::kTril:
+    case Op::kTriu:
+    case Op::kGather:
+    case Op::kScatter:
+    case Op::kScatterAdd:
+    case Op::kIndexSelect:
+    case Op::kIndexAddRows:
+    case Op::kIndexCopy:
+    case Op::kEmbedding:
+    case Op::kEmbeddingBackward:
+    case Op::kSum:
+    case Op::kMean:
+    case Op::kCumsum:
+    case Op::kNeg:
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kWhere:
+    case Op::kMaskedFill:
+      return linear_in_parts(c);
+    case Op::kLerp:
+      return c.tensor(0) + mul(Operand(c.tensor(1) - c.tensor(0)), c.operands[2]);
+    case Op::kMatmul:
+      return bilinear(c, c.operands[0], c.operands[1], c.attrs);
+    case Op::kLinear:
+      return linear_layer(c);
+    case Op::kAddmm:
+    case Op::kBaddbmm:
+      return scaled_product(c);
+    case Op::kAddScaled:
+      return add(c.operands[0], Operand(mul(c.operands[1], c.operands[2])));
+    case Op::kSubScaled:
+      return sub(c.operands[0], Operand(mul(c.operands[1], c.operands[2])));
+    case Op::kAddcmul:
+      return c.tensor(0) + mul(Operand(c.tensor(1) * c.tensor(2)), c.operands[3]);
+    case Op::kAddcdiv:
+      return c.tensor(0) + mul(Operand(c.tensor(1) / c.tensor(2)), c.operands[3]);
+    case Op::kTo:
+    case Op::kCast:
+      return converted(c.tensor(0), static_cast<DType>(c.attrs[0]));
+    case Op::kFill:
+      return full(c.tensor(0).shape(), c.operands[1].number(), c.tensor(0).dtype());
+    case Op::kZero:
+      return full(c.tensor(0).shape(), 0, c.tensor(0).dtype());
+    case Op::kCopy:
+      return copied_to(c.tensor(0), c.tensor(1));
+    case Op::kVar:
+      return variance(c);
+    case Op::kStd:
+      return sqrt(variance(c));
+    case Op::kNorm: {
+      const Tensor size = magnitude(c.tensor(0));
+      const Operand operand(size);
+      return call(Op::kNorm, {&operand, 1}, c.attrs);
+    }
+    case Op::kAbs:
+      return magnitude(c.tensor(0));
+    case Op::kIsclose:
+      return near(c);
+    case Op::kIsnan:
+    case Op::kIsinf: {
+      const auto [re, im] = parts_of(c.tensor(0));
+      return c.op == Op::kIsnan ? logical_or(isnan(re), isnan(im)) : logical_or(isinf(re), isinf(im));
+    }
+    case Op::kIsfinite: {
+      const auto [re, im] = parts_of(c.tensor(0));
+      return logical_and(isfinite(re), isfinite(im));
+    }
+    case Op::kIsreal:
+      return eq(parts_of(c.tensor(0)).second, Scalar(0.0));
+    case Op::kAny:
+    case Op::kAll:
+    case Op::kLogicalNot: {
+      const Tensor truth = ne(c.tensor(0), Scalar(0.0));
+      const Operand operand(truth);
+      return call(c.op, {&operand, 1}, c.attrs);
+    }
+    default:
+      break;
+  }
+  if (c.operands.size() == 1 && c.attrs.empty()) return complex_math(c.op, c.at(0), promoted(c.operands));
+  if (c.operands.size() == 2 && c.attrs.empty()) return complex_math(c.op, c.at(0), c.at(1), promoted(c.operands));
+  return std::nullopt;
+}
+
+bool is_optimizer_step(Op op) {
+  switch (op) {
+    case Op::kSgdStep:
+    case Op::kAdamStep:
+    case Op::kAdamwStep:
+    case Op::kRmspropStep:
+    case Op::kAdagradStep:
+    case Op::kAdadeltaStep:
+    case Op::kAdamaxStep:
+    case Op::kNadamStep:
+    case Op::kRadamStep:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void record_complex(Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const ComplexCall c{op, operands, attrs};
+  if (is_optimizer_step(op)) return on_pairs(c, outputs);
+  if (op == Op::kViewAsComplex) {
+    raise<RuntimeError>("view_as_complex is only supported for floating point tensors, but got a tensor of dtype ",
+                        name(operands[0].meta()->dtype));
+  }
+  if (auto made = result_of(c)) {
+    outputs[0] = std::move(*made);
+    return;
+  }
+  DType dtype = DType::kComplex64;
+  for (const Operand& o : operands) {
+    if (o.kind() == Operand::kTensor && is_complex(o.meta()->dtype)) dtype = o.meta()->dtype;
+  }
+  raise<NotImplementedError>('"', ir::name(op), "\" not implemented for '",
+                             dtype == DType::kComplex64 ? "ComplexFloat" : "ComplexDouble", "'");
+}
+
+Tensor complex_number(double re, double im) {
+  const double parts[] = {re, im};
+  const Tensor pairs = Tensor::from_data(parts, {2}, DType::kFloat64);
+  const BufferRef buffer = pairs.materialize("a complex number");
+  Tape& tape = Tape::on(buffer->device());
+  const std::lock_guard hold(tape.mutex());
+  return Tensor(new TensorImpl(tape.adopt(buffer, intern({{}, DType::kComplex128, true}))));
+}
+
+Tensor to_complex(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  const DType parts = part_type(dtype);
+  if (is_complex(t.dtype())) return view_as_complex(view_as_real(t).to(parts));
+  const Tensor real = t.to(parts);
+  return complex_of(real, zeros_like(real));
+}
+
+Tensor to_real(const Tensor& t, DType dtype) {
+  if (!is_complex(t.dtype())) return t.to(dtype);
+  warn("complex", "Casting complex values to real discards the imaginary part");
+  return parts_of(t).first.to(dtype);
+}
+
+Tensor conjugate(const Tensor& t) {
+  if (!is_complex(t.dtype())) return t;
+  const auto [re, im] = parts_of(t);
+  return complex_of(re, -im);
+}
+
+}  // namespace smolder::lazy

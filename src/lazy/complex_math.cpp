@@ -1,0 +1,281 @@
+#include "smolder/lazy/complex_math.h"
+
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <utility>
+
+#include "smolder/lazy/ops.h"  // generated
+
+namespace smolder::lazy {
+
+Operand Part::operand(Tensor& kept) const {
+  if (number_) return Operand(Scalar(*number_));
+  kept = tensor_;
+  return Operand(kept);
+}
+
+namespace {
+
+/// The two doubles of a number of Python's.
+std::pair<double, double> read_number(const Operand& o) {
+  const auto* const parts = static_cast<const double*>(o.impl()->value->data());
+  return {parts[0], parts[1]};
+}
+
+bool is_complex_number(const Operand& o) {
+  return o.kind() == Operand::kTensor && o.meta()->weak && is_complex(o.meta()->dtype);
+}
+
+template <class Numbers, class Tensors>
+Part combined(const Part& a, const Part& b, Numbers numbers, Tensors tensors) {
+  if (a.is_number() && b.is_number()) return Part(numbers(a.number(), b.number()));
+  Tensor kept[2];
+  return Part(tensors(a.operand(kept[0]), b.operand(kept[1])));
+}
+
+Part negated(const Part& a) { return a.is_nothing() ? a : a.is_number() ? Part(-a.number()) : Part(-a.tensor()); }
+
+Part operator+(const Part& a, const Part& b) {
+  if (a.is_nothing()) return b;
+  if (b.is_nothing()) return a;
+  return combined(a, b, [](double x, double y) { return x + y; }, [](Operand x, Operand y) { return add(x, y); });
+}
+
+Part operator-(const Part& a, const Part& b) {
+  if (b.is_nothing()) return a;
+  if (a.is_nothing()) return negated(b);
+  return combined(a, b, [](double x, double y) { return x - y; }, [](Operand x, Operand y) { return sub(x, y); });
+}
+
+Part operator*(const Part& a, const Part& b) {
+  if (a.is_nothing() || b.is_nothing()) return {};
+  return combined(a, b, [](double x, double y) { return x * y; }, [](Operand x, Operand y) { return mul(x, y); });
+}
+
+Part operator/(const Part& a, const Part& b) {
+  if (a.is_nothing()) return a;
+  return combined(a, b, [](double x, double y) { return x / y; }, [](Operand x, Operand y) { return div(x, y); });
+}
+
+/// The larger magnitude, which no gradient flows through.
+Part larger(const Part& a, const Part& b) {
+  if (a.is_number() && b.is_number()) return Part(std::max(std::abs(a.number()), std::abs(b.number())));
+  Tensor kept[2];
+  const auto size = [](const Part& p) {
+    return p.is_number() ? Part(std::abs(p.number())) : Part(abs(p.tensor().detach()));
+  };
+  const Part x = size(a), y = size(b);
+  return Part(maximum(x.operand(kept[0]), y.operand(kept[1])));
+}
+
+Complex product(const Complex& a, const Complex& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+
+/// Both are divided by the larger part of the divisor first, so that squares neither overflow nor vanish.
+Complex quotient(const Complex& a, const Complex& b) {
+  if (!b.is_complex()) return {a.re / b.re, a.im / b.re};
+  const Part scale = larger(b.re, b.im);
+  const Part c = b.re / scale, d = b.im / scale;
+  const Part size = (c * c + d * d) * scale;
+  return {(a.re * c + a.im * d) / size, (a.im * c - a.re * d) / size};
+}
+
+Complex exponential(const Complex& z) {
+  const Tensor size = exp(z.re.tensor());
+  return {size * cos(z.im.tensor()), size * sin(z.im.tensor())};
+}
+
+Tensor packed(const Complex& z, DType dtype) {
+  const Part re = z.re.to(part_type(dtype));
+  const Part im = z.im.is_nothing() ? Part(zeros_like(re.tensor())) : z.im.to(part_type(dtype));
+  return complex_of(re.tensor(), im.tensor());
+}
+
+Tensor packed(const Complex& z) { return packed(z, complex_type(z.re.tensor().dtype())); }
+
+/// Logarithm of the magnitude, and the angle.
+Complex logarithm(const Complex& z) {
+  const Tensor whole = packed(z);
+  return {log(magnitude(whole)), argument(whole)};
+}
+
+/// The principal root: Kahan's way, exact on both axes.
+Complex square_root(const Complex& z) {
+  const Tensor re = z.re.tensor(), im = z.im.tensor();
+  const Tensor root = sqrt((safe_hypot(re, im) + abs(re)) * Scalar(0.5));
+  const Tensor zero = eq(root.detach(), Scalar(0.0));
+  const Tensor divisor = where(zero, Operand(Scalar(1.0)), Operand(root)) * Scalar(2.0);
+  const Tensor right = re >= Scalar(0.0);
+  return {where(right, Operand(root), Operand(abs(im) / divisor)),
+          where(right, Operand(im / divisor), Operand(copysign(root, im)))};
+}
+
+Complex sine(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  return {sin(a) * cosh(b), cos(a) * sinh(b)};
+}
+Complex cosine(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  return {cos(a) * cosh(b), -(sin(a) * sinh(b))};
+}
+Complex hyperbolic_sine(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  return {sinh(a) * cos(b), cosh(a) * sin(b)};
+}
+Complex hyperbolic_cosine(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  return {cosh(a) * cos(b), sinh(a) * sin(b)};
+}
+/// In tangents of the parts, which do not overflow.
+Complex hyperbolic_tangent(const Complex& z) {
+  const Tensor t = tanh(z.re.tensor()), u = tan(z.im.tensor());
+  const Tensor size = (t * t) * (u * u) + Scalar(1.0);
+  return {t * (u * u + Scalar(1.0)) / size, u * (Scalar(1.0) - t * t) / size};
+}
+Complex times_i(const Complex& z) { return {negated(z.im), z.re}; }
+Complex over_i(const Complex& z) { return {z.im, negated(z.re)}; }
+
+/// z / |z|, and 0 at 0.
+Complex sign_of(const Complex& z) {
+  const Tensor size = safe_hypot(z.re.tensor(), z.im.tensor());
+  const Tensor divisor = where(eq(size.detach(), Scalar(0.0)), Operand(Scalar(1.0)), Operand(size));
+  return {z.re.tensor() / divisor, z.im.tensor() / divisor};
+}
+
+/// A real power: by products for small whole ones, else of the magnitude and the angle.
+Complex real_power(const Complex& z, double p) {
+  if (p == 0.5) return square_root(z);
+  if (p == std::trunc(p) && std::abs(p) <= 4 && p != 0) {
+    Complex out = z;
+    for (int i = 1; i < static_cast<int>(std::abs(p)); ++i) out = product(out, z);
+    return p > 0 ? out : quotient({Part(1.0), Part()}, out);
+  }
+  const Tensor whole = packed(z);
+  const Tensor size = pow(magnitude(whole), Scalar(p)), turned = argument(whole) * Scalar(p);
+  return {size * cos(turned), size * sin(turned)};
+}
+
+/// exp(b log a), and 0 where a is.
+Complex power(const Complex& a, const Complex& b, DType dtype) {
+  if (!b.is_complex() && b.re.is_number()) return real_power(a, b.re.number());
+  if (a.re.is_number()) {  // and is not 0, whose logarithm would be infinite
+    const std::complex<double> of(a.re.number(), a.is_complex() ? a.im.number() : 0.0);
+    const std::complex<double> l = std::log(of);
+    return exponential(product({Part(l.real()), Part(l.imag())}, b));
+  }
+  const Complex whole{a.re, a.is_complex() ? a.im : Part(zeros_like(a.re.tensor()))};
+  const Tensor z = packed(whole, dtype);
+  const Tensor zero = eq(z.detach(), Scalar(0.0));
+  const auto [re, im] = parts_of(z);
+  const Complex there{Part(where(zero, Operand(Scalar(1.0)), Operand(re))), Part(im)};
+  const Complex made = exponential(product(logarithm(there), b));
+  return {Part(where(zero, Operand(Scalar(0.0)), Operand(made.re.tensor()))),
+          Part(where(zero, Operand(Scalar(0.0)), Operand(made.im.tensor())))};
+}
+
+Tensor equal(const Complex& a, const Complex& b) {
+  const auto same = [](const Part& x, const Part& y) {
+    Tensor kept[2];
+    const Part zero(0.0);
+    return eq((x.is_nothing() ? zero : x).operand(kept[0]), (y.is_nothing() ? zero : y).operand(kept[1]));
+  };
+  return logical_and(same(a.re, b.re), same(a.im, b.im));
+}
+
+Complex scaled(const Complex& z, double by) { return {z.re * Part(by), z.im * Part(by)}; }
+
+std::optional<Complex> function_of(ir::Op op, const Complex& z) {
+  const Complex one{Part(1.0), Part()};
+  const auto plus_one = [&] { return Complex{z.re + Part(1.0), z.im}; };
+  switch (op) {
+    case ir::Op::kSquare:
+      return product(z, z);
+    case ir::Op::kReciprocal:
+      return quotient(one, z);
+    case ir::Op::kSqrt:
+      return square_root(z);
+    case ir::Op::kRsqrt:
+      return quotient(one, square_root(z));
+    case ir::Op::kExp:
+      return exponential(z);
+    case ir::Op::kExp2:
+      return exponential(scaled(z, std::numbers::ln2));
+    case ir::Op::kExpm1: {
+      const Complex e = exponential(z);
+      return Complex{e.re - Part(1.0), e.im};
+    }
+    case ir::Op::kLog:
+      return logarithm(z);
+    case ir::Op::kLog2:
+      return scaled(logarithm(z), 1 / std::numbers::ln2);
+    case ir::Op::kLog10:
+      return scaled(logarithm(z), 1 / std::numbers::ln10);
+    case ir::Op::kLog1p:
+      return logarithm(plus_one());
+    case ir::Op::kSin:
+      return sine(z);
+    case ir::Op::kCos:
+      return cosine(z);
+    case ir::Op::kTan:
+      return over_i(hyperbolic_tangent(times_i(z)));
+    case ir::Op::kSinh:
+      return hyperbolic_sine(z);
+    case ir::Op::kCosh:
+      return hyperbolic_cosine(z);
+    case ir::Op::kTanh:
+      return hyperbolic_tangent(z);
+    case ir::Op::kSigmoid: {
+      const Complex e = exponential({negated(z.re), negated(z.im)});
+      return quotient(one, Complex{e.re + Part(1.0), e.im});
+    }
+    case ir::Op::kSign:
+      return sign_of(z);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Complex::Complex(const Operand& o) {
+  if (o.kind() == Operand::kNumber) {
+    re = Part(o.number().to_double());
+  } else if (is_complex_number(o)) {
+    const auto [x, y] = read_number(o);
+    re = Part(x), im = Part(y);
+  } else {
+    auto [x, y] = parts_of(Tensor(o.impl()));
+    re = Part(std::move(x));
+    if (y.defined()) im = Part(std::move(y));
+  }
+}
+
+Tensor strong(const Operand& o) {
+  if (!is_complex_number(o)) return Tensor(o.impl());
+  const auto [x, y] = read_number(o);
+  return complex_of(full({}, Scalar(x), DType::kFloat64), full({}, Scalar(y), DType::kFloat64));
+}
+
+std::optional<Tensor> complex_math(ir::Op op, const Complex& z, DType dtype) {
+  if (auto made = function_of(op, z)) return packed(*made, dtype);
+  return std::nullopt;
+}
+
+std::optional<Tensor> complex_math(ir::Op op, const Complex& a, const Complex& b, DType dtype) {
+  switch (op) {
+    case ir::Op::kMul:
+      return packed(product(a, b), dtype);
+    case ir::Op::kDiv:
+      return packed(quotient(a, b), dtype);
+    case ir::Op::kPow:
+      return packed(power(a, b, dtype), dtype);
+    case ir::Op::kEq:
+      return equal(a, b);
+    case ir::Op::kNe:
+      return logical_not(equal(a, b));
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace smolder::lazy

@@ -1,0 +1,315 @@
+"""Complex tensors against NumPy, eagerly and compiled, with gradients against finite differences."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import smolder
+from smolder.autograd import gradcheck
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape, dtype="complex128"):
+    rng = np.random.default_rng(sum(shape) + len(shape))
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+
+
+def same(ours, expected, tolerance=1e-12):
+    out = ours.numpy()
+    assert out.dtype == expected.dtype
+    np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
+
+
+UNARY = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "angle": np.angle,
+    "conj": np.conj,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda z: 1 / np.sqrt(z),
+    "square": np.square,
+    "reciprocal": np.reciprocal,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "sgn": lambda z: z / np.abs(z),
+    "real": np.real,
+    "imag": np.imag,
+    "sum": np.sum,
+    "mean": np.mean,
+    "isfinite": np.isfinite,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isreal": np.isreal,
+    "logical_not": np.logical_not,
+    "all": np.all,
+    "any": np.any,
+    "ravel": np.ravel,
+    "trace": np.trace,
+}
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one(name, dtype, eager):
+    z = numbers(3, 4, dtype=dtype)
+    with smolder.eager() if eager else nullcontext():
+        out = getattr(smolder, name)(smolder.from_numpy(z.copy()))
+    same(out, np.asarray(UNARY[name](z)), 1e-5 if dtype == "complex64" else 1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n, f in UNARY.items() if f(numbers(3, 3)).dtype != np.bool_])
+def test_gradients_of_functions_of_one(name):
+    pairs = smolder.view_as_real(smolder.from_numpy(numbers(2, 3))).clone().requires_grad_()
+
+    def parts(pairs):
+        out = getattr(smolder, name)(smolder.view_as_complex(pairs))
+        return smolder.view_as_real(out) if out.is_complex() else out
+
+    if name == "trace":
+        pairs = smolder.view_as_real(smolder.from_numpy(numbers(3, 3))).clone().requires_grad_()
+    assert gradcheck(parts, (pairs,))
+
+
+BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "pow": np.power,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+
+
+@pytest.mark.parametrize("second", ["complex128", "float64", "int64", "number", "complex number", "zero-dim"])
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two(name, second):
+    a = numbers(3, 4)
+    b = {
+        "complex128": numbers(4),
+        "float64": np.abs(numbers(4)),
+        "int64": np.array([1, 2, 3, 2]),
+        "number": 1.5,
+        "complex number": 0.5 - 2j,
+        "zero-dim": np.array(2 + 1j),
+    }[second]
+    other = smolder.from_numpy(b.copy()) if isinstance(b, np.ndarray) else b
+    same(getattr(smolder, name)(smolder.from_numpy(a.copy()), other), BINARY[name](a, b))
+    if second not in {"number", "complex number"} or name in {"add", "sub", "mul", "div"}:
+        operator = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__"}.get(name)
+        if operator:
+            reverse = operator.replace("__", "__r", 1)
+            if not isinstance(b, np.ndarray):
+                same(getattr(smolder.from_numpy(a.copy()), reverse)(other), BINARY[name](b, a))
+
+
+def test_promotion():
+    single, double = smolder.ones(2), smolder.ones(2, dtype=smolder.float64)
+    assert (single * 1j).dtype == smolder.complex64
+    assert (double * 1j).dtype == smolder.complex128
+    assert (smolder.ones(2, dtype=smolder.int64) * 1j).dtype == smolder.complex64
+    assert (single.to(smolder.complex64) + double).dtype == smolder.complex128
+    assert (single.to(smolder.complex64) + smolder.tensor(1.0, dtype=smolder.float64)).dtype == smolder.complex64
+    assert (single + smolder.tensor(1j, dtype=smolder.complex128)).dtype == smolder.complex64
+    assert smolder.promote_types(smolder.float64, smolder.complex64) == smolder.complex128
+    assert smolder.promote_types(smolder.int64, smolder.complex64) == smolder.complex64
+    assert smolder.result_type(single, 1j) == smolder.complex64
+    assert smolder.complex64.to_real() == smolder.float32 and smolder.float64.to_complex() == smolder.complex128
+    assert (double * 0.1j).numpy()[0] == 0.1j  # a number has all its digits
+
+
+def test_division_and_roots_far_out():
+    a = np.array([1e300 + 1e300j, 1e-300 + 1e-300j, 3 + 4j, -1 + 0j, 0j])
+    b = np.array([1e300 - 1e300j, 2e-300 + 1e-300j, 1e200 + 0j, 1j, 1 + 1j])
+    same(smolder.from_numpy(a.copy()) / smolder.from_numpy(b.copy()), a / b)
+    same(smolder.from_numpy(a.copy()).abs(), np.abs(a))
+    roots = smolder.from_numpy(np.array([-1 + 0j, -4 + 0j, 2j, 0j])).sqrt().numpy()
+    np.testing.assert_array_equal(roots, [1j, 2j, 1 + 1j, 0j])
+
+
+def test_gradients_at_zero_are_zero_as_in_torch():
+    for function in (smolder.abs, smolder.angle, smolder.sgn):
+        z = smolder.zeros(2, dtype=smolder.complex64, requires_grad=True)
+        out = function(z)
+        (out.real if out.is_complex() else out).sum().backward()
+        assert z.grad.tolist() in ([0j, 0j], [1 + 0j, 1 + 0j])  # of sgn that of a division by one
+
+
+def test_the_gradient_of_a_real_loss_is_torchs():
+    z = smolder.tensor([1 + 2j, -3 + 0.5j], requires_grad=True)
+    (z.abs() ** 2).sum().backward()
+    np.testing.assert_allclose(z.grad.numpy(), 2 * z.detach().numpy(), rtol=1e-6)  # d/dre + i d/dim
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for real scalar outputs"):
+        (z * 2).sum().backward()
+    (z * 2).sum().backward(smolder.tensor(1 + 0j))
+
+
+MOVES = {
+    "reshape": (lambda t: t.reshape(2, 6), lambda a: a.reshape(2, 6)),
+    "transpose": (lambda t: t.transpose(0, -1), lambda a: a.swapaxes(0, -1)),
+    "permute": (lambda t: t.permute(1, 0), lambda a: a.T),
+    "select": (lambda t: t[1], lambda a: a[1]),
+    "slice": (lambda t: t[:, 1:4:2], lambda a: a[:, 1:4:2]),
+    "unsqueeze": (lambda t: t.unsqueeze(-1), lambda a: a[..., None]),
+    "squeeze": (lambda t: t[:1].squeeze(0), lambda a: a[0]),
+    "expand": (lambda t: t[:, :1].expand(3, 5), lambda a: np.broadcast_to(a[:, :1], (3, 5))),
+    "flip": (lambda t: t.flip(-1), lambda a: a[:, ::-1]),
+    "roll": (lambda t: t.roll(1, 1), lambda a: np.roll(a, 1, 1)),
+    "cat": (lambda t: smolder.cat([t, t * 2], -1), lambda a: np.concatenate([a, a * 2], -1)),
+    "cat with reals": (lambda t: smolder.cat([t, t.real], 0), lambda a: np.concatenate([a, a.real], 0)),
+    "stack": (lambda t: smolder.stack([t, t], -1), lambda a: np.stack([a, a], -1)),
+    "index": (lambda t: t[[2, 0], [1, 3]], lambda a: a[[2, 0], [1, 3]]),
+    "mask": (lambda t: t[t.real > 0], lambda a: a[a.real > 0]),
+    "gather": (
+        lambda t: t.gather(1, smolder.tensor([[0, 3], [1, 1], [2, 0]])),
+        lambda a: np.take_along_axis(a, np.array([[0, 3], [1, 1], [2, 0]]), 1),
+    ),
+    "pad": (
+        lambda t: smolder.nn.functional.pad(t, (1, 2), value=3.0),
+        lambda a: np.pad(a, ((0, 0), (1, 2)), constant_values=3),
+    ),
+    "tril": (lambda t: t.tril(), np.tril),
+    "where": (lambda t: smolder.where(t.real > 0, t, 1j), lambda a: np.where(a.real > 0, a, 1j)),
+    "masked_fill": (lambda t: t.masked_fill(t.real > 0, 2.0), lambda a: np.where(a.real > 0, 2, a)),
+    "diagonal": (lambda t: t.diagonal(), np.diagonal),
+    "sum": (lambda t: t.sum(-1), lambda a: a.sum(-1)),
+    "mean": (lambda t: t.mean(0, keepdim=True), lambda a: a.mean(0, keepdims=True)),
+    "cumsum": (lambda t: t.cumsum(-1), lambda a: a.cumsum(-1)),
+    "var": (lambda t: t.var(0), lambda a: a.var(0, ddof=1)),
+    "std": (lambda t: t.std(), lambda a: np.asarray(a.std(ddof=1))),
+    "norm": (lambda t: t.norm(), lambda a: np.asarray(np.linalg.norm(a))),
+    "matmul": (lambda t: t @ t.mH, lambda a: a @ a.conj().T),
+    "matmul by reals": (lambda t: t @ t.real.T, lambda a: a @ a.real.T),
+    "einsum": (lambda t: smolder.einsum("ij,kj->ik", t, t), lambda a: np.einsum("ij,kj->ik", a, a)),
+    "vdot": (lambda t: smolder.vdot(t[0], t[1]), lambda a: np.asarray(np.vdot(a[0], a[1]))),
+    "addmm": (lambda t: smolder.addmm(t[:, :3], t, t.mT, beta=2), lambda a: 2 * a[:, :3] + a @ a.T),
+    "linear": (lambda t: smolder.nn.functional.linear(t, t, t[:, 0]), lambda a: a @ a.T + a[:, 0]),
+    "lerp": (lambda t: smolder.lerp(t, t.conj(), 0.25), lambda a: a + 0.25 * (a.conj() - a)),
+    "addcmul": (lambda t: smolder.addcmul(t, t, t, value=2), lambda a: a + 2 * a * a),
+}
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("name", MOVES)
+def test_movement_sums_and_products(name, eager):
+    ours, expected = MOVES[name]
+    z = numbers(3, 4)
+    with smolder.eager() if eager else nullcontext():
+        out = ours(smolder.from_numpy(z.copy()))
+    same(out.resolve_conj(), np.ascontiguousarray(expected(z)) if np.ndim(expected(z)) else np.asarray(expected(z)))
+
+
+@pytest.mark.parametrize("name", [n for n in MOVES if n not in {"mask", "std"}])
+def test_gradients_of_movement_sums_and_products(name):
+    pairs = smolder.view_as_real(smolder.from_numpy(numbers(3, 4))).clone().requires_grad_()
+
+    def parts(pairs):
+        out = MOVES[name][0](smolder.view_as_complex(pairs))
+        return smolder.view_as_real(out) if out.is_complex() else out
+
+    assert gradcheck(parts, (pairs,))
+
+
+def test_views_share_memory_both_ways():
+    z = smolder.zeros(2, 3, dtype=smolder.complex64)
+    z[0, 1] = 2 + 3j
+    z[:, 2] = smolder.tensor([1j, 2j])
+    z.real[1] = 5.0
+    z.imag = z.imag * 2
+    row = z[1]
+    row += 1
+    pairs = smolder.view_as_real(z)
+    pairs[0, 0, 0] = 7.0
+    assert z.tolist() == [[7 + 0j, 2 + 6j, 2j], [6 + 0j, 6 + 0j, 6 + 4j]]
+    assert z[0].stride() == (1,) and z.stride() == (3, 1) and pairs.stride() == (6, 2, 1)
+    assert z.real.stride() == (6, 2) and z.imag.storage_offset() == 1
+    array = z.numpy()
+    array[0, 0] = 9j
+    assert z[0, 0].item() == 9j
+    back = smolder.from_numpy(array)
+    back[0, 1] = 0
+    assert z[0, 1].item() == 0
+
+
+def test_making_reading_and_printing():
+    z = smolder.tensor([[1 + 2j, 3.5 - 1j]])
+    assert z.dtype == smolder.complex64 and z.tolist() == [[1 + 2j, 3.5 - 1j]]
+    assert repr(z) == "tensor([[1.0000+2.j, 3.5000-1.j]])"
+    assert repr(smolder.tensor(1j, dtype=smolder.complex128)) == "tensor(0.+1.j, dtype=smolder.complex128)"
+    assert complex(z[0, 0]) == 1 + 2j and z.is_complex() and smolder.is_complex(z) and not z.is_floating_point()
+    assert smolder.zeros(2, dtype=smolder.cfloat).tolist() == [0j, 0j]
+    assert smolder.full((2,), 2.0, dtype=smolder.cdouble).tolist() == [2 + 0j] * 2
+    assert smolder.full((2,), 1j).tolist() == [1j, 1j] and z.new_full((1,), 2j).tolist() == [2j]
+    assert smolder.eye(2, dtype=smolder.complex64).tolist() == [[1, 0], [0, 1]]
+    assert smolder.ones_like(z).tolist() == [[1 + 0j, 1 + 0j]]
+    drawn = smolder.randn(20_000, dtype=smolder.complex64)
+    assert abs(drawn.abs().square().mean().item() - 1) < 0.05
+    assert smolder.rand(100, dtype=smolder.complex64).imag.min().item() >= 0
+    with pytest.warns(UserWarning, match="discards the imaginary part"):
+        assert z.to(smolder.float32).tolist() == [[1.0, 3.5]]
+    assert z.to(smolder.complex128).dtype == smolder.complex128
+    assert smolder.polar(smolder.tensor([2.0]), smolder.tensor([0.0])).tolist() == [2 + 0j]
+
+
+def test_what_complex_numbers_have_not_is_refused():
+    z = smolder.ones(3, dtype=smolder.complex64)
+    for name in ("floor", "relu", "erf", "argmax", "sort", "cumprod"):
+        with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)complex"):
+            function = getattr(smolder, name)
+            function(z, 0) if name in {"sort", "cumprod"} else function(z)
+    with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)complex"):
+        z < z  # noqa: B015
+    with pytest.raises(RuntimeError, match="only supported for complex tensors"):
+        smolder.view_as_real(smolder.ones(2))
+
+
+def test_training_and_files(tmp_path):
+    weight = smolder.nn.Parameter(smolder.from_numpy(numbers(3, 3, dtype="complex64")))
+    target = smolder.from_numpy(2 * numbers(3, 3, dtype="complex64"))
+    for make in (lambda p: smolder.optim.Adam(p, lr=0.1), lambda p: smolder.optim.SGD(p, lr=0.1, momentum=0.9)):
+        optimizer = make([weight])
+        losses = []
+        for _ in range(20):
+            loss = (weight - target).abs().square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            smolder.nn.utils.clip_grad_norm_([weight], 10.0)
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < losses[0]
+    smolder.save({"w": weight.detach()}, tmp_path / "w.pt")
+    assert smolder.load(tmp_path / "w.pt")["w"].tolist() == weight.tolist()
+    smolder.safetensors.save_file({"w": weight.detach().clone()}, tmp_path / "w.safetensors")
+    assert smolder.safetensors.load_file(tmp_path / "w.safetensors")["w"].tolist() == weight.tolist()
+
+
+def test_compiled_functions_vmap_and_rotary_positions():
+    angles = smolder.outer(smolder.arange(6).float(), 1.0 / 10 ** smolder.arange(4).float())
+    turns = smolder.polar(smolder.ones_like(angles), angles)
+
+    def rotate(x):
+        pairs = smolder.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return smolder.view_as_real(pairs * turns).flatten(-2)
+
+    x = smolder.from_numpy(RNG.standard_normal((2, 6, 8)).astype("float32"))
+    a = x.numpy().reshape(2, 6, 4, 2)
+    expected = (a[..., 0] + 1j * a[..., 1]) * turns.numpy()
+    expected = np.stack([expected.real, expected.imag], -1).reshape(2, 6, 8)
+    for function in (rotate, smolder.compile(rotate), smolder.vmap(rotate)):
+        np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
