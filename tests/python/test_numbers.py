@@ -234,6 +234,13 @@ def test_floats_out_of_range_are_infinite_in_tensor_and_an_error_in_full():
     assert smolder.full((1,), float("-inf"), dtype=smolder.float16).tolist() == [float("-inf")]
 
 
+def test_halves_are_made_by_way_of_float32():
+    """The number is nearer to the half below the middle of two, and float32 has the middle."""
+    number = 2.963867115123735
+    for x in (tensor(number, dtype=smolder.float16), tensor(np.array(number), dtype=smolder.float16)):
+        assert x.item() == tensor(number, dtype=smolder.float64).half().item() == 2.96484375
+
+
 def test_numbers_in_range_are_taken():
     assert tensor([255, -1], dtype=smolder.uint8).tolist() == [255, 255]
     assert tensor([254.9, 255.9], dtype=smolder.uint8).tolist() == [254, 255]

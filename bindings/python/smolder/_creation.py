@@ -193,6 +193,8 @@ def _check_fits(array, dtype):
 
 def _cast(array, kind):
     with numpy.errstate(over="ignore"):  # a float out of range becomes infinite, as in torch
+        if kind == numpy.float16 and array.dtype.itemsize > 4:  # as every cast to it, by way of float32
+            array = array.astype(numpy.float32)
         return array.astype(kind)
 
 
