@@ -306,9 +306,8 @@ class _Storage:
                 return self.holder
         flat = self.holder.detach().reshape(self.elements)
         view = view_of(flat, offset, size, stride)
-        if view is None:
+        if view._storage()[0] != flat._storage()[0]:
             warn("load: a tensor whose elements overlap otherwise than in an expanded one shares no storage any more")
-            view = _gathered(flat, offset, size, stride)
         return view.detach()
 
 
@@ -339,13 +338,6 @@ def _is_row_major(size, stride):
             return False
         expected *= max(n, 1)
     return True
-
-
-def _gathered(flat, offset, size, stride):
-    at = numpy.full(size, offset, dtype=numpy.int64)
-    for i, (n, step) in enumerate(zip(size, stride, strict=True)):
-        at += (numpy.arange(n) * step).reshape([n if j == i else 1 for j in range(len(size))])
-    return flat[_core.from_numpy_copy(at)]
 
 
 def _restore_location(location, map_location, storage):
