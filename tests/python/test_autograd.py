@@ -219,3 +219,13 @@ def test_an_in_place_write_never_corrupts_a_gradient(name, mode):
             smolder.mark_step()
         y.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), want(x.detach().numpy()), rtol=1e-12, atol=1e-15)
+
+
+def test_xlogy_at_zero_has_torchs_gradient():
+    x = smolder.zeros(6, requires_grad=True)
+    y = smolder.tensor([2.0, 1.0, 0.0, -1.0, float("nan"), float("inf")])
+    smolder.xlogy(x, y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [np.log(2.0), 0, 0, 0, np.nan, np.inf], rtol=1e-6)
+    x.grad = None
+    smolder.xlogy(x, 3.0).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full(6, np.log(3.0)), rtol=1e-6)
