@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden/ladder.json"
-FILES = [ROOT / f"tests/ladder/programs/styles_of_{name}.py" for name in ("training", "models", "fields")]
+FILES = [ROOT / f"tests/ladder/programs/styles_of_{name}.py" for name in ("training", "models", "fields", "signals")]
 
 
 def told(file, *options):
@@ -52,6 +52,10 @@ def test_models():
 
 def test_fields():
     compare(FILES[2])
+
+
+def test_signals():
+    compare(FILES[3])
 
 
 if __name__ == "__main__":
