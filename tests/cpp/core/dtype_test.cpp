@@ -51,10 +51,21 @@ TEST(DType, ANumberPromotesByCategoryOnly) {
   EXPECT_EQ(promote(kF16, Category::kFloat, kF64), kF16);
 }
 
+TEST(DType, ComplexOnesPromoteByTheirParts) {
+  EXPECT_EQ(promote(DType::kComplex64, kF64), DType::kComplex128);
+  EXPECT_EQ(promote(kI64, DType::kComplex64), DType::kComplex64);
+  EXPECT_EQ(promote(kBF, DType::kComplex128), DType::kComplex128);
+  EXPECT_EQ(promote(kF64, Category::kComplex), DType::kComplex128);
+  EXPECT_EQ(promote(kI32, Category::kComplex), DType::kComplex64);
+  EXPECT_EQ(part_type(DType::kComplex128), kF64);
+  EXPECT_FALSE(is_floating(DType::kComplex64));
+  EXPECT_EQ(itemsize(DType::kComplex128), 16u);
+}
+
 TEST(DType, NamesParseBack) {
-  for (int t = 0; t < kNumDTypes; ++t) EXPECT_EQ(parse_dtype(name(static_cast<DType>(t))), static_cast<DType>(t));
+  for (int t = 0; t < kNumTensorDTypes; ++t) EXPECT_EQ(parse_dtype(name(static_cast<DType>(t))), static_cast<DType>(t));
   EXPECT_EQ(name(kBF), "bfloat16");
-  for (const char* unknown : {"", "float", "Float32", "float32 ", "uint16", "complex64"}) {
+  for (const char* unknown : {"", "float", "Float32", "float32 ", "uint16", "complex32"}) {
     EXPECT_EQ(parse_dtype(unknown), std::nullopt) << unknown;
   }
 }
