@@ -123,7 +123,9 @@ void expect_same(Op op, const std::vector<Operand*>& inputs, std::vector<Operand
     ErrorSlots errors(1);
     const bool good = on_device->queue(got_at, {on_device->has_error_slot() ? errors.data() : nullptr});
     const bool host_good = on_host->run(want_at);
-    EXPECT_EQ(good && errors.found()[0] == 0, host_good);
+    // Where there are no elements the device is given nothing to run, and looks at no index.
+    const bool empty = std::ranges::all_of(outputs, [](const Operand& x) { return numel(x.view.shape) == 0; });
+    EXPECT_TRUE(empty || (good && errors.found()[0] == 0) == host_good);
     // The host looks at all indices before it overwrites the only copy; the device drops what is out of range.
     if (updates && !host_good) got[0] = inputs[0]->memory.clone();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(is_same(got[i], want[i])) << "operand " << i;
