@@ -107,7 +107,7 @@ Tensor linear_in_parts(const ComplexCall& c) {
 
 /// What moves elements and is a view: the same of the pairs, but for the last dimension.
 Tensor view_of_pairs(const ComplexCall& c) {
-  const Tensor z = c.tensor(0);
+  Tensor z = c.tensor(0);
   const int rank = z.dim();
   const Tensor pairs = view_as_real(z);
   std::vector<int64_t> words(c.attrs.begin(), c.attrs.end());

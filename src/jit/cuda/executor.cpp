@@ -362,7 +362,7 @@ std::vector<IndexReport> InstanceImpl::finish_with(std::vector<IndexReport> foun
   queue().stream().synchronize();
   std::vector<IndexReport> reports = cuda::take_reports(queue().device(), true);
   if (reports.empty() && on_cuda_->gate) on_cuda_->gate->reset();
-  return reports.empty() ? found : reports;
+  return reports.empty() ? std::move(found) : reports;
 }
 
 /// Has calls do what is best, now that the instance runs again and again.
