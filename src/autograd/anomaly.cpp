@@ -61,7 +61,7 @@ void report_anomaly(const Node& node) {
 void check_for_nan(const Node& node, std::span<const Tensor> grads) {
   const lazy::GradMode none(false);
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined() || !is_floating(grads[i].dtype())) continue;
+    if (!grads[i].defined() || !is_differentiable(grads[i].dtype())) continue;
     SMOLDER_CHECK(!any(isnan(grads[i])).item().to_bool(), RuntimeError, "Function '", node.name(),
                   "' returned nan values in its ", i, "th output.");
   }

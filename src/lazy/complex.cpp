@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,7 +12,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/infer.h"
-#include "smolder/lazy/capture.h"
+#include "smolder/lazy/autocast.h"
 #include "smolder/lazy/complex_math.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/tape.h"
@@ -89,9 +90,21 @@ std::vector<int64_t> words_of_parts(const ComplexCall& c) {
   ir::for_each_attr(ir::info(c.op), c.attrs, [&](const ir::AttrInfo& a, size_t first, size_t n) {
     const bool is_dtype = a.kind == ir::AttrKind::kDType || a.kind == ir::AttrKind::kOptionalDType;
     int64_t& word = out[first + n - 1];
-    if (is_dtype) word = static_cast<int64_t>(part_type(static_cast<DType>(word)));
+    if (!is_dtype || (a.kind == ir::AttrKind::kOptionalDType && !out[first])) return;
+    SMOLDER_CHECK(smolder::is_complex(static_cast<DType>(word)), NotImplementedError, ir::name(c.op),
+                  " of complex numbers in the real dtype ", name(static_cast<DType>(word)), " is not supported");
+    word = static_cast<int64_t>(part_type(static_cast<DType>(word)));
   });
   return out;
+}
+
+/// Of ops that write one tensor's elements into another's.
+void check_one_dtype(const ComplexCall& c) {
+  for (size_t i = 1; i < c.operands.size(); ++i) {
+    const std::string_view other = operand_name(c.op, i);
+    if (!c.has(i) || selects(other)) continue;
+    ir::check_same_dtype(ir::name(c.op), operand_name(c.op, 0), *c.operands[0].meta(), other, *c.operands[i].meta());
+  }
 }
 
 /// What is linear in all values: the same of each part.
@@ -226,11 +239,17 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kSelect:
     case Op::kSlice:
       return view_of_pairs(c);
+    case Op::kSliceScatter:
+    case Op::kScatter:
+    case Op::kScatterAdd:
+    case Op::kIndexAddRows:
+    case Op::kIndexCopy:
+      check_one_dtype(c);
+      return linear_in_parts(c);
     case Op::kBarrier:
     case Op::kClone:
     case Op::kSumToSize:
     case Op::kSliceBackward:
-    case Op::kSliceScatter:
     case Op::kCat:
     case Op::kStack:
     case Op::kPad:
@@ -238,11 +257,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kTril:
     case Op::kTriu:
     case Op::kGather:
-    case Op::kScatter:
-    case Op::kScatterAdd:
     case Op::kIndexSelect:
-    case Op::kIndexAddRows:
-    case Op::kIndexCopy:
     case Op::kEmbedding:
     case Op::kEmbeddingBackward:
     case Op::kSum:
@@ -339,6 +354,7 @@ bool is_optimizer_step(Op op) {
 }  // namespace
 
 void record_complex(Op op, std::span<const Operand> operands, std::span<const int64_t> attrs, Tensor* outputs) {
+  const NoAutocast plain;  // as in torch, which casts no complex operands
   const ComplexCall c{op, operands, attrs};
   if (is_optimizer_step(op)) return on_pairs(c, outputs);
   if (op == Op::kViewAsComplex) {
@@ -359,11 +375,11 @@ void record_complex(Op op, std::span<const Operand> operands, std::span<const in
 
 Tensor complex_number(double re, double im) {
   const double parts[] = {re, im};
-  const Tensor pairs = Tensor::from_data(parts, {2}, DType::kFloat64);
-  const BufferRef buffer = pairs.materialize("a complex number");
+  BufferRef buffer = allocate(sizeof(parts));
+  std::memcpy(buffer->data(), parts, sizeof(parts));
   Tape& tape = Tape::on(buffer->device());
   const std::lock_guard hold(tape.mutex());
-  return Tensor(new TensorImpl(tape.adopt(buffer, intern({{}, DType::kComplex128, true}))));
+  return Tensor(new TensorImpl(tape.adopt(std::move(buffer), intern({{}, DType::kComplex128, true}))));
 }
 
 Tensor to_complex(const Tensor& t, DType dtype) {

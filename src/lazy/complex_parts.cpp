@@ -4,8 +4,20 @@
 
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/ops.h"  // generated
+#include "smolder/lazy/strides.h"
 
 namespace smolder::lazy {
+
+void check_pairs(const Tensor& t) {
+  const Layout l = layout(t);
+  const int last = t.dim() - 1;
+  SMOLDER_CHECK(l.strides[last] == 1, RuntimeError, "Tensor must have a last dimension with stride 1");
+  for (int i = 0; i < last; ++i) {
+    SMOLDER_CHECK(l.strides[i] % 2 == 0, RuntimeError,
+                  "Tensor must have a stride divisible by 2 for all but last dimension");
+  }
+  SMOLDER_CHECK(l.offset % 2 == 0, RuntimeError, "Tensor must have a storage_offset divisible by 2");
+}
 
 std::pair<Tensor, Tensor> parts_of(const Tensor& t) {
   if (!is_complex(t.dtype())) return {t, {}};

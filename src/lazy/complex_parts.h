@@ -12,6 +12,8 @@ inline Dims with_pairs(Dims shape) {
   shape.push_back(2);
   return shape;
 }
+/// Throws torch's RuntimeError where parts do not lie beside each other as those of complex numbers do.
+void check_pairs(const Tensor& t);
 /// The parts of a complex tensor as views of it; of a real one itself, and an undefined tensor.
 std::pair<Tensor, Tensor> parts_of(const Tensor& t);
 /// A complex tensor of two real ones that broadcast.

@@ -49,7 +49,7 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
       SMOLDER_CHECK(numel(shape) == result.numel(), RuntimeError, kOverlap);
       return reshape(result, shape);
     case ir::Op::kViewAsReal:
-      return view_as_complex(result);
+      return view_as_complex(result.contiguous());
     case ir::Op::kViewAsComplex:
       return view_as_real(result);
     case ir::Op::kSlice:  // dim, start, end, step

@@ -313,3 +313,71 @@ def test_compiled_functions_vmap_and_rotary_positions():
     for function in (rotate, smolder.compile(rotate), smolder.vmap(rotate)):
         np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (lambda: smolder.zeros(3, 3)[:, :2], "stride divisible by 2"),
+        (lambda: smolder.zeros(2, 3).t(), "last dimension with stride 1"),
+        (lambda: smolder.zeros(5)[1:].reshape(2, 2), "storage_offset divisible by 2"),
+        (lambda: smolder.zeros(2, 3), "last dimension of size 2"),
+    ],
+)
+def test_parts_that_lie_otherwise_are_no_complex_tensor(pairs, message):
+    with pytest.raises(RuntimeError, match=message):
+        smolder.view_as_complex(pairs())
+
+
+def test_what_would_lose_or_invent_a_part_is_refused():
+    z, x = smolder.tensor([1 + 2j]), smolder.zeros(1)
+    with pytest.raises(NotImplementedError, match="in the real dtype float32"):
+        z.sum(dtype=smolder.float32)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        x.scatter(0, smolder.tensor([0]), z)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        x[0] = 1j
+    assert z.sum(dtype=smolder.complex128).item() == 1 + 2j
+
+
+def test_autocast_leaves_complex_products_alone():
+    z = smolder.from_numpy(numbers(3, 3, dtype="complex64"))
+    with smolder.autocast("cpu", dtype=smolder.bfloat16):
+        product = z @ z
+    same(product, z.numpy() @ z.numpy(), 1e-5)
+
+
+def test_numbers_of_compiled_functions_may_change():
+    scaled = smolder.compile(lambda x, by: x * by + 1j)
+    x = smolder.tensor([1.0, 2.0])
+    for by in (2j, 3j, 3j, 2.0):
+        assert scaled(x, by).tolist() == [by + 1j, 2 * by + 1j]
+
+
+# What PyTorch 2.11 makes of 1 + 2j and -1 + 0.5j in three steps down the squares of their magnitudes.
+STEPPED = {
+    "SGD": (0.9940120577812195 + 1.988024115562439j, -0.9940120577812195 + 0.49700602889060974j),
+    "AdamW": (0.9969700574874878 + 1.996940016746521j, -0.9969700574874878 + 0.49698519706726074j),
+    "RMSprop": (0.7799822688102722 + 1.775349497795105j, -0.7799822688102722 + 0.29043322801589966j),
+    "Adagrad": (0.9772379398345947 + 1.977196455001831j, -0.9772379398345947 + 0.4773218631744385j),
+    "Adadelta": (0.9903090596199036 + 1.9903007745742798j, -0.9903090596199036 + 0.4903256893157959j),
+    "Adamax": (0.9940003752708435 + 1.9939972162246704j, -0.9940003752708435 + 0.4940067529678345j),
+    "NAdam": (0.994858980178833 + 1.9948570728302002j, -0.994858980178833 + 0.49486255645751953j),
+    "RAdam": (0.9940063953399658 + 1.9880127906799316j, -0.9940063953399658 + 0.4970031976699829j),
+}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_optimizers_step_both_parts(name):
+    weight = smolder.nn.Parameter(smolder.tensor([1 + 2j, -1 + 0.5j]))
+    optimizer = getattr(smolder.optim, name)([weight])
+    for _ in range(3):
+        optimizer.zero_grad()
+        weight.abs().square().sum().backward()
+        optimizer.step()
+    np.testing.assert_allclose(weight.tolist(), STEPPED[name], rtol=1e-5)
+
+
+def test_modules_become_complex():
+    layer = smolder.nn.Linear(2, 2).to(smolder.complex64)
+    assert layer.weight.is_complex() and layer(smolder.tensor([1j, 2])).is_complex()

@@ -311,7 +311,7 @@ def mT(self):
 def _set_data(self, new):
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new).__name__}")
-    if self.requires_grad and not new.dtype.is_floating_point:
+    if self.requires_grad and not (new.dtype.is_floating_point or new.dtype.is_complex):
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     self._set_data(new)
 
