@@ -174,8 +174,8 @@ def _check(tensor, name):
         )
     if tensor.device.type != "cpu":
         raise NotImplementedError(
-            f"collectives of tensors on {tensor.device} are not supported: Gloo moves memory of the host, and there is no "
-            "NCCL yet"
+            f"collectives of tensors on {tensor.device} are not supported: Gloo moves memory of the host, and NCCL is not "
+            "supported"
         )
     return tensor
 
@@ -236,18 +236,12 @@ def _averaged(result, op, group):
     return result / group.size() if op is ReduceOp.AVG else result
 
 
-def _skipped(async_op):
-    """What a process that is not in the group gets."""
-    del async_op
-    return None
-
-
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """Every process gets the sum, or what op says, of all tensors, in place."""
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     number = _reduction(op, tensor)
     return _record(
         "all_reduce",
@@ -273,7 +267,7 @@ def reduce(
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     root = _peer(pg, dst, group_dst, "dst")
     number = _reduction(op, tensor)
 
@@ -291,7 +285,7 @@ def broadcast(
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     root = _peer(pg, src, group_src, "src")
 
     def write(r):
@@ -312,7 +306,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     _check_parts("all_gather", tensor_list, tensor, pg)
     shape = [pg.size(), tensor.numel()]
     return _record("all_gather", tensor, pg, [], shape, async_op, lambda r: _fill(tensor_list, r), tensor_list)
@@ -335,7 +329,7 @@ def all_gather_into_tensor(
     _check(input_tensor, "input_tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     _same(output_tensor, input_tensor, "all_gather_into_tensor")
     if output_tensor.numel() != pg.size() * input_tensor.numel():
         raise ValueError("output tensor size must be equal to world_size times input tensor size")
@@ -364,7 +358,7 @@ def gather(
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     root = _peer(pg, dst, group_dst, "dst", 0)
     here = pg.rank() == root
     if here:
@@ -391,7 +385,7 @@ def scatter(
     _check(tensor, "tensor")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     root = _peer(pg, src, group_src, "src", 0)
     if pg.rank() == root:
         if not scatter_list:
@@ -427,7 +421,7 @@ def reduce_scatter(
     _check_list(input_list, "input_list")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     _check_parts("reduce_scatter", input_list, output, pg)
     return _reduce_scatter(output, _core.cat([t.detach().reshape(-1) for t in input_list]), op, pg, async_op)
 
@@ -440,7 +434,7 @@ def reduce_scatter_tensor(
     _check(input, "input")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     _same(output, input, "reduce_scatter_tensor")
     if input.numel() != pg.size() * output.numel():
         raise ValueError("input tensor must be the same size as output size times world size")
@@ -459,7 +453,7 @@ def all_to_all(
     inputs = _check_list(input_tensor_list, "input_tensor_list")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     if len(outputs) != pg.size() or len(inputs) != pg.size():
         raise ValueError(f"all_to_all: there must be a tensor for each of {pg.size()} processes")
     for t in [*outputs, *inputs]:
@@ -487,7 +481,7 @@ def all_to_all_single(
     _check(input, "input")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     _same(output, input, "all_to_all_single")
     to_each = _splits(input, input_split_sizes, pg, "input")
     of_each = _splits(output, output_split_sizes, pg, "output")
@@ -625,7 +619,7 @@ def all_reduce_coalesced(
     _check_list(tensors, "tensors")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     for t in tensors:
         _same(t, tensors[0], "all_reduce_coalesced")
     number = _reduction(op, tensors[0])
@@ -661,7 +655,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
         raise NotImplementedError("barrier: device_ids are those of other backends")
     pg = resolve(group)
     if pg is None:
-        return _skipped(async_op)
+        return None
     work = _record("barrier", _creation.empty(0), pg, [], [0], async_op, lambda r: None, [])
     if not async_op:
         _core.mark_step()
