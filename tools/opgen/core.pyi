@@ -272,7 +272,7 @@ class Tensor:
     def resolve_conj(self) -> Tensor: ...
     def resolve_neg(self) -> Tensor: ...
     def stft(
-        self,
+        input,
         n_fft: _int,
         hop_length: _int | None = None,
         win_length: _int | None = None,
@@ -285,7 +285,7 @@ class Tensor:
         align_to_window: _bool | None = None,
     ) -> Tensor: ...
     def istft(
-        self,
+        input,
         n_fft: _int,
         hop_length: _int | None = None,
         win_length: _int | None = None,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._creation import ones
-
-if TYPE_CHECKING:
-    from smolder._typing import Tensor
+from smolder._tensor import Tensor
 
 __all__ = ["istft", "stft"]
 
@@ -174,3 +171,6 @@ def _overlapped(frames, hop, total):
     at = at.to(frames.device).reshape(-1)
     out = frames.new_zeros((*frames.shape[:-2], total))
     return out.index_add(-1, at, frames.reshape(*frames.shape[:-2], count * size))
+
+
+Tensor.stft, Tensor.istft = stft, istft

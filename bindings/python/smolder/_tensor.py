@@ -226,47 +226,6 @@ def __complex__(self):
     return builtins.complex(self.item())
 
 
-@_method
-def stft(
-    self,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    pad_mode="reflect",
-    normalized=False,
-    onesided=None,
-    return_complex=None,
-    align_to_window=None,
-):
-    """As smolder.stft."""
-    from smolder import _spectrogram
-
-    options = (center, pad_mode, normalized, onesided, return_complex, align_to_window)
-    return _spectrogram.stft(self, n_fft, hop_length, win_length, window, *options)
-
-
-@_method
-def istft(
-    self,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    normalized=False,
-    onesided=None,
-    length=None,
-    return_complex=False,
-):
-    """As smolder.istft."""
-    from smolder import _spectrogram
-
-    options = (center, normalized, onesided, length, return_complex)
-    return _spectrogram.istft(self, n_fft, hop_length, win_length, window, *options)
-
-
 @_property
 def is_meta(self):
     """Whether the tensor is on the device "meta", and so without elements."""
