@@ -39,11 +39,13 @@ struct ForkHandlers {
     std::ranges::stable_sort(told, {}, [](ForkGuard* g) { return g->rank_; });
     for (ForkGuard* g : told) g->before_fork();
     list_mutex.lock();
+    ForkMutex::forking_ = true;
     take_list();
   }
 
   void finish(void (ForkGuard::*after)()) {
-    for (ForkMutex* m = list; m; m = m->next_) m->unlock();
+    ForkMutex::forking_ = false;
+    for (ForkMutex* m = list; m; m = m->next_) m->mutex_.unlock();
     list_mutex.unlock();
     for (auto g = told.rbegin(); g != told.rend(); ++g) ((*g)->*after)();
     ForkGuard* const last = told_tape;
@@ -51,17 +53,18 @@ struct ForkHandlers {
     if (last) (last->*after)();
   }
 
-  /// Takes all, whatever order others take them in: nobody is waited for while one is held.
+  /// Takes all, whatever order others take them in: nobody is waited for while one is held. Threads that hold some give
+  /// them back and then wait for the fork, so that this ends.
   void take_list() {
     for (ForkMutex* waited = list; waited;) {
-      waited->lock();
+      waited->mutex_.lock();
       ForkMutex* refused = list;
-      while (refused && (refused == waited || refused->try_lock())) refused = refused->next_;
+      while (refused && (refused == waited || refused->mutex_.try_lock())) refused = refused->next_;
       if (!refused) return;
       for (ForkMutex* m = list; m != refused; m = m->next_) {
-        if (m != waited) m->unlock();
+        if (m != waited) m->mutex_.unlock();
       }
-      waited->unlock();
+      waited->mutex_.unlock();
       waited = refused;
     }
   }
@@ -91,6 +94,11 @@ void ForkGuard::forget_forks() noexcept {
   const std::lock_guard lock(all.guards_mutex);
   std::erase(all.guards, this);
 }
+
+std::atomic<bool> ForkMutex::forking_{false};
+constinit thread_local int ForkMutex::held_ = 0;
+
+void ForkMutex::wait_for_fork() { const std::lock_guard until_it_ends(ForkHandlers::get().list_mutex); }
 
 ForkMutex::ForkMutex() { ForkHandlers::get().add(this); }
 ForkMutex::~ForkMutex() { ForkHandlers::get().remove(this); }

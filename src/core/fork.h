@@ -2,6 +2,7 @@
 // held for ever in the child: so all locks are taken before, in one order, and given back on both sides.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -42,19 +43,34 @@ class ForkGuard {
 };
 
 /// A mutex that a forked child finds free, and what it guards whole. For short work: who holds it waits for nothing but
-/// other ForkMutexes, neither for the GIL nor for a device. Made and destroyed while none is held: a static is one of a
+/// other ForkMutexes, neither for the GIL nor for a device. A thread that holds none waits for a fork under way, so that
+/// the fork takes all of them however busy the threads are. Made and destroyed while none is held: a static is one of a
 /// file, not of a function that may be called under another.
 class ForkMutex {
  public:
   ForkMutex();
   ~ForkMutex();
   ForkMutex(const ForkMutex&) = delete;
-  void lock() { mutex_.lock(); }
-  bool try_lock() { return mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
+  void lock() {
+    if (held_ == 0 && forking_.load(std::memory_order_relaxed)) wait_for_fork();
+    mutex_.lock();
+    ++held_;
+  }
+  bool try_lock() {
+    const bool taken = mutex_.try_lock();
+    held_ += taken;
+    return taken;
+  }
+  void unlock() {
+    --held_;
+    mutex_.unlock();
+  }
 
  private:
   friend struct ForkHandlers;
+  static void wait_for_fork();
+  static std::atomic<bool> forking_;  ///< whether a fork takes all, or has them
+  static constinit thread_local int held_;      ///< by this thread
   std::mutex mutex_;
   ForkMutex *next_ = nullptr, *before_ = nullptr;  ///< in the list of all
 };

@@ -92,6 +92,31 @@ TEST(Fork, TakesMutexesThatThreadsNestEitherWayRound) {
 }
 #endif
 
+TEST(Fork, ComesThoughEveryMutexIsHeldNearlyAllTheTime) {
+  const Deadline deadline;
+  std::array<ForkMutex, 12> mutexes;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (ForkMutex& m : mutexes) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        const std::lock_guard hold(m);
+        for (int n = 0; n < 1000; ++n) std::this_thread::yield();
+      }
+    });
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(child_ends_well([&] {
+      for (ForkMutex& m : mutexes) {
+        if (!m.try_lock()) return false;
+      }
+      return true;
+    }));
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+}
+
 TEST(Fork, KnowsMutexesThatComeAndGo) {
   const Deadline deadline;
   std::atomic<bool> stop{false};
