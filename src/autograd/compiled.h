@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "smolder/autograd/node.h"
-#include "smolder/jit/run_mode.h"
+#include "smolder/jit/run/run_mode.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/tensor.h"
 

@@ -9,7 +9,7 @@
 #include "smolder/autograd/formula.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/builder.h"
-#include "smolder/jit/user_lowering.h"
+#include "smolder/jit/lower/user_lowering.h"
 #include "smolder/lazy/call.h"
 
 namespace smolder {

@@ -43,9 +43,9 @@ class ForkGuard {
 };
 
 /// A mutex that a forked child finds free, and what it guards whole. For short work: who holds it waits for nothing but
-/// other ForkMutexes, neither for the GIL nor for a device. A thread that holds none waits for a fork under way, so that
-/// the fork takes all of them however busy the threads are. Made and destroyed while none is held: a static is one of a
-/// file, not of a function that may be called under another.
+/// other ForkMutexes, neither for the GIL nor for a device. A thread that holds none waits for a fork under way, so
+/// that the fork takes all of them however busy the threads are. Made and destroyed while none is held: a static is one
+/// of a file, not of a function that may be called under another.
 class ForkMutex {
  public:
   ForkMutex();
@@ -69,8 +69,8 @@ class ForkMutex {
  private:
   friend struct ForkHandlers;
   static void wait_for_fork();
-  static std::atomic<bool> forking_;  ///< whether a fork takes all, or has them
-  static constinit thread_local int held_;      ///< by this thread
+  static std::atomic<bool> forking_;        ///< whether a fork takes all, or has them
+  static constinit thread_local int held_;  ///< by this thread
   std::mutex mutex_;
   ForkMutex *next_ = nullptr, *before_ = nullptr;  ///< in the list of all
 };

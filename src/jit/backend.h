@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::cuda {
 class Stream;

@@ -5,7 +5,7 @@
 #include "smolder/core/scalar.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/graph.h"
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit {
 

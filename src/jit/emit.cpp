@@ -15,7 +15,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/device_target.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit {
 

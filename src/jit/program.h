@@ -9,7 +9,7 @@
 
 #include "smolder/ir/graph.h"
 #include "smolder/jit/backend.h"
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 #include "smolder/jit/plan.h"
 
 namespace smolder::jit {

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "smolder/jit/plan_report.h"
+#include "smolder/jit/plan/plan_report.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"

@@ -11,7 +11,7 @@
 #include "smolder/ir/control_flow.h"
 #include "smolder/ir/user_op.h"
 #include "smolder/jit/compile.h"
-#include "smolder/jit/run_mode.h"
+#include "smolder/jit/run/run_mode.h"
 #include "smolder/jit/switches.h"
 #include "smolder/lazy/extract.h"
 #include "smolder/lazy/known.h"

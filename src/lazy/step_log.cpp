@@ -11,8 +11,8 @@
 #include "smolder/core/fork.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/core/scalar.h"
-#include "smolder/jit/plan_report.h"
-#include "smolder/jit/time_plan.h"
+#include "smolder/jit/plan/plan_report.h"
+#include "smolder/jit/plan/time_plan.h"
 #include "smolder/lazy/lock.h"
 #include "smolder/lazy/tape.h"
 

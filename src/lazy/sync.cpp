@@ -14,7 +14,7 @@
 #include "smolder/core/profile.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/eager/execute.h"
-#include "smolder/jit/run_mode.h"
+#include "smolder/jit/run/run_mode.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/effects.h"

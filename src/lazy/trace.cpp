@@ -7,7 +7,7 @@
 #include "smolder/ir/attr_words.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
-#include "smolder/jit/decompose.h"
+#include "smolder/jit/graph/decompose.h"
 
 namespace smolder::lazy {
 

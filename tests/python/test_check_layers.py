@@ -20,8 +20,8 @@ def check_layers():
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("src/jit/fuse.cpp", '#include "smolder/core/dims.h"'),
-        ("src/jit/fuse.cpp", '#include "smolder/jit/plan.h"'),
+        ("src/jit/fuse/fuse.cpp", '#include "smolder/core/dims.h"'),
+        ("src/jit/fuse/fuse.cpp", '#include "smolder/jit/plan.h"'),
         ("src/core/hash.cpp", "#include <xxhash.h>"),
         ("src/core/hash.h", "#include <vector>"),
         ("src/core/pool.h", "#include <sys/mman.h>"),
@@ -31,10 +31,12 @@ def check_layers():
         ("src/ir/graph.cpp", '// see #include "smolder/nn/module.h"'),
         ("src/jit/targets.cpp", '#include "smolder/jit/cuda/target.h"'),
         ("src/jit/cuda/native/sort.cpp", '#include "smolder/jit/cuda/native/radix.h"'),
-        ("src/jit/cuda/native/sort.cpp", '#include "smolder/jit/library.h"'),
+        ("src/jit/cuda/native/sort.cpp", '#include "smolder/jit/library/library.h"'),
         ("src/jit/emit.cpp", '#include "smolder/jit/cache/kernel_cache.h"'),
         ("src/jit/cache/record.h", '#include "smolder/core/hash.h"'),
-        ("src/jit/arena.cpp", '#include "smolder/core/cuda/memory.h"'),
+        ("src/jit/run/arena.cpp", '#include "smolder/core/cuda/memory.h"'),
+        ("src/jit/lower/lower.cpp", '#include "smolder/jit/fuse/fuse.h"'),
+        ("src/jit/lower/lower.cpp", '#include "smolder/jit/plan.h"'),
     ],
 )
 def test_allowed(check_layers, path, line):
@@ -46,16 +48,17 @@ def test_allowed(check_layers, path, line):
     [
         ("src/ir/graph.cpp", '#include "smolder/jit/plan.h"', "jit is a layer above"),
         ("src/core/dims.h", '  #  include "smolder/ir/graph.h"', "ir is a layer above"),
-        ("src/jit/plan.cpp", '#include "smolder/oops/plan.h"', "in no layer"),
-        ("src/jit/plan.cpp", '#include "plan.h"', "include our headers as"),
+        ("src/jit/run/executor.cpp", '#include "smolder/oops/plan.h"', "in no layer"),
+        ("src/jit/run/executor.cpp", '#include "plan.h"', "include our headers as"),
         ("src/core/hash.h", "#include <xxhash.h>", "third-party"),
-        ("src/jit/fuse.h", "#include <absl/strings/str_cat.h>", "third-party"),
+        ("src/jit/fuse/fuse.h", "#include <absl/strings/str_cat.h>", "third-party"),
         ("src/extra/a.cpp", "int a;", "src/extra is no layer"),
-        ("src/jit/library.cpp", '#include "smolder/jit/cuda/library.h"', "src/jit/targets.cpp may include"),
+        ("src/jit/library/library.cpp", '#include "smolder/jit/cuda/library.h"', "src/jit/targets.cpp may include"),
         ("src/jit/cache/record.h", '#include "smolder/jit/cuda/target.h"', "jit/cache includes"),
         ("src/jit/cache/record.h", '#include "smolder/jit/plan.h"', "knows nothing of its layer"),
         ("src/jit/cuda/backend.cpp", '#include "smolder/jit/llvm/orc.h"', "no file outside of it may include"),
         ("src/core/fork.cpp", '#include "smolder/core/cuda/driver.h"', "src/core/on_devices.cpp"),
+        ("src/jit/fuse/fuse.cpp", '#include "smolder/jit/lower/lower.h"', "jit/lower is a room after it"),
         ("src/eager/execute.cpp", '#include "smolder/eager/cuda/cudnn.h"', "no file outside of it may include"),
     ],
 )

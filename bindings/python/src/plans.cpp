@@ -1,7 +1,7 @@
 // Steps that ran and their plans, as data for Python: what smolder.explain is made of.
 #include <array>
 
-#include "smolder/jit/plan_report.h"
+#include "smolder/jit/plan/plan_report.h"
 #include "smolder/lazy/step_log.h"
 #include "smolder/lazy/tape.h"
 #include "src/plans.h"

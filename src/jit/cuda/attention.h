@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "smolder/ir/builder.h"
-#include "smolder/jit/library.h"
+#include "smolder/jit/library/library.h"
 
 namespace smolder::jit::cuda {
 

@@ -13,7 +13,7 @@
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/together.h"
-#include "smolder/jit/kernel_bytes.h"
+#include "smolder/jit/loop/kernel_bytes.h"
 
 namespace smolder::jit::cuda {
 

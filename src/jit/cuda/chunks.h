@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
 

@@ -13,7 +13,7 @@
 #include "smolder/core/error.h"
 #include "smolder/jit/cuda/device/prelude.h"
 #include "smolder/jit/cuda/kernel_emitter.h"
-#include "smolder/jit/kernel_bytes.h"
+#include "smolder/jit/loop/kernel_bytes.h"
 
 namespace smolder::jit::cuda {
 

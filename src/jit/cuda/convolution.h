@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "smolder/jit/library.h"
+#include "smolder/jit/library/library.h"
 
 namespace smolder::jit::cuda {
 

@@ -16,11 +16,11 @@
 #include "smolder/core/per_thread.h"
 #include "smolder/core/source_line.h"
 #include "smolder/eager/cuda/tuned_products.h"
-#include "smolder/jit/arena.h"
 #include "smolder/jit/cuda/lanes.h"
 #include "smolder/jit/cuda/replay.h"
-#include "smolder/jit/plan_impl.h"
-#include "smolder/jit/run_mode.h"
+#include "smolder/jit/plan/plan_impl.h"
+#include "smolder/jit/run/arena.h"
+#include "smolder/jit/run/run_mode.h"
 
 namespace smolder::jit {
 

@@ -10,7 +10,7 @@
 #include "smolder/jit/cuda/functions.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/shape.h"
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
 

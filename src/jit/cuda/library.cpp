@@ -23,7 +23,7 @@
 #include "smolder/jit/cuda/native/scan.h"
 #include "smolder/jit/cuda/native/scatter.h"
 #include "smolder/jit/cuda/native/sort.h"
-#include "smolder/jit/product_steps.h"
+#include "smolder/jit/library/product_steps.h"
 
 namespace smolder::jit::cuda {
 

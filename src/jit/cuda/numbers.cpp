@@ -5,7 +5,7 @@
 #include "smolder/core/per_thread.h"
 #include "smolder/jit/cuda/functions.h"
 #include "smolder/jit/cuda/shape.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "smolder/jit/cuda/chunks.h"
 #include "smolder/jit/cuda/statements.h"
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
 

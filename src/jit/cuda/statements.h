@@ -1,7 +1,7 @@
 // The statements of a kernel, and how what they read moves along a loop.
 #pragma once
 
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "smolder/jit/run_mode.h"
+#include "smolder/jit/run/run_mode.h"
 
 namespace smolder::jit::cuda {
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "smolder/jit/fetch_rows.h"
 #include "smolder/jit/llvm/builder.h"
 #include "smolder/jit/llvm/emit.h"
+#include "smolder/jit/loop/fetch_rows.h"
 
 namespace smolder::jit::cpu {
 

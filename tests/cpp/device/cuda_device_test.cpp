@@ -34,7 +34,7 @@
 #include "smolder/ir/scalar/primitive.h"
 #include "smolder/jit/cuda/backend.h"
 #include "smolder/jit/cuda/shape.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit::test {
 namespace {

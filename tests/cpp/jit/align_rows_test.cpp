@@ -1,14 +1,14 @@
 // Room behind the rows of matrices that products are given: which have it, and that nothing else changes.
-#include "smolder/jit/align_rows.h"
+#include "smolder/jit/lower/align_rows.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "jit/plan_test_util.h"
-#include "smolder/jit/decompose.h"
-#include "smolder/jit/fuse.h"
-#include "smolder/jit/lower.h"
+#include "smolder/jit/fuse/fuse.h"
+#include "smolder/jit/graph/decompose.h"
+#include "smolder/jit/lower/lower.h"
 
 namespace smolder::jit {
 namespace {

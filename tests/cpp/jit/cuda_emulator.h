@@ -12,7 +12,7 @@
 #include "smolder/core/cuda/driver.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/native/device.h"
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 // Fibers confuse AddressSanitizer, and under it NVRTC takes minutes.
 #if defined(__SANITIZE_ADDRESS__)

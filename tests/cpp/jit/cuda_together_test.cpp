@@ -21,8 +21,8 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/shape.h"
 #include "smolder/jit/cuda/together.h"
-#include "smolder/jit/kernel_bytes.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/kernel_bytes.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit::test {
 namespace {

@@ -1,5 +1,5 @@
 // Which rows a kernel fetches ahead, and while which loop runs.
-#include "smolder/jit/fetch_rows.h"
+#include "smolder/jit/loop/fetch_rows.h"
 
 #include <gtest/gtest.h>
 

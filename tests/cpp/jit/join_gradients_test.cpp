@@ -7,7 +7,7 @@
 
 #include "jit/plan_test_util.h"
 #include "smolder/jit/cuda/join_gradients.h"
-#include "smolder/jit/simplify.h"
+#include "smolder/jit/graph/simplify.h"
 
 namespace smolder::jit {
 namespace {

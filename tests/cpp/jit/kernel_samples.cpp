@@ -6,11 +6,11 @@
 
 #include "op_calls.h"
 #include "smolder/core/error.h"
-#include "smolder/jit/decompose.h"
-#include "smolder/jit/fuse.h"
-#include "smolder/jit/lower.h"
+#include "smolder/jit/fuse/fuse.h"
+#include "smolder/jit/graph/decompose.h"
+#include "smolder/jit/graph/simplify.h"
+#include "smolder/jit/lower/lower.h"
 #include "smolder/jit/program.h"
-#include "smolder/jit/simplify.h"
 
 namespace smolder::jit::test {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "smolder/ir/graph.h"
-#include "smolder/jit/loop_ir.h"
-#include "smolder/jit/recompute.h"
+#include "smolder/jit/fuse/recompute.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::test {
 

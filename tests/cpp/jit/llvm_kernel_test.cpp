@@ -14,7 +14,7 @@
 #include "jit/kernel_test_util.h"
 #include "jit/random_kernel.h"
 #include "smolder/core/error.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit {
 namespace {

@@ -1,4 +1,4 @@
-#include "smolder/jit/loop_ir.h"
+#include "smolder/jit/loop/loop_ir.h"
 
 #include <gtest/gtest.h>
 

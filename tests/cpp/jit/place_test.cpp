@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "smolder/jit/place.h"
+#include "smolder/jit/schedule/place.h"
 
 namespace smolder::jit {
 namespace {

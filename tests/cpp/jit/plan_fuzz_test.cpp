@@ -9,7 +9,7 @@
 #include "jit/plan_test_util.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/emit.h"
-#include "smolder/jit/loop_interpret.h"
+#include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit {
 namespace {

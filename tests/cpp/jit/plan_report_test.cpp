@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "jit/plan_test_util.h"
-#include "smolder/jit/plan_report.h"
+#include "smolder/jit/plan/plan_report.h"
 
 namespace smolder::jit {
 namespace {

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "jit/plan_test_util.h"
-#include "smolder/jit/decompose.h"
-#include "smolder/jit/fuse.h"
-#include "smolder/jit/plan_impl.h"
+#include "smolder/jit/fuse/fuse.h"
+#include "smolder/jit/graph/decompose.h"
+#include "smolder/jit/plan/plan_impl.h"
 
 namespace smolder::jit {
 namespace {

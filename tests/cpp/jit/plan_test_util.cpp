@@ -14,8 +14,8 @@
 #include "smolder/ir/interpret.h"
 #include "smolder/ir/verify.h"
 #include "smolder/jit/compile.h"
-#include "smolder/jit/fuse.h"
-#include "smolder/jit/plan_impl.h"
+#include "smolder/jit/fuse/fuse.h"
+#include "smolder/jit/plan/plan_impl.h"
 
 namespace smolder::jit {
 

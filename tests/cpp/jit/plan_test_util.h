@@ -10,8 +10,8 @@
 
 #include "smolder/ir/builder.h"
 #include "smolder/ir/value_ops.h"
+#include "smolder/jit/fuse/recompute.h"
 #include "smolder/jit/plan.h"
-#include "smolder/jit/recompute.h"
 
 namespace smolder::jit {
 

@@ -11,7 +11,7 @@
 #include "smolder/ir/scalar/primitive.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/cost.h"
-#include "smolder/jit/rules.h"
+#include "smolder/jit/graph/rules.h"
 
 namespace smolder::jit {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "smolder/core/counters.h"
-#include "smolder/jit/arena.h"
+#include "smolder/jit/run/arena.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/trace.h"
 

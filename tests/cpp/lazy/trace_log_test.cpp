@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "smolder/jit/compare_steps.h"
 #include "smolder/jit/compile.h"
+#include "smolder/jit/run/compare_steps.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/tape.h"
 

@@ -13,7 +13,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/dtype.h"
-#include "smolder/jit/library.h"
+#include "smolder/jit/library/library.h"
 
 namespace smolder::jit::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "smolder/jit/product_steps.h"
+#include "smolder/jit/library/product_steps.h"
 
 namespace smolder::jit::cuda {
 

@@ -1,0 +1,149 @@
+#include "smolder/jit/graph/decompose.h"
+
+#include <algorithm>
+
+#include "smolder/eager/dispatcher.h"
+#include "smolder/ir/rewrite.h"
+#include "smolder/jit/attributes.h"
+#include "smolder/jit/device_target.h"
+#include "smolder/jit/library/library.h"
+#include "smolder/jit/view.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Sums and products of halves accumulate in float32 and round once: said in primitives, so that partial sums in
+/// memory keep float32, too.
+void widen_half_reductions(ir::Graph& g) {
+  const auto narrow = [&](const ir::Node& n) {
+    if (n.op != ir::Op::kReduce || !is_half(g.dtype(n.first_output))) return false;
+    const ir::ReduceKind kind = ReduceAttributes(n).kind;
+    return kind == ir::ReduceKind::kSum || kind == ir::ReduceKind::kProd;
+  };
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), narrow)) return;
+  g = ir::rewrite(g, [&](ir::Rewriter& r, const ir::Node& n) {
+    if (!narrow(n)) return false;
+    ir::Builder& b = r.builder();
+    const ReduceAttributes a(n);
+    const ir::Value wide = b.cast(b.wrap(r.now(n.inputs[0])), DType::kFloat32);
+    const ir::Value sum = b.reduce_axis(a.kind, wide, a.axis, a.chunk);
+    r.set(n.first_output, b.cast(sum, g.dtype(n.first_output)).id);
+    return true;
+  });
+}
+
+/// A kernel chooses among the parts of a cat for each element that it computes, and is compiled for each number of
+/// parts.
+constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
+
+/// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
+bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
+  while (is_alias(g.op(v))) v = g.producer(v).inputs[0];
+  if (g.op(v) != ir::Op::kLeaf) return false;
+  const LeafAttributes a(g.producer(v));
+  return a.offset != ir::Dim(0) || !is_contiguous(g.sym, {v, g.shape(v), a.strides, 0});
+}
+
+/// Makes the plan one for these sizes of the node's operands and attributes alone: its shape rule speaks of numbers.
+void fix_sizes(ir::Graph& g, const ir::Node& n) {
+  const auto fix = [&](const ir::Dim& d) {
+    if (!d.is_constant()) g.sym.equal(d, d.value);
+  };
+  for (const ir::ValueId x : n.inputs) {
+    if (x == ir::kNone) continue;
+    for (const ir::Dim& d : g.shape(x)) fix(d);
+  }
+  for (const ir::Dim& d : n.attrs) fix(d);
+}
+
+/// Whether something reads what attention's backward gives for its mask.
+bool reads_mask_gradient(const ir::Graph& g, const ir::Node& n) {
+  if (n.op != ir::Op::kAttentionBackward) return false;
+  const ir::ValueId gradient = n.first_output + 3;
+  const auto reads = [&](const ir::Node& user) {
+    return std::ranges::find(user.inputs, gradient) != user.inputs.end();
+  };
+  return std::ranges::find(g.outputs, gradient) != g.outputs.end() || std::ranges::any_of(g.nodes, reads);
+}
+
+/// Throws unless what the node's results became has the dtypes and sizes that were recorded.
+void check_results(ir::Rewriter& r, const ir::Node& n) {
+  for (uint32_t i = 0; i < n.num_outputs; ++i) {
+    const ir::ValueInfo &made = r.to().info(r.now(n.first_output + i)), &recorded = r.results(n)[i];
+    SMOLDER_CHECK(made.dtype == recorded.dtype && made.shape.values() == recorded.shape.values(), InternalError,
+                  "internal error: the decomposition of '", ir::name(n.op), "' gives ", name(made.dtype),
+                  made.shape.values(), ", recorded was ", name(recorded.dtype), recorded.shape.values());
+  }
+}
+
+}  // namespace
+
+void take_wide_cats_whole(Program& program) {
+  const size_t most = program.options.device == DeviceType::kCPU ? kMostParts : kMostPartsOnDevice;
+  for (ir::Node& n : program.graph.nodes) {
+    if (n.op == ir::Op::kCat && n.inputs.size() > most) n.op = ir::Op::kWideCat;
+  }
+}
+
+void decompose(Program& program) {
+  const ir::Graph from = std::move(program.graph);
+  ir::Rewriter rewriter(from);
+  rewriter.to().nodes.reserve(from.nodes.size() * 4);
+  rewriter.to().values.reserve(from.values.size() * 4);
+  rewriter.builder().set_device(program.options.device.type);
+  DeviceTarget* const target = DeviceTarget::of(program.options.device.type);
+  ir::rewrite_nodes(rewriter, [&](ir::Rewriter& r, const ir::Node& n) {
+    ir::Graph& to = r.to();
+    ir::Node node = n;
+    node.inputs = r.inputs(n);
+    node.origin = {n.origin.source, n.op};
+    r.builder().set_origin(node.origin);
+    const ir::OpInfo& row = ir::info(n.op);
+    // Somebody's own kernel for one of our ops takes it whole. One of theirs is decomposed, if it says how.
+    node.op = eager::resolve(eager::DispatchKey::kCPU, n.op);
+    const bool whole = node.op != n.op || (!row.flags.primitive && !ir::is_user_op(n.op) &&
+                                           eager::find_kernel(eager::DispatchKey::kCPU, n.op));
+    if (whole || (ir::is_user_op(n.op) && !row.decompose)) fix_sizes(to, node);
+    if (!whole && target &&
+        target->takes_attention(program.options.device.index, to, node, reads_mask_gradient(from, n),
+                                program.options.precision.allow_tf32())) {
+      // All results but the last are of heads. What the user reads of them is stored so; what goes on in the step
+      // mostly comes to rows of all heads.
+      const auto is_of_heads = [&](ir::ValueId v) {
+        return v >= n.first_output && v + 1 < n.first_output + n.num_outputs;
+      };
+      const bool rows_first = std::ranges::none_of(from.outputs, is_of_heads);
+      target->append_attention(r.builder(), to, node, rows_first, r.now_of(n));
+    } else if (row.decompose && !whole) {
+      row.decompose(r.builder(), node, r.results(n), r.now_of(n));
+    } else {
+      SMOLDER_CHECK(row.flags.primitive || whole, NotImplementedError, "op '", row.name,
+                    "' has neither a decomposition nor a kernel");
+      r.copy(node, std::move(node.inputs));
+    }
+    check_results(r, n);
+    return true;
+  });
+  std::vector<ir::ValueId> outputs;
+  for (const ir::ValueId v : from.outputs) {
+    ir::Graph& to = rewriter.to();
+    ir::ValueId out = rewriter.now(v);
+    if (is_strided_leaf(to, out)) out = append_shaped(to, ir::Op::kExpand, out, to.info(out), {});
+    outputs.push_back(out);
+  }
+  program.graph = rewriter.finish(std::move(outputs));
+  widen_half_reductions(program.graph);
+  take_wide_cats_whole(program);
+}
+
+std::optional<ir::Op> find_fallback(const ir::Graph& graph, DeviceType device) {
+  Program p;
+  p.options.device = device;
+  p.graph = graph;
+  decompose(p);
+  const auto found = std::ranges::find_if(p.graph.nodes, [&](const ir::Node& n) { return is_fallback(device, n.op); });
+  return found == p.graph.nodes.end() ? std::nullopt : std::optional(found->op);
+}
+
+}  // namespace smolder::jit

@@ -1,0 +1,77 @@
+#include "smolder/jit/loop/fetch_rows.h"
+
+#include <algorithm>
+
+#include "smolder/jit/cost.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Of arithmetic: loads and stores would be in the way.
+double cost_of(const Stmt& loop) {
+  double cost = 0;
+  for (const Stmt& s : loop.body) cost += s.kind == StmtKind::kPrimitive ? op_cost(s.op) : 0;
+  return cost;
+}
+
+bool varies(const Affine& map, VarId v) {
+  return std::any_of(map.terms.begin(), map.terms.end(),
+                     [&](const Affine::Term& t) { return t.var == v && t.stride != IntRef{}; });
+}
+
+/// Reads a row of memory that the loop over `row` walks: element after element, and nothing writes it. Or, where
+/// `stores` says so, writes one.
+bool walks_row(const Kernel& k, const Stmt& loop, const Stmt& s, VarId row, bool stores) {
+  const bool reads = s.kind == StmtKind::kLoad && !k.buffers[s.address.buffer].write;
+  const bool writes = stores && s.kind == StmtKind::kStore && !s.streaming;
+  if (!reads && !writes) return false;
+  if (!s.bounds.empty() || !s.address.indirect.empty() || !varies(s.address.map, row)) return false;
+  return std::any_of(s.address.map.terms.begin(), s.address.map.terms.end(),
+                     [&](const Affine::Term& t) { return t.var == loop.vars[0] && t.stride == IntRef{1, -1}; });
+}
+
+/// The costliest loop but one, or that one where it is alone.
+size_t costliest_but(const std::vector<const Stmt*>& loops, size_t one) {
+  size_t best = one == 0 && loops.size() > 1 ? 1 : 0;
+  for (size_t i = best + 1; i < loops.size(); ++i) {
+    if (i != one && cost_of(*loops[i]) > cost_of(*loops[best])) best = i;
+  }
+  return best;
+}
+
+/// `body` holds the loops over one row, which the loop over `row` walks; nothing to do for fewer than `least`.
+void find_in(const Kernel& k, const std::vector<Stmt>& body, VarId row, size_t least, bool stores,
+             std::vector<RowFetch>& out) {
+  std::vector<const Stmt*> loops;
+  for (const Stmt& s : body) {
+    if (s.kind == StmtKind::kVector) loops.push_back(&s);
+  }
+  if (loops.size() < least) return;
+  std::vector<bool> seen(k.buffers.size(), false);
+  for (size_t first = 0; first < loops.size(); ++first) {
+    const size_t during = costliest_but(loops, first);
+    const Stmt &reads = *loops[first], &fetches = *loops[during];
+    if (fetches.extents != reads.extents || fetches.clamp_var != reads.clamp_var) continue;
+    for (const Stmt& s : reads.body) {
+      if (!walks_row(k, reads, s, row, stores) || seen[s.address.buffer]) continue;
+      seen[s.address.buffer] = true;
+      out.push_back({&fetches, &s, reads.vars[0], during < first ? -1 : row});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<RowFetch> find_row_fetches(const Kernel& k) {
+  std::vector<RowFetch> out;
+  if (k.root.kind != StmtKind::kParallel) return out;
+  find_in(k, k.root.body, k.root.vars.back(), 2, false, out);
+  for (const Stmt& s : k.root.body) {
+    // A column sum walks a tile: where its part of a row ends, the processor's own prefetching does too.
+    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], 1, true, out);
+  }
+  return out;
+}
+
+}  // namespace smolder::jit

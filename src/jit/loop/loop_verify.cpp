@@ -1,0 +1,224 @@
+// The structure rules of loop_ir.h.
+#include <string>
+#include <vector>
+
+#include "smolder/core/error.h"
+#include "smolder/ir/scalar/primitive.h"
+#include "smolder/jit/loop/loop_ir.h"
+
+namespace smolder::jit {
+
+namespace {
+
+/// Throws with the statement's number in print order, counted from the root.
+#define VERIFY(condition, ...)                                                                                     \
+  SMOLDER_CHECK(condition, InternalError, "internal error: loop IR breaks a rule at statement ", number_, " of\n", \
+                print(k_), __VA_ARGS__)
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k), vars_(k.num_vars), locals_(k.num_locals), accs_(k.num_accs) {}
+
+  void run() {
+    const Stmt& root = k_.root;
+    VERIFY(root.kind == StmtKind::kParallel || root.kind == StmtKind::kParallelVector, "the root is no parallel loop");
+    VERIFY(root.clamp_var < 0, "the root's extent is clamped");
+    loop(root);
+    // Every number stands for something: kernels that differ in a count only would be one kernel.
+    for (size_t v = 0; v < vars_.size(); ++v) VERIFY(vars_[v].declared, "variable v", v, " is not declared");
+    for (size_t l = 0; l < locals_.size(); ++l) VERIFY(locals_[l].declared, "value %", l, " is not defined");
+    for (size_t a = 0; a < accs_.size(); ++a) VERIFY(accs_[a].declared, "accumulator a", a, " is not declared");
+  }
+
+ private:
+  struct Named {
+    bool declared = false, visible = false;
+  };
+  struct Local : Named {
+    DType dtype = DType::kFloat32;
+  };
+  struct Acc : Named {
+    DType dtype = DType::kFloat32;
+  };
+
+  void loop(const Stmt& s) {
+    const bool vector = s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector;
+    const bool root = &s == &k_.root;
+    VERIFY(s.vars.size() == s.extents.size() && !s.vars.empty(), "a loop has an extent for each variable");
+    VERIFY(s.kind == StmtKind::kParallel || s.vars.size() == 1, "only a parallel loop has several variables");
+    for (const IntRef& e : s.extents) integer(e);
+    if (s.clamp_var >= 0) {
+      var(s.clamp_var);
+      integer(s.clamp_total);
+    }
+    for (const VarId v : s.vars) declare(vars_, v, "variable v");
+    std::vector<LocalId> locals;
+    std::vector<AccId> accs;
+    in_vector_ += vector;
+    for (const Stmt& inner : s.body) {
+      ++number_;
+      VERIFY(!vector || !is_loop(inner.kind), "a vector loop holds a loop");
+      statement(inner);
+      if (inner.result >= 0) locals.push_back(inner.result);
+      if (inner.kind == StmtKind::kAcc) accs.push_back(inner.acc);
+    }
+    in_vector_ -= vector;
+    if (root) return;
+    for (const VarId v : s.vars) vars_[v].visible = false;
+    for (const LocalId l : locals) locals_[l].visible = false;
+    for (const AccId a : accs) accs_[a].visible = false;
+  }
+
+  static bool is_loop(StmtKind k) { return k <= StmtKind::kVector; }
+
+  void statement(const Stmt& s) {
+    VERIFY(defines(s.kind) == (s.result >= 0), "a statement defines a value exactly when its kind does");
+    switch (s.kind) {
+      case StmtKind::kParallel:
+      case StmtKind::kParallelVector:
+        VERIFY(false, "a parallel loop is not the root");
+        break;
+      case StmtKind::kLoop:
+      case StmtKind::kVector:
+        loop(s);
+        return;
+      case StmtKind::kLoad:
+        address(s.address);
+        VERIFY(k_.buffers[s.address.buffer].read, "a load of a buffer that is not read");
+        VERIFY(s.dtype == k_.buffers[s.address.buffer].dtype, "a load of another dtype than the buffer's");
+        for (const Bound& b : s.bounds) {
+          affine(b.map);
+          integer(b.lo);
+          integer(b.hi);
+        }
+        break;
+      case StmtKind::kStore:
+        address(s.address);
+        VERIFY(k_.buffers[s.address.buffer].write, "a store to a buffer that is not written");
+        VERIFY(s.dtype == k_.buffers[s.address.buffer].dtype, "a store of another dtype than the buffer's");
+        arity(s, 1);
+        VERIFY(argument(s, 0) == s.dtype, "a value of ", name(argument(s, 0)), " is stored as ", name(s.dtype));
+        break;
+      case StmtKind::kPrimitive:
+        primitive(s);
+        break;
+      case StmtKind::kConstant:
+        break;
+      case StmtKind::kScalar:
+        VERIFY(s.slot >= 0 && s.slot < static_cast<int>(k_.scalars.size()), "scalar s", s.slot, " does not exist");
+        break;
+      case StmtKind::kIndex:
+        VERIFY(s.dtype == DType::kInt64, "an index is int64");
+        affine(s.map);
+        break;
+      case StmtKind::kAcc:
+        VERIFY(in_vector_ == 0, "an accumulator is declared in a vector loop");
+        declare(accs_, s.acc, "accumulator a");
+        accs_[s.acc].dtype = s.dtype;
+        VERIFY(s.dtype == DType::kBool || (s.reduce != ir::ReduceKind::kAny && s.reduce != ir::ReduceKind::kAll),
+               "any and all reduce bools");
+        break;
+      case StmtKind::kUpdate:
+        VERIFY(in_vector_ != 0 && k_.root.kind != StmtKind::kParallelVector, "an update outside a vector loop");
+        arity(s, 1);
+        VERIFY(argument(s, 0) == acc(s.acc), "a value of ", name(argument(s, 0)), " updates ", name(acc(s.acc)));
+        break;
+      case StmtKind::kResult:
+        VERIFY(in_vector_ == 0, "the result of an accumulator is taken in a vector loop");
+        VERIFY(s.dtype == acc(s.acc), "a result has another dtype than its accumulator");
+        break;
+      case StmtKind::kCheckIndex:
+        arity(s, 1);
+        VERIFY(argument(s, 0) == DType::kInt64 && s.dtype == DType::kInt64, "an index is int64");
+        integer(s.limit);
+        VERIFY(s.slot >= 0 && s.slot < k_.num_errors, "error e", s.slot, " does not exist");
+        break;
+    }
+    if (s.result >= 0) {
+      declare(locals_, s.result, "value %");
+      locals_[s.result].dtype = result_dtype(s);
+    }
+  }
+
+  static bool defines(StmtKind k) {
+    return k == StmtKind::kLoad || k == StmtKind::kPrimitive || k == StmtKind::kConstant || k == StmtKind::kScalar ||
+           k == StmtKind::kIndex || k == StmtKind::kResult || k == StmtKind::kCheckIndex;
+  }
+
+  void primitive(const Stmt& s) {
+    if (s.op == ir::Op::kCast) {
+      arity(s, 1);
+      argument(s, 0);
+      return;
+    }
+    if (s.op == ir::Op::kRandomBits) {
+      arity(s, 3);
+      VERIFY(s.dtype == DType::kInt64, "random bits are int64");
+      for (int i = 0; i < 3; ++i) VERIFY(argument(s, i) == DType::kInt64, "random bits are of int64 operands");
+      return;
+    }
+    VERIFY(ir::is_elementwise_primitive(s.op), name(s.op), " is not elementwise");
+    const auto p = static_cast<ir::scalar::Primitive>(s.op);
+    const auto& info = ir::scalar::info(p);
+    arity(s, info.arity);
+    VERIFY(info.takes(s.dtype), info.name, " of ", name(s.dtype));
+    for (int i = 0; i < info.arity; ++i) {
+      const DType want = p == ir::scalar::Primitive::kWhere && i == 0 ? DType::kBool : s.dtype;
+      const DType t = argument(s, i);
+      VERIFY(t == want || t == compute_type(want), "operand ", i, " of ", info.name, " is ", name(t), ", not ",
+             name(want));
+    }
+  }
+
+  void arity(const Stmt& s, int n) {
+    VERIFY(static_cast<int>(s.args.size()) == n, "a statement has ", s.args.size(), " operands, not ", n);
+  }
+  DType argument(const Stmt& s, int i) { return visible(locals_, s.args[i], "value %").dtype; }
+  DType acc(AccId a) { return visible(accs_, a, "accumulator a").dtype; }
+  void var(VarId v) { visible(vars_, v, "variable v"); }
+
+  void address(const Address& a) {
+    VERIFY(a.buffer >= 0 && a.buffer < static_cast<int>(k_.buffers.size()), "buffer b", a.buffer, " does not exist");
+    affine(a.map);
+    for (const auto& i : a.indirect) {
+      VERIFY(visible(locals_, i.index, "value %").dtype == DType::kInt64, "an address term is int64");
+      integer(i.stride);
+    }
+  }
+  void affine(const Affine& a) {
+    integer(a.offset);
+    for (const auto& t : a.terms) {
+      var(t.var);
+      integer(t.stride);
+    }
+  }
+  void integer(IntRef r) {
+    VERIFY(r.slot < k_.num_ints, "integer n", r.slot, " does not exist");
+    VERIFY(r.is_constant() || r.constant == 0, "integer n", r.slot, " is a constant too");
+  }
+
+  template <class T>
+  void declare(std::vector<T>& table, int32_t id, const char* what) {
+    VERIFY(id >= 0 && id < static_cast<int32_t>(table.size()), what, id, " is past the kernel's count");
+    VERIFY(!table[id].declared, what, id, " is declared twice");
+    table[id].declared = table[id].visible = true;
+  }
+  template <class T>
+  const T& visible(const std::vector<T>& table, int32_t id, const char* what) {
+    VERIFY(id >= 0 && id < static_cast<int32_t>(table.size()) && table[id].visible, what, id, " is not visible");
+    return table[id];
+  }
+
+  const Kernel& k_;
+  std::vector<Named> vars_;
+  std::vector<Local> locals_;
+  std::vector<Acc> accs_;
+  int in_vector_ = 0;
+  int number_ = 0;
+};
+
+}  // namespace
+
+void verify(const Kernel& k) { Verifier(k).run(); }
+
+}  // namespace smolder::jit
