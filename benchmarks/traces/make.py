@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import smolder
-from smolder import _trace_file, bench_models, nn
+from smolder import _trace_file, nn
+from smolder.cli import bench_models
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from smolder import bench, bench_rows
+from smolder.cli import bench, bench_rows
 
 ISSUE_ROWS = [
     "record_predicted",

@@ -7,7 +7,8 @@ import pytest
 from conftest import of_the_cpu
 
 import smolder
-from smolder import _trace_file, bench_traces, cli
+from smolder import _trace_file, cli
+from smolder.cli import bench_traces
 
 pytestmark = of_the_cpu("traces of the host's steps")
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "traces"

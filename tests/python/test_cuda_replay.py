@@ -3,7 +3,8 @@
 import pytest
 
 import smolder
-from smolder import _core, _replay, _trace_file, cli, nn
+from smolder import _core, _trace_file, cli, nn
+from smolder.cli import _rerun
 
 pytestmark = pytest.mark.skipif(not smolder.cuda.is_available(), reason="there is no CUDA device")
 
@@ -23,9 +24,9 @@ def test_inputs_of_a_device_are_kept(path):
     trace = _trace_file.read(path)
     assert trace.steps[0].device == "cuda"
     assert all(leaf.data for leaf in trace.steps[0].leaves)
-    here, there = (_replay.prepare(trace, 0, device)[0] for device in ("cpu", "cuda"))
+    here, there = (_rerun.prepare(trace, 0, device)[0] for device in ("cpu", "cuda"))
     assert here.inputs[0].tolist() == there.inputs[0].cpu().tolist()
-    assert _replay.compare(there.eager()[0], here.eager()[0], exact=False) is None
+    assert _rerun.compare(there.eager()[0], here.eager()[0], exact=False) is None
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -59,7 +59,7 @@ def test_a_damaged_cache_is_a_problem_and_stays_as_it_is(place, tmp_path):
     for log in database.parent.glob("*-wal"):  # which holds the first page too
         log.unlink()
     # The self-test would use the cache, and so set the file aside.
-    found = json.loads(doctor("--json", status=1, code="import smolder.doctor as d; d._self_test = lambda d: {'error': '', 'device': d, 'difference': 0, 'first_ms': 0, 'step_ms': 0, 'eager_ms': 0, 'kernels_built': 0}", **place))  # fmt: skip
+    found = json.loads(doctor("--json", status=1, code="import smolder.cli.doctor as d; d._self_test = lambda d: {'error': '', 'device': d, 'difference': 0, 'first_ms': 0, 'step_ms': 0, 'eager_ms': 0, 'kernels_built': 0}", **place))  # fmt: skip
     (problem,) = found["problems"]
     assert problem["what"].startswith("kernel cache: ") and problem["remedy"] == "smolder cache verify --repair"
     assert database.read_bytes() == content
@@ -87,5 +87,5 @@ def test_a_place_that_cannot_be_written_is_a_problem(tmp_path):
     ids=["raises", "differs", "nan"],
 )
 def test_a_self_test_that_fails_says_how(place, code, said):
-    text = doctor(code=f"import smolder.doctor as d; import smolder.nn as n; {code}", status=1, **place)
+    text = doctor(code=f"import smolder.cli.doctor as d; import smolder.nn as n; {code}", status=1, **place)
     assert "FAILED  cpu" in text and said in text

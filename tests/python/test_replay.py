@@ -9,7 +9,8 @@ import pytest
 from conftest import of_the_cpu
 
 import smolder
-from smolder import _core, _replay, _trace_file, cli, nn, optim
+from smolder import _core, _trace_file, cli, nn, optim
+from smolder.cli import _rerun
 
 pytestmark = of_the_cpu("steps of the host, whose plans give the bits of eager execution")
 
@@ -129,7 +130,7 @@ def test_saved_inputs_give_what_the_program_got(tmp_path):
         held = smolder.softmax(x @ w, -1)
         smolder.mark_step()
     trace = _trace_file.read(tmp_path / "a.trace")
-    replay, saved = _replay.prepare(trace, 0)
+    replay, saved = _rerun.prepare(trace, 0)
     assert saved == 2
     for results in (replay.compile().run(replay.inputs, replay.numbers)[0], replay.eager()):
         assert results[0].tolist() == held.tolist()
@@ -153,7 +154,7 @@ def test_random_inputs_suit_what_reads_them(tmp_path):
         del held
     trace = _trace_file.read(tmp_path / "a.trace")
     for seed in range(10):
-        replay, _ = _replay.prepare(trace, 0, seed=seed)
+        replay, _ = _rerun.prepare(trace, 0, seed=seed)
         assert replay.bad_indices() == []
         assert not any(np.isnan(t.numpy()).any() for t in replay.eager() if t.dtype.is_floating_point)
         most = max(t.max().item() for t in replay.inputs if t.dtype == smolder.int64)
@@ -256,19 +257,19 @@ def test_indices_stay_in_range_as_sizes_shrink(tmp_path, capsys):
         _core._plant_miscompile("", "")
     trace = _trace_file.read(tmp_path / "b.trace")
     assert max(n for leaf in trace.steps[0].leaves for n in leaf.shape) <= 2
-    assert _replay.prepare(trace, 0)[0].bad_indices() == []
+    assert _rerun.prepare(trace, 0)[0].bad_indices() == []
 
 
 def test_a_plan_that_raises_is_made_small(tmp_path, capsys, monkeypatch):
     path = long_program(tmp_path / "a.trace", 40)
-    compile_right = _replay.Replay.compile
+    compile_right = _rerun.Replay.compile
 
     def compile_wrong(self, disable=()):
         if {"sin", "tanh"} <= {n.op for n in self.step.nodes}:
             raise NotImplementedError("no sin beside tanh")
         return compile_right(self, disable)
 
-    monkeypatch.setattr(_replay.Replay, "compile", compile_wrong)
+    monkeypatch.setattr(_rerun.Replay, "compile", compile_wrong)
     status, found = as_json(capsys, "replay", path, "--reduce", tmp_path / "b.trace")
     assert status == 1
     assert found["failure"] == "raises NotImplementedError"
@@ -296,6 +297,4 @@ def test_a_step_of_every_kind_of_leaf(tmp_path, capsys):
         smolder.mark_step()
     assert command(capsys, "replay", tmp_path / "a.trace", "--check")[0] == 0
     again = _trace_file.read(tmp_path / "a.trace")
-    assert [str(d.dtype) for d in _replay.prepare(again, 0)[0].inputs[: len(dtypes)]] == [
-        f"smolder.{d}" for d in dtypes
-    ]
+    assert [str(d.dtype) for d in _rerun.prepare(again, 0)[0].inputs[: len(dtypes)]] == [f"smolder.{d}" for d in dtypes]

@@ -9,7 +9,7 @@ __dir__ = _listing(__name__)
 
 def show() -> str:
     """A text that says with what the kernels are compiled, and which libraries were found."""
-    from smolder.doctor import _libraries, _processor
+    from smolder.cli.doctor import _libraries, _processor
 
     model, vectors = _processor()
     lines = [f"Smolder {__version__}:", f"  - CPU: {model} ({', '.join(vectors) or 'no vectors known'})"]

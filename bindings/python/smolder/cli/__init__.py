@@ -9,12 +9,12 @@ from smolder._version import __version__
 
 # Modules with `add_arguments(parser)` and `run(args) -> exit status | None`, by subcommand: (module, one line of help).
 COMMANDS = {
-    "bench": ("smolder.bench", "measure: recording, compiling, kernels, training"),
-    "cache": ("smolder.kernel_cache", "look at the kernel cache, and change it"),
-    "replay": ("smolder.replay_command", "run a recorded step again: time, check, bisect, reduce"),
-    "trace": ("smolder.trace_command", "look at recorded steps: show, compare, draw"),
-    "explain": ("smolder.explain_command", "run a script, and say what its steps became and why they were compiled"),
-    "doctor": ("smolder.doctor", "what is installed, found and missing; does a step work?"),
+    "bench": ("smolder.cli.bench", "measure: recording, compiling, kernels, training"),
+    "cache": ("smolder.cli.cache", "look at the kernel cache, and change it"),
+    "replay": ("smolder.cli.replay", "run a recorded step again: time, check, bisect, reduce"),
+    "trace": ("smolder.cli.trace", "look at recorded steps: show, compare, draw"),
+    "explain": ("smolder.cli.explain", "run a script, and say what its steps became and why they were compiled"),
+    "doctor": ("smolder.cli.doctor", "what is installed, found and missing; does a step work?"),
 }
 
 
@@ -51,7 +51,3 @@ def main(argv=None):
     except BrokenPipeError:  # whoever read it has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,8 +4,8 @@ import copy
 import dataclasses
 
 from smolder import _core, _trace_file
-from smolder._replay import Replay, Uses
 from smolder._trace_file import Leaf, Node
+from smolder.cli._rerun import Replay, Uses
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ import numpy
 from smolder import _core, _trace_file
 from smolder._terminal import size
 from smolder._types import name_of
-from smolder.trace_command import replay_graph
+from smolder.cli.trace import replay_graph
 
 # Operands that hold positions: what bounds them, of the node.
 _MOVES = ("reshape", "view", "permute", "transpose", "expand", "squeeze", "unsqueeze", "flatten", "contiguous", "slice",

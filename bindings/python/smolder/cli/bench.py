@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from smolder import _core, bench_rows, bench_traces
+from smolder import _core
+from smolder.cli import bench_rows, bench_traces
 
 _COLUMNS = ("row", "value", "limit", "share", "target", "", "peers")
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy
 
 import smolder
-from smolder import _core, bench_models
+from smolder import _core
+from smolder.cli import bench_models
 
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "KiB": 1.0}  # of a second, but for memory
 
@@ -183,7 +184,7 @@ def plan_1000_ops(context):
 
 _FIRST_STEP = """
 import json, time, smolder
-from smolder import bench_models
+from smolder.cli import bench_models
 if {threads}: smolder.set_num_threads({threads})
 times = []
 start = time.perf_counter()
@@ -415,7 +416,7 @@ def conv_train(context):
 
 _STEPS = """
 import json, smolder
-from smolder import bench_models
+from smolder.cli import bench_models
 def resident():
     with open("/proc/self/statm") as file: return int(file.read().split()[1]) * {page} // 1024
 if {threads}: smolder.set_num_threads({threads})

@@ -5,9 +5,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from smolder import _replay, _trace_file, cuda
+from smolder import _trace_file, cuda
 from smolder._limits import limits
 from smolder._terminal import table
+from smolder.cli import _rerun
 
 _BATCHES, _BATCH_SECONDS = 5, 0.15
 _NOTABLE = 0.05  # changes below this are not told, however sure they are
@@ -41,7 +42,7 @@ class Measured:
         trace = _trace_file.read(path)
         number = max(range(len(trace.steps)), key=lambda i: trace.steps[i].runs)
         self.name, self.batches = Path(path).stem, []
-        self.replay, _ = _replay.prepare(trace, number, device)
+        self.replay, _ = _rerun.prepare(trace, number, device)
         self.plan = self.replay.compile()
         once = min(self.plan.time(self.replay.inputs, self.replay.numbers, 3))
         self.runs = 1 if quick else max(1, min(1000, int(_BATCH_SECONDS / max(once, 1e-6))))

@@ -12,11 +12,12 @@ import sys
 import time
 
 import smolder
-from smolder import _core, _reduce, _replay, _trace_file, cuda
+from smolder import _core, _trace_file, cuda
 from smolder._explain_text import short
 from smolder._limits import limits
 from smolder._terminal import cut, size, table, width
-from smolder.trace_command import find_step, graph_lines
+from smolder.cli import _reduce, _rerun
+from smolder.cli.trace import find_step, graph_lines
 
 DIFFERENT, UNUSABLE, UNRUNNABLE = 1, 2, 3
 _STAGES = {"loops": "lower", "code": "emit"}  # other names of stages
@@ -51,7 +52,7 @@ def _load(args):
         raise _Failure(f"step {number} ran on {device}: --device cpu runs it here", UNRUNNABLE)
     if device == "cuda" and not cuda.is_available():
         raise _Failure(f"step {number} needs CUDA, and there is no device: --device cpu runs it here", UNRUNNABLE)
-    replay, saved = _replay.prepare(trace, number, device, args.seed)
+    replay, saved = _rerun.prepare(trace, number, device, args.seed)
     return number, replay, saved
 
 
@@ -295,7 +296,7 @@ def _guilty_steps(replay, plan):
     found, report = [], plan.report()["steps"]
     differences, skipped = plan.compare(replay.inputs, replay.numbers)
     for number, got, wanted in differences:
-        what = _replay.compare(got, wanted, exact=replay.exact)
+        what = _rerun.compare(got, wanted, exact=replay.exact)
         if what:
             step = report[number]
             ops = [{"name": op["name"], "where": op["where"]} for op in step["ops"]]
@@ -362,7 +363,7 @@ def _reduce_to(number, replay, saved, args):
             print(f"\r{text}  ", end="", file=sys.stderr, flush=True)
 
     inputs = [t.cpu() for t in replay.inputs]
-    with _replay.disabled(args.disable):
+    with _rerun.disabled(args.disable):
         reducer = _reduce.Reducer(_reduce.Case(replay.trace, replay.step, inputs, replay.device), told)
         case = reducer.run()
     if not args.json and sys.stderr.isatty():
@@ -404,7 +405,7 @@ def _stop_after(replay, args):
     elif stage == "emit":
         text = _code(replay, args)
     else:
-        with _replay.disabled(args.disable):
+        with _rerun.disabled(args.disable):
             options = replay.step.options
             text = replay.graph.after_stage(replay.device, options["fuse"], options["simplify"], stage)
     print(json.dumps({"stage": stage, "text": text}) if args.json else text.rstrip("\n"))
@@ -413,19 +414,19 @@ def _stop_after(replay, args):
 
 def _code(replay, args):
     """What each kernel of the plan was compiled to, as the kernel cache has it."""
-    from smolder import kernel_cache
+    from smolder.cli import cache
 
     plan = replay.compile(args.disable)
     _core._leave_kernels_on_disk()
     try:
-        file, texts, seen = kernel_cache._open(), [], set()
+        file, texts, seen = cache._open(), [], set()
         for step in plan.report()["steps"]:
             if step["key"] is None or step["key"] in seen:
                 continue
             seen.add(step["key"])
-            row = kernel_cache._find(file, step["key"])
-            texts.append(f"# {step['name']}, {step['key'][:12]}\n{kernel_cache._disassemble(row['payload'])}")
-    except kernel_cache._Failure as e:
+            row = cache._find(file, step["key"])
+            texts.append(f"# {step['name']}, {step['key'][:12]}\n{cache._disassemble(row['payload'])}")
+    except cache._Failure as e:
         raise _Failure(str(e), UNRUNNABLE) from None
     return "\n".join(texts)
 

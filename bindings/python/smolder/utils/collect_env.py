@@ -4,7 +4,7 @@ import platform
 import sys
 
 from smolder._names import listing as _listing
-from smolder.doctor import _has_gpu, _libraries, _processor
+from smolder.cli.doctor import _has_gpu, _libraries, _processor
 
 __all__ = ["get_pretty_env_info", "main"]
 __dir__ = _listing(__name__)
