@@ -5,7 +5,16 @@ Also sets of values (`constraints`), functions that map onto them (`transforms`)
 """
 
 from smolder._names import listing as _listing
-from smolder.distributions import constraints, transforms
+from smolder.distributions import (
+    categorical,
+    constraints,
+    continuous,
+    matrices,
+    positive,
+    shares,
+    transformed,
+    transforms,
+)
 from smolder.distributions.categorical import (
     Categorical,
     Multinomial,
@@ -60,75 +69,15 @@ from smolder.distributions.transforms import (
     identity_transform,
 )
 
-__all__ = [
-    "AbsTransform",
-    "AffineTransform",
-    "Bernoulli",
-    "Beta",
-    "Binomial",
-    "CatTransform",
-    "Categorical",
-    "Cauchy",
-    "Chi2",
-    "ComposeTransform",
-    "ContinuousBernoulli",
-    "CorrCholeskyTransform",
-    "CumulativeDistributionTransform",
-    "Dirichlet",
-    "Distribution",
-    "ExpTransform",
-    "Exponential",
-    "ExponentialFamily",
-    "FisherSnedecor",
-    "Gamma",
-    "GeneralizedPareto",
-    "Geometric",
-    "Gumbel",
-    "HalfCauchy",
-    "HalfNormal",
-    "Independent",
-    "IndependentTransform",
-    "InverseGamma",
-    "Kumaraswamy",
-    "LKJCholesky",
-    "Laplace",
-    "LogNormal",
-    "LogisticNormal",
-    "LowRankMultivariateNormal",
-    "LowerCholeskyTransform",
-    "MixtureSameFamily",
-    "Multinomial",
-    "MultivariateNormal",
-    "NegativeBinomial",
-    "Normal",
-    "OneHotCategorical",
-    "OneHotCategoricalStraightThrough",
-    "Pareto",
-    "Poisson",
-    "PositiveDefiniteTransform",
-    "PowerTransform",
-    "RelaxedBernoulli",
-    "RelaxedOneHotCategorical",
-    "ReshapeTransform",
-    "SigmoidTransform",
-    "SoftmaxTransform",
-    "SoftplusTransform",
-    "StackTransform",
-    "StickBreakingTransform",
-    "StudentT",
-    "TanhTransform",
-    "Transform",
-    "TransformedDistribution",
-    "Uniform",
-    "VonMises",
-    "Weibull",
-    "Wishart",
-    "biject_to",
-    "constraints",
-    "identity_transform",
-    "kl_divergence",
-    "register_kl",
-    "transform_to",
-    "transforms",
-]
+__all__ = ["Bernoulli", "Binomial", "Distribution", "ExponentialFamily", "Geometric", "Independent"]
+__all__ += ["LowRankMultivariateNormal", "MixtureSameFamily", "MultivariateNormal", "NegativeBinomial", "Poisson"]
+__all__ += ["RelaxedBernoulli", "RelaxedOneHotCategorical", "TransformedDistribution", "VonMises", "biject_to"]
+__all__ += ["constraints", "kl_divergence", "register_kl", "transform_to", "transforms"]
+__all__ += categorical.__all__
+__all__ += continuous.__all__
+__all__ += matrices.__all__
+__all__ += positive.__all__
+__all__ += shares.__all__
+__all__ += transformed.__all__
+__all__ += transforms.__all__
 __dir__ = _listing(__name__)
