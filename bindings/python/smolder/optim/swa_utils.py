@@ -13,7 +13,8 @@ from smolder._names import listing as _listing
 from smolder._warn import warn
 from smolder.nn.module import Module
 from smolder.nn.normalization import _BatchNorm
-from smolder.optim.lr_scheduler import LRScheduler, _per_group
+from smolder.optim.lr_scheduler import LRScheduler
+from smolder.optim.lr_scheduler._base import _per_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
