@@ -397,8 +397,8 @@ def tensor_page(sources):
     node = sources.bound["Tensor"]
     page.say(prose(ast.get_docstring(node) or ""), "")
     written = {}
-    python = sources.module("smolder._tensor").tree
-    docs = {n.name: ast.get_docstring(n) for n in python.body if isinstance(n, ast.FunctionDef)}
+    python = [n for name in ("_tensor", "_conversions") for n in sources.module(f"smolder.{name}").tree.body]
+    docs = {n.name: ast.get_docstring(n) for n in python if isinstance(n, ast.FunctionDef)}
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):
             written.setdefault(member.name, []).append(member)
