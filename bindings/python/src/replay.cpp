@@ -1,6 +1,4 @@
-// Recorded steps for Python: the log of what ran, and graphs that are run outside of any tape, as `smolder replay`
-// does.
-#include <algorithm>
+// Graphs of recorded steps that run outside of any tape, as `smolder replay` runs them.
 #include <chrono>
 #include <functional>
 #include <unordered_map>
@@ -9,12 +7,7 @@
 #include "smolder/eager/execute.h"
 #include "smolder/graph/state.h"
 #include "smolder/ir/attr_words.h"
-#include "smolder/ir/builder.h"
-#include "smolder/ir/control_flow.h"
-#include "smolder/ir/infer.h"
 #include "smolder/ir/interpret.h"
-#include "smolder/ir/user_op.h"
-#include "smolder/ir/verify.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/fuse/recompute.h"
 #include "smolder/jit/graph/rules.h"
@@ -23,378 +16,15 @@
 #include "smolder/jit/run/compare_steps.h"
 #include "smolder/jit/run/run_mode.h"
 #include "smolder/jit/switches.h"
-#include "smolder/lazy/extract.h"
 #include "smolder/lazy/lock.h"
-#include "smolder/lazy/recompile.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
-#include "smolder/lazy/trace_log.h"
 #include "src/plans.h"
-#include "src/tensor.h"
+#include "src/replay.h"
 #include "src/without_gil.h"
 
 namespace smolder::python {
 namespace {
-
-/// Source tokens by the number that a file gives them, from 1 on.
-class Sources {
- public:
-  uint32_t number(SourceToken token) {
-    const std::string text = resolve_source(token);
-    if (text.empty()) return 0;
-    const auto [at, fresh] = numbers_.try_emplace(text, static_cast<uint32_t>(texts_.size() + 1));
-    if (fresh) texts_.push_back(text);
-    return at->second;
-  }
-  const std::vector<std::string>& texts() const { return texts_; }
-
- private:
-  std::unordered_map<std::string, uint32_t> numbers_;
-  std::vector<std::string> texts_;
-};
-
-const char* name_of(Category c) { return c == Category::kBool ? "bool" : c == Category::kInt ? "int" : "float"; }
-
-nb::object number_object(Scalar s) {
-  switch (s.category()) {
-    case Category::kBool:
-      return nb::cast(s.to_bool());
-    case Category::kInt:
-      return nb::cast(s.to_int());
-    case Category::kFloat:
-      return nb::cast(s.to_double());
-    case Category::kComplex:  // numbers in graphs are real
-      break;
-  }
-  return nb::none();
-}
-
-nb::list dims_list(const Dims& shape) {
-  nb::list out;
-  for (const int64_t n : shape) out.append(n);
-  return out;
-}
-
-std::string device_name(Device device) {
-  const std::string name = to_string(device);
-  return name.substr(0, name.find(':'));
-}
-
-nb::dict precision_dict(const Precision& p) {
-  nb::dict out;
-  out["float32_matmul"] = static_cast<int>(p.float32_matmul);
-  out["allow_fp16_reduced_precision_reduction"] = p.allow_fp16_reduced_precision_reduction;
-  out["allow_bf16_reduced_precision_reduction"] = p.allow_bf16_reduced_precision_reduction;
-  out["cudnn_enabled"] = p.cudnn_enabled;
-  out["cudnn_allow_tf32"] = p.cudnn_allow_tf32;
-  out["cudnn_benchmark"] = p.cudnn_benchmark;
-  out["cudnn_deterministic"] = p.cudnn_deterministic;
-  return out;
-}
-
-Tensor tensor_of(BufferRef buffer, const Dims& shape, DType dtype) {
-  lazy::Tape& tape = lazy::Tape::on(buffer->device());
-  const std::lock_guard hold(tape.mutex());
-  lazy::ValueRef value = tape.adopt(std::move(buffer), lazy::intern({shape, dtype}));
-  return Tensor::first(new lazy::TensorImpl(std::move(value)));
-}
-
-/// The numbers of a step, whose categories its operands say.
-std::vector<Category> number_categories(const lazy::Trace& t) {
-  std::vector<Category> out;
-  for (const lazy::OperandWord w : t.operands) {
-    if (lazy::is_number(w)) out.push_back(static_cast<Category>(w & ~lazy::kNumberBit));
-  }
-  return out;
-}
-
-nb::dict step_dict(const lazy::LoggedStep& s, Sources& sources) {
-  ir::Graph g = s.graph();
-  for (ir::Node& n : g.nodes) n.origin.source = sources.number(n.origin.source);
-  nb::dict out, options;
-  out["graph"] = graph::print_nested(g);
-  out["symbols"] = lazy::symbol_values(s.trace);
-  nb::list numbers, leaves, data;
-  const std::vector<Category> categories = number_categories(s.trace);
-  for (size_t i = 0; i < categories.size(); ++i) {
-    const Scalar value = Scalar::from_bits(s.parameters[i], categories[i]);
-    numbers.append(nb::make_tuple(name_of(categories[i]), number_object(value)));
-  }
-  size_t leaf = 0;
-  for (size_t v = 0; v < s.trace.metas.size(); ++v) {
-    if (!s.trace.is_leaf[v]) continue;
-    const ir::Meta& m = *s.trace.metas[v];
-    leaves.append(nb::make_tuple(std::string(name(m.dtype)), dims_list(m.shape)));
-    const BufferRef& kept = s.leaves[leaf++];
-    data.append(kept ? nb::cast(tensor_of(kept, m.shape, m.dtype)) : nb::none());
-  }
-  nb::list modes;  // of each op; none where all were recorded under none
-  const auto has_mode = [](const lazy::Instr& e) { return e.modes != 0; };
-  if (std::ranges::any_of(s.trace.instrs, has_mode)) {
-    for (const lazy::Instr& e : s.trace.instrs) modes.append(int{e.modes});
-  }
-  out["modes"] = modes;
-  options["fuse"] = s.options.fuse;
-  options["simplify"] = s.options.simplify;
-  options["precision"] = precision_dict(s.options.precision);
-  out["numbers"] = numbers;
-  out["leaves"] = leaves;
-  out["data"] = data;
-  out["options"] = options;
-  out["device"] = device_name(s.device);
-  out["reason"] = s.reason;
-  out["error"] = s.error;
-  out["source"] = sources.number(s.source);
-  out["runs"] = s.runs;
-  return out;
-}
-
-nb::dict log_dict(lazy::TraceLog& log) {
-  nb::dict out;
-  std::vector<lazy::LoggedStep> steps;
-  log.read([&](const lazy::TraceLog::Contents& c) {
-    steps = c.steps;
-    nb::list order;
-    for (const auto& [step, times] : c.order) order.append(nb::make_tuple(step, times));
-    out["order"] = order;
-    out["dropped_runs"] = c.dropped_runs;
-    out["dropped_leaves"] = c.dropped_leaves;
-    out["unordered_runs"] = c.unordered_runs;
-  });
-  Sources sources;
-  nb::list dicts;
-  for (const lazy::LoggedStep& s : steps) dicts.append(step_dict(s, sources));
-  out["steps"] = dicts;
-  nb::list texts;
-  for (const std::string& text : sources.texts()) texts.append(text);
-  out["sources"] = texts;
-  return out;
-}
-
-// -- graphs
-
-/// Nodes of plans are no nodes of steps: they say where in memory things are, which nothing checks.
-void check_recordable(ir::Op op) {
-  const ir::OpInfo& row = ir::info(op);
-  SMOLDER_CHECK(row.infer && (row.decompose || ir::is_user_op(op) || ir::is_control_flow(op)), ValueError, "`",
-                row.name, "` is no op that a step records");
-}
-
-/// Throws ValueError where an op takes a tensor for a number: shape rules trust that nothing records that.
-void check_numbers(const ir::OpInfo& op, const ir::Graph& g, const std::vector<ir::ValueId>& inputs) {
-  if (op.operands.size() != inputs.size()) return;  // it has a list, and then no numbers before it
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool number = inputs[i] != ir::kNone && g.info(inputs[i]).weak;
-    SMOLDER_CHECK(number || op.operands[i].kind != ir::OperandInfo::kNumber, ValueError, "graph text: `", op.name,
-                  "` takes a number as ", op.operands[i].name);
-  }
-}
-
-/// Throws ValueError where rules could not be relied on: a file says what it likes.
-void check_graph(const ir::Graph& g) {
-  try {
-    ir::verify(g);
-  } catch (const InternalError& e) {
-    raise<ValueError>(e.what());
-  }
-}
-
-/// The op-level graph of one step, with its sizes.
-class ReplayGraph {
- public:
-  using PlainMeta = std::tuple<std::string, std::vector<int64_t>>;
-  /// Op, operands (-1: absent), attribute words, dtype and shape of a leaf or category of a number, source.
-  using PlainNode = std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>, PlainMeta, uint32_t>;
-
-  /// Of nodes that parse_graph() gave, or such as have other sizes: leaves in row-major order, numbers, and ops that
-  /// users call. Sizes that a plan treats as symbols are symbols. Throws what the ops' rules throw.
-  ReplayGraph(const std::vector<PlainNode>& nodes, const std::vector<int64_t>& outputs) {
-    for (const PlainNode& n : nodes) append(n);
-    for (const int64_t v : outputs) {
-      SMOLDER_CHECK(v >= 0 && v < static_cast<int64_t>(graph.values.size()), ValueError, "output %", v, " is no value");
-      SMOLDER_CHECK(!graph.info(v).weak, ValueError, "output %", v, " is a number");
-      graph.outputs.push_back(static_cast<ir::ValueId>(v));
-    }
-    check_graph(graph);
-  }
-
-  ir::Graph graph;
-  std::vector<int64_t> symbols;
-  std::vector<ir::ValueId> leaves;
-  std::vector<Category> numbers;
-
- private:
-  ir::Dim symbol(int64_t size) {
-    symbols.push_back(size);
-    return graph.sym.symbol(size);
-  }
-
-  void append(const PlainNode& plain) {
-    const auto& [op_name, operands, words, meta, source] = plain;
-    const ir::Op op = ir::find_op(op_name);
-    if (op == ir::Op::kLeaf) return append_leaf(meta);
-    if (op == ir::Op::kParameter) return append_number(std::get<0>(meta));
-    const ir::OpInfo& row = ir::info(op);
-    check_recordable(op);
-    std::vector<ir::ValueId> inputs;
-    std::vector<ir::Meta> metas(operands.size());
-    std::vector<const ir::Meta*> pointers;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const int64_t v = operands[i];
-      SMOLDER_CHECK(v >= -1 && v < static_cast<int64_t>(graph.values.size()), ValueError, "%", v, " is no value");
-      inputs.push_back(v < 0 ? ir::kNone : static_cast<ir::ValueId>(v));
-      if (v >= 0) metas[i] = {graph.shape(v).values(), graph.dtype(v), graph.info(v).weak};
-      pointers.push_back(v < 0 ? nullptr : &metas[i]);
-    }
-    const std::string wrong = ir::wrong_call(row, inputs, std::vector<ir::Dim>(words.begin(), words.end()));
-    SMOLDER_CHECK(wrong.empty(), ValueError, "`", row.name, "` ", wrong);
-    check_numbers(row, graph, inputs);
-    std::vector<ir::Meta> results(row.num_outputs);
-    row.infer({pointers, words}, results.data());
-    std::vector<ir::Dim> attrs = lazy::extract_attrs(op, words, [&](int64_t size) { return symbol(size); });
-    std::vector<ir::ValueInfo> infos;
-    for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, m.weak, ir::SymDims(m.shape)});
-    graph.append(op, std::move(inputs), std::move(attrs), infos, {source, op});
-  }
-
-  void append_leaf(const PlainMeta& meta) {
-    const auto& [dtype_name, shape] = meta;
-    const auto dtype = parse_dtype(dtype_name);
-    SMOLDER_CHECK(dtype, ValueError, "unknown dtype `", dtype_name, "`");
-    SMOLDER_CHECK(shape.size() <= kMaxRank, ValueError, "tensors have at most ", kMaxRank, " dimensions");
-    ir::SymDims dims;
-    int64_t bytes = static_cast<int64_t>(itemsize(*dtype));
-    bool fits = true;
-    for (const int64_t n : shape) {
-      fits = fits && n >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(n, 1), &bytes) && bytes < 1ll << 60;
-      if (fits) dims.push_back(symbol(n));
-    }
-    SMOLDER_CHECK(fits, ValueError, "no tensor has shape ", Dims((std::span<const int64_t>(shape))));
-    ir::Builder b(graph);
-    leaves.push_back(b.leaf(static_cast<int>(leaves.size()), *dtype, dims).id);
-  }
-
-  void append_number(const std::string& category) {
-    const std::unordered_map<std::string, Category> known = {
-        {"bool", Category::kBool}, {"int", Category::kInt}, {"float", Category::kFloat}};
-    const auto found = known.find(category);
-    SMOLDER_CHECK(found != known.end(), ValueError, "unknown category `", category, "`");
-    ir::Builder b(graph);
-    b.parameter(static_cast<int>(numbers.size()), found->second);
-    numbers.push_back(found->second);
-  }
-};
-
-std::string attrs_text(const ir::OpInfo& row, const std::vector<int64_t>& words) {
-  std::string out;
-  ir::for_each_attr(row, words, [&](const ir::AttrInfo& a, size_t first, size_t count) {
-    out += (out.empty() ? "" : ", ") + std::string(a.name) + "=" +
-           ir::attr_text(a, std::span(words).subspan(first, count));
-  });
-  return out;
-}
-
-/// Nodes of a graph: op, operands, words, results (dtype, shape, is it a number), source, attributes as text.
-nb::list nodes_list(const ir::Graph& g) {
-  nb::list out;
-  for (const ir::Node& n : g.nodes) {
-    nb::list inputs, results;
-    for (const ir::ValueId v : n.inputs) inputs.append(v == ir::kNone ? -1 : static_cast<int64_t>(v));
-    for (ir::ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
-      results.append(nb::make_tuple(std::string(name(g.dtype(v))), dims_list(g.shape(v).values()), g.info(v).weak));
-    }
-    std::vector<int64_t> words;
-    for (const ir::Dim& d : n.attrs) words.push_back(d.value);
-    const std::string attrs = n.op == ir::Op::kLeaf ? "" : attrs_text(ir::info(n.op), words);
-    out.append(nb::make_tuple(std::string(ir::name(n.op)), inputs, words, results, n.origin.source, attrs));
-  }
-  return out;
-}
-
-/// Throws ValueError for a leaf that is a number, and a number that is none or of a dtype that numbers do not have.
-void check_source(const ir::Graph& g, const ir::Node& n) {
-  const bool number = n.op == ir::Op::kParameter;
-  for (ir::ValueId v = n.first_output; v < n.first_output + n.num_outputs; ++v) {
-    const ir::ValueInfo& info = g.info(v);
-    const bool fits =
-        !number || info.dtype == DType::kFloat64 || info.dtype == DType::kInt64 || info.dtype == DType::kBool;
-    SMOLDER_CHECK(info.weak == number && fits, ValueError, "graph text: `", ir::name(n.op), "` is ",
-                  info.weak ? "a number of " : "a tensor of ", name(info.dtype));
-  }
-}
-
-/// What the text of a graph says: nodes, and the values that are its results. Throws ValueError.
-nb::tuple parse_graph(const std::string& text) {
-  const ir::Graph g = graph::parse_nested(text);
-  for (const ir::Node& n : g.nodes) {
-    if (n.op == ir::Op::kLeaf || n.op == ir::Op::kParameter) {
-      check_source(g, n);
-      continue;
-    }
-    check_recordable(n.op);
-    check_numbers(ir::info(n.op), g, n.inputs);
-  }
-  for (const ir::ValueInfo& v : g.values) {
-    int64_t bytes = static_cast<int64_t>(itemsize(v.dtype));
-    for (const ir::Dim& d : v.shape) {
-      SMOLDER_CHECK(
-          d.value >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(d.value, 1), &bytes) && bytes < 1ll << 60,
-          ValueError, "graph text: no tensor has shape ", v.shape.values());
-    }
-  }
-  check_graph(g);
-  nb::list outputs;
-  for (const ir::ValueId v : g.outputs) outputs.append(v);
-  return nb::make_tuple(nodes_list(g), outputs);
-}
-
-/// A graph as the tape has steps: numbers have no value numbers there.
-/// `modes`: under what each op was recorded; empty for nothing.
-lazy::Trace trace_of(const ir::Graph& g, const std::vector<uint8_t>& modes, std::vector<uint32_t>& produced) {
-  lazy::Trace t;
-  std::vector<lazy::OperandWord> words(g.values.size());
-  for (const ir::Node& n : g.nodes) {
-    if (n.op == ir::Op::kParameter) {
-      words[n.first_output] = lazy::number_word(static_cast<Category>(n.attrs[1].value));
-      continue;
-    }
-    for (uint32_t i = 0; i < n.num_outputs; ++i) {
-      const ir::ValueId v = n.first_output + i;
-      words[v] = static_cast<lazy::OperandWord>(t.metas.size());
-      t.metas.push_back(lazy::intern({g.shape(v).values(), g.dtype(v)}));
-      t.is_leaf.push_back(n.op == ir::Op::kLeaf);
-    }
-    if (n.op == ir::Op::kLeaf) continue;
-    const uint8_t mode = t.instrs.size() < modes.size() ? modes[t.instrs.size()] : 0;
-    t.instrs.push_back({n.op, static_cast<uint16_t>(n.inputs.size()), static_cast<uint16_t>(n.attrs.size()),
-                        static_cast<uint8_t>(n.num_outputs), mode, static_cast<uint32_t>(t.operands.size()),
-                        static_cast<uint32_t>(t.attrs.size()), words[n.first_output], n.origin.source});
-    for (const ir::ValueId v : n.inputs) t.operands.push_back(v == ir::kNone ? lazy::kNoOperand : words[v]);
-    for (const ir::Dim& d : n.attrs) t.attrs.push_back(d.value);
-  }
-  for (const ir::ValueId v : g.outputs) produced.push_back(words[v]);
-  return t;
-}
-
-/// What first differs, as smolder.recompiles() tells it; None for nothing.
-nb::object first_difference(const ReplayGraph& now, const std::vector<uint8_t>& modes_now, const ReplayGraph& before,
-                            const std::vector<uint8_t>& modes_before) {
-  lazy::PlanEntry held;
-  std::vector<uint32_t> produced;
-  const lazy::Trace t = trace_of(now.graph, modes_now, produced);
-  lazy::Trace other = trace_of(before.graph, modes_before, held.produced);
-  other.plans.push_back(std::move(held));
-  const std::optional<lazy::Recompile> difference = lazy::compare(t, produced, other);
-  if (!difference) return nb::none();
-  nb::dict out;
-  out["cause"] = std::string(name(difference->cause));
-  out["reason"] = difference->reason;
-  out["where"] = difference->where;
-  out["before"] = difference->before;
-  return out;
-}
-
-// -- runs
 
 /// Until a device has done what it was given.
 void wait_for(Device device) {
@@ -629,7 +259,7 @@ class OpByOp {
       if (v != ir::kNone && now.try_emplace(v, static_cast<int64_t>(nodes.size())).second) {
         const bool weak = g.info(v).weak;
         const Dims shape = g.shape(v).values();
-        const char* const kind = name_of(smolder::category(g.dtype(v)));
+        const char* const kind = category_name(smolder::category(g.dtype(v)));
         nodes.push_back({weak ? "parameter" : "leaf",
                          {},
                          {},
@@ -736,15 +366,17 @@ std::vector<std::string> as_strings(const std::vector<std::string_view>& views) 
 
 }  // namespace
 
+const char* category_name(Category c) { return c == Category::kBool ? "bool" : c == Category::kInt ? "int" : "float"; }
+
+Tensor tensor_of(BufferRef buffer, const Dims& shape, DType dtype) {
+  lazy::Tape& tape = lazy::Tape::on(buffer->device());
+  const std::lock_guard hold(tape.mutex());
+  lazy::ValueRef value = tape.adopt(std::move(buffer), lazy::intern({shape, dtype}));
+  return Tensor::first(new lazy::TensorImpl(std::move(value)));
+}
+
 void bind_replay(nb::module_& m) {
-  nb::class_<lazy::TraceLog>(m, "_TraceLog")
-      .def("__init__",
-           [](lazy::TraceLog* log, bool leaves, int64_t max_bytes) { new (log) lazy::TraceLog({leaves, max_bytes}); })
-      .def("start", &lazy::TraceLog::start, nb::call_guard<WithoutGil>())
-      .def("stop", &lazy::TraceLog::stop, nb::call_guard<WithoutGil>())
-      .def("clear", &lazy::TraceLog::clear)
-      .def_prop_ro("runs", &lazy::TraceLog::runs)
-      .def("contents", &log_dict);
+  bind_trace_log(m);
   m.def("_operand_names", [](const std::string& op) {
     std::vector<std::string> out;
     for (const ir::OperandInfo& o : ir::info(ir::find_op(op)).operands) out.emplace_back(o.name);
