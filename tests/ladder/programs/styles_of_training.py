@@ -412,5 +412,218 @@ def second_order_by_lbfgs():
     return [round(v, 4) for v in seen]
 
 
+# -- training at large
+
+
+@program
+def adapters_put_into_layers():
+    class LoRA(nn.Module):
+        def __init__(self, base, r=2, alpha=4):
+            super().__init__()
+            self.base, self.scale = base.requires_grad_(False), alpha / r
+            self.a = nn.Parameter(numbers(r, base.in_features) * 0.1)
+            self.b = nn.Parameter(torch.zeros(base.out_features, r))
+
+        def forward(self, x):
+            return self.base(x) + F.linear(F.linear(x, self.a), self.b) * self.scale
+
+        def merged(self):
+            out = copy.deepcopy(self.base)
+            out.weight.data += self.scale * self.b.data @ self.a.data
+            return out
+
+    model = fill(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True))
+    for name, child in list(model.named_children()):
+        if isinstance(child, nn.Linear):
+            setattr(model, name, LoRA(child))
+    for n, p in model.named_parameters():
+        p.requires_grad = n.endswith((".a", ".b"))
+    trained = [p for p in model.parameters() if p.requires_grad]
+    opt, losses, x = torch.optim.AdamW(trained, lr=1e-2), [], numbers(2, 4, 8)
+    for _ in range(3):
+        loss = model(x).pow(2).mean() + model(x)[..., 0].mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    before = model(x)
+    for name, child in list(model.named_children()):
+        if isinstance(child, LoRA):
+            setattr(model, name, child.merged())
+    return [*losses, float(len(trained)), float(torch.allclose(before, model(x), atol=1e-5))]
+
+
+@program
+def a_student_of_a_teacher():
+    teacher, student = net(6, 16, 4).eval(), net(6, 8, 4)
+    opt = torch.optim.SGD(student.parameters(), lr=0.5, momentum=0.9, dampening=0.1, weight_decay=1e-3)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, [lambda s: 0.5**s])
+    losses, total = [], 0.0
+    for step in range(6):
+        x = numbers(4, 6) * (step + 1)
+        with torch.no_grad():
+            goal = F.softmax(teacher(x) / 2.0, dim=1)
+        out = F.log_softmax(student(x) / 2.0, dim=1)
+        kd = F.kl_div(out, goal, reduction="batchmean") * 4
+        loss = 0.7 * kd + 0.3 * F.nll_loss(F.log_softmax(student(x), 1), torch.arange(4))
+        (loss / 2).backward()
+        total += loss.item()
+        if (step + 1) % 2 == 0:
+            opt.step()
+            opt.zero_grad()
+            sched.step()
+            losses.append(total / 2)
+            total = 0.0
+    return [*losses, sched.get_last_lr()[0]]
+
+
+@program
+def parameters_in_one_buffer():
+    model = net(4, 6, 2)
+    params = list(model.parameters())
+    flat = torch.cat([p.detach().reshape(-1) for p in params])
+    grads, at = torch.zeros_like(flat), 0
+    for p in params:
+        n = p.numel()
+        p.data = flat[at : at + n].view_as(p)
+        p.grad = grads[at : at + n].view_as(p)
+        at += n
+    losses = []
+    for _ in range(3):
+        grads.zero_()
+        loss = F.mse_loss(model(numbers(5, 4)), numbers(5, 2))
+        loss.backward()
+        flat.sub_(grads, alpha=0.1)
+        losses.append(loss.item())
+    vector = nn.utils.parameters_to_vector(params)
+    same = torch.equal(vector.detach(), flat)
+    nn.utils.vector_to_parameters(vector * 0, params)
+    return [*losses, float(same), *sums(grads, *params)]
+
+
+@program
+def weights_averaged_over_steps():
+    from torch.optim import swa_utils
+
+    model = fill(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)))
+    averaged = swa_utils.AveragedModel(model)
+    ema = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    sched = swa_utils.SWALR(opt, swa_lr=0.01, anneal_epochs=2)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(numbers(8, 4), numbers(8, 1)), batch_size=4)
+    for _ in range(3):
+        for x, y in loader:
+            opt.zero_grad()
+            F.huber_loss(model(x), y, delta=0.5).backward()
+            opt.step()
+        averaged.update_parameters(model)
+        ema.update_parameters(model)
+        sched.step()
+    swa_utils.update_bn(loader, averaged)
+    return [
+        *sums(averaged.eval()(numbers(3, 4)), ema.eval()(numbers(3, 4))),
+        float(averaged.n_averaged),
+        sched.get_last_lr()[0],
+    ]
+
+
+@program
+def many_models_at_once():
+    models = [net(3, 5, 2) for _ in range(3)]
+    with torch.no_grad():
+        for i, m in enumerate(models):
+            m[0].weight.add_(i * 0.1)
+    params, buffers = torch.func.stack_module_state(models)
+    base = copy.deepcopy(models[0]).to("meta")
+
+    def call(p, b, x):
+        return torch.func.functional_call(base, (p, b), (x,))
+
+    x = numbers(4, 3)
+    out = torch.vmap(call, in_dims=(0, 0, None))(params, buffers, x)
+    _, tangent = torch.func.jvp(models[0], (x,), (torch.ones_like(x),))
+    value, pull = torch.func.vjp(models[1], x)
+    grads, aux = torch.func.grad(lambda w: (w.pow(3).sum(), w.sum()), has_aux=True)(x)
+    return sums(out, tangent, value, *pull(torch.ones_like(value)), grads, aux)
+
+
+@program
+def tensors_saved_elsewhere():
+    packed = []
+
+    def pack(t):
+        packed.append(t.numel())
+        return t.to(torch.bfloat16), t.dtype
+
+    def unpack(saved):
+        return saved[0].to(saved[1])
+
+    w = numbers(4, 4).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = (numbers(3, 4) @ w).exp()
+    y.sum().backward()
+    first = w.grad.clone()
+    w.grad = None
+    with torch.autograd.graph.save_on_cpu():
+        (numbers(3, 4) @ w).exp().sum().backward()
+    return [*sums(w.grad), float((first - w.grad).abs().max() < 0.5), float(len(packed) > 0)]
+
+
+@program
+def compiled_scripted_and_profiled():
+    @torch.compile(dynamic=False)
+    def gelu(x):
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    @torch.jit.script
+    def relu_sq(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return torch.relu(x).square() * scale
+
+    x, out = numbers(4, 4), []
+    for _ in range(3):
+        with torch.profiler.record_function("step"), torch.autograd.set_detect_anomaly(False):
+            out += sums(gelu(x), relu_sq(x))
+    model = torch.compile(net(4, 8, 2))
+    return [*out, *sums(model(x)), float(all(not k.startswith("other") for k in model.state_dict()))]
+
+
+@program
+def modules_initialized_and_hooked_by_state():
+    class Old(nn.Module):
+        _version = 2
+
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv1d(3, 3, 3, padding=1), nn.LayerNorm(5)
+            self.register_load_state_dict_post_hook(lambda m, keys: keys.missing_keys.clear())
+
+        def _load_from_state_dict(self, state, prefix, *args):
+            for old in [k for k in state if k.startswith(f"{prefix}ln.")]:
+                state[old.replace("ln.", "norm.")] = state.pop(old)
+            super()._load_from_state_dict(state, prefix, *args)
+
+        def get_extra_state(self):
+            return {"version": 2}
+
+        def set_extra_state(self, state):
+            self.version = state["version"]
+
+    def init(m):
+        if isinstance(m, nn.Conv1d):
+            nn.init.dirac_(m.weight)
+            nn.init.zeros_(m.bias)
+        elif isinstance(m, nn.LayerNorm):
+            nn.init.ones_(m.weight)
+
+    model = Old().apply(init)
+    state = {k.replace("norm.", "ln."): v for k, v in model.state_dict().items()}
+    state["conv.weight"] = state["conv.weight"] * 2
+    del state["conv.bias"]
+    model.load_state_dict(state)
+    gain = nn.init.calculate_gain("leaky_relu", 0.2)
+    eye = nn.init.eye_(torch.empty(3, 4))
+    return [gain, float(model.version), *sums(model.conv(numbers(2, 3, 5)), eye, model.norm.weight)]
+
+
 if __name__ == "__main__":
     run_programs()
