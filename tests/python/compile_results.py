@@ -1,11 +1,13 @@
-"""What tests of smolder.compile share: results as something to compare, and what was told of recordings,
-of which each test begins with none."""
+"""Helpers of the tests of smolder.compile: results that can be compared, what was told of recordings, a network.
+
+Each test begins with no recordings."""
 
 import dataclasses
 
 import pytest
 
 import smolder
+from smolder import nn
 from smolder.compiler import events
 
 
@@ -34,3 +36,8 @@ def bits(o):
     if dataclasses.is_dataclass(o):
         return (type(o), bits(vars(o)))
     return o
+
+
+def network():
+    smolder.manual_seed(4)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
