@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.compiler._record import Recorder, events
+from smolder.nn import module as _modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,15 +91,16 @@ def compile(
             disable=disable,
             _pure=_pure,
         )
-    from smolder.nn import Module
-
-    if isinstance(model, Module):
+    if isinstance(model, _modules.Module):
         from smolder.compiler._module import OptimizedModule
 
         return OptimizedModule(model, (fullgraph, dynamic, backend, mode, disable, _pure))
     if not callable(model):
         raise RuntimeError("smolder.compile: expected a callable")
     return _compiled(model, fullgraph, dynamic, backend, mode, disable, _pure)
+
+
+_modules._compile = compile
 
 
 def _check(backend, mode, options):

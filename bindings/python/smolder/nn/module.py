@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
@@ -16,7 +16,7 @@ from smolder.nn.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Self
+    from typing import Self
 
     from smolder._typing import Device, DType, Tensor
 
@@ -26,6 +26,7 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 _GROUPS = ("_parameters", "_buffers", "_modules")
+_compile: Any = None  # smolder.compile: smolder.compiler, which builds on this package, puts it here
 
 
 def _indent(text, spaces):
@@ -56,9 +57,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles calls of this module, as smolder.compile does; the module stays what it is."""
-        from smolder.compiler import compile
-
-        self.__dict__["_compiled_call_impl"] = compile(self._call_impl, *args, **kwargs)
+        self.__dict__["_compiled_call_impl"] = _compile(self._call_impl, *args, **kwargs)
 
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update({kind: OrderedDict() for kind in hooks.OWN})
