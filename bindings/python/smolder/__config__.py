@@ -1,4 +1,4 @@
-"""What this build is made of."""
+"""The parts of this build."""
 
 from smolder._names import listing as _listing
 from smolder._version import __version__

@@ -1,4 +1,4 @@
-"""What the reasons of the runtime mean to who reads them, and what often removes them: data for smolder.explain."""
+"""The runtime's reasons in words for its users, and what often removes them: data for smolder.explain."""
 
 import re
 
@@ -75,7 +75,7 @@ _NOT_FUSED = {
     "they are far apart: memory would be held longer": "they are far apart in the program",
 }
 
-# What often removes a recompile, by its cause: as the table of docs/explain.md.
+# Changes that often remove a recompile, by its cause: as the table of docs/explain.md.
 _RECOMPILES = {
     "shape": "pad, or drop the last batch",
     "dtype": "convert once, before the loop",
@@ -88,7 +88,7 @@ _RECOMPILES = {
 
 
 def of_break(reason, where):
-    """What a sync of this reason at this line is, and what would remove it."""
+    """Says what a sync of this reason at this line is, and what would remove it."""
     line = source_line(where)
     for reasons, pattern, what, advice in _BREAKS:
         if reason in reasons and re.search(pattern, line):
@@ -97,7 +97,7 @@ def of_break(reason, where):
 
 
 def of_neighbours(why, kinds):
-    """What it means that two kernels of these kinds are not one."""
+    """Says what it means that two kernels of these kinds are not one."""
     if why == "it must be in memory" and "kernel" not in kinds[:1]:
         return "the first is a call, which writes memory"
     if why == "it must be in memory" and "kernel" not in kinds[1:]:
@@ -106,5 +106,5 @@ def of_neighbours(why, kinds):
 
 
 def of_recompile(cause):
-    """What often removes a recompile of this cause."""
+    """Says what often removes a recompile of this cause."""
     return _RECOMPILES.get(cause, "")

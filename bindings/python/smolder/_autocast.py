@@ -181,7 +181,7 @@ def cast(value: Any, device_type: str, dtype: DType) -> Any:
 
 
 class State:
-    """What regions the thread is in, for what runs later as if it ran now."""
+    """Returns the regions that the thread is in, for what runs later as if it ran now."""
 
     def __init__(self) -> None:
         cache = _core.is_autocast_cache_enabled()

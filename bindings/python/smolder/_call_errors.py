@@ -1,4 +1,4 @@
-"""What users read where arguments do not fit a function of C++: torch's form, from the function's signatures."""
+"""Error messages for arguments that do not fit a C++ function: in torch's form, from the function's signatures."""
 
 import ast
 import collections.abc
@@ -180,7 +180,7 @@ def _no_fit(name, signatures, args, kwargs):
 
 
 def _alternatives(types):
-    """What stands between the bars of `int | Sequence[int | None] | None`."""
+    """The types between the bars of `int | Sequence[int | None] | None`."""
     out, depth = [""], 0
     for c in types:
         depth += (c == "[") - (c == "]")

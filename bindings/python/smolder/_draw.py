@@ -73,11 +73,11 @@ class Drawing:
         return _Picture(self, number).text()
 
     def ids(self):
-        """What `svg` calls each box in its data-id, by key: groups, then nodes."""
+        """The data-id that `svg` gives each box, by key: groups, then nodes."""
         return {k: f"g{i}" for i, k in enumerate(self.groups)}, {k: f"n{i}" for i, k in enumerate(self.nodes)}
 
     def details(self):
-        """What the page shows of each box, by the id that `svg` gives it."""
+        """The facts that the page shows for each box, by the id that `svg` gives it."""
         return {
             name: [[node.text, ""], *([str(a), str(b)] for a, b in node.details)]
             for boxes, names in zip((self.groups, self.nodes), self.ids(), strict=True)

@@ -31,7 +31,7 @@ def __array__(self, dtype=None, copy=None):
 
 
 def __array_wrap__(self, array, context=None, return_scalar=False):
-    """What a function of NumPy's, as numpy.add, returns for a tensor: a tensor, of bytes where NumPy says bool."""
+    """Wraps the result of a function of NumPy's, as numpy.add: a tensor, of bytes where NumPy says bool."""
     from smolder._creation import from_numpy
 
     array = numpy.asarray(array)

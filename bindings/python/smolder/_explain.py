@@ -1,4 +1,4 @@
-"""What became of a call: its graphs, what broke them, kernels with their times and limits, and why it compiled."""
+"""Explains a call: its graphs, what broke them, kernels with their times and limits, and why it compiled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECONDS = 0.5
 
 @dataclasses.dataclass
 class Break:
-    """What cut a graph short: a value was needed. `what` says why in words, `advice` what would remove it."""
+    """A break in a graph: a value was needed. `what` says why in words, `advice` what would remove it."""
 
     reason: str
     where: str
@@ -116,7 +116,7 @@ class Graph:
 
 @dataclasses.dataclass(repr=False)
 class Explanation:
-    """What `smolder.explain` found; str() is a report, `html()` a page with the graph drawn.
+    """The findings of `smolder.explain`; str() is a report, `html()` a page with the graph drawn.
 
     graph_count, graph_break_count, break_reasons, op_count, ops_per_graph, out_guards and compile_times are named as
     torch's are.
@@ -258,7 +258,7 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
 
 
 def explain_last_step(device: Device = None) -> Explanation:
-    """What is known of the step that ran last on a device, timed with stand-ins for what it read."""
+    """Describes the step that ran last on a device, timed with stand-ins for its inputs."""
     name = str(smolder.get_default_device() if device is None else smolder.device(device))
     step = _core._last_step(name)
     if step is None:
@@ -378,7 +378,7 @@ def _where(f):
 
 
 def _guards(f, args, kwargs):
-    """What smolder.compile would guard of this call, a line each; or why it could not."""
+    """Lists what smolder.compile would guard for this call, a line each; or says why it could not compile it."""
     from smolder.compiler._record import Recorder
     from smolder.compiler._world import Unguarded
 

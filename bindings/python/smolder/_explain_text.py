@@ -48,7 +48,7 @@ def names_of(ops):
 
 
 def summary(e):
-    """What is said first: (name, value) pairs."""
+    """The head of a report: (name, value) pairs."""
     kinds = [k.kind for k in e.kernels]
     out = [
         ("graphs", str(e.graph_count)),
@@ -66,7 +66,7 @@ def summary(e):
 
 
 def findings(e):
-    """What deserves a look first, most telling first, as text."""
+    """Lines about what deserves a look first, the most telling first."""
     out = []
     for r in e.recompiles:
         if r["compiled"] and r["cause"] != "new":

@@ -1,4 +1,4 @@
-"""What linear algebra is made of: factors and solutions, by cuSOLVER and cuBLAS where matrices are on CUDA, else by LAPACK,
+"""The base of linear algebra: factors and solutions, by cuSOLVER and cuBLAS where matrices are on CUDA, else by LAPACK,
 which NumPy brings. Reading the matrices ends the step; whether a device found factors is waited for."""
 
 import numpy

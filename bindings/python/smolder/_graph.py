@@ -45,7 +45,7 @@ def _flatten(value, name, tensors, names):
 
 
 def _build(spec, tensors):
-    """What `_flatten` made the spec of, with these tensors."""
+    """Puts these tensors into the structure that `_flatten` made the spec of."""
     ((kind, what),) = spec.items()
     if kind == "tensor":
         return tensors[what]
@@ -231,7 +231,7 @@ class Graph:
         return names[0] if len(names) == 1 else tuple(names)
 
     def replace(self, old: Any, new: Any) -> None:
-        """What comes after value `new` reads it where it read `old`."""
+        """Has the nodes after value `new` read it where they read `old`."""
         self._graph.replace(_name(old), _name(new))
 
     def replace_node(self, node: Any, op: str, *args: Any, **kwargs: Any) -> None:

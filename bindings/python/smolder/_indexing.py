@@ -227,7 +227,7 @@ def put(selected, pending, value, accumulate):
 
 
 def pending_of(tensor, indices):
-    """What index_put's tuple of tensors (or None for a whole dimension) says, as `view` does."""
+    """Parses index_put's tuple of tensors (or None for a whole dimension), as `view` parses an index."""
     pending, axis = [], 0
     for item in indices:
         if item is None:

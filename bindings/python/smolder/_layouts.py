@@ -80,7 +80,7 @@ channels_last: memory_format = memory_format("channels_last")
 channels_last_3d: memory_format = memory_format("channels_last_3d")
 legacy_contiguous_format: memory_format = contiguous_format
 strided: layout = layout("strided")
-# Of tensors that are not here: names to compare a tensor's layout with.
+# Layouts that no tensor here has: names to compare a tensor's layout with.
 sparse_coo: layout = layout("sparse_coo")
 sparse_csr: layout = layout("sparse_csr")
 sparse_csc: layout = layout("sparse_csc")
@@ -195,7 +195,7 @@ def _constructed(dtype, name, args, device):
 
 
 def constructed(*args: Any, device: Device = None) -> Any:
-    """What Tensor(*args) is: so many elements, or those of a list, in float32."""
+    """Makes Tensor(*args): so many elements, or those of a list, in float32."""
     return _constructed(None, "Tensor", args, device)
 
 

@@ -1,4 +1,4 @@
-"""What a machine can do at most, measured once a process: bytes and arithmetic a second, and so the floor of a kernel."""
+"""The limits of a machine, measured once a process: bytes and arithmetic a second, and so the floor of a kernel."""
 
 import bisect
 import math
@@ -90,7 +90,7 @@ class _OfCPU(Limits):
 
 
 class _OfCUDA(Limits):
-    """Of plans of one kernel or product, queued one after another. Sizes grow until one takes long enough to tell."""
+    """Measures plans of one kernel or product, queued one after another. Sizes grow until one takes long enough."""
 
     def _measure_copies(self):
         for size in [*_SIZES, 1 << 28]:

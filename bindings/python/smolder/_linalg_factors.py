@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class linalg_lu_factor(NamedTuple):
-    """What lu_factor() returns."""
+    """The result of lu_factor()."""
 
     LU: _core.Tensor
     pivots: _core.Tensor
 
 
 class linalg_lu_factor_ex(NamedTuple):
-    """What lu_factor_ex() returns."""
+    """The result of lu_factor_ex()."""
 
     LU: _core.Tensor
     pivots: _core.Tensor
@@ -41,7 +41,7 @@ class linalg_lu_factor_ex(NamedTuple):
 
 
 class linalg_lu(NamedTuple):
-    """What lu() returns."""
+    """The result of lu()."""
 
     P: _core.Tensor
     L: _core.Tensor
@@ -49,28 +49,28 @@ class linalg_lu(NamedTuple):
 
 
 class linalg_inv_ex(NamedTuple):
-    """What inv_ex() returns."""
+    """The result of inv_ex()."""
 
     inverse: _core.Tensor
     info: _core.Tensor
 
 
 class linalg_solve_ex(NamedTuple):
-    """What solve_ex() returns."""
+    """The result of solve_ex()."""
 
     result: _core.Tensor
     info: _core.Tensor
 
 
 class linalg_cholesky_ex(NamedTuple):
-    """What cholesky_ex() returns."""
+    """The result of cholesky_ex()."""
 
     L: _core.Tensor
     info: _core.Tensor
 
 
 class linalg_lstsq(NamedTuple):
-    """What lstsq() returns."""
+    """The result of lstsq()."""
 
     solution: _core.Tensor
     residuals: _core.Tensor

@@ -24,7 +24,7 @@ def name_cells():
 
 
 def place(file, line):
-    """What a line is called: "train.py:3", or "cell 3, line 2"."""
+    """The name of a line: "train.py:3", or "cell 3, line 2"."""
     number = _cells().get(file)
     return f"{file}:{line}" if number is None else f"cell {number}, line {line}"
 

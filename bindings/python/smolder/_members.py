@@ -44,7 +44,7 @@ Tensor._typed_storage = storage
 
 
 def view_as(self: Tensor, dtype: DType) -> Tensor:
-    """What view(dtype) is: the bytes as elements of another dtype; the last dimension is as much longer or shorter.
+    """Views the bytes as elements of another dtype, as view(dtype) does; the last dimension grows or shrinks to fit.
 
     Shares the memory, and is no part of a graph of gradients; of and to bfloat16, which NumPy has not, it is a copy.
     """

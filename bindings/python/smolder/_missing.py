@@ -2,7 +2,7 @@
 
 import sys
 
-# What is missing, why, what does instead, and torch's names of it.
+# Names that are missing: why, what does instead, and torch's names of it.
 KINDS = [
     (
         "complex numbers of half precision",

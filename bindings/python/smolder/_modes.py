@@ -117,7 +117,7 @@ class _GradMode(_Mode):
     def __init__(self, orig_func: Any = None) -> None:
         self.previous: list[Any] = []
 
-    # Of few frames: entering and leaving takes as long as recording several ops.
+    # Few frames: entering and leaving takes as long as recording several ops.
 
     def __enter__(self) -> Self:
         self.previous.append(_core.is_grad_enabled())

@@ -1,4 +1,4 @@
-"""What dir() of a public module names: what it offers, not what it imports."""
+"""dir() of a public module: the names that it offers, not those that it imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What smolder.library.opcheck does."""
+"""The checks of smolder.library.opcheck."""
 
 from smolder import _core
 

@@ -72,7 +72,7 @@ def recompiles(*, clear: bool = False) -> list[Recompile]:
 
 
 def set_logs(*, recompiles: bool = False, recompiles_verbose: bool = False) -> None:
-    """What is written to stderr, as torch._logging.set_logs: what is not named is off.
+    """Chooses what is written to stderr, as torch._logging.set_logs does: what is not named is off.
 
     `recompiles` tells of every step that is compiled although others are known, `recompiles_verbose` of new steps and
     of those that are only recorded anew as well. SMOLDER_LOGS=recompiles does the same from the start.
@@ -81,7 +81,7 @@ def set_logs(*, recompiles: bool = False, recompiles_verbose: bool = False) -> N
 
 
 class on_recompile(_Mode):
-    """What happens when a step is compiled: "ignore" (at first), "warn" or "raise"; of the whole process.
+    """Sets what happens when a step is compiled: "ignore" (the default), "warn" or "raise"; for the whole process.
 
     At once as a function, until exit as a context manager. After a warm-up nothing should be compiled: "raise" then
     raises a RuntimeError that says why and where, once the step has run.

@@ -90,7 +90,7 @@ class _Process:
             util.register_after_fork(self, lambda process: util.Finalize(None, process.write, exitpriority=0))
 
     def identity(self):
-        """What tells the file of that name from one that is written later; None where there is none."""
+        """An identity that tells the file of that name from one that is written later; None where there is none."""
         try:
             found = os.stat(self.path)
         except OSError:

@@ -61,12 +61,12 @@ def use_deterministic_algorithms(mode: str, *, warn_only: bool = False) -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What use_deterministic_algorithms was told."""
+    """Whether use_deterministic_algorithms(True) was called last."""
     return _settings["deterministic"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """What use_deterministic_algorithms was told."""
+    """Whether use_deterministic_algorithms was asked for with warn_only=True."""
     return _settings["warn_only"]
 
 
@@ -87,7 +87,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """What was asked for, as a number."""
+    """The setting as a number."""
     return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
 
 

@@ -1,4 +1,4 @@
-"""What Python adds to the bound Tensor: sizes, indexing, printing, pickling."""
+"""Members that Python adds to the bound Tensor: sizes, indexing, printing, pickling."""
 
 from __future__ import annotations
 

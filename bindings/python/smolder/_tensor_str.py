@@ -40,7 +40,7 @@ def set_printoptions(
 
 
 def _batched_string(tensor, level):
-    """Of a tensor that stands for an element of a vmap: all of them."""
+    """Prints all elements of a vmap, for a tensor that stands for one."""
     before = _core._vmap_go(level)
     try:
         elements, spread = _core._vmap_elements(tensor)
@@ -59,7 +59,7 @@ def _without_elements(tensor: Tensor, kind: str) -> str:
 
 
 def to_string(tensor: Tensor) -> str:
-    """What repr(tensor) is. Reads the value, so it ends the step."""
+    """The text of repr(tensor). Reads the value, so it ends the step."""
     if level := _core._vmap_level(tensor):
         return _batched_string(tensor, level)
     kind = type(tensor).__name__

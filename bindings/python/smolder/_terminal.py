@@ -44,7 +44,7 @@ def size(n):
 
 
 def parse_size(text):
-    """What `size` says, read back, as SMOLDER_CACHE_BYTES takes it."""
+    """Parses a size as `size` prints it and SMOLDER_CACHE_BYTES takes it."""
     units = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
     number = text[:-1] if text[-1:] in units else text
     try:

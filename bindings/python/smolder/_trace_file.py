@@ -98,7 +98,7 @@ class Step:
         return [n for n in self.nodes if not (n.is_leaf or n.is_number)]
 
     def first_values(self):
-        """Of each node the number of its first result."""
+        """The number of each node's first result."""
         out, at = [], 0
         for node in self.nodes:
             out.append(at)
@@ -108,7 +108,7 @@ class Step:
 
 @dataclasses.dataclass
 class Trace:
-    """What a file holds."""
+    """The contents of a file."""
 
     steps: list
     sources: list  # (where, code)

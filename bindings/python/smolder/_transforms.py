@@ -72,7 +72,7 @@ class _ComplexTransform(Function):
 
 
 class _HalfTransform(Function):
-    """Of real numbers: the frequencies from 0 to the middle."""
+    """Transforms real numbers: the frequencies from 0 to the middle."""
 
     generate_vmap_rule = True
 

@@ -30,7 +30,7 @@ __all__ = [
 
 _PARTS = {"complex32": "float16"}
 
-# What a function in C++ finds in one is nothing, which the binding generator warns of before the error that names it.
+# A function in C++ finds nothing in one, which the binding generator warns of before the error that names it.
 warnings.filterwarnings(
     "ignore", r"\s*nanobind: attempted to access an uninitialized instance of type 'smolder\._unheld"
 )

@@ -54,7 +54,7 @@ def _key(value):
 
 
 def _check_elements(function, arguments):
-    """What containers are made of that hash it."""
+    """Checks the elements that a container is made of and will hash."""
     for argument in arguments:
         if not isinstance(argument, list | tuple):
             continue

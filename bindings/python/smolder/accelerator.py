@@ -93,7 +93,7 @@ def set_device_idx(device: Device, /) -> None:
 
 
 def get_device_capability(device: Device = None, /) -> dict[str, set[DType]]:
-    """What the device can do: `supported_dtypes`, a set of the dtypes that tensors there may have."""
+    """The abilities of the device: `supported_dtypes`, a set of the dtypes that tensors there may have."""
     cuda.get_device_properties(_number(device))  # raises where there is no such device
     return {"supported_dtypes": {d for d in vars(_core).values() if isinstance(d, _core.dtype)}}
 

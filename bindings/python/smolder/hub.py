@@ -121,7 +121,7 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> Any:
-    """What smolder.load gives for a file from the net, which is kept in model_dir, get_dir()/checkpoints unless said.
+    """Loads a file from the net, which is kept in model_dir, get_dir()/checkpoints by default.
 
     With check_hash its name holds the beginning of its SHA-256, after a dash.
     """
@@ -179,7 +179,7 @@ def load(
     skip_validation: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """What the function `model` of repo_or_dir/hubconf.py returns, with source="local". From GitHub nothing is loaded."""
+    """Calls the function `model` of repo_or_dir/hubconf.py, with source="local". From GitHub nothing is loaded."""
     source = source.lower()
     if source not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')

@@ -54,7 +54,7 @@ Final = typing.Final
 
 
 class TracerWarning(Warning):
-    """What torch's trace warns of."""
+    """The warning that torch's trace gives."""
 
 
 class Attribute(typing.NamedTuple):

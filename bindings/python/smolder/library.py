@@ -35,7 +35,7 @@ __all__ = [
 ]
 __dir__ = _listing(__name__)
 
-# What a dispatch key stands for here; backends that were added are found by name.
+# The meaning of a dispatch key here; backends that were added are found by name.
 _KERNEL_KEYS = {"CPU": "CPU", "CUDA": "CUDA", "CompositeExplicitAutograd": "CPU"}
 _UNSUPPORTED_KEYS = {
     "Autograd": "use register_autograd",
@@ -381,7 +381,7 @@ class _LateContext:
 
 
 def _late_gradient(op, backward, setup_context):
-    """What C++ calls with the arguments, results and gradients of a call that it made."""
+    """Returns the function that C++ calls with the arguments, results and gradients of a call that it made."""
 
     def gradients(args, keywords, outputs, grads):
         needs = [any(t.requires_grad for t in _flatten([a])[0] if isinstance(t, _core.Tensor)) for a in args]

@@ -81,14 +81,14 @@ __dir__ = _listing(__name__)
 
 
 class linalg_qr(NamedTuple):
-    """What qr() returns."""
+    """The result of qr()."""
 
     Q: _core.Tensor
     R: _core.Tensor
 
 
 class linalg_svd(NamedTuple):
-    """What svd() returns."""
+    """The result of svd()."""
 
     U: _core.Tensor
     S: _core.Tensor
@@ -96,14 +96,14 @@ class linalg_svd(NamedTuple):
 
 
 class linalg_eigh(NamedTuple):
-    """What eigh() returns."""
+    """The result of eigh()."""
 
     eigenvalues: _core.Tensor
     eigenvectors: _core.Tensor
 
 
 class linalg_slogdet(NamedTuple):
-    """What slogdet() returns."""
+    """The result of slogdet()."""
 
     sign: _core.Tensor
     logabsdet: _core.Tensor

@@ -192,7 +192,7 @@ def alive(device: Device = None) -> list[Held]:
 
 
 def report(device: Device = None, limit: int = 30) -> str:
-    """What is alive, by line, as text: what of a device tensors and plans hold, and for which op of which line."""
+    """A report of the memory that is alive: what tensors and plans hold of a device, for which op of which line."""
     kind = _device(device)
     blocks = alive(kind)
     groups = collections.defaultdict(list)
@@ -229,7 +229,7 @@ def _frames(what, where):
 
 
 def _snapshot(device=None, augment_with_fx_traces=False):
-    """What memory there is and who holds it, in the form of torch's snapshots, which its viewer shows.
+    """A snapshot of memory and its holders, in the form of torch's snapshots, which its viewer shows.
 
     A frame before the user's line says the op, or the part of the runtime, that a block is for.
     """
@@ -299,7 +299,7 @@ def _cpu_segments(held):
 
 
 def _trace(events):
-    """What was taken and given back, in torch's words. Memory that goes on to another op's result does both."""
+    """The events of memory, taken and given back, in torch's words. Memory that another op's result reuses is in both."""
     offset = time.time_ns() - time.perf_counter_ns()
     owners = {}
     for what, block in events:

@@ -39,7 +39,7 @@ Tensor = _core.Tensor
 
 
 class _State(threading.local):
-    """Of a thread: the modes that are on, innermost last, and how often overriding is switched off."""
+    """The state of a thread: the modes that are on, innermost last, and how often overriding is switched off."""
 
     def __init__(self):
         self.modes, self.off, self.subclasses_off = [], 0, 0
@@ -58,7 +58,7 @@ def _is_overriding(kind):
 
 
 def _answer(function, args, kwargs):
-    """What C++ asks of a call of a bound function; NotImplemented: it is the function's own."""
+    """Answers a call of a bound function for C++; NotImplemented where the call is the function's own."""
     name = function.__name__
     if _state.off or (name.startswith("_") and (name == "__init__" or not name.endswith("__"))):
         return NotImplemented
@@ -139,7 +139,7 @@ def _is_torch_function_enabled():
 # -- classes of tensors that answer
 
 
-# What torch calls the function of an operator.
+# torch's name of the function of an operator.
 _OPERATORS = {"__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul"}
 _OPERATORS |= {"__matmul__": "matmul", "__truediv__": "div", "__neg__": "neg", "__abs__": "abs"}
 
@@ -210,7 +210,7 @@ def has_torch_function_variadic(*args: Any) -> bool:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What the modes and the arguments make of a call: the first answer that is not NotImplemented."""
+    """Asks the modes and the arguments about a call, and returns the first answer that is not NotImplemented."""
     found = [] if _state.subclasses_off else _overriding(relevant_args)
     types = tuple(map(type, found))
     if _state.modes:

@@ -279,7 +279,7 @@ class _StorageType:
 
 
 class _Storage:
-    """What tensors of a file are views of. The tensor that holds it is made for the first of them."""
+    """A storage that tensors of a file are views of. The tensor that holds it is made for the first of them."""
 
     def __init__(self, data, dtype):
         self.data, self.dtype, self.elements, self.holder = data, dtype, data.nbytes // dtype.itemsize, None
@@ -401,7 +401,7 @@ def _size(extents):
 
 
 def _names():
-    """What pickles of torch's call the things that tensors are made of."""
+    """The names that torch's pickles use for the parts of tensors."""
     out = {f"torch.{name}": _StorageType(dtype) for dtype, name in _STORAGES.items()}
     out |= {f"torch.{repr(d).removeprefix('smolder.')}": d for d in _STORAGES}
     out |= {f"torch.{n}Storage": _UnsupportedDtype(n) for n in _OTHER_STORAGES}
@@ -512,7 +512,7 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """What save or torch.save wrote to a file, given by name or open for reading.
+    """Reads what save or torch.save wrote to a file, given by name or open for reading.
 
     Reading runs no code: a pickle that names other than tensors, containers and numbers raises
     pickle.UnpicklingError. weights_only=False unpickles anything, and so runs whatever the file says: only for files

@@ -25,7 +25,7 @@ __dir__ = _listing(__name__)
 
 
 class OptState(enum.Enum):
-    """What was done with an optimizer since the last update()."""
+    """The stage of an optimizer since the last update()."""
 
     READY = 0
     UNSCALED = 1
@@ -237,7 +237,7 @@ class GradScaler:
         return self._init_scale if self._scale is None else self._scale.item()
 
     def get_growth_factor(self) -> float:
-        """What the scale is multiplied by to grow."""
+        """The factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -245,7 +245,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the scale is multiplied by where a gradient was not finite."""
+        """The factor by which the scale falls where a gradient was not finite."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:

@@ -8,7 +8,7 @@ from smolder.utils._pytree import tree_flatten, tree_unflatten
 
 
 class VmapInfo(NamedTuple):
-    """What the vmap staticmethod of a Function is told."""
+    """The information that the vmap staticmethod of a Function gets."""
 
     batch_size: int
     randomness: str
@@ -60,7 +60,7 @@ def apply(cls, level, args, kwargs):
 
 
 def _below(cls, level, args, kwargs):
-    """What the class's own rule gives, as tensors of the level."""
+    """The results of the class's own rule, as tensors of the level."""
     if kwargs:
         raise NotImplementedError(f"{cls.__name__}: keyword arguments are not supported within vmap")
     leaves, spec = tree_flatten(args)

@@ -69,7 +69,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """What backward needs, where forward takes no ctx."""
+        """Saves what backward needs, where forward takes no ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod

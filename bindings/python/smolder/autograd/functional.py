@@ -34,7 +34,7 @@ def _as_tuple(x, what, name):
 
 
 def _leaves(inputs, create_graph):
-    """What to differentiate with respect to: with history where a graph is wanted."""
+    """The inputs to differentiate with respect to: with history where a graph is wanted."""
     if create_graph:
         return tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs)
     return tuple(x.detach().requires_grad_() for x in inputs)

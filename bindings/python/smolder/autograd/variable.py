@@ -17,7 +17,7 @@ __dir__ = _listing(__name__)
 
 
 class VariableMeta(type):
-    """What makes tensors variables."""
+    """Makes isinstance(tensor, Variable) true."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _core.Tensor)

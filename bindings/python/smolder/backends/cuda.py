@@ -70,7 +70,7 @@ for _name, _half in (("fp16", "fp16_reduction"), ("bf16", "bf16_reduction")):
 
 
 class _Matmul:
-    """Of products by cuBLASLt; those on the CPU are in full precision whatever these say. They hold from the next step on."""
+    """Settings of products by cuBLASLt, from the next step on; those on the CPU are in full precision whatever these say."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FLAGS:

@@ -1,4 +1,4 @@
-"""What torch says of Apple's devices: there are none that tensors could be on."""
+"""torch's questions about Apple's devices: there are none that tensors could be on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of `smolder bench` run, for smolder or torch: each function returns one step.
+"""The programs of the rows of `smolder bench`, for smolder or torch: each function returns one step.
 
 The API is the same for both, so a peer runs the very same lines. `finish` waits for the results; for torch there is
 nothing to wait for.

@@ -413,7 +413,7 @@ def _stop_after(replay, args):
 
 
 def _code(replay, args):
-    """What each kernel of the plan was compiled to, as the kernel cache has it."""
+    """The machine code of each kernel of the plan, as the kernel cache has it."""
     from smolder.cli import cache
 
     plan = replay.compile(args.disable)

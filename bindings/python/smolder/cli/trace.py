@@ -229,7 +229,7 @@ def replay_graph(trace, step):
 
 
 def step_difference(now, i, before, k):
-    """What first differs of two steps, as smolder.recompiles() has it, with the code of both lines; None for nothing."""
+    """The first difference of two steps, as smolder.recompiles() has it, with the code of both lines; None for none."""
     x, y = now.steps[i], before.steps[k]
     found = _core._first_difference(replay_graph(now, x), x.modes, replay_graph(before, y), y.modes)
     if found is None:

@@ -1,4 +1,4 @@
-"""What default `smolder.compile` can prove it has seen: the functions in C, the types and the modules of libraries whose
+"""Names that default `smolder.compile` can prove it has seen: the functions in C, the types and modules of libraries whose
 every answer follows from their arguments and from state that guards compare. What is on none of these lists makes a
 call an ordinary one.
 """
@@ -27,7 +27,7 @@ from smolder._types import finfo, iinfo
 from smolder._unheld import UnheldDtype
 
 _PACKAGE = __file__.rsplit("compiler", 1)[0]
-# What the modules of this package's classes begin with; smolder.torch gives them torch's as well.
+# The first names of modules of this package's classes; smolder.torch adds torch's.
 OURS = {"smolder"}
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _NUMPY = os.path.dirname(numpy.__file__) + os.sep
@@ -46,7 +46,7 @@ _IMMUTABLE = {
     numpy.dtype, operator.itemgetter, type(collections.namedtuple("Pair", "first").first), object, inspect.Signature,
 }  # fmt: skip
 _IMMUTABLE_OURS = {"nb_func", "nb_method", "layout", "memory_format"}  # of this package and what it is bound with
-# What classes of programs may be derived from, and be state of: it is looked at by the walk, or there is none.
+# Bases that classes of programs may have: their state is seen by the walk, or there is none.
 BASES = {object, type, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.OrderedDict}
 BASES |= {collections.defaultdict, types.SimpleNamespace, types.DynamicClassAttribute, typing.Generic}
 BASES |= {_core.Tensor, _core._ModuleCall}
@@ -93,7 +93,7 @@ _STATE_OF_OURS = {
     "wait_for_compiles",
 }  # fmt: skip
 
-# What reads attributes by names that code does not spell.
+# Functions that read attributes by names that code does not spell.
 _DYNAMIC = {
     getattr, setattr, hasattr, delattr, vars, dir, operator.attrgetter, operator.methodcaller, dataclasses.asdict,
     dataclasses.astuple, dataclasses.fields, dataclasses.replace,

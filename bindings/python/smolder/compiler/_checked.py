@@ -16,7 +16,7 @@ def _bytes(t):
 
 
 class _State:
-    """What tensors, their gradients, generators and dicts hold."""
+    """The contents of tensors, their gradients, generators and dicts."""
 
     def __init__(self, tensors, world):
         self._tensors = [(t, path, _value(t), t.grad) for t, path in tensors]

@@ -1,4 +1,4 @@
-"""What a compiled function does when no recorded step fits a call: records one, or says why it cannot."""
+"""Records a step of a compiled function when none that is recorded fits a call, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Watch:
         return {*self._watch.ran}
 
     def refused(self, codes):
-        """What of that no recorded step can do, as text; None if there is nothing. `codes`: of functions that were met."""
+        """The effect that no recorded step can have, as text, or None. `codes` are those of functions that were met."""
         if self._disturbed or _sentinel.__code__ not in self.ran:
             return "calls could not be watched, as another profiler began or ended"
         for code in self.ran - codes:

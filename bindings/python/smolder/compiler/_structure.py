@@ -9,7 +9,7 @@ from smolder.compiler._world import attributes_of, same
 
 
 def describe(o, path, tensors, world):
-    """What guards compare of an argument; its tensors are added to `tensors` and its objects to the world."""
+    """The description of an argument that guards compare; its tensors go into `tensors` and its objects into the world."""
     kind = type(o)
     if issubclass(kind, _core.Tensor):
         tensors.append((o, path))
@@ -40,7 +40,7 @@ def unchanged(a, b):
 
 
 class Results:
-    """What a call returned, taken apart: `tensors` in order, and how to put it together.
+    """The result of a call, taken apart: `tensors` in order, and how to put it together.
 
     `why` says what of it cannot be made anew.
     """

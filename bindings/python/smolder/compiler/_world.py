@@ -1,4 +1,4 @@
-"""What a function reads besides its arguments: the objects that it can reach, with their contents.
+"""The world of a function, which it reads besides its arguments: the objects that it can reach, with their contents.
 
 A walk goes from the function through its closure, its defaults, the globals that its code names, and on through
 attributes and items of what it finds there. A walk made before a call visits every function; one made afterwards only
@@ -138,7 +138,7 @@ def attributes_of(o):
 
 
 def _slot(member, o):
-    """What a slot holds, in a tuple; an empty one for nothing."""
+    """The contents of a slot, in a tuple; an empty one for nothing."""
     try:
         return (member.__get__(o),)
     except AttributeError:
@@ -275,7 +275,7 @@ class World:
         return issubclass(kind, tuple) or kind in _allowed.BASES
 
     def _slots(self, o, kind, path):
-        """What is kept beside the attributes' dict."""
+        """Visits the state that is kept beside the attributes' dict."""
         for base in kind.__mro__:
             ours = _allowed.is_class_of_ours(base)
             if base is not functools.partial and not is_made_by_class(base):
@@ -293,7 +293,7 @@ class World:
             self._later(value, path)
 
     def _dict(self, o, path, kind=None, seen=False):
-        """Of an object of that kind the attributes: those that the code which ran names."""
+        """Visits the attributes of an object of that kind: those that the code which ran names."""
         if o is sys.modules or o is _BUILTINS:
             return self._refuse(f"{path} is the dict of {'builtins' if o is _BUILTINS else 'all modules'}")
         if not seen and not self._see(o):
@@ -382,7 +382,7 @@ class World:
             self._import(space, name, level, wanted)
 
     def _along(self, value, path, at):
-        """What code names of a module by `path`, of a module in it, and so on."""
+        """Walks what code names of a module by `path`, of a module in it, and so on."""
         for name in path:
             at = f"{at}.{name}"
             self._entry(value.__dict__, name, at)
@@ -435,7 +435,7 @@ class World:
         self.items.append(("entry", path, space, name, space.get(name)))
 
     def contents(self):
-        """What each item held, by what it is of."""
+        """The value of each item, by its owner."""
         return {(i[0], id(i[2]), i[3] if i[0] in ("entry", "attribute") else None): i for i in self.items}
 
 
@@ -458,7 +458,7 @@ def same(a, b):
 
 
 def difference(before, after, free):
-    """What a call changed of the world, as text; None where nothing, but for numbers in `free`: {id(dict): keys}."""
+    """The changes that a call made to the world, as text, or None; numbers in `free`, {id(dict): keys}, may change."""
     known = before.contents()
     for key, (kind, path, _, *content) in after.contents().items():
         if key not in known:

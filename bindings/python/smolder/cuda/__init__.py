@@ -168,7 +168,7 @@ def get_sync_debug_mode() -> int:
 
 
 def cudart() -> Any:
-    """Of CUDA's runtime what torch's users call: cudaProfilerStart, cudaProfilerStop, cudaMemGetInfo."""
+    """The functions of CUDA's runtime that torch's users call: cudaProfilerStart, cudaProfilerStop, cudaMemGetInfo."""
     init()
     return types.SimpleNamespace(
         cudaProfilerStart=profiler.start, cudaProfilerStop=profiler.stop, cudaMemGetInfo=memory.mem_get_info

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library says of a device, through the package pynvml."""
+"""Readings of a device by NVIDIA's management library, through the package pynvml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device of CUDA is."""
+"""Properties of CUDA devices."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def is_tf32_supported() -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """What kernels are compiled for: the devices that there are."""
+    """The architectures that kernels are compiled for: those of the devices that there are."""
     capabilities = {get_device_capability(i) for i in range(_core._cuda_device_count())}
     return [f"sm_{major}{minor}" for major, minor in sorted(capabilities)]
 

@@ -142,7 +142,7 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
-    """What part of a device's memory tensors and plans may have."""
+    """The share of a device's memory that tensors and plans may have."""
     usable_device("cuda")
     return _core._cuda_memory_fraction(_index(device))
 
@@ -175,7 +175,7 @@ _record_memory_history = memory._record_memory_history
 
 
 def _snapshot(device=None, augment_with_fx_traces=False):
-    """What CUDA's memory is held for: see smolder.memory._snapshot()."""
+    """A snapshot of what holds CUDA's memory: see smolder.memory._snapshot()."""
     usable_device("cuda")
     _index(device)
     return memory._snapshot("cuda", augment_with_fx_traces)

@@ -110,11 +110,11 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What comes later is after the event, as it is anyway where that is of the same device."""
+        """Has later work wait for the event, as it does anyway on the same device."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """What comes later is after what the stream was given, as it is anyway where both are of one device."""
+        """Has later work wait for what the stream was given, as it does anyway on the same device."""
         if stream.device != self.device:
             self.wait_event(stream.record_event())
 

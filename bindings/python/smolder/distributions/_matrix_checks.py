@@ -51,7 +51,7 @@ def is_definite(x: Tensor) -> Tensor:
 
 
 def and_of(fine: Tensor, x: Tensor, check: Callable[[Tensor], Tensor]) -> Tensor:
-    """What is fine and passes a check, which sees identities in place of matrices that are not fine or not finite."""
+    """Which matrices are fine and pass a check; it sees identities in place of those that are not fine or not finite."""
     x = x.detach()
     if x.shape[-1] != x.shape[-2]:
         return fine

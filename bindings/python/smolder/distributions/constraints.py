@@ -1,4 +1,4 @@
-"""What values parameters and samples may have."""
+"""Constraints: the values that parameters and samples may have."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Constraint:
 
     is_discrete: bool = False
     event_dim: int = 0
-    # What __repr__ shows of an instance.
+    # The attributes that __repr__ shows.
     _shown: tuple[str, ...] = ()
 
     def check(self, value: Any) -> Tensor:
@@ -217,7 +217,7 @@ class _OneHot(Constraint):
 
 
 class _Between(Constraint):
-    """What lies between bounds."""
+    """Values between bounds."""
 
     lower_bound: Any
     upper_bound: Any
@@ -231,7 +231,7 @@ class _Between(Constraint):
 
 
 class _Above(Constraint):
-    """What lies above a bound."""
+    """Values above a bound."""
 
     lower_bound: Any
     _shown = ("lower_bound",)
@@ -241,7 +241,7 @@ class _Above(Constraint):
 
 
 class _Below(Constraint):
-    """What lies below a bound."""
+    """Values below a bound."""
 
     upper_bound: Any
     _shown = ("upper_bound",)

@@ -1,4 +1,4 @@
-"""What distributions share: shapes, checks of arguments and of values, copies of another batch shape."""
+"""The base of distributions: shapes, checks of arguments and of values, copies with another batch shape."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> Mapping[str, Constraint]:
-        """What each parameter has to be."""
+        """The constraint of each parameter."""
         raise NotImplementedError
 
     @property
@@ -207,7 +207,7 @@ class Distribution:
             )
 
     def _get_checked_instance(self, cls: type[Any], _instance: Any = None) -> Any:
-        """What expand() fills: _instance, or an empty one, which a class with an __init__ of its own can't be."""
+        """The instance that expand() fills: _instance, or an empty one, unless the class has an __init__ of its own."""
         if _instance is not None:
             return _instance
         if type(self).__init__ != cls.__init__:

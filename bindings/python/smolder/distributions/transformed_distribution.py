@@ -80,7 +80,7 @@ class TransformedDistribution(Distribution):
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Constraint:
-        """What the last transform makes."""
+        """The values that the last transform makes."""
         if not self.transforms:
             return self.base_dist.support
         support = self.transforms[-1].codomain

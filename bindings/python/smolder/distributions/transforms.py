@@ -166,12 +166,12 @@ class _InverseTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
-        """What y the transform has."""
+        """The values y that the transform has."""
         return self._inv.codomain
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Constraint:
-        """What x the transform takes."""
+        """The values x that the transform takes."""
         return self._inv.domain
 
     @property
@@ -236,7 +236,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Constraint:
-        """That of the first part, with as many more dimensions as later parts need."""
+        """The domain of the first part, with as many more dimensions as later parts need."""
         if not self.parts:
             return constraints.real
         domain = self.parts[0].domain
@@ -248,7 +248,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Constraint:
-        """That of the last part, with as many more dimensions as earlier parts need."""
+        """The codomain of the last part, with as many more dimensions as earlier parts need."""
         if not self.parts:
             return constraints.real
         codomain = self.parts[-1].codomain

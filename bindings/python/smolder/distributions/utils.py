@@ -1,4 +1,4 @@
-"""What distributions and transforms are made with: parameters broadcast together, values made when asked for."""
+"""Tools of distributions and transforms: parameters broadcast together, values made when asked for."""
 
 from __future__ import annotations
 

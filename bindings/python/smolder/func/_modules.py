@@ -24,7 +24,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What a module gives with other tensors in the place of its parameters and buffers, which are named by paths.
+    """Calls a module with other tensors in the place of its parameters and buffers, which are named by paths.
 
     With tie_weights a tensor also replaces a parameter that is the same under another name; with strict all have to be
     given, and no others.

@@ -71,7 +71,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _run(fn, i, args, error_file):
-    """What a process does: fn(i, *args). A traceback goes to the file. It ends when its parent does."""
+    """Runs fn(i, *args) in a process. A traceback goes to the file. The process ends when its parent does."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     try:

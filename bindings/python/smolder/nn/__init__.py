@@ -176,7 +176,7 @@ __dir__ = _listing(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    """What few programs ask for is imported when they do."""
+    """Imports rarely used names when they are asked for."""
     if name in ("parallel", "DataParallel"):
         import smolder.nn.parallel as parallel
 

@@ -34,7 +34,7 @@ def _numbers(value, dims):
 
 
 class _ConvNd(Module):
-    """What convolutions of any number of dimensions share."""
+    """The base of convolutions of any number of dimensions."""
 
     in_channels: int
     out_channels: int
@@ -104,7 +104,7 @@ class _ConvNd(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def _around(self):
-        """What F.pad adds to be looked at in place of zeros: pairs from the last dimension on."""
+        """The padding that F.pad adds in place of zeros: pairs from the last dimension on."""
         if self.padding == "valid":
             return [0] * 2 * len(self.kernel_size)
         pairs = []

@@ -28,7 +28,7 @@ __all__ = [
 ]
 __dir__ = _listing(__name__)
 
-# Of all modules; they run before a module's own. What stands beside a hook in the same order is its options.
+# Hooks of all modules, which run before a module's own. Beside each list of hooks are their options, in the same order.
 _forward_pre, _forward, _backward_pre, _backward = (OrderedDict() for _ in range(4))
 _with_kwargs, _always = OrderedDict(), OrderedDict()
 _registration = {kind: OrderedDict() for kind in ("parameter", "buffer", "module")}
@@ -104,7 +104,7 @@ def register_module_backward_hook(hook: Hook) -> NoReturn:
 
 
 def registered(kind: str, module: Module, name: str, value: Any) -> Any:
-    """What hooks make of a member that a module is about to get."""
+    """Passes a member that a module is about to get through the hooks, and returns it."""
     for hook in tuple(_registration[kind].values()):
         changed = hook(module, name, value)
         if changed is not None:
@@ -113,7 +113,7 @@ def registered(kind: str, module: Module, name: str, value: Any) -> Any:
 
 
 class Hooks:
-    """What Module has of hooks."""
+    """Module's methods of hooks."""
 
     def register_forward_pre_hook(
         self, hook: ForwardPreHook, *, prepend: bool = False, with_kwargs: bool = False
@@ -211,7 +211,7 @@ def _call_those_left(module, args, kwargs, called):
 
 
 def _before(module, args, kwargs):
-    """What the hooks before forward make of the arguments."""
+    """Passes the arguments through the hooks that run before forward."""
     with_kwargs = module._forward_pre_hooks_with_kwargs
     for key, hook in (*_forward_pre.items(), *module._forward_pre_hooks.items()):
         if key in with_kwargs:

@@ -109,7 +109,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         own["_non_persistent_buffers_set"].discard(name)
 
     def __getattr__(self, name: str) -> Any:
-        # What is not found elsewhere; here for subclasses that call it from a __getattr__ of their own.
+        # Python asks here for names it found nowhere else; subclasses call it from a __getattr__ of their own.
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:
@@ -400,7 +400,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses after the name."""
+        """The text in the parentheses after the name."""
         return ""
 
     def __repr__(self) -> str:

@@ -79,7 +79,7 @@ def zero_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
             grad.zero_()
 
 
-# What may be asked of a tensor that has no shape yet.
+# Members that a tensor without a shape has.
 _ALLOWED = frozenset(
     [
         "bfloat16",

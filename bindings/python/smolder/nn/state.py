@@ -33,12 +33,12 @@ class _IncompatibleKeys(NamedTuple("_IncompatibleKeys", [("missing_keys", list[s
 
 
 class State:
-    """What Module has of state_dict and load_state_dict."""
+    """Module's methods of state_dict and load_state_dict."""
 
     _version = 1  # of what state_dict holds, for subclasses whose state changed
 
     def get_extra_state(self) -> Any:
-        """What else belongs into state_dict; with set_extra_state."""
+        """Returns more state for state_dict to hold; set_extra_state() takes it back."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. Please file an issue."
         )

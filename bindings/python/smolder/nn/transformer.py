@@ -233,7 +233,7 @@ class MultiheadAttention(Module):
         return [p.reshape(p.size(0), p.size(1), self.num_heads, e // self.num_heads).transpose(1, 2) for p in parts]
 
     def _mask(self, attn_mask, key_padding_mask, q):
-        """What is added to the scores: 0, or -inf where attention is not allowed."""
+        """The mask that is added to the scores: 0, or -inf where attention is not allowed."""
         out = None
         for mask, padding in ((attn_mask, False), (key_padding_mask, True)):
             if mask is None:

@@ -12,14 +12,14 @@ _SMALL = ("int8", "int16", "uint8")  # which few kernels take: computed as int32
 
 
 class Unsupported(Exception):
-    """What a node does has no ONNX op; the message says what it is."""
+    """No ONNX op does what a node does; the message says what that is."""
 
 
 # -- elementwise
 
 
 def _dtype_of(w, inputs):
-    """What an elementwise node computes in."""
+    """The dtype that an elementwise node computes in."""
     metas = [w.meta(v) for v in inputs]
     strong = [m.dtype for m in metas if not m.weak]
     if strong:

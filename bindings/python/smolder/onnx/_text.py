@@ -12,7 +12,7 @@ _NODE = re.compile(
 
 @dataclasses.dataclass
 class Value:
-    """What is known of a value: a shape has ints, and text where it follows from dynamic sizes."""
+    """The facts known about a value: a shape has ints, and text where it follows from dynamic sizes."""
 
     dtype: str
     shape: tuple

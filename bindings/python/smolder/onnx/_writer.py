@@ -121,7 +121,7 @@ class Writer:
                 self.sizes[d] = self.op("Shape", self.names[leaf], start=i, end=i + 1)
 
     def type_of(self, name, meta, size_names):
-        """What an input or an output is like, dynamic sizes by name."""
+        """Describes an input or an output, with dynamic sizes by name."""
         dims = [d if isinstance(d, int) else size_names(d) for d in meta.shape]
         return helper.make_tensor_value_info(name, TYPES[meta.dtype], dims)
 

@@ -158,7 +158,7 @@ class Optimizer:
         return params
 
     def _options(self, group):
-        """What _update needs of a group, once a step for all its parameters."""
+        """The options that _update needs, read from a group once a step for all its parameters."""
         return group
 
     def _update(self, parameter, grad, options):

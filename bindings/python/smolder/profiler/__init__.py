@@ -1,4 +1,4 @@
-"""What ran when, under torch.profiler's names: recording, compiling, launches, kernels, copies and syncs.
+"""Profiles of what ran when, under torch.profiler's names: recording, compiling, launches, kernels, copies and syncs.
 
 with smolder.profiler.profile() as prof:
     train_step()

@@ -26,7 +26,7 @@ class DeviceType(enum.Enum):
 
 
 class ProfilerActivity(enum.Enum):
-    """What is profiled: the host's part, which kernels on the CPU belong to, or that of a device."""
+    """The activities that are profiled: the host's, to which kernels on the CPU belong, or a device's."""
 
     CPU = 0
     XPU = 1
@@ -53,7 +53,7 @@ _SAID = ("sync", "plan", "compile", "copy")
 
 
 def title(span: Any) -> str:
-    """What tables and timelines call a span."""
+    """The name of a span in tables and timelines."""
     if span.kind in _SAID and not span.name.startswith(span.kind):
         return f"{span.kind}: {span.name}"
     return span.name

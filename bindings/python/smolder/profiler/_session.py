@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerAction(enum.Enum):
-    """What is done in a step of a schedule."""
+    """The action of a step of a schedule."""
 
     NONE = 0
     WARMUP = 1
@@ -183,7 +183,7 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """What would take long to begin with: nothing does."""
+        """Does nothing: no part of a session takes long to begin with."""
 
     def start_trace(self) -> None:
         _core._run_recorded("profiler")

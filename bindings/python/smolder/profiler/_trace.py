@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Rows of this process besides those of its threads.
 _RECORDING, _BESIDE = 1_000_000, 1_000_001
 
-# What torch calls kinds, where it has them: TensorBoard goes by these.
+# torch's names of kinds, where it has them: TensorBoard goes by these.
 _CATEGORIES = {
     "user": "user_annotation",
     "eager": "cpu_op",
@@ -104,7 +104,7 @@ def _events(events, changes, stream):
 
 
 def _args(event, on_device, stream):
-    """What a click on an event says."""
+    """The details that a click on an event shows."""
     span = event.span
     args = {"External id": event.id}
     if on_device:
@@ -179,7 +179,7 @@ def _memory(change, pid):
 
 
 def _names(out, pid):
-    """What rows are called, and their order."""
+    """The names of rows, and their order."""
     threads = {thread.native_id: thread.name for thread in threading.enumerate()}
     rows = dict.fromkeys((e["pid"], e["tid"]) for e in out if "tid" in e)
     names = []

@@ -1,4 +1,4 @@
-"""What tests of programs ask for: whether values are close, and tensors to try things on."""
+"""Tools for tests of programs: are values close; tensors to try things on."""
 
 from smolder._names import listing as _listing
 from smolder.testing._comparison import assert_allclose, assert_close

@@ -34,7 +34,7 @@ _DTYPES = {int: _core.int64, float: _core.float64, complex: _core.float64}  # of
 
 
 class _Mismatch(Exception):
-    """What is wrong, with the type of error that says so and where in containers it is."""
+    """A difference, with the type of error that tells it and where in containers it is."""
 
     def __init__(self, kind, text, where=()):
         super().__init__(text)

@@ -24,7 +24,7 @@ _METADATA = {
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What importlib.metadata says of torch."""
+    """The metadata of torch that importlib.metadata gives."""
 
     def read_text(self, filename):
         return _METADATA.get(filename)

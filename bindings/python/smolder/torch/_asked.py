@@ -1,4 +1,4 @@
-"""What a program asked for that is not here, and where it did."""
+"""Notes the names that a program asked for and that are not here, and where it did."""
 
 import atexit
 import importlib

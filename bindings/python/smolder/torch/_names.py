@@ -25,7 +25,7 @@ _NO_NAME = object()
 
 
 class Row:
-    """What torch has in a module: `homes` is where each name is known best, `kinds` what it is."""
+    """The names of a module of torch's: `homes` is where each is known best, `kinds` what it is."""
 
     def __init__(self, path: str, row: Any) -> None:
         self.homes, self.kinds, self.defines = {}, {}, row.get("defines", "").split()
@@ -98,7 +98,7 @@ def smolders(path: str) -> ModuleType | None:
 
 @functools.cache
 def besides(path: str) -> ModuleType | None:
-    """What there is for a path for such programs only, besides Smolder's own module; or None."""
+    """The module at a path that only such programs see, besides Smolder's own; or None."""
     try:
         return importlib.import_module(f"smolder.torch.only.{path}")
     except ModuleNotFoundError:
@@ -106,7 +106,7 @@ def besides(path: str) -> ModuleType | None:
 
 
 def own(module: ModuleType, name: str) -> Any:
-    """What a module of Smolder's has by itself: in its dict, or as its own __getattr__ makes it."""
+    """Looks a name up in a module of Smolder's: in its dict, or as its own __getattr__ makes it."""
     if name in module.__dict__:
         return module.__dict__[name]
     make = module.__dict__.get("__getattr__")
@@ -120,7 +120,7 @@ def own(module: ModuleType, name: str) -> Any:
 
 
 def find(path: str, name: str) -> Any:
-    """What a name in one of torch's modules is here; raises AttributeError where it is nothing."""
+    """Finds what stands here for a name in one of torch's modules; raises AttributeError where nothing does."""
     here = row(path)
     if joined(path, name) in modules() and (here is None or here.kinds.get(name, "package") == "package"):
         return importlib.import_module(f"torch.{joined(path, name)}")
@@ -210,7 +210,7 @@ def is_of_core(home: str) -> bool:
 
 
 def star(path: str) -> list[str]:
-    """What `from torch.PATH import *` gives of a module without `__all__`."""
+    """The names that `from torch.PATH import *` imports from a module without `__all__`."""
     names = []
     for name in row(path).public() if row(path) else ():
         try:

@@ -1,4 +1,4 @@
-"""What classes and dtypes are called while `torch` is Smolder: libraries compare these names."""
+"""The names of classes and dtypes while `torch` is Smolder: libraries compare them."""
 
 import sys
 

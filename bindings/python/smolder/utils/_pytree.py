@@ -77,7 +77,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence):
-        """What is there."""
+        """The member there."""
         return sequence[self.idx]
 
 
@@ -91,7 +91,7 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping):
-        """What is there."""
+        """The member there."""
         return mapping[self.key]
 
 
@@ -108,7 +108,7 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj):
-        """What is there."""
+        """The member there."""
         return getattr(obj, self.name)
 
 
@@ -118,7 +118,7 @@ def keystr(kp):
 
 
 def key_get(obj, kp):
-    """What is at a path in a tree."""
+    """The node at a path in a tree."""
     for key in kp:
         obj = key.get(obj)
     return obj
@@ -194,7 +194,7 @@ _nodes = {
     deque: _Node(
         lambda x: (list(x), x.maxlen), lambda parts, maxlen: deque(parts, maxlen), _at_places, "collections.deque"
     ),
-    # Of namedtuples, whose classes are many: the context is the class.
+    # Namedtuples have many classes: the context is the class.
     namedtuple: _Node(
         lambda x: (list(x), type(x)),
         lambda parts, kind: kind(*parts),
@@ -368,7 +368,7 @@ class TreeSpec:
 
     @property
     def context(self):
-        """What else puts the root together again."""
+        """The context that puts the root together again."""
         return self._context
 
     @property

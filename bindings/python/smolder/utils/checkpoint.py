@@ -76,7 +76,7 @@ def _again(rng_state, autocast):
 
 
 class _Holder:
-    """What stands in the graph for a value that was not kept: in each backward, a handle on that computed again."""
+    """Stands in the graph for a value that was not kept: in each backward, a handle on the value computed again."""
 
     __slots__ = ("__weakref__", "handles")
 

@@ -1,4 +1,4 @@
-"""What a report of a bug should say of the environment; `smolder doctor` says more, and tests it."""
+"""The environment as a report of a bug should tell it; `smolder doctor` says more, and tests it."""
 
 import platform
 import sys

@@ -129,7 +129,7 @@ def _make_private(folder):
 
 
 def _commands(name, folder, sources, cflags, ldflags, includes, is_program):
-    """What compiles each source, and what links them to `name`.new."""
+    """The commands that compile each source, and the one that links them to `name`.new."""
     compiler = shlex.split(os.environ.get("CXX", "")) or ["c++"]
     if not shutil.which(compiler[0]):
         raise RuntimeError(f"the compiler {compiler[0]!r} was not found: install one (apt-get install g++) or set CXX")
@@ -163,7 +163,7 @@ def _contents(paths):
 
 
 def _library_identity():
-    """What tells this build of Smolder, whose headers are compiled in, from others."""
+    """An identity of this build of Smolder, whose headers are compiled in."""
     found = os.stat(os.path.join(library_paths()[0], "libsmolder.so"))
     return f"{found.st_size} {found.st_mtime_ns}"
 
@@ -189,7 +189,7 @@ def _build(name, folder, sources, commands, ending, verbose):
             read = sorted(set().union(*pool.map(lambda command: _compile(name, command, verbose), compiles)))
         _run(name, link, verbose)
         contents = _contents(read)
-        # Of a name of its own: what is loaded already under another stays as it is.
+        # Under a name of its own: what is loaded already under another stays as it is.
         built = folder / f"{name}-{_digest([asked, contents])[:16]}{ending}"
         os.replace(folder / f"{name}.new", built)
         notes.write_text(json.dumps({"asked": asked, "contents": contents, "read": read, "file": built.name}))

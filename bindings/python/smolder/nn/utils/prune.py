@@ -252,7 +252,7 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """What it was."""
+        """Returns the mask as it was."""
         return default_mask
 
     @classmethod

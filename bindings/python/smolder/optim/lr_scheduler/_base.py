@@ -62,7 +62,7 @@ def _watch_steps(optimizer):
 
 
 def _state_of(function):
-    """What of a function goes into a state_dict: attributes of a callable object, nothing of a plain function."""
+    """The part of a function that a state_dict holds: attributes of a callable object, nothing of a plain function."""
     return None if function is None or isinstance(function, types.FunctionType) else dict(vars(function))
 
 
@@ -121,7 +121,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _keep(self):
-        """What belongs to a step that is yet to run is taken back if that fails."""
+        """Has the state of a step that is yet to run restored if that step fails."""
         _core._restore_on_failure(vars(self), if_pending=True)
         for group in self.optimizer.param_groups:
             _core._restore_on_failure(group, if_pending=True)

@@ -107,7 +107,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class _Cycles(LRScheduler):
-    """What schedules share that turn momentum, or the first of betas, the other way."""
+    """The base of schedules that move momentum, or the first of betas, against the rate."""
 
     use_beta1: bool
 

@@ -1,4 +1,4 @@
-"""Of torch._jit_internal what libraries import: marks of functions, which smolder.jit has, and types in annotations."""
+"""The names of torch._jit_internal that libraries import: marks of functions, which smolder.jit has, and types."""
 
 from smolder.jit import _overload as _overload
 from smolder.jit import _overload_method as _overload_method

@@ -21,7 +21,7 @@ _END = "\033[0m"
 
 
 class Colorize(enum.Enum):
-    """What times are compared with to choose their colours."""
+    """The baseline that times are compared with to choose their colours."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"

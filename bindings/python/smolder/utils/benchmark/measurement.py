@@ -1,4 +1,4 @@
-"""What was measured of a statement, and how it is printed."""
+"""Measurements of a statement, and how they are printed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """What is measured, in a line where that is possible."""
+        """The statement that is measured, in a line where that is possible."""
         sub = f": {self.sub_label}" if self.sub_label else ""
         if self.label is not None:
             return self.label + sub
@@ -157,12 +157,12 @@ class Measurement:
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """The title of a measurement."""
         return self.task_spec.title
 
     @property
     def as_row_name(self) -> str:
-        """What a row of a table is called."""
+        """The name of a row of a table."""
         return self.sub_label or self.stmt or "[Unknown]"
 
     def __repr__(self) -> str:

@@ -199,7 +199,7 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         if not isinstance(self.dataset, IterableDataset):
             return len(self._numbers)
-        # What it reports is remembered, so that more samples than that are warned of.
+        # The reported length is remembered, so that more samples than that are warned of.
         length = self._told_length = len(self.dataset)
         if self.batch_size is None:
             return length
@@ -221,7 +221,7 @@ def _here(loader):
 
 
 class _BaseDataLoaderIter:
-    """What iterates over a loader, by the name that programs ask isinstance about."""
+    """The iterator of a loader, under the name that programs ask isinstance about."""
 
 
 class _Counted(_BaseDataLoaderIter):

@@ -73,7 +73,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return self.tensors[0].size(0)
 
     def collated(self, indices: Sequence[int]) -> list[Tensor]:
-        """What default_collate makes of the samples: one gather a tensor, where slices one by one would each be a record."""
+        """Collates the samples as default_collate does, by one gather a tensor: each slice by itself would be recorded."""
         at = tensor(indices, dtype=_core.int64)
         return [t[at] for t in self.tensors]
 

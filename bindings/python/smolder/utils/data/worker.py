@@ -1,4 +1,4 @@
-"""What a worker process of a loader does: it makes batches of the numbers that it is sent."""
+"""The worker process of a loader: it makes batches of the numbers that it is sent."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Fetcher:
 
 @dataclass
 class Job:
-    """What a worker is started with."""
+    """The arguments that a worker is started with."""
 
     dataset: object
     batched: bool

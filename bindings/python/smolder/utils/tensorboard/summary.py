@@ -355,7 +355,7 @@ _KINDS = (
 def hparams(
     hparam_dict: Any = None, metric_dict: Any = None, hparam_domain_discrete: Any = None
 ) -> tuple[Summary, Summary, Summary]:
-    """What an experiment is about, and that it began and ended: three summaries."""
+    """The three summaries of an experiment: what it is about, its beginning and its end."""
     domains = hparam_domain_discrete or {}
     for name, given in (
         ("hparam_dict", hparam_dict),

@@ -75,7 +75,7 @@ def _get_cudnn_enabled():
 
 
 def _jit_set_profiling_executor(on):
-    """What it was before: off. There is no TorchScript to run."""
+    """Returns the setting before: off. There is no TorchScript to run."""
     return False
 
 

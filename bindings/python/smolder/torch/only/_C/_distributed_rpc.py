@@ -1,4 +1,4 @@
-"""Of torch._C._distributed_rpc a question."""
+"""A question of torch._C._distributed_rpc."""
 
 
 def _is_current_rpc_agent_set():

@@ -63,7 +63,7 @@ forbid_in_graph = disallow_in_graph
 
 
 def graph_break(msg=""):
-    """What is recorded breaks here."""
+    """Breaks the recording here."""
     _note_break(msg or "torch._dynamo.graph_break()")
 
 

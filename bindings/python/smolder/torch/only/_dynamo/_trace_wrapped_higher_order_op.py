@@ -1,4 +1,4 @@
-"""What transformers takes from torch's compiler to index tensors by tensors."""
+"""The name that transformers takes from torch's compiler to index tensors by tensors."""
 
 from smolder.overrides import BaseTorchFunctionMode
 

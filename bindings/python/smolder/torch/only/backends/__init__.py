@@ -1,4 +1,4 @@
-"""Of torch.backends what smolder.backends has not got."""
+"""The names of torch.backends that smolder.backends has not got."""
 
 from smolder._names import listing as _listing
 

@@ -1,4 +1,4 @@
-"""Of torch.backends.cpu a question."""
+"""A question of torch.backends.cpu."""
 
 import pathlib
 

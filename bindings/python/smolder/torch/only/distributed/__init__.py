@@ -1,4 +1,4 @@
-"""Of torch.distributed what libraries call where they are imported."""
+"""The names of torch.distributed that libraries call at import."""
 
 from smolder._names import listing as _listing
 

@@ -1,4 +1,4 @@
-"""Of torch.jit what smolder.jit has not got: types in annotations."""
+"""The names of torch.jit that smolder.jit has not got: types in annotations."""
 
 from smolder._names import listing as _listing
 

@@ -1,4 +1,4 @@
-"""Of torch.jit.annotations the types that a script takes a number for: lists, to Python."""
+"""The types of torch.jit.annotations that take a number in a script: lists, to Python."""
 
 from __future__ import annotations
 

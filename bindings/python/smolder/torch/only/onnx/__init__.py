@@ -1,4 +1,4 @@
-"""Of torch.onnx what libraries call where they are imported: they say how their ops in C++ would be exported."""
+"""The functions of torch.onnx that libraries call at import: they say how their ops in C++ would be exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of torch.onnx.symbolic_helper the decorators of functions that would export an op."""
+"""The decorators of torch.onnx.symbolic_helper for functions that would export an op."""
 
 from __future__ import annotations
 

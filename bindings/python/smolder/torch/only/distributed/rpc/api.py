@@ -1,4 +1,4 @@
-"""Of torch.distributed.rpc.api a decorator."""
+"""A decorator of torch.distributed.rpc.api."""
 
 import functools
 
