@@ -40,7 +40,7 @@ void follow_write(TensorImpl* impl, const ValueRef& now) {
   ++impl->version;
 }
 
-/// What a walk from a tensor's history to the leaves finds.
+/// The findings of a walk from a tensor's history to the leaves.
 struct History {
   bool hooks = false;    ///< of the program, which would run where gradients are computed
   bool freed = false;    ///< by a backward
@@ -70,7 +70,7 @@ History look_at(const Edge& root) {
 
 }  // namespace
 
-/// What one call of a compiled function works with.
+/// The state of one call of a compiled function.
 struct CompiledStep::Call {
   std::vector<Tensor> inputs;  ///< the used ones, then gradients
   std::vector<ValueRef> before, results, made;
@@ -249,7 +249,7 @@ std::vector<Tensor> CompiledStep::run(const std::vector<Tensor>& inputs, std::ve
       for (const uint32_t f : writes_[i].followers) follow_write(call.inputs[f].impl(), written[i]);
     }
     if (has_backward()) call.node = new_node(std::make_shared<CompiledNode>(shared_from_this(), call));
-    // What it held must not outlive the write, or the memory could not be written in place.
+    // Its old value must not outlive the write, or the memory could not be written in place.
     for (const Write& w : writes_) {
       call.before[w.input].reset();
       for (const uint32_t f : w.followers) call.before[f].reset();

@@ -23,7 +23,7 @@ class StepGraph {
   std::string text() const;
   /// Runs it by its plan. Throws TypeError when operands are not those that it was recorded for.
   std::vector<Tensor> run(const std::vector<Tensor>& leaves, const std::vector<Scalar>& numbers) const;
-  /// What its leaves and results are like.
+  /// The metadata of its leaves and results.
   std::vector<ir::Meta> leaves() const;
   std::vector<ir::Meta> results() const;
 
@@ -124,7 +124,7 @@ class StepCapture {
   /// After the function returned `outputs`: the step, or null, with `reason()`, when it cannot be run again. What the
   /// function did has been done either way.
   std::shared_ptr<CompiledStep> finish(const std::vector<Tensor>& outputs, const std::vector<Generator*>& generators);
-  /// Of a known tensor, the metadata of the gradient that it had before; null where there was none.
+  /// The metadata of the gradient that a known tensor had before; null where there was none.
   const ir::Meta* gradient_before(size_t known) const {
     const Tensor& g = inputs_[known].grad;
     return g.defined() ? &g.meta() : nullptr;
@@ -132,7 +132,7 @@ class StepCapture {
   size_t known() const { return known_; }
   /// The tensors it made, for the call that was recorded.
   std::vector<Tensor> first_results();
-  /// What the step's graph was given in that call.
+  /// The inputs that the step's graph was given in that call.
   std::pair<std::vector<Tensor>, std::vector<Scalar>> example() const;
   /// Whether a value that the function computed lives on where no result of it is: somebody else holds it.
   bool leaks() const;

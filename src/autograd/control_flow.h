@@ -10,21 +10,22 @@
 
 namespace smolder {
 
-/// What is recorded: called once, with tensors that have no values. Tensors that it reaches otherwise are operands too.
+/// The function that is recorded: called once, with tensors that have no values. Tensors that it reaches otherwise are
+/// operands too.
 using BranchFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-/// What `true_fn` makes of the operands where `predicate`, one element, is true, and what `false_fn` does where not.
+/// The results of `true_fn` for the operands where `predicate`, one element, is true, and of `false_fn` where not.
 /// Both are recorded, and the one taken runs when the step does. Throws RuntimeError when what they return differs in
 /// number, shape or dtype, or is an operand, a view of one or the same tensor twice; when they write to tensors from
 /// outside, or read values.
 std::vector<Tensor> cond(const Tensor& predicate, const BranchFunction& true_fn, const BranchFunction& false_fn,
                          const std::vector<Tensor>& operands = {});
 
-/// What `body` makes of the carried tensors, again and again while `condition` of them, one bool, is true.
+/// The results of `body` for the carried tensors, again and again while `condition` of them, one bool, is true.
 std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
                                const BranchFunction& body, const std::vector<Tensor>& carried);
 
-/// What is carried, and slices of results.
+/// The values carried, and slices of results.
 using CarryAndSlices = std::pair<std::vector<Tensor>, std::vector<Tensor>>;
 using CombineFunction = std::function<CarryAndSlices(const std::vector<Tensor>& carry, const std::vector<Tensor>& x)>;
 

@@ -65,7 +65,8 @@ void add_outer(std::vector<Tensor>& to, const BranchTape& tape, const std::vecto
 
 // -- cond
 
-/// What cond leaves for backward: a cond of the branches' gradients, which are computed from the operands again.
+/// The node that cond leaves for backward: a cond of the branches' gradients, which are computed from the operands
+/// again.
 class CondCall final : public CustomFunction {
  public:
   CondCall(Branches branches, std::array<Places, 2> places)
@@ -128,7 +129,7 @@ class CondCall final : public CustomFunction {
 
 // -- scan
 
-/// What scan leaves for backward: a scan the other way, of the gradients of a turn.
+/// The node that scan leaves for backward: a scan the other way, of the gradients of an iteration.
 class ScanCall final : public CustomFunction {
  public:
   ScanCall(Turn turn, std::vector<size_t> others, bool reverse, int64_t draws)
@@ -148,7 +149,7 @@ class ScanCall final : public CustomFunction {
     for (size_t i = 0; i < others_.size(); ++i) tape.set_outer(others_[i], saved[scanned + i]);
     for (size_t i = 0; i < carried; ++i) tape.set_outer(turn_.carried[i], saved[scanned + others_.size() + i]);
 
-    // What is carried backward: gradients of what is carried, then sums of those of the others.
+    // The values carried backward: gradients of those carried forward, then sums of the others' gradients.
     Turn back;
     back.body.tape = turn_.body.tape;
     std::vector<Tensor> given(turn_.body.results.size());
@@ -317,7 +318,8 @@ class WhileCall final : public CustomFunction {
     }
     std::vector<Tensor> out(saved.size());
     if (results.empty()) return out;
-    // What the gradients read that the loop does not, as functions of users may, has no place among the operands.
+    // Tensors that the gradients read and the loop does not, as functions of users may, have no place among the
+    // operands.
     std::vector<size_t> known = loop_.others;
     known.insert(known.end(), added.begin(), added.end());
     const std::vector<size_t> more = others_of(tape.reads(results), {&loop_.turn.carried, &known});

@@ -23,7 +23,7 @@ struct Recorded {
 /// The true one first.
 using Branches = std::array<Recorded, 2>;
 
-/// What a loop's function is recorded on, and where its operands are there.
+/// The tape that a loop's function is recorded on, and where its operands are there.
 struct Turn {
   Recorded body;
   std::vector<size_t> carried, scanned;
@@ -49,17 +49,17 @@ struct Call {
 
 bool any_requires_grad(const std::vector<Tensor>& tensors);
 
-/// What stands for tensors from without at these places of a tape.
+/// The values that stand for tensors from without at these places of a tape.
 std::vector<Tensor> stand_ins(const lazy::BranchTape& tape, std::span<const size_t> places);
 
 /// Results of the branch that `predicate`, one bool, chooses when the step runs.
 std::vector<Tensor> record_cond(const Tensor& predicate, Branches branches);
 
-/// What is carried in the end, and results stacked. `draws`: how far a turn moves the generator, against its direction
-/// where that is negative.
+/// The values carried in the end, and results stacked. `draws`: how far an iteration moves the generator, against its
+/// direction where that is negative.
 std::vector<Tensor> record_scan(Turn turn, bool reverse, int64_t draws);
 
-/// What is carried in the end.
+/// The values carried in the end.
 std::vector<Tensor> record_while(Loop loop);
 
 /// Gives the gradients of a while loop, made of `inputs`, a backward that raises NotImplementedError.

@@ -62,7 +62,7 @@ class Run {
   ~Run() { t_run = outer_; }
   Run(const Run&) = delete;
 
-  /// That of this thread which is under way: hooks are called from it. Null outside.
+  /// The backward pass of this thread that is under way: hooks are called from it. Null outside.
   static thread_local Run* t_run;
   uint64_t id() const { return id_; }
   bool partial() const { return partial_; }

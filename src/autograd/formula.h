@@ -13,7 +13,7 @@
 
 namespace smolder::autograd {
 
-/// What a formula may ask of an input without its value.
+/// The facts that a formula may ask of an input without its value.
 class InputInfo {
  public:
   explicit InputInfo(const ir::Meta* meta) : meta_(meta) {}
@@ -64,7 +64,7 @@ struct FormulaContext {
   }
 };
 
-/// What must be kept of a call: a bit per operand of the signature (a list is one operand, the last), a bit
+/// The values that must be kept of a call: a bit per operand of the signature (a list is one operand, the last), a bit
 /// per output.
 struct Saves {
   uint32_t inputs = 0, outputs = 0;
@@ -80,7 +80,7 @@ struct GradInfo {
   /// differentiable when grad mode is on.
   ir::RowFunction<void(FormulaContext&)> formula;
 
-  /// What the gradients of the operands in `needed` need together.
+  /// The values that the gradients of the operands in `needed` need together.
   Saves saves_for(uint32_t needed) const {
     Saves all;
     for (size_t i = 0; i < saves.size(); ++i) {

@@ -65,7 +65,7 @@ Classes classes(const Dims& shape, DType dtype, const Tensor& target, const Tens
   return c;
 }
 
-/// What the loss's reduction multiplies each row by, in `dtype`; zero where ignored.
+/// The factor by which the loss's reduction multiplies each row, in `dtype`; zero where ignored.
 Tensor row_scale(const Tensor& grad, const Classes& c, const Tensor& total, std::string_view reduction, DType dtype) {
   Tensor scale = grad.to(dtype);
   if (reduction == "none") scale = unsqueeze(scale, c.axis);

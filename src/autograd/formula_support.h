@@ -1,4 +1,4 @@
-// What gradient formulas are written with, beside the ops themselves.
+// Functions that gradient formulas are written with, beside the ops themselves.
 #pragma once
 
 #include <array>

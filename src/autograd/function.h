@@ -14,12 +14,12 @@
 
 namespace smolder::autograd {
 
-/// What forward leaves for backward, and says about its results. Used by one thread at a time.
+/// The context that forward leaves for backward, with what it says about its results. Used by one thread at a time.
 class FunctionContext {
  public:
   /// Tensors that backward wants; called at most once, by forward.
   void save_for_backward(std::vector<Tensor> tensors) { to_save_ = std::move(tensors); }
-  /// What was saved, with its history. Throws RuntimeError when it was freed by an earlier backward.
+  /// The saved tensors, with their history. Throws RuntimeError when it was freed by an earlier backward.
   std::vector<Tensor> saved_tensors() const;
   /// Says that these inputs were written in place; each must be a result.
   void mark_dirty(std::vector<Tensor> inputs) { dirty_ = std::move(inputs); }
@@ -40,7 +40,7 @@ class FunctionContext {
   void finish(const std::string& name, std::shared_ptr<CustomFunction> function, std::vector<Tensor>& outputs);
   /// Gradients of results as backward is to see them.
   std::vector<Tensor> materialized(std::vector<Tensor> grads) const;
-  /// Of the gradients that backward returned, one an argument, those of the arguments that are tensors.
+  /// The gradients of the arguments that are tensors, among those that backward returned, one an argument.
   std::vector<Tensor> of_tensors(const std::string& name, std::vector<Tensor> grads) const;
   size_t num_arguments() const { return needs_.size(); }
   void release();

@@ -1,4 +1,4 @@
-// What users hang on the gradient graph: callbacks on tensors, on nodes and on leaves.
+// Hooks of users on the gradient graph: callbacks on tensors, on nodes and on leaves.
 #pragma once
 
 #include <cstdint>

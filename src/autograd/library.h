@@ -14,7 +14,7 @@
 
 namespace smolder {
 
-/// What an op that is registered is made of; only the schema must be there.
+/// The parts of an op that is registered; only the schema must be there.
 struct OpSpec {
   /// "scaled(Tensor x, Scalar by=2.0) -> Tensor".
   std::string schema;
@@ -23,7 +23,7 @@ struct OpSpec {
   std::function<ir::InferFunction> shape = {};
   /// Runs the op on the CPU. Results, and the new values of what the op writes to, are to be filled.
   eager::Kernel kernel = {};
-  /// What the op is made of: then it fuses with its neighbours. One value a result.
+  /// The decomposition of the op: with one it fuses with its neighbours. One value a result.
   std::function<std::vector<ir::Value>(ir::Builder& b, const ir::Node& node)> decompose = {};
   autograd::UserGradient gradient = {};
   jit::LoopLowering lowering = {};

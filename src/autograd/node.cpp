@@ -38,7 +38,7 @@ TensorMeta& meta_of(lazy::TensorImpl* impl) {
 
 Node::~Node() {
   // Ancestors that only this node holds would be destroyed recursively; move them to a list instead.
-  // What is packed, functions and hooks may hold nodes, too.
+  // Packed values, functions and hooks may hold nodes, too.
   using Doomed = std::vector<std::shared_ptr<void>>;
   thread_local Doomed* t_doomed = nullptr;
   const auto hand_over = [&](Doomed& list) {

@@ -20,7 +20,7 @@ struct Edge {
   uint32_t output = 0;
 };
 
-/// What autograd keeps for a tensor that requires grad.
+/// The state that autograd keeps for a tensor that requires grad.
 struct TensorMeta : lazy::AutogradMeta {
   Edge grad_fn;                     ///< where it came from; null for a leaf
   std::weak_ptr<Node> accumulator;  ///< of a leaf: adds to `grad`
@@ -52,7 +52,7 @@ struct SavedTensor {
   bool holds() const { return value || extra; }
 };
 
-/// What a node computes that stands for no op of the table.
+/// The computation of a node that stands for no op of the table.
 class CustomFunction {
  public:
   virtual ~CustomFunction() = default;
@@ -71,7 +71,7 @@ struct Anomaly {
   std::shared_ptr<Node> parent;  ///< whose gradient was being computed then
 };
 
-/// What few nodes have.
+/// Members that few nodes have.
 struct NodeExtra {
   std::shared_ptr<Hooks> hooks;
   std::shared_ptr<CustomFunction> custom;  ///< instead of an op
@@ -127,7 +127,7 @@ class Node {
 std::shared_ptr<Node> new_node(std::shared_ptr<CustomFunction> custom);
 /// Throws RuntimeError when a node's saved values were freed.
 void refuse_released(const Node& node);
-/// What autograd keeps for a tensor, made when it is not there.
+/// The state that autograd keeps for a tensor, made when it is not there.
 TensorMeta& meta_of(lazy::TensorImpl* impl);
 /// After `meta.grad_fn` was `before`: the gradient it keeps is that of the new one.
 void move_retained(TensorMeta& meta, const Edge& before);

@@ -44,7 +44,7 @@ class Elements {
         return at<double>(i);
     }
   }
-  /// Of a dtype that is none of floats.
+  /// Prints a number of a dtype that is not floating point.
   std::string whole(int64_t i) const {
     switch (dtype_) {
       case DType::kBool:
@@ -229,7 +229,7 @@ std::string tuple_text(const Dims& shape) {
   return out + (shape.size() == 1 ? ",)" : ")");
 }
 
-/// What stands behind the elements: what is not as it usually is.
+/// The text behind the elements: what is not as it usually is.
 std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& options) {
   std::vector<std::string> out;
   const DType dtype = t.dtype();

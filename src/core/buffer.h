@@ -64,7 +64,7 @@ void reset_peak_memory();
 
 /// Test hook: the `n`th allocation from now throws OutOfMemoryError, once (1 is the next, 0 turns it off).
 void fail_allocation_after(int64_t n);
-/// What allocators of devices ask first: throws when that allocation's turn has come.
+/// Allocators of devices call this first: it throws when that allocation is to fail.
 void fail_if_asked(size_t bytes, Device device);
 
 }  // namespace smolder

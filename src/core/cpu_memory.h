@@ -6,7 +6,7 @@
 
 namespace smolder {
 
-/// What `allocate` gives on the CPU.
+/// Memory that `allocate` gives on the CPU.
 BufferRef allocate_on_cpu(size_t bytes);
 
 /// Each block is a segment of its own: nothing is split. What was asked for is not counted.

@@ -33,7 +33,7 @@ constexpr size_t number_of(Device d) {
 }
 inline constexpr size_t kMaxDevices = kMaxDeviceTypes + kMaxCudaDevices - 1;
 
-/// What memory of a device is that users register. Addresses need not be readable by the host.
+/// The memory of a device that users register. Addresses need not be readable by the host.
 struct DeviceMemory {
   /// Null when there is no more.
   std::function<void*(size_t bytes)> allocate;
@@ -43,7 +43,7 @@ struct DeviceMemory {
 /// Adds a type of devices. Throws ValueError when the name is taken or no identifier, when there is no room, or when a
 /// function is missing.
 DeviceType register_device_type(std::string name, DeviceMemory memory);
-/// Of a type that was registered.
+/// The device of a type that was registered.
 const DeviceMemory& device_memory(DeviceType type);
 /// Copies between memory of the host and of a device, there after all that was queued, and waits until it is done.
 void copy_to_host(void* to, const void* from, size_t bytes, Device device);

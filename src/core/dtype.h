@@ -40,7 +40,7 @@ constexpr bool is_floating(DType t) { return category(t) == Category::kFloat; }
 constexpr bool is_complex(DType t) { return t >= DType::kComplex64; }
 /// Whether values have gradients.
 constexpr bool is_differentiable(DType t) { return is_floating(t) || is_complex(t); }
-/// That of the real and the imaginary part; `t` where it is not complex.
+/// The dtype of the real and the imaginary part; `t` where it is not complex.
 constexpr DType part_type(DType t) {
   return t == DType::kComplex64 ? DType::kFloat32 : t == DType::kComplex128 ? DType::kFloat64 : t;
 }

@@ -37,8 +37,8 @@ SMOLDER_DECLARE_ERROR(OutOfMemoryError, "MemoryError")
 SMOLDER_DECLARE_ERROR(InternalError, "SystemError")
 #undef SMOLDER_DECLARE_ERROR
 
-/// What somebody else's code threw that runs within ours, as a Python exception in a kernel: it reaches the user as it
-/// was.
+/// An exception of somebody else's code that runs within ours, as a Python exception in a kernel: it reaches the user
+/// as it was.
 class ForeignError : public Error {
  public:
   using Error::Error;

@@ -10,7 +10,7 @@ namespace smolder {
 
 /// Leaked: a fork may come while statics are being destroyed.
 struct ForkHandlers {
-  /// What has the tape's lock, made once and never destroyed.
+  /// The holder of the tape's lock, made once and never destroyed.
   std::atomic<ForkGuard*> tape{nullptr};
   std::mutex guards_mutex;  ///< held across a fork, taken after the tape's lock
   std::vector<ForkGuard*> guards;

@@ -18,7 +18,7 @@ enum class ForkRank : uint8_t {
   kNoLock,    ///< what takes none, as it is only told
 };
 
-/// What must be told about fork(): SQLite handles, threads and locks do not survive it.
+/// Listeners that must be told about fork(): SQLite handles, threads and locks do not survive it.
 /// before_fork() runs in the forking thread and must leave every lock of the object held, so that the
 /// child finds it whole; the other two release them. Of one rank, those made last are told first, before the fork.
 class ForkGuard {

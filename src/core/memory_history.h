@@ -14,7 +14,7 @@
 
 namespace smolder {
 
-/// What memory is for: an op's result and the line that recorded it, or a part of the runtime.
+/// The purpose of memory: an op's result and the line that recorded it, or a part of the runtime.
 struct MemoryUse {
   std::string what;  ///< "linear", "arena of plans"; empty when nobody said
   SourceToken source = 0;
@@ -54,10 +54,10 @@ inline bool memory_is_watched() { return memory_detail::g_watched.load(std::memo
 void start_memory_history(size_t most_events, bool goes_on = false);
 void stop_memory_history();
 bool memory_history_is_on();
-/// What was kept since the last start; a stop does not forget it.
+/// The events since the last start; a stop does not forget it.
 MemoryHistory memory_history();
 
-/// What this thread takes while it lives is for that.
+/// Memory that this thread takes while it lives is for that purpose.
 class MemoryFor {
  public:
   MemoryFor(std::string_view what, SourceToken source);

@@ -7,7 +7,7 @@
 namespace smolder {
 namespace {
 
-/// What memory of the device begins at: nobody reads or writes there.
+/// The address where memory of the device begins: nobody reads or writes there.
 alignas(std::max_align_t) std::byte g_nothing;
 
 }  // namespace

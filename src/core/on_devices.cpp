@@ -1,4 +1,4 @@
-// What each kind of device does in its own way, users' included: names, memory, and copies from and to it.
+// Functions that each kind of device has its own of, users' included: names, memory, and copies from and to it.
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -16,7 +16,7 @@
 namespace smolder {
 namespace {
 
-/// What users registered; never taken away.
+/// Devices that users registered; never taken away.
 struct UserType {
   std::string name;
   DeviceMemory memory;

@@ -15,7 +15,7 @@ struct Precision {
   /// Whether a product of halves may add partial sums in its own dtype.
   bool allow_fp16_reduced_precision_reduction = true;
   bool allow_bf16_reduced_precision_reduction = true;
-  /// Of cuDNN. Its plans give the same bits in each run, but for those of `benchmark` without `deterministic`.
+  /// Settings of cuDNN. Its plans give the same bits in each run, but for those of `benchmark` without `deterministic`.
   bool cudnn_enabled = true;
   bool cudnn_allow_tf32 = true;
   bool cudnn_benchmark = false;

@@ -1,5 +1,5 @@
-// What ran when: spans of recording, planning, compiling, launches, kernels, copies and syncs, which are kept while
-// somebody profiles. Off, each place that would add one reads a flag and goes on.
+// A profile of what ran when: spans of recording, planning, compiling, launches, kernels, copies and syncs, which are
+// kept while somebody profiles. Off, each place that would add one reads a flag and goes on.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct Span {
   uint64_t flow = 0;                   ///< a launch on a device and what it ran have one number
   int64_t count = 0;                   ///< of ops recorded, kernels compiled, launches
   std::string detail = {};             ///< more about it: a library's algorithm, why a plan was built
-  /// Of what it reads, as "float32[2, 3]"; null unless they were asked for.
+  /// The operands, as "float32[2, 3]"; null unless they were asked for.
   std::shared_ptr<const std::vector<std::string>> shapes = {};
 };
 
@@ -131,7 +131,7 @@ struct ProfileOptions {
   bool shapes = false, memory = false, flops = false;
   bool devices = true;  ///< times what devices run, which keeps steps there from being replayed as graphs
 };
-/// What somebody who profiles was told so far.
+/// The spans that somebody who profiles was told so far.
 struct ProfileLog {
   std::vector<Span> spans;  ///< in the order in which they ended
   std::vector<MemoryChange> memory;

@@ -1,4 +1,4 @@
-// What profiles keep: private to the profile.
+// The store of profiles: private to the profile.
 #pragma once
 
 #include <deque>

@@ -59,7 +59,7 @@ class SafetensorsFile {
   std::vector<SafetensorsEntry> entries_;
 };
 
-/// What is to be written of a tensor: `data` is row-major, in memory of the host.
+/// A tensor to be written: `data` is row-major, in memory of the host.
 struct SafetensorsTensor {
   std::string name;
   DType dtype = DType::kFloat32;

@@ -201,7 +201,7 @@ class Pool {
     }
   }
 
-  /// Of this thread's share and then of the others'.
+  /// Takes parts of this thread's share and then of the others'.
   void take_pieces(int64_t thread) {
     for (int64_t i = 0; i < job_.shares; ++i) take_share((thread + i) % job_.shares);
   }

@@ -1,4 +1,4 @@
-// What eager execution passes around: a tensor in memory, or a number.
+// The operands of eager execution: a tensor in memory, or a number.
 #pragma once
 
 #include <cstdint>

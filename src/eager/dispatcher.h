@@ -24,7 +24,7 @@ struct TensorView {
   bool weak = false;
 };
 
-/// What a kernel tells its caller beside its results. Kernels may set it from several threads.
+/// A report of a kernel to its caller beside its results. Kernels may set it from several threads.
 class ErrorReport {
  public:
   /// An index was outside its axis of `extent` elements: it was clamped (reads) or dropped (writes).
@@ -69,7 +69,7 @@ Kernel override_kernel(DispatchKey key, ir::Op op, Kernel kernel);
 /// `remove_override` takes back; the latest that is left counts.
 ir::Op add_override(DispatchKey key, ir::Op op, Kernel kernel);
 void remove_override(DispatchKey key, ir::Op op, ir::Op stand_in);
-/// What stands for `op`, or `op` itself.
+/// The op that stands for `op`, or `op` itself.
 ir::Op resolve(DispatchKey key, ir::Op op);
 /// Changes whenever what runs an op may have changed: plans made before do not hold.
 uint64_t dispatch_generation();

@@ -72,7 +72,7 @@ std::vector<Array> run_kernel(Op op, std::span<const Array> inputs, std::span<co
   return outputs;
 }
 
-/// What a single op's program depends on, as words.
+/// The key of a single op's program, as words.
 std::vector<int64_t> memo_key(Op op, std::span<const Meta* const> inputs, std::span<const int64_t> attrs) {
   std::vector<int64_t> words{static_cast<int64_t>(op), static_cast<int64_t>(inputs.size())};
   for (const Meta* m : inputs) {

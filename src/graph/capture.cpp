@@ -188,7 +188,7 @@ State Recorder::record(const std::vector<Dims>& shapes) {
   return build(step, inputs, outputs, sources);
 }
 
-/// What reads a copy may as well read what was copied: whether a reshape copies hangs on sizes that mean nothing here.
+/// Has readers of a copy read what was copied: whether a reshape copies hangs on sizes that mean nothing here.
 void read_past_copies(ir::Graph& g) {
   for (Node& n : g.nodes) {
     for (ValueId& v : n.inputs) {

@@ -10,7 +10,7 @@
 
 namespace smolder::graph {
 
-/// What an input is like, but for its shape.
+/// The description of an input, but for its shape.
 struct Example {
   DType dtype;
   Device device;

@@ -24,7 +24,7 @@ namespace graph {
 struct State;
 }
 
-/// What a value of a graph is like. Extents are text: "64", or of the names of dynamic sizes, as "2*batch".
+/// The description of a value of a graph. Extents are text: "64", or of the names of dynamic sizes, as "2*batch".
 struct GraphValue {
   std::string name;  ///< "%3", as printed
   DType dtype = DType::kFloat32;
@@ -114,8 +114,9 @@ class Graph {
 
   // -- running
 
-  /// What the function returns for these inputs. Sizes that were marked dynamic may be others. Throws TypeError for
-  /// another number of inputs or another dtype, RuntimeError for sizes that do not fit and weights that are not bound.
+  /// Runs the graph: what the function returns for these inputs. Sizes that were marked dynamic may be others. Throws
+  /// TypeError for another number of inputs or another dtype, RuntimeError for sizes that do not fit and weights that
+  /// are not bound.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
   /// The graph with its weights on a device.
   Graph to(Device device) const;
@@ -157,7 +158,7 @@ class Graph {
   std::shared_ptr<const graph::State> state_;
 };
 
-/// What to capture besides the function.
+/// Options of a capture.
 struct CaptureOptions {
   /// Tensors that the function reads besides its inputs, with names for them, as a module's state_dict(). Others that
   /// it reads are weights named constant_0 and so on.
@@ -179,7 +180,7 @@ using CaptureFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// for another size.
 Graph capture(const CaptureFunction& fn, const std::vector<Tensor>& example_inputs, const CaptureOptions& options = {});
 
-/// Of a module of one tensor: its parameters and buffers are weights by their names.
+/// Captures a module of one tensor: its parameters and buffers are weights by their names.
 template <class M>
   requires requires(M& m, Tensor t) { Tensor(m(t)), m->state_dict(); }
 Graph capture(M& module, const Tensor& example, CaptureOptions options = {}) {

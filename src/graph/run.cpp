@@ -13,7 +13,7 @@ namespace {
 /// Kinds of inputs that are kept; beyond it all are forgotten.
 constexpr size_t kMostSteps = 256;
 
-/// What a recorded step holds for, as bytes: metadata, devices, which tensors are one, and modes.
+/// The key that a recorded step holds for, as bytes: metadata, devices, which tensors are one, and modes.
 std::string key_of(const std::vector<Tensor>& known) {
   std::string out;
   const auto put = [&](uint64_t word) { out.append(reinterpret_cast<const char*>(&word), sizeof word); };

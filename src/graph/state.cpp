@@ -90,7 +90,7 @@ class Checker {
  public:
   explicit Checker(const State& s) : s_(s), g_(s.ir) {}
 
-  /// Of a graph that control flow runs: leaves and numbers in order, and nothing that only plans have.
+  /// Checks a graph that control flow runs: leaves and numbers in order, and nothing that only plans have.
   void check_subgraph() {
     uint64_t leaves = 0;
     int64_t last = -1;
@@ -326,7 +326,7 @@ void verify_foreign(const ir::Graph& g, void (*verify)(const ir::Graph&)) {
   }
 }
 
-/// What rules rely on.
+/// Checks what rules rely on.
 void check_form(const State& s) {
   verify_foreign(s.ir, &ir::verify_form);
   Checker(s).check();

@@ -1,4 +1,4 @@
-// What a Graph holds. Private to the layer, and to those that build graphs.
+// The state of a Graph. Private to the layer, and to those that build graphs.
 #pragma once
 
 #include <functional>

@@ -93,7 +93,7 @@ int64_t register_subgraph(ir::Graph g) {
   });
 }
 
-/// What a node that names graphs by their places means, now that these have numbers.
+/// Gives a node that names graphs by their places the numbers that these have now.
 void resolve(ir::Graph& g, const std::vector<int64_t>& numbers) {
   for (ir::Node& n : g.nodes) {
     for (const size_t w : graph_words(n)) {

@@ -1,4 +1,4 @@
-// What scaling of gradients does on a device: recorded ops, so that nobody waits for what they find.
+// Scaling of gradients on a device: recorded ops, so that nobody waits for what they find.
 #pragma once
 
 #include <cstdint>

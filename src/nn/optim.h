@@ -24,7 +24,7 @@ class Optimizer {
 
  protected:
   virtual void update(size_t i, Tensor& parameter, const Tensor& grad) = 0;
-  /// What gives the state of parameters back as it is now: a step that fails changes nothing.
+  /// Returns a function that gives the state of parameters back as it is now: a step that fails changes nothing.
   virtual std::function<void()> kept_state() = 0;
   std::vector<Tensor> parameters_;
 
@@ -32,7 +32,7 @@ class Optimizer {
   const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
 };
 
-/// What state of a parameter begins as: zeros like it. On CUDA they are in memory at once: the kernels of the first
+/// The initial state of a parameter: zeros like it. On CUDA they are in memory at once: the kernels of the first
 /// step are those of all others then, and are compiled once.
 Tensor zero_state(const Tensor& parameter);
 

@@ -17,7 +17,8 @@ struct ConvOptions {
   Axes output_padding = 0;  ///< of transposed convolutions
 };
 
-/// What convolutions over any number of dimensions share. Throws ValueError for groups that do not divide the channels.
+/// The base of convolutions over any number of dimensions. Throws ValueError for groups that do not divide the
+/// channels.
 class ConvBase : public Module {
  public:
   Tensor weight, bias;
@@ -28,7 +29,7 @@ class ConvBase : public Module {
   ConvOptions options_;
 };
 
-/// Of signals [N, C, L]; weight is [out_channels, in_channels / groups, kernel].
+/// Convolves signals [N, C, L]; weight is [out_channels, in_channels / groups, kernel].
 class Conv1dImpl : public ConvBase {
  public:
   Conv1dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
@@ -37,7 +38,7 @@ class Conv1dImpl : public ConvBase {
 };
 SMOLDER_MODULE(Conv1d);
 
-/// Of images [N, C, H, W]; weight is [out_channels, in_channels / groups, h, w].
+/// Convolves images [N, C, H, W]; weight is [out_channels, in_channels / groups, h, w].
 class Conv2dImpl : public ConvBase {
  public:
   Conv2dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
@@ -46,7 +47,7 @@ class Conv2dImpl : public ConvBase {
 };
 SMOLDER_MODULE(Conv2d);
 
-/// Of volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w].
+/// Convolves volumes [N, C, D, H, W]; weight is [out_channels, in_channels / groups, d, h, w].
 class Conv3dImpl : public ConvBase {
  public:
   Conv3dImpl(int64_t in_channels, int64_t out_channels, const Axes& kernel_size, const ConvOptions& options = {})
@@ -188,7 +189,7 @@ class BatchNormBase : public Module {
   int least_rank_, most_rank_;
 };
 
-/// Of [N, C] or [N, C, L].
+/// Normalises [N, C] or [N, C, L].
 class BatchNorm1dImpl : public BatchNormBase {
  public:
   explicit BatchNorm1dImpl(int64_t num_features, BatchNormOptions options = {})
@@ -196,7 +197,7 @@ class BatchNorm1dImpl : public BatchNormBase {
 };
 SMOLDER_MODULE(BatchNorm1d);
 
-/// Of [N, C, H, W].
+/// Normalises [N, C, H, W].
 class BatchNorm2dImpl : public BatchNormBase {
  public:
   explicit BatchNorm2dImpl(int64_t num_features, BatchNormOptions options = {})
@@ -204,7 +205,7 @@ class BatchNorm2dImpl : public BatchNormBase {
 };
 SMOLDER_MODULE(BatchNorm2d);
 
-/// Of [N, C, D, H, W].
+/// Normalises [N, C, D, H, W].
 class BatchNorm3dImpl : public BatchNormBase {
  public:
   explicit BatchNorm3dImpl(int64_t num_features, BatchNormOptions options = {})
@@ -232,7 +233,7 @@ class InstanceNormBase : public Module {
   int dims_;
 };
 
-/// Of signals [N, C, L] or [C, L].
+/// Takes signals [N, C, L] or [C, L].
 class InstanceNorm1dImpl : public InstanceNormBase {
  public:
   explicit InstanceNorm1dImpl(int64_t num_features, InstanceNormOptions options = {})
@@ -240,7 +241,7 @@ class InstanceNorm1dImpl : public InstanceNormBase {
 };
 SMOLDER_MODULE(InstanceNorm1d);
 
-/// Of images [N, C, H, W] or [C, H, W].
+/// Takes images [N, C, H, W] or [C, H, W].
 class InstanceNorm2dImpl : public InstanceNormBase {
  public:
   explicit InstanceNorm2dImpl(int64_t num_features, InstanceNormOptions options = {})
@@ -248,7 +249,7 @@ class InstanceNorm2dImpl : public InstanceNormBase {
 };
 SMOLDER_MODULE(InstanceNorm2d);
 
-/// Of volumes [N, C, D, H, W] or [C, D, H, W].
+/// Takes volumes [N, C, D, H, W] or [C, D, H, W].
 class InstanceNorm3dImpl : public InstanceNormBase {
  public:
   explicit InstanceNorm3dImpl(int64_t num_features, InstanceNormOptions options = {})
@@ -295,21 +296,21 @@ class ChannelDropoutBase : public Module {
   int unbatched_rank_;  ///< of an input that is one sample; 0: none is
 };
 
-/// Of signals [N, C, L] or [C, L].
+/// Takes signals [N, C, L] or [C, L].
 class Dropout1dImpl : public ChannelDropoutBase {
  public:
   explicit Dropout1dImpl(double p = 0.5) : ChannelDropoutBase(p, 2) {}
 };
 SMOLDER_MODULE(Dropout1d);
 
-/// Of images [N, C, H, W]; what has three dimensions is signals, as in torch.
+/// Takes images [N, C, H, W]; what has three dimensions is signals, as in torch.
 class Dropout2dImpl : public ChannelDropoutBase {
  public:
   explicit Dropout2dImpl(double p = 0.5) : ChannelDropoutBase(p, 0) {}
 };
 SMOLDER_MODULE(Dropout2d);
 
-/// Of volumes [N, C, D, H, W] or [C, D, H, W].
+/// Takes volumes [N, C, D, H, W] or [C, D, H, W].
 class Dropout3dImpl : public ChannelDropoutBase {
  public:
   explicit Dropout3dImpl(double p = 0.5) : ChannelDropoutBase(p, 4) {}

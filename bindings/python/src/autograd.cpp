@@ -103,7 +103,7 @@ std::string hook_name(nb::handle hook) {
   return nb::hasattr(hook, "__name__") ? nb::cast<std::string>(nb::str(hook.attr("__name__"))) : "<unknown>";
 }
 
-/// What a hook returned in place of a gradient; undefined for None.
+/// The tensor that a hook returned in place of a gradient; undefined for None.
 Tensor checked(nb::handle hook, const Tensor& before, nb::handle result) {
   if (result.is_none()) return {};
   SMOLDER_CHECK(before.defined(), RuntimeError, "can't replace a None gradient with a non-None value");

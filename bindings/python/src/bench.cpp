@@ -1,4 +1,4 @@
-// What `smolder bench` must time without an interpreter in the way: recording, plans, and the limits of
+// Measurements of `smolder bench` without an interpreter in the way: recording, plans, and the limits of
 // the machine (bandwidth, matrix products). Every function returns its samples; medians are taken above.
 #include <algorithm>
 #include <chrono>

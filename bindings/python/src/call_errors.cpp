@@ -44,7 +44,7 @@ bool names_out(PyObject* names) {
   return false;
 }
 
-/// What a function in Python makes of a call: module.name(function, args, kwargs).
+/// Calls a function in Python about a call: module.name(function, args, kwargs).
 nb::object told_of(const char* module, const char* name, PyObject* function, PyObject* const* args, Py_ssize_t count,
                    PyObject* names) {
   const nb::object given = nb::steal(PyTuple_New(count)), named = nb::steal(PyDict_New());
@@ -76,8 +76,8 @@ PyObject* answer(PyObject* function, PyObject* const* args, Py_ssize_t count, Py
   return told_of("smolder.overrides", "_answer", function, args, count, names).release().ptr();
 }
 
-/// Of a call that did not fit: the answer of an argument that is no tensor but answers for itself, the result written
-/// to `out`, or null and the exception that users read.
+/// The result of a call that did not fit: the answer of an argument that is no tensor but answers for itself, the
+/// result written to `out`, or null and the exception that users read.
 PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const nb::object error = take_binders_error();
   if (!error.is_valid()) return nullptr;
@@ -128,7 +128,7 @@ void wrap(PyObject* function) {
   *entry = kWrappers[at];
 }
 
-/// What calling a class without a constructor does.
+/// Calls a class without a constructor.
 PyObject* refuse_to_make(PyObject* type, PyObject* const*, size_t, PyObject*) {
   std::string_view name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
   name.remove_prefix(name.rfind('.') + 1);

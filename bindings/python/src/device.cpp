@@ -36,7 +36,7 @@ void synchronize(int index) {
   tape.raise_reports(true);
 }
 
-/// What is held only until the device has come so far is given back first.
+/// Gives back first what is held only until the device has come so far.
 void forget_passed(int index) {
   if (!cuda::Queue::existing(index)) return;
   const WithoutGil nogil;
@@ -79,7 +79,7 @@ nb::dict memory_of(const cuda::PoolStatistics& s) {
   return out;
 }
 
-/// Of pinned memory.
+/// Statistics of pinned memory.
 nb::dict host_memory() {
   const cuda::PoolStatistics s = cuda::pinned_statistics();
   nb::dict out;

@@ -36,7 +36,7 @@ std::string text(PyObject* o) {
   return out.size() > 60 ? out.substr(0, 57) + "..." : out;
 }
 
-/// What was set on a function; null for nothing.
+/// The object that was set on a function; null for nothing.
 PyObject* members_of(PyObject* function) {
   PyObject* const members = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
   return members && PyDict_GET_SIZE(members) > 0 ? members : nullptr;
@@ -48,7 +48,7 @@ PyObject* attributes_of(PyObject* o) {
   return dict ? *dict : nullptr;
 }
 
-/// What a slot holds, by its descriptor; null for nothing.
+/// The object in a slot, by its descriptor; null for nothing.
 nb::object slot(PyObject* o, PyObject* member) {
   nb::object out = nb::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(Py_TYPE(o))));
   if (!out.is_valid()) PyErr_Clear();

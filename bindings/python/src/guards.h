@@ -1,5 +1,5 @@
-// What must be as it was for a recorded step of a function to be the one to run: its arguments, and the world that it
-// reads. Made from descriptions that smolder/compiler/_world.py writes.
+// Guards: what must be as it was for a recorded step of a function to be the one to run: its arguments, and the world
+// that it reads. Made from descriptions that smolder/compiler/_world.py writes.
 #pragma once
 
 #include <string>
@@ -27,14 +27,14 @@ struct Modes {
 /// Whether the thread is in a mode in which functions just run: eager, anomaly detection, recomputation and the like.
 bool runs_plainly();
 
-/// What of a tensor a program can see without reading its values.
+/// The facts about a tensor that a program can see without reading its values.
 class TensorGuard {
  public:
   /// `gradient`: whether the function looks at the gradient that a tensor keeps.
   TensorGuard(PyObject* tensor, bool gradient);
   /// `why`, where given, says what differs.
   bool holds(PyObject* tensor, std::string* why) const;
-  /// What the gradient was like before the call.
+  /// The metadata of the gradient before the call.
   void set_gradient(const ir::Meta* meta) { grad_ = meta; }
 
  private:

@@ -86,18 +86,18 @@ nb::object array_at(void* data, Device device, const Tensor& t, const int64_t* s
   return nb::cast(nb::ndarray<Framework>(data, shape.size(), extents, owner, strides, dtype, type, device.index));
 }
 
-/// Of NumPy's two types of 64 bits an array comes as the one that is not its default, and would be printed with its
+/// An array comes as that of NumPy's two types of 64 bits which is not its default, and would be printed with its
 /// name.
 nb::object with_usual_type(const nb::object& array, DType t) {
   return t == DType::kInt64 ? array.attr("view")("int64") : array;
 }
 
-/// What an array keeps of the memory that it shares.
+/// The owner that an array keeps of the memory that it shares.
 struct Shared {
   BufferRef buffer;
   bool in_order;  ///< its work on a device is, with the legacy default stream or with our queue
 
-  /// What the array's library was told to do on a device may still run: what comes next in the memory is after that.
+  /// Waits for the work of the array's library on a device, which may still run in the memory.
   ~Shared() {
     if (buffer->device().type != DeviceType::kCUDA || cuda::is_forked()) return;
     try {

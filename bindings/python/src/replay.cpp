@@ -190,7 +190,7 @@ class ReplayPlan {
     for (const BufferRef& b : buffers) out.push_back(b->data());
     return out;
   }
-  /// What a device reports is known when it has done all.
+  /// Waits for the device: its reports are known when it has done all.
   void wait(std::vector<jit::IndexReport>& bad) const {
     if (device_ == DeviceType::kCPU) return;
     wait_for(device_);

@@ -9,7 +9,7 @@ PyType_Slot* tensor_slots();
 void set_tensor_type(PyTypeObject* type);
 /// Sets the Python error that `e` becomes, with the user's line.
 void set_python_error(const Error& e);
-/// What Python sees of an OutOfMemoryError: torch's class, which is Python's too.
+/// Python's class of OutOfMemoryError: torch's name, and a class of Python's.
 PyObject* out_of_memory_type();
 /// Raises the Python exception of the C++ one being handled.
 PyObject* raise_current();

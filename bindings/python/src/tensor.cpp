@@ -123,7 +123,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
             t.requires_grad_(on.ptr() == Py_True);
           })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)
-      // What t_() and its like do: the object is another view of the same storage from then on.
+      // For t_() and its like: the object is another view of the same storage from then on.
       .def("_become", [](Tensor& self, const Tensor& other) { self = other; })
       .def("_detach_", &Tensor::detach_)
       .def("_set_data", [](const Tensor& t, const Tensor& data) { lazy::set_data(t, data); })

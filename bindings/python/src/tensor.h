@@ -50,7 +50,7 @@ void bind_plans(nb::module_& m);
 void bind_doctor(nb::module_& m);
 /// The kernel cache, for `smolder cache`.
 void bind_cache(nb::module_& m);
-/// What `smolder bench` measures in C++.
+/// Measurements in C++ for `smolder bench`.
 void bind_bench(nb::module_& m);
 /// The log of steps, and recorded graphs.
 void bind_replay(nb::module_& m);

@@ -30,9 +30,9 @@ class PythonErrorAs final : public Base {
  private:
   std::shared_ptr<nb::python_error> error_;
 };
-/// What code of a user raised.
+/// An exception that code of a user raised.
 using PythonError = PythonErrorAs<ForeignError>;
-/// What a handler of signals raised: KeyboardInterrupt, unless the program has another.
+/// An exception that a handler of signals raised: KeyboardInterrupt, unless the program has another.
 using PythonInterrupt = PythonErrorAs<Interrupted>;
 
 /// Has work that takes long stop when a signal's handler raises.

@@ -33,7 +33,7 @@ void check(Status status, const char* call);
 #define SMOLDER_CUDA(call_member, ...) \
   ::smolder::cuda::check(::smolder::cuda::driver().call_member(__VA_ARGS__), #call_member)
 
-/// What a device is.
+/// The properties of a device.
 struct DeviceInfo {
   std::string name;
   int major = 0, minor = 0;  ///< compute capability
@@ -74,7 +74,7 @@ class Stream {
   void wait(const class Event& event);
   int device() const { return device_; }
   DriverStream handle() const { return handle_; }
-  /// Of one that is captured: whether one kernel is all that what it is given next waits for.
+  /// Whether, on a stream that is captured, one kernel is all that the next work waits for.
   bool ends_in_kernel() const;
   bool is_captured() const { return is_captured_; }
 
@@ -145,7 +145,7 @@ class Rehearsal {
   ~Rehearsal();
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
-  /// That of this thread; null outside.
+  /// The one of this thread; null outside.
   static Rehearsal* current();
   void note_memory() { takes_memory_ = true; }
   bool takes_memory() const { return takes_memory_; }

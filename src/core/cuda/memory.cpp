@@ -56,7 +56,7 @@ Pool& pool_of(int device) {
 
 std::string mebibytes(size_t bytes) { return std::to_string(bytes / (1 << 20)) + " MiB"; }
 
-/// What `set_memory_fraction` says of the device's memory; nothing where all of it may be had.
+/// The limit that `set_memory_fraction` sets on the device's memory; nothing where all of it may be had.
 std::string allowed(int device) {
   const size_t limit = pool_of(device).limit();
   return limit < device_info(device).memory_bytes ? ", and this process may have " + mebibytes(limit) : "";
@@ -303,7 +303,7 @@ void reset_peak_pinned() {
 
 namespace {
 
-/// What the profile says of a copy by the device; the host's part of it, `host`, is told, too.
+/// Tells the profile of a copy by the device; the host's part of it, `host`, is told, too.
 Span copy_span(const char* name, size_t bytes, SpanScope& host) {
   Span span;
   span.kind = SpanKind::kCopy;

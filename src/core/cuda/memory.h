@@ -35,14 +35,14 @@ PoolStatistics pinned_statistics();
 /// Lets peaks of pinned memory start from what is held now.
 void reset_peak_pinned();
 
-/// Of the pool of a device.
+/// Statistics of the pool of a device.
 PoolStatistics pool_statistics(int device);
 std::vector<Pool::Segment> pool_segments(int device);
 /// Lets peaks start from what is held now.
 void reset_peak_memory(int device);
 /// Lets totals start from nothing.
 void reset_total_memory(int device);
-/// What part of the device's memory the pool may take, from 0 to 1.
+/// The share of the device's memory that the pool may take, from 0 to 1.
 void set_memory_fraction(double fraction, int device);
 double memory_fraction(int device);
 /// Gives free memory back to the driver.

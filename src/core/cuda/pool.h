@@ -52,8 +52,8 @@ struct PoolSource {
   std::function<void()> clear_plans;  ///< waits
 };
 
-/// What memory is for. Each has segments of its own, so that a number that is kept, or memory of a graph, does not move
-/// the tensors of the next step; plans share one that grows.
+/// The purpose of memory. Each has segments of its own, so that a number that is kept, or memory of a graph, does not
+/// move the tensors of the next step; plans share one that grows.
 enum class Purpose : uint8_t { kTensor, kNumber, kGraph, kPlans };
 
 /// Thread-safe.
@@ -71,7 +71,7 @@ class Pool {
     size_t requested = 0;
   };
 
-  /// What a segment is divided into, in order.
+  /// The blocks that a segment is divided into, in order.
   struct Piece {
     Address address;
     size_t size, requested;

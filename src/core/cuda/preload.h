@@ -1,6 +1,6 @@
-// What takes long and is soon wanted, on threads of its own from when a device is first used: libraries are opened
-// while the driver makes a context. Only where somebody waits for it before the process ends: a library that opens
-// registers what it does at exit, and `exit` would take it down while its thread still sets it up.
+// Loads what takes long and is soon wanted, on threads of its own from when a device is first used: libraries are
+// opened while the driver makes a context. Only where somebody waits for it before the process ends: a library that
+// opens registers what it does at exit, and `exit` would take it down while its thread still sets it up.
 #pragma once
 
 namespace smolder::cuda {

@@ -80,7 +80,7 @@ class Queue {
 
   /// On this thread.
   bool is_capturing() const { return capturing_ == this; }
-  /// What `work` queues, as a graph. It must only queue, and on `stream()`.
+  /// Captures what `work` queues, as a graph. It must only queue, and on `stream()`.
   std::unique_ptr<Graph> capture(const std::function<void()>& work);
   /// For work that is being captured: lanes go side by side, from the start of the graph to its end.
   static constexpr int kLanes = 6;
@@ -115,7 +115,7 @@ class Queue {
   static thread_local Queue* capturing_;
 
   Stream stream_;
-  // Of the graph being captured.
+  // State of the graph being captured.
   std::array<std::unique_ptr<Stream>, kLanes> lanes_;
   std::array<bool, kLanes> used_{};
   int lane_ = 0;

@@ -26,7 +26,7 @@ constexpr size_t kMostWaiting = 1024;
 /// A float's milliseconds are exact to a microsecond up to here; later times count from a later event.
 constexpr double kAnchorMs = 4000;
 
-/// Of a device, whose events are in one order. Guarded by `lock`. Never destroyed.
+/// The timeline of a device, whose events are in one order. Guarded by `lock`. Never destroyed.
 struct Timeline {
   std::mutex lock;
   std::unique_ptr<Event> anchor;  ///< an event whose time on the host's clock is known

@@ -47,7 +47,7 @@ struct ScanFns {
   void (*reset)(void* carry, int64_t n);  ///< to the identity
   void (*column)(const void* in, void* carry, void* out, int64_t n);
   /// Sums of a long row in three steps, of which only carry_groups needs what came before; null where that has no use.
-  /// What each group adds up to:
+  /// The sum of each group:
   void (*totals)(const void* in, int64_t groups, double* totals);
   /// The sums, from those before each group; past the caches if `stream` and where `out` allows. What `next` points to,
   /// as much again, is fetched on the way.

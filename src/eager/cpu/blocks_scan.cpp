@@ -24,7 +24,7 @@ constexpr bool kIsFloat = !std::is_integral_v<T>;
 template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-/// What a scan carries from one element to the next.
+/// The state that a scan carries from one element to the next.
 template <ScanKind K, class T>
 using Carry = std::conditional_t<kIsFloat<T>, double, T>;
 
@@ -146,7 +146,7 @@ void group_totals(const void* in, int64_t groups, double* totals) {
   for (; g < groups; ++g, from += kScanGroup) totals[g] = sum_group(load_group(from))[3];
 }
 
-/// Of what streaming stores write at once, at most.
+/// The most that streaming stores write at once.
 constexpr size_t kStreamAlignment = 32;
 
 template <bool kStream, class T>

@@ -117,7 +117,7 @@ void for_row_blocks(const ConvShape& s, const ConvTile& tile, F f) {
   }
 }
 
-/// What one tap sees from rows of output positions: out[r * count + k] is from[r * row + k * step] where
+/// The inputs that one tap sees from rows of output positions: out[r * count + k] is from[r * row + k * step] where
 /// first <= k < end, else zero.
 template <class E>
 struct TapRows {

@@ -115,7 +115,7 @@ void run_range(BlockFn fn, std::span<const std::optional<Source>> sources, const
                int64_t end) {
   Block blocks[kMaxOperands], result;
   const void* in[kMaxOperands];
-  // What is the same everywhere is laid out once.
+  // Values that are the same everywhere are laid out once.
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i]->uniform()) in[i] = sources[i]->get(begin, std::min(kBlock, end - begin), blocks[i]);
   }

@@ -100,7 +100,7 @@ struct Skinny {
   int64_t sums_row;
 };
 
-/// What one instruction set offers for element type T (float or double).
+/// The functions of one instruction set for element type T (float or double).
 template <class T>
 struct Kernels {
   const char* isa;

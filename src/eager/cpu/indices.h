@@ -1,4 +1,4 @@
-// What kernels that read or write at indices share: indices checked, types, columns, row-major results.
+// Tools of kernels that read or write at indices: indices checked, types, columns, row-major results.
 #pragma once
 
 #include <algorithm>

@@ -57,7 +57,7 @@ template <class T>
 struct Kernels;
 }
 
-/// What Matmul::get chooses from, for descriptions that are valid and not empty: float32 and the halves with T = float,
+/// The choices of Matmul::get, for descriptions that are valid and not empty: float32 and the halves with T = float,
 /// float64 with T = double.
 template <class T>
 std::shared_ptr<const Matmul> make_float_matmul(const MatmulDesc& desc, const gemm::Kernels<T>& kernels);

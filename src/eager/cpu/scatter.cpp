@@ -15,7 +15,7 @@
 namespace smolder::eager::cpu {
 namespace {
 
-// What is made of the element there and the one written. In the order of ScatterKind.
+// Combines the element there and the one written. In the order of ScatterKind.
 struct Set {
   template <class T>
   T operator()(T, T y) const {
@@ -117,7 +117,7 @@ void run_rows(const KernelCall& call, Combine combine) {
   const Indices indices(index, r.n, call.errors);
   if (r.n == 0 && r.rows > 0) indices.find(0);
   if (call.inputs[0].data == call.outputs[0].data) {
-    // What is there is the only copy: all indices are looked at before any of it is written.
+    // The elements there are the only copy: all indices are checked before any is written.
     for (int64_t j = 0; j < r.rows; ++j) {
       if (indices.find(j) < 0) return;
     }
@@ -146,7 +146,7 @@ void run_elements(const KernelCall& call, int axis_word, Combine combine) {
   const Columns<3> columns(index.shape, axis, {&out, &index, &source});
   const int64_t length = index.shape[axis];
   if (call.inputs[0].data == call.outputs[0].data) {
-    // What is there is the only copy: all indices are looked at before any of it is written.
+    // The elements there are the only copy: all indices are checked before any is written.
     std::atomic<bool> inside = true;
     parallel_for(columns.count(), columns_grain(length), [&](int64_t begin, int64_t end) {
       columns.for_each(begin, end, [&](const std::array<int64_t, 3>& at) {

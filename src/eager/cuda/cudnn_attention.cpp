@@ -21,7 +21,7 @@ class Attention {
     scores_ = a.query.shape;
     scores_[3] = a.key.shape[2];
     rows_ = a.lse.shape;
-    // What a run is given comes first, in its order.
+    // The inputs of a run come first, in its order.
     query_ = in_memory(a.query);
     key_ = transposed(a.key);
     value_ = a.backward ? transposed(a.value) : in_memory(a.value);
@@ -82,7 +82,7 @@ class Attention {
     return in_memory(m);
   }
   Tensor inner(const Dims& shape) { return graph_.inner(DnnData::kFloat32, shape); }
-  /// Of scores, f(x) or f(x, b).
+  /// Appends f(x) or f(x, b) of scores.
   Tensor of(DnnPointwise mode, Tensor x, std::optional<Tensor> b = {}) {
     const Tensor y = inner(scores_);
     graph_.pointwise(mode, x, y, b);

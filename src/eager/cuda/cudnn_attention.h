@@ -12,7 +12,7 @@ struct DnnMatrix {
   Dims shape, strides;
 };
 
-/// What is computed, in a half precision. Its scale is a float32 that each run is given.
+/// The attention that is computed, in a half precision. Its scale is a float32 that each run is given.
 struct DnnAttention {
   DType dtype = DType::kBFloat16;
   bool is_causal = false;  ///< a query sees keys up to its own position

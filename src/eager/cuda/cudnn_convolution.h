@@ -7,7 +7,7 @@
 
 namespace smolder::eager::cuda {
 
-/// What is computed, of tensors that lie row after row.
+/// The convolution that is computed, of row-major tensors.
 struct DnnConvolution {
   DnnKind kind = DnnKind::kConvolutionForward;  ///< or kConvolutionInput, kConvolutionWeight
   DType dtype = DType::kFloat32;                ///< or a half precision; sums are in float32

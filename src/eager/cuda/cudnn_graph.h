@@ -44,7 +44,7 @@ class DnnDescriptor {
   DnnObject object_ = nullptr;
 };
 
-/// What a plan is made for: a device, or what cuDNN's text says of one, for tests without it.
+/// The target of a plan: a device, or what cuDNN's text says of one, for tests without it.
 class DnnTarget {
  public:
   static const DnnTarget& of(int device);
@@ -58,14 +58,14 @@ class DnnTarget {
   DnnTarget() = default;
 };
 
-/// What a plan may do.
+/// The liberties of a plan.
 struct DnnAllowed {
   bool tf32 = false;              ///< multiply float32 as TensorFloat32
   bool nondeterministic = false;  ///< give other bits in each run
   bool timed = false;             ///< be chosen by a race on the device, not by cuDNN's heuristic
 };
-/// What the settings of the process allow. By default, bits are the same in each run; that they may differ has to be
-/// asked for, by `benchmark` without `deterministic`.
+/// The liberties that the settings of the process give. By default, bits are the same in each run; that they may differ
+/// has to be asked for, by `benchmark` without `deterministic`.
 DnnAllowed dnn_allowed();
 
 /// Work that cuDNN runs. Thread-safe.

@@ -17,7 +17,7 @@ namespace {
 
 using smolder::cuda::Queue;
 
-/// What calls on a device share. It is never destroyed.
+/// State that calls on a device share. It is never destroyed.
 struct Handles {
   SolverHandle solver = nullptr;
   SolverParams params = nullptr;
@@ -123,7 +123,7 @@ class Calls {
   std::unique_lock<std::mutex> hold_;
 };
 
-/// What a call of cuSOLVER's 64-bit interface works in. What is on the host is read before the call returns.
+/// The workspace of a call of cuSOLVER's 64-bit interface. The part on the host is read before the call returns.
 struct Workspace {
   size_t device_bytes = 0, host_bytes = 0;
   BufferRef device;
@@ -135,7 +135,7 @@ struct Workspace {
   }
 };
 
-/// What a call of cuBLAS is given for alpha or beta, on the host.
+/// The alpha or beta of a call of cuBLAS, on the host.
 struct Number {
   float narrow;
   double wide;

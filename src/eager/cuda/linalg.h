@@ -15,8 +15,9 @@ struct Cholesky {
   Array factors;  ///< lower triangles L with L L^T, by columns; above them is anything
   Array info;     ///< the order of the first leading minor that is not positive
 };
-/// Of the symmetric matrices whose columns are the rows of `columns`; their lower triangles are read. (Upper triangles,
-/// which the same matrices have by rows, took 0.9 ms of 1024x1024 on an H200, where PyTorch's lower ones took 0.4.)
+/// Factors the symmetric matrices whose columns are the rows of `columns`; their lower triangles are read. (Upper
+/// triangles, which the same matrices have by rows, took 0.9 ms of 1024x1024 on an H200, where PyTorch's lower ones
+/// took 0.4.)
 Cholesky cholesky(const Array& columns);
 
 struct Lu {
@@ -44,9 +45,9 @@ struct Qr {
   Array factors;  ///< R transposed below and in the diagonal; above it, in rows, the reflectors without their ones
   Array tau;      ///< of the reflectors
 };
-/// Of the matrices whose columns are the rows of `columns`.
+/// Factors the matrices whose columns are the rows of `columns`.
 Qr qr(const Array& columns);
-/// Of one matrix, the first `count` columns of Q, as rows: as many as its reflectors have elements, at most.
+/// The first `count` columns of Q of one matrix, as rows: as many as its reflectors have elements, at most.
 Array orthogonal_rows(const Qr& factors, int64_t count);
 
 /// Products, one of each a or its transpose with one of b or its transpose, in the full precision of the type whatever
@@ -58,7 +59,7 @@ struct Eigh {
   Array vectors;  ///< as rows; anything where they are not asked for
   Array info;     ///< what did not converge
 };
-/// Of symmetric matrices, whose lower or upper triangles are read.
+/// Decomposes symmetric matrices, whose lower or upper triangles are read.
 Eigh eigh(const Array& a, bool lower, bool vectors);
 
 struct Svd {

@@ -38,7 +38,7 @@ LtType lt_type(DType t) {
   }
 }
 
-/// What products of a device share.
+/// State that products of a device share.
 struct Shared {
   LtHandle handle = nullptr;
 
@@ -53,7 +53,7 @@ struct Shared {
     if (!all[device]) all[device] = new Shared(device);
     return *all[device];
   }
-  /// Of a lane: products on several run side by side.
+  /// State of a stream: products on several run side by side.
   void* workspace(int lane) {
     const std::lock_guard hold(lock_);
     auto& memory = workspaces_[lane];
@@ -179,7 +179,7 @@ MatmulDesc row_major(MatmulDesc d) {
   return d;
 }
 
-/// What a product is, but for how its operands lie: see ProductKey.
+/// The description of a product, but for how its operands lie: see ProductKey.
 ProductKey key_of(const MatmulDesc& d, const Precision& p, uint32_t alignment, int device) {
   std::ostringstream problem, target;
   if (d.batch > 1) problem << d.batch << " x ";
@@ -265,8 +265,8 @@ class LtMatmul final : public DeviceMatmul {
     size_t workspace_bytes = kWorkspaceBytes;
   };
 
-  /// What is best for operands in rows, where it takes these as they lie: how they lie differs between a step and its
-  /// ops one by one, and must not change a bit.
+  /// The choice that is best for operands in rows, where it takes these as they lie: how they lie differs between a
+  /// step and its ops one by one, and must not change a bit.
   void choose(Choice& choice, uint32_t alignment) const {
     choice.alignment = alignment;
     const MatmulDesc plain = row_major(desc_);
@@ -285,7 +285,7 @@ class LtMatmul final : public DeviceMatmul {
     return TunedProduct::of(key_of(desc_, precision_, choice.alignment, queue_.device()));
   }
 
-  /// What trials chose meanwhile.
+  /// The choice of trials meanwhile.
   void read_table() const {
     generation_ = product_generation();
     if (!uses_tuned_products()) return;

@@ -18,13 +18,13 @@
 
 namespace smolder::eager::cuda {
 
-/// What decides a product, but for how its operands lie: `problem` its sizes, dtypes and what it may round, `target`
+/// The key of a product, but for how its operands lie: `problem` its sizes, dtypes and what it may round, `target`
 /// the device and the library.
 struct ProductKey {
   std::string problem, target;
 };
 
-/// What trials found out about a product.
+/// The findings of trials of a product.
 struct ProductChoice {
   LtAlgo algo{};
   double usual_us = 0, chosen_us = 0;  ///< by what the heuristic chose, and by this
@@ -41,7 +41,7 @@ class ProductStore {
   virtual ~ProductStore() = default;
   virtual std::optional<ProductChoice> find(const ProductKey& key) = 0;
   virtual void keep(const ProductKey& key, const ProductChoice& choice, double milliseconds) = 0;
-  /// What was found cannot be used.
+  /// Notes that what was found cannot be used.
   virtual void reject(const ProductKey& key) = 0;
 };
 
@@ -114,7 +114,7 @@ class ProductTrials {
   ~ProductTrials();
   ProductTrials(const ProductTrials&) = delete;
   ProductTrials& operator=(const ProductTrials&) = delete;
-  /// That of this thread; null outside.
+  /// The one of this thread; null outside.
   static ProductTrials* current();
 
   /// Whether another may begin, `more` seconds after what was added last.
