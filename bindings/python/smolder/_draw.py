@@ -88,7 +88,7 @@ class Drawing:
 def layers(keys, edges):
     """The layer of each key: behind all that lead to it, and what nothing leads to close before what it leads to.
 
-    Edges that close a circle, in the order of keys, are as if turned round.
+    Edges that close a circle, in the order of keys, are as if reversed.
     """
     after, before = {k: [] for k in keys}, {k: [] for k in keys}
     for a, b in _without_circles(keys, edges):

@@ -33,13 +33,13 @@ def svd_lowrank(
 
     a = A if M is None else A - M
     q = 6 if q is None else q
-    turned = a.size(-2) < a.size(-1)
-    if turned:
+    transposed = a.size(-2) < a.size(-1)
+    if transposed:
         a = a.mT
     basis = _range_of(a, q, niter)
     u, s, vh = svd(basis.mT @ a, full_matrices=False)
     u, v = basis @ u, vh.mT
-    return (v, s, u) if turned else (u, s, v)
+    return (v, s, u) if transposed else (u, s, v)
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Draws of gamma, Poisson, binomial and von Mises distributions, exact and of all elements at once.
 
 Gamma, large Poisson, large binomial and von Mises draws are accepted or drawn again (rejection); small Poisson and
-binomial ones are found by going through the probabilities of 0, 1, 2, ... Each is a recorded loop that turns until the
+binomial ones are found by going through the probabilities of 0, 1, 2, ... Each is a recorded loop that iterates until the
 last element has its draw, so nothing is read, and they run on any device. They are computed in float64.
 """
 
@@ -42,12 +42,12 @@ def _drawn(like: Tensor, done: Tensor, start: Tensor, propose: Callable[[], tupl
     def more(done: Tensor, value: Tensor) -> Tensor:
         return _core.logical_not(done.all())
 
-    def turn(done: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def iterate(done: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         accepted, proposed = propose()
         taken = _core.logical_and(accepted, _core.logical_not(done))
         return _core.logical_or(done, accepted), _core.where(taken, proposed, value)
 
-    return while_loop(more, turn, (done, start))[1] if like.numel() else start
+    return while_loop(more, iterate, (done, start))[1] if like.numel() else start
 
 
 def log_gamma_draw(concentration: Tensor, generator: Generator | None = None) -> Tensor:
@@ -99,7 +99,7 @@ def _inverted(u: Tensor, done: Tensor, first: Tensor, next_share: Callable[[Tens
     def more(done: Tensor, *carried: Tensor) -> Tensor:
         return _core.logical_not(done.all())
 
-    def turn(done: Tensor, k: Tensor, p: Tensor, reached: Tensor) -> tuple[Tensor, ...]:
+    def iterate(done: Tensor, k: Tensor, p: Tensor, reached: Tensor) -> tuple[Tensor, ...]:
         k = _core.where(done, k, k + 1)
         p = next_share(p, k)
         reached = _core.where(done, reached, reached + p)
@@ -110,7 +110,7 @@ def _inverted(u: Tensor, done: Tensor, first: Tensor, next_share: Callable[[Tens
     done = _core.logical_or(done, u <= first)
     if not u.numel():
         return u
-    return while_loop(more, turn, (done, _core.zeros_like(u), first.clone(), first.clone()))[1]
+    return while_loop(more, iterate, (done, _core.zeros_like(u), first.clone(), first.clone()))[1]
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
@@ -162,8 +162,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
         raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype}")
     with no_grad():
         n, p = (t.to(_core.float64) for t in broadcast_tensors(count.detach(), prob.detach()))
-        turned = p > 0.5
-        q = _core.where(turned, 1 - p, p)
+        flipped = p > 0.5
+        q = _core.where(flipped, 1 - p, p)
         unknown = _core.logical_or(p.isnan(), n.isnan())
         none = _core.logical_or(q <= 0, n <= 0)
         small = n * q < 10
@@ -179,7 +179,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
         done = _core.logical_or(skipped, small)
         proposal = _btrs(_core.where(done, 40.0, n), _core.where(done, 0.5, q), generator)
         drawn = _drawn(n, done, drawn, proposal)
-        drawn = _core.where(turned, n - drawn, drawn)
+        drawn = _core.where(flipped, n - drawn, drawn)
         return _core.where(unknown, math.nan, drawn).to(prob.dtype)
 
 

@@ -95,8 +95,8 @@ def _to_greater_than(constraint: Any) -> Transform:
 
 @_both(constraints.less_than)
 def _to_less_than(constraint: Any) -> Transform:
-    turn = transforms.AffineTransform(constraint.upper_bound, -1)
-    return transforms.ComposeTransform([transforms.ExpTransform(), turn])
+    negate = transforms.AffineTransform(constraint.upper_bound, -1)
+    return transforms.ComposeTransform([transforms.ExpTransform(), negate])
 
 
 @_both(constraints.interval, constraints.half_open_interval)

@@ -46,9 +46,9 @@ def half_log_det(triangle: Tensor) -> Tensor:
 
 
 def triangle_of_inverse(precision: Tensor) -> Tensor:
-    """The lower triangle L with L L^T = P^-1, by the Cholesky factor of P turned around."""
-    turned = linalg.cholesky(precision.flip((-2, -1)))
-    upper = turned.flip((-2, -1)).mT
+    """The lower triangle L with L L^T = P^-1, by the Cholesky factor of P flipped."""
+    flipped = linalg.cholesky(precision.flip((-2, -1)))
+    upper = flipped.flip((-2, -1)).mT
     unit = eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
     return linalg.solve_triangular(upper, unit.expand(tuple(precision.shape)), upper=False)
 

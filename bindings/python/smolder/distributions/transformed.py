@@ -185,8 +185,8 @@ class InverseGamma(TransformedDistribution):
 
     def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
-        turn = PowerTransform(base.rate.new_tensor(-1.0))
-        super().__init__(base, turn, validate_args=validate_args)
+        inverse = PowerTransform(base.rate.new_tensor(-1.0))
+        super().__init__(base, inverse, validate_args=validate_args)
 
     @property
     def concentration(self) -> Tensor:

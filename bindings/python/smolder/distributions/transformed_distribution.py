@@ -116,7 +116,7 @@ class TransformedDistribution(Distribution):
         return density if changes is None else density - changes
 
     def _turned(self, probability: Tensor) -> Tensor:
-        """p, or 1 - p where the transforms turn the order of values."""
+        """p, or 1 - p where the transforms reverse the order of values."""
         sign: Any = 1
         for t in self.transforms:
             sign = sign * t.sign

@@ -155,8 +155,8 @@ class MultiheadAttention(Module):
         self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
     ):
         """Attention with sizes of their own for keys and values, or with more sources than there are keys."""
-        turned = self.batch_first and query.dim() == 3
-        if turned:
+        transposed = self.batch_first and query.dim() == 3
+        if transposed:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
         out, weights = F.multi_head_attention_forward(
             query,
@@ -183,7 +183,7 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return (out.transpose(0, 1) if turned else out), weights
+        return (out.transpose(0, 1) if transposed else out), weights
 
     @staticmethod
     def _check_ranks(single, attn_mask, key_padding_mask):

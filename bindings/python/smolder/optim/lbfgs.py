@@ -63,31 +63,31 @@ class _Search:
 
     def run(self, t, tolerance_change):
         """The point found, and how often the function was evaluated."""
-        bracket, done, turns = self._bracket(t)
+        bracket, done, iterations = self._bracket(t)
         low = 0 if bracket[0].f <= bracket[-1].f else 1
         if not done:
-            low = self._zoom(bracket, low, turns, tolerance_change)
+            low = self._zoom(bracket, low, iterations, tolerance_change)
         return bracket[low], self.evals
 
     def _bracket(self, t):
-        """Points between which there is one, or that one; and how many turns it took."""
+        """Points between which there is one, or that one; and how many iterations it took."""
         before, new = _Point(0, self.start.f, self.start.g, self.start.slope), self.at(t)
-        for turn in range(self.max_ls):
-            if self.rises(new) or (turn > 1 and new.f >= before.f):
-                return [before, new], False, turn
+        for iteration in range(self.max_ls):
+            if self.rises(new) or (iteration > 1 and new.f >= before.f):
+                return [before, new], False, iteration
             if self.is_flat(new):
-                return [new], True, turn
+                return [new], True, iteration
             if new.slope >= 0:
-                return [before, new], False, turn
+                return [before, new], False, iteration
             bounds = new.t + 0.01 * (new.t - before.t), new.t * 10
             t = _cubic_minimum(before.t, before.f, before.slope, new.t, new.f, new.slope, bounds)
             before, new = new, self.at(t)
         return [_Point(0, self.start.f, self.start.g, self.start.slope), new], False, self.max_ls
 
-    def _zoom(self, bracket, low, turns, tolerance_change):
+    def _zoom(self, bracket, low, iterations, tolerance_change):
         """Narrows a bracket of two points, of which `low` is the better one; which that is in the end."""
         length, little_progress = self.direction.abs().max(), False
-        while turns < self.max_ls:
+        while iterations < self.max_ls:
             a, b = bracket
             if abs(b.t - a.t) * length < tolerance_change:
                 break
@@ -99,7 +99,7 @@ class _Search:
                 if not near:
                     t = most - eps if abs(t - most) < abs(t - least) else least + eps
             little_progress = near
-            new, turns = self.at(t), turns + 1
+            new, iterations = self.at(t), iterations + 1
             if self.rises(new) or new.f >= bracket[low].f:
                 bracket[1 - low] = new
                 low = 0 if bracket[0].f <= bracket[1].f else 1
