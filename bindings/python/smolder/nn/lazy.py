@@ -87,8 +87,6 @@ class LazyLinear(LazyModuleMixin, layers.Linear):
     bias: UninitializedParameter
     in_features: int
 
-    cls_to_become: ClassVar[type[Any] | None] = layers.Linear
-
     def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False)
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -253,70 +251,50 @@ class _LazyNorm(LazyModuleMixin):
 class LazyConv1d(_LazyStraight, conv.Conv1d):
     """A Conv1d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = conv.Conv1d
-
 
 class LazyConv2d(_LazyStraight, conv.Conv2d):
     """A Conv2d whose channels are those of its first input."""
-
-    cls_to_become: ClassVar[type[Any] | None] = conv.Conv2d
 
 
 class LazyConv3d(_LazyStraight, conv.Conv3d):
     """A Conv3d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = conv.Conv3d
-
 
 class LazyConvTranspose1d(_LazyTransposed, conv.ConvTranspose1d):
     """A ConvTranspose1d whose channels are those of its first input."""
-
-    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTransposed, conv.ConvTranspose2d):
     """A ConvTranspose2d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose2d
-
 
 class LazyConvTranspose3d(_LazyTransposed, conv.ConvTranspose3d):
     """A ConvTranspose3d whose channels are those of its first input."""
-
-    cls_to_become: ClassVar[type[Any] | None] = conv.ConvTranspose3d
 
 
 class LazyBatchNorm1d(_LazyNorm, normalization.BatchNorm1d):
     """A BatchNorm1d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm1d
-
 
 class LazyBatchNorm2d(_LazyNorm, normalization.BatchNorm2d):
     """A BatchNorm2d whose channels are those of its first input."""
-
-    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, normalization.BatchNorm3d):
     """A BatchNorm3d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = normalization.BatchNorm3d
-
 
 class LazyInstanceNorm1d(_LazyNorm, normalization.InstanceNorm1d):
     """An InstanceNorm1d whose channels are those of its first input."""
-
-    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, normalization.InstanceNorm2d):
     """An InstanceNorm2d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm2d
-
 
 class LazyInstanceNorm3d(_LazyNorm, normalization.InstanceNorm3d):
     """An InstanceNorm3d whose channels are those of its first input."""
 
-    cls_to_become: ClassVar[type[Any] | None] = normalization.InstanceNorm3d
+
+for _kind in (globals()[_name] for _name in __all__ if _name != "LazyModuleMixin"):
+    _kind.cls_to_become = _kind.__bases__[1]
