@@ -94,79 +94,48 @@ struct PoolOptions {
 };
 
 class PoolBase : public Module {
+ public:
+  explicit PoolBase(const Axes& kernel_size, const PoolOptions& options = {})
+      : kernel_size_(kernel_size), options_(options) {}
+
  protected:
-  PoolBase(const Axes& kernel_size, const PoolOptions& options) : kernel_size_(kernel_size), options_(options) {}
   Axes kernel_size_;
   PoolOptions options_;
 };
 
-/// Largest element of each window.
-class MaxPool1dImpl : public PoolBase {
- public:
-  explicit MaxPool1dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(MaxPool1d);
-
-class MaxPool2dImpl : public PoolBase {
- public:
-  explicit MaxPool2dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(MaxPool2d);
-
-class MaxPool3dImpl : public PoolBase {
- public:
-  explicit MaxPool3dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(MaxPool3d);
-
-/// Mean of each window; not dilated.
-class AvgPool1dImpl : public PoolBase {
- public:
-  explicit AvgPool1dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(AvgPool1d);
-
-class AvgPool2dImpl : public PoolBase {
- public:
-  explicit AvgPool2dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(AvgPool2d);
-
-class AvgPool3dImpl : public PoolBase {
- public:
-  explicit AvgPool3dImpl(const Axes& kernel_size, const PoolOptions& options = {}) : PoolBase(kernel_size, options) {}
-  Tensor forward(const Tensor& x) const;
-};
-SMOLDER_MODULE(AvgPool3d);
-
 /// A pool of so many windows that cover the input evenly.
 class AdaptivePoolBase : public Module {
- protected:
+ public:
   explicit AdaptivePoolBase(const Axes& output_size) : output_size_(output_size) {}
+
+ protected:
   Axes output_size_;
 };
 
-/// Declares the module `Name` that pools evenly.
-#define SMOLDER_ADAPTIVE_POOL(Name)                                                 \
-  class Name##Impl : public AdaptivePoolBase {                                      \
-   public:                                                                          \
-    explicit Name##Impl(const Axes& output_size) : AdaptivePoolBase(output_size) {} \
-    Tensor forward(const Tensor& x) const;                                          \
-  };                                                                                \
+/// Declares the module `Name`, a pool that is made as `Base` is.
+#define SMOLDER_POOL(Name, Base)           \
+  class Name##Impl : public Base {         \
+   public:                                 \
+    using Base::Base;                      \
+    Tensor forward(const Tensor& x) const; \
+  };                                       \
   SMOLDER_MODULE(Name)
 
-SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool1d);
-SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool2d);
-SMOLDER_ADAPTIVE_POOL(AdaptiveAvgPool3d);
-SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool1d);
-SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool2d);
-SMOLDER_ADAPTIVE_POOL(AdaptiveMaxPool3d);
-#undef SMOLDER_ADAPTIVE_POOL
+// Largest element of each window.
+SMOLDER_POOL(MaxPool1d, PoolBase);
+SMOLDER_POOL(MaxPool2d, PoolBase);
+SMOLDER_POOL(MaxPool3d, PoolBase);
+// Mean of each window; not dilated.
+SMOLDER_POOL(AvgPool1d, PoolBase);
+SMOLDER_POOL(AvgPool2d, PoolBase);
+SMOLDER_POOL(AvgPool3d, PoolBase);
+SMOLDER_POOL(AdaptiveAvgPool1d, AdaptivePoolBase);
+SMOLDER_POOL(AdaptiveAvgPool2d, AdaptivePoolBase);
+SMOLDER_POOL(AdaptiveAvgPool3d, AdaptivePoolBase);
+SMOLDER_POOL(AdaptiveMaxPool1d, AdaptivePoolBase);
+SMOLDER_POOL(AdaptiveMaxPool2d, AdaptivePoolBase);
+SMOLDER_POOL(AdaptiveMaxPool3d, AdaptivePoolBase);
+#undef SMOLDER_POOL
 
 struct BatchNormOptions {
   double eps = 1e-5;
