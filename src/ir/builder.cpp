@@ -15,7 +15,7 @@ constexpr int64_t kLongestRow = 131072, kRowChunk = 16384;
 constexpr int64_t kLongestColumn = 128, kColumnChunk = 128;
 // On CUDA: as many chunks as there are, about, of what computes side by side, if that leaves rows for each.
 constexpr int64_t kShortestDeviceChunk = 16, kLongestDeviceChunk = 2048, kDeviceChunks = 128, kMostPartials = 512;
-// Of all elements.
+// Limits of reductions of all elements.
 constexpr int64_t kLongestDeviceRow = 4096, kShortestDeviceRowChunk = 128, kDeviceRowChunks = 1024;
 
 constexpr int kMaxElementwiseArity = 3;

@@ -52,7 +52,7 @@ constexpr std::string_view kSchemas[] = {
     "(Tensor[] operands, *, int graph, int tensors, int carried, int scanned, int reverse, int draws)",
 };
 
-/// What a subgraph's leaf `i` is to be, checked against what it was recorded for.
+/// The operand for a subgraph's leaf `i`, checked against what it was recorded for.
 void check_leaf(const Subgraph& s, std::string_view what, size_t i, const Meta& given) {
   SMOLDER_CHECK(s.leaves[i] == given, ValueError, what, ": operand ", i, " is ", to_string(given),
                 ", the graph was recorded for ", to_string(s.leaves[i]));

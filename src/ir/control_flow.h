@@ -12,8 +12,8 @@
 
 namespace smolder::ir {
 
-/// What control flow runs. Its leaves are the op's tensors by number, all of them, whether it reads them or not; its
-/// parameters are some of the op's numbers.
+/// A graph that control flow runs. Its leaves are the op's tensors by number, all of them, whether it reads them or
+/// not; its parameters are some of the op's numbers.
 struct Subgraph {
   Graph graph;
   std::vector<int64_t> symbols;  ///< the sizes it is run at, by symbol
@@ -30,7 +30,7 @@ int64_t intern_subgraph(const std::string& key, const std::function<Subgraph()>&
 /// Throws ValueError when there is none of that number.
 const Subgraph& subgraph(int64_t number);
 
-/// What an op of control flow does with its graphs:
+/// The kinds of control flow, by what they do with their graphs:
 ///   cond        tensors [predicate, operands...]; the graph taken gets the operands
 ///   while_loop  tensors [carried..., others...]; both graphs get all, the body gives the next carried
 ///   while_grad  the gradients of a while_loop: tensors [carried..., others..., gradients..., sums...]; the loop runs
@@ -83,7 +83,7 @@ bool is_control_flow(Op op);
 ControlKind control_kind(Op op);
 /// Called for each op when it is registered, and for those that were before.
 void on_control_op(std::function<void(Op)> hook);
-/// That of a name, or nothing.
+/// The kind of a name, or nothing.
 std::optional<Op> find_control_op(std::string_view name);
 
 /// The operands, of one of these ops or of others, that a generator gave: the numbers of a seed and its offset.
@@ -99,7 +99,7 @@ struct ControlGraphs {
   int64_t tensors = 0;
 };
 ControlGraphs control_graphs(Op op, std::span<const int64_t> attrs);
-/// Of a subgraph, by parameter.
+/// The categories of a subgraph's numbers, by parameter.
 std::vector<DrawnNumbers> drawn_numbers(const Subgraph& s);
 
 }  // namespace smolder::ir

@@ -119,7 +119,7 @@ Value first_along(ReduceKind kind, Value x, int axis) {
     if (is_floating(near.dtype())) hit = logical_or(hit, isnan(near));
     return b.reduce(ReduceKind::kMin, where(hit, at, b.number(x.size(axis))), {axis}, true);
   };
-  // Of columns it lies apart: an element takes as long as a line of a cache does.
+  // Columns lie apart: an element takes as long as a line of a cache does.
   constexpr int64_t kManyChunks = 64;
   const int64_t chunk = b.reduce_chunk(x.shape(), axis);
   const bool is_near = axis == x.rank() - 1;

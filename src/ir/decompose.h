@@ -1,4 +1,4 @@
-// What decompositions in the op table are written with, beside Builder and value_ops.h. A row's text
+// Functions that decompositions in the op table are written with, beside Builder and value_ops.h. A row's text
 // sees the builder `b`, its operands as Values and its attributes by name, and `result_dtype`.
 #pragma once
 
@@ -124,7 +124,7 @@ Value convolve_weight(Value grad, Value x, const SymDims& kernel, const ConvStep
 
 // -- pools over the last two dimensions: `size` windows, which may look beyond the input
 
-/// What windows are reduced to. Sums of windows that lie side by side are of any length.
+/// The reduction of windows. Sums of windows that lie side by side are of any length.
 enum class PoolKind : uint8_t { kMax, kSum };
 /// Throws RuntimeError unless every window begins within the input and what lies before it.
 void check_pool(std::string_view op, const Meta& x, const Dims& kernel, const Dims& stride, const Dims& padding,
@@ -159,12 +159,12 @@ struct Resampling {
 Value resample_axis(Value x, const Resampling& r);
 /// The gradient of resample_axis; `r.size` is that of its input.
 Value resample_back(Value grad, const Resampling& r, const Resampling::Band& band);
-/// Of an axis of n elements; the arithmetic is that of `dtype`.
+/// Resamples an axis of n elements; the arithmetic is that of `dtype`.
 Resampling::Band band_of(int64_t n, int64_t size, double scale, std::string_view mode, bool align_corners, DType dtype);
 
 // -- attention
 
-/// What the rows `attention` and `attention_backward` compute; `mask` may be undefined.
+/// Computes the rows `attention` and `attention_backward`; `mask` may be undefined.
 std::array<Value, 2> attention_values(Value query, Value key, Value value, Value mask, Value scale, bool is_causal);
 std::array<Value, 4> attention_gradients(Value grad, Value query, Value key, Value value, Value mask, Value output,
                                          Value lse, Value scale, bool is_causal);

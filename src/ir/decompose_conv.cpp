@@ -162,7 +162,7 @@ struct Windows {
     if (!fits) high[axis] = sym.sub(need, have);
     return x.b->pad(x, low, high, fill);
   }
-  /// What the windows on a padded `x` see at place `tap`.
+  /// The elements that the windows on a padded `x` see at place `tap`.
   Value seen(Value x, int64_t tap) const {
     SymTable& sym = x.b->sym();
     const int64_t start = tap * dilation;

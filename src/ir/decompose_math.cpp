@@ -38,7 +38,7 @@ double largest(DType dtype) {
 
 Value checked(Value x, Value fine) {
   Builder& b = *x.b;
-  // What is not fine is out of range of a table of one element: that is reported when the step runs.
+  // A failed check is out of range of a table of one element: that is reported when the step runs.
   const Value at = where(fine, b.constant(int64_t{0}, DType::kInt64), b.constant(int64_t{1}, DType::kInt64));
   return where(b.take(b.iota({1}, 0), at, 0) == 0, x, b.cast(b.number(int64_t{0}), x.dtype()));
 }

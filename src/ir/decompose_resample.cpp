@@ -12,7 +12,7 @@ namespace {
 /// Taps of a gradient up to which each has a place of its own in the text.
 constexpr int64_t kWritten = 8;
 
-/// What an element is made of: numbers of elements, and what each counts. No weights: the one there is counts one.
+/// The parts of an element: numbers of elements, and their weights. Without weights the only one counts one.
 struct Taps {
   std::vector<Value> places, weights;
 };
@@ -23,7 +23,7 @@ constexpr double kCubic = -0.75;
 Value cubic_near(Value d) { return ((kCubic + 2) * d - (kCubic + 3)) * d * d + 1.0; }
 Value cubic_far(Value d) { return ((kCubic * d - 5 * kCubic) * d + 8 * kCubic) * d - 4 * kCubic; }
 
-/// Of elements `at` of the result, where the axis has n.
+/// The parts of elements `at` of the result, where the axis has n.
 Taps taps_of(const Resampling& r, Value at, Dim n, DType dtype) {
   Builder& b = *at.b;
   const Value last = b.number(n) - 1, number = b.cast(at, dtype);
@@ -42,7 +42,7 @@ Taps taps_of(const Resampling& r, Value at, Dim n, DType dtype) {
   return taps;
 }
 
-/// Of a vector as long as `axis`, or of that and one axis more.
+/// Broadcasts a vector as long as `axis`, or of that and one axis more.
 Value beside(Value v, Value x, int axis) {
   SymDims shape = v.shape();
   for (int i = axis + v.rank(); i < x.rank(); ++i) shape.push_back(1);
@@ -67,7 +67,7 @@ Value resample_back(Value grad, const Resampling& r, const Resampling::Band& ban
   Builder& b = *grad.b;
   const DType dtype = grad.dtype();
   const Value last = b.number(grad.size(r.axis)) - 1;
-  /// What elements `to` of the input count in elements `at` of the result; nothing where these are beyond the last.
+  /// The weights of elements `to` of the input in elements `at` of the result; nothing where these are beyond the last.
   const auto counts = [&](Value to, Value at) {
     const Taps taps = taps_of(r, minimum(at, last), r.size, dtype);
     Value sum;

@@ -167,7 +167,7 @@ Value write(Value x, Value src, Window w) {
 Value write_slice(Value x, Value src, int axis, Dim start, int64_t step) {
   Builder& b = *x.b;
   if (is_memory(x)) return write(x, src, Window::slice(x.rank(), axis, start, step));
-  // Of a value that the step computes, so that it need not be written to memory for this.
+  // Takes a value that the step computes, so that it need not be written to memory for this.
   const Dim length = x.shape()[axis], count = src.shape()[axis];
   const Value at = b.iota(x.shape(), axis);
   Value inside = logical_and(at >= start, at < b.sym().add(start, b.sym().mul(count, step)));

@@ -18,7 +18,7 @@ using ValueId = uint32_t;
 using NodeId = uint32_t;
 inline constexpr uint32_t kNone = ~0u;
 
-/// What the user wrote that a node came from.
+/// The user's line and op that a node came from.
 struct Origin {
   uint32_t source = 0;   ///< source line token of the record; 0 unknown (core/source_line.h)
   std::optional<Op> op;  ///< the op recorded; empty: the node's own
@@ -37,7 +37,7 @@ struct Node {
   Op origin_op() const { return origin.op.value_or(op); }
 };
 
-/// What is known of a value without computing it.
+/// The facts known of a value without computing it.
 struct ValueInfo {
   NodeId node;
   DType dtype;

@@ -24,7 +24,7 @@ std::string to_string(const Meta& m);
 DType result_type(std::span<const Meta* const> operands);
 /// `t`, or the default float type when `t` is an integer or bool.
 constexpr DType as_float(DType t) { return is_floating(t) ? t : DType::kFloat32; }
-/// What sums and products of `t` are kept in: int64 for integers and bools.
+/// The dtype of sums and products of `t`: int64 for integers and bools.
 constexpr DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kInt64; }
 
 /// Dtype that an elementwise op computes in, and that of its result.

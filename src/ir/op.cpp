@@ -8,7 +8,7 @@ namespace smolder::ir {
 
 void raise_index_error(Op op, const std::string& text, const std::string& after) {
   const IndexErrorInfo& error = info(op).index_error;
-  // What is no index to its user has an error of its own, which does not speak of one.
+  // An operand that is no index to its user has an error of its own, which does not speak of one.
   std::string all = error.runtime_error && !error.text.empty() ? std::string(error.text) : text;
   if (!error.runtime_error && !error.text.empty()) all += ": " + std::string(error.text);
   if (error.runtime_error) throw RuntimeError(all + after);

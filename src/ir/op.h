@@ -110,7 +110,7 @@ class RowFunction<R(A...)> {
 using InferFunction = void(const Call& call, Meta* outputs);
 using DecomposeFunction = void(Builder& b, const Node& node, std::span<const ValueInfo> results, ValueId* outputs);
 
-/// What an index out of range raises in an op.
+/// The error of an index out of range in an op.
 struct IndexErrorInfo {
   bool runtime_error;     ///< a RuntimeError, where torch raises one; else an IndexError
   std::string_view text;  ///< torch's words, where they say more than that

@@ -33,11 +33,11 @@ class Rewriter {
 
   /// The number of one of the old graph's nodes.
   NodeId index(const Node& n) const { return static_cast<NodeId>(&n - from_.nodes.data()); }
-  /// What an old value became: kNone where nothing took its place, and for kNone.
+  /// The new value of an old one: kNone where nothing took its place, and for kNone.
   ValueId now(ValueId old) const { return old == kNone ? kNone : now_[old]; }
-  /// What the values that a node reads became. Throws InternalError where nothing took the place of one.
+  /// The new values of those that a node reads. Throws InternalError where nothing took the place of one.
   std::vector<ValueId> inputs(const Node& n) const;
-  /// What the node's results were known of, by result.
+  /// The facts known of the node's results, by result.
   std::span<const ValueInfo> results(const Node& n) const {
     return {from_.values.data() + n.first_output, n.num_outputs};
   }

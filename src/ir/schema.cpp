@@ -63,7 +63,7 @@ bool is_identifier(std::string_view s) {
   return !s.empty() && !(s[0] >= '0' && s[0] <= '9') && std::ranges::all_of(s, ok);
 }
 
-/// What `s` says without a size in its brackets and what aliases it: "int[2]" is "int[]", "Tensor(a!)" a Tensor.
+/// The type `s` without a size in its brackets and without aliases: "int[2]" is "int[]", "Tensor(a!)" a Tensor.
 std::string plain_type(std::string_view s, bool& mutated) {
   std::string out(s);
   if (const size_t open = out.find('('); open != std::string::npos) {

@@ -43,16 +43,16 @@ struct Schema {
 
 /// Throws RuntimeError saying what is wrong in `text`, and NotImplementedError naming types that are not supported.
 Schema parse_schema(std::string_view text);
-/// That of any op; a built-in one's arguments in the order of its function's.
+/// The schema of any op; a built-in one's arguments in the order of its function's.
 Schema schema_of(Op op);
 
 /// Appends the words of `value`, or reads them. Throws TypeError naming the argument when it can't be that.
 void append_words(const SchemaArgument& argument, const AttrValue& value, std::vector<int64_t>& words);
 AttrValue read_words(const SchemaArgument& argument, std::span<const int64_t>& words);
-/// What is passed where an argument is left out.
+/// The value that is passed where an argument is left out.
 AttrValue default_value(const SchemaArgument& argument);
 
-/// What makes an op. Results are those of the signature, then the new values of what it writes to.
+/// The parts of an op. Results are those of the signature, then the new values of what it writes to.
 struct UserOp {
   Schema schema;
   std::string signature;

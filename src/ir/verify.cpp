@@ -154,7 +154,7 @@ class Verifier {
     if (op.infer && rules_) results(n, op);
   }
 
-  /// What the op's rule makes of the sample must be what is recorded.
+  /// The result of the op's rule for the sample must be what is recorded.
   void results(const Node& n, const OpInfo& op) const {
     std::vector<Meta> inputs(n.inputs.size()), outputs(n.num_outputs);
     std::vector<const Meta*> pointers;

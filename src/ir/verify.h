@@ -12,8 +12,8 @@ namespace smolder::ir {
 /// InternalError.
 void verify_form(const Graph& g);
 
-/// What of a call of `op` its signature does not allow: the number of operands, absent ones, attribute words. Empty for
-/// nothing. Rules rely on it. A list of operands may have any length.
+/// The part of a call of `op` that its signature does not allow: the number of operands, absent ones, attribute words.
+/// Empty for nothing. Rules rely on it. A list of operands may have any length.
 std::string wrong_call(const OpInfo& op, std::span<const ValueId> inputs, std::span<const Dim> words);
 
 }  // namespace smolder::ir

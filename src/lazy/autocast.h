@@ -48,7 +48,7 @@ void clear_autocast_cache();
 
 namespace lazy {
 
-/// What becomes of an op's operands: see src/ir/autocast.toml.
+/// The treatment of an op's operands: see src/ir/autocast.toml.
 enum class CastRule : uint8_t { kNone, kLower, kFloat32, kWidest, kRefused, kBelow };
 struct CastRules {
   CastRule cpu = CastRule::kNone, cuda = CastRule::kNone;

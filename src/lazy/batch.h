@@ -20,7 +20,7 @@
 
 namespace smolder::lazy {
 
-/// What random ops do in vmap: raise, draw the same numbers for all elements, or others for each.
+/// The behaviour of random ops in vmap: raise, draw the same numbers for all elements, or others for each.
 enum class Randomness : uint8_t { kError, kSame, kDifferent };
 
 /// A vmap that is under way.
@@ -71,7 +71,7 @@ class AtLevel {
 
 /// An element of the innermost level for what lies along `axis` of `t`.
 Tensor spread(const Tensor& t, int64_t axis);
-/// What `t` is outside of the innermost level: all elements along a new dimension `axis`; repeated if they are one.
+/// `t` as it is outside of the innermost level: all elements along a new dimension `axis`; repeated if they are one.
 Tensor gathered(const Tensor& t, int64_t axis);
 /// The tensor of all elements, batch first, and whether there is a batch; `t` itself where it is not of the innermost
 /// level.

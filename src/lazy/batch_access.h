@@ -1,5 +1,5 @@
-// What recording, reading and writing ask of batches of vmap: see batch.h, which is above them. Defined in batch.cpp
-// and batch_record.cpp.
+// Questions of recording, reading and writing to batches of vmap: see batch.h, which is above them. Defined in
+// batch.cpp and batch_record.cpp.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ ValueRef detached_elements(const Value& value);
 /// Lets go of a value of a level that is dead.
 void delete_elements(Value* value) noexcept;
 
-/// Of how many elements a draw is, counting batches. Throws RuntimeError where a level allows none.
+/// The number of elements of a draw, counting batches. Throws RuntimeError where a level allows none.
 int64_t batched_draw(int64_t elements);
 /// Notes a draw in levels whose elements differ.
 void note_batched_draw(std::pair<Scalar, Scalar> seed_and_offset);

@@ -29,7 +29,7 @@ class BatchCall {
   bool any_spread(std::initializer_list<size_t> which) const {
     return std::ranges::any_of(which, [this](size_t i) { return spread(i); });
   }
-  /// Of one element.
+  /// The shape of one element.
   const Dims& shape(size_t i) const { return operands[i].meta()->shape; }
   int rank(size_t i) const { return shape(i).size(); }
   /// All elements, batch first, or what is the same for all; undefined where absent.
@@ -45,7 +45,7 @@ class BatchCall {
 
   /// Records the op, or one like it.
   std::vector<Tensor> call(std::span<const Operand> given, std::span<const int64_t> words) const;
-  /// What `f` makes of operands at the level, where they have no history; for rules that are made of other ops.
+  /// Calls `f` with operands at the level, where they have no history; for rules that are made of other ops.
   template <class F>
   std::vector<Tensor> parts(F f) const {
     std::vector<Tensor> made;

@@ -285,7 +285,7 @@ Tensors pick_class_back_by_weight(const BatchCall& c) {
   });
 }
 
-/// What each row's gradient is multiplied by.
+/// The factor of each row's gradient.
 Tensor scale_of_rows(const BatchCall& c, size_t grad, size_t total, const Tensor& target, int64_t reduction) {
   Tensor scale = c.front(grad);
   if (reduction == kNone) return scale;

@@ -178,7 +178,7 @@ std::vector<size_t> BranchTape::reads(const std::vector<Tensor>& results) const 
 
 namespace {
 
-/// What two graphs have in common that are one, and what those have that differ in sizes alone.
+/// The keys of a graph: one is shared by equal graphs, the other by those that differ in sizes alone.
 struct Keys {
   std::string exact, structure;
 

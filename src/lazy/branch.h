@@ -37,7 +37,7 @@ class BranchTape {
   /// The one that this thread records on; null outside of branches.
   static BranchTape* current() { return current_; }
 
-  /// What this thread does with tensors while it lives is recorded on the tape.
+  /// While it lives, this thread's work with tensors is recorded on the tape.
   class Scope {
    public:
     explicit Scope(BranchTape& branch);

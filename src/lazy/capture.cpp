@@ -11,7 +11,7 @@
 namespace smolder::lazy {
 namespace {
 
-/// What run-time numbers look like while a step is recorded: integers and nans that no program has.
+/// The marks of run-time numbers while a step is recorded: integers and nans that no program has.
 constexpr uint64_t kIntTag = 0x5eedc0de00000000ull, kFloatTag = 0x7ff85eed00000000ull;
 
 }  // namespace
@@ -35,14 +35,14 @@ Capture::Capture(bool whole, const char* who) : outer_(std::exchange(current_, n
   current_ = this;
 }
 
-/// What is recorded from now on need not be the thread's alone.
+/// Ops recorded from now on need not be the thread's alone.
 void Capture::let_others() {
   for (Tape* const tape : tapes_) tape->mutex().release();
 }
 
 Capture::~Capture() {
   current_ = outer_;
-  // What is still pending, as after an error, runs as if it had been recorded by itself.
+  // Ops that are still pending, as after an error, run as if they had been recorded by themselves.
   for (Tape* const tape : tapes_) {
     const std::lock_guard hold(tape->mutex());
     settle(tape->parameters());

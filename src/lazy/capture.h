@@ -49,15 +49,15 @@ struct NumberPatch {
   Category category = Category::kInt;
 };
 
-/// What an op took from a generator, relative to where that was when the function was called, unless it was seeded
-/// since.
+/// The numbers that an op took from a generator, relative to where that was when the function was called, unless it was
+/// seeded since.
 struct Draw {
   uint32_t generator = 0;
   bool relative = true;
   uint64_t seed = 0, offset = 0;
 };
 
-/// What a function does to a generator.
+/// The effect of a function on a generator.
 struct GeneratorUse {
   Generator* generator = nullptr;
   bool relative = true;
@@ -89,7 +89,7 @@ class Capture {
   ~Capture();
   Capture(const Capture&) = delete;
 
-  /// That of this thread; null outside.
+  /// The one of this thread; null outside.
   static Capture* current() { return current_; }
 
   /// Something that a recorded step cannot do: it needs the program. The first is kept.
@@ -124,12 +124,12 @@ class Capture {
   std::string reason() const { return broken_ ? reason_ : "another thread computes, and the function may wait for it"; }
   const std::string& where() const { return where_; }
 
-  /// What is pending as a step; `sources` says where the values that it may read come from. Breaks when it reads
-  /// others.
+  /// Ends the capture: what is pending as a step; `sources` says where the values that it may read come from. Breaks
+  /// when it reads others.
   StepRecord step(const Sources& sources);
   const std::vector<ValueRef>& constants() const { return constants_; }
   const std::vector<Draw>& draws() const { return draws_; }
-  /// Of the generators used, which must be among `known`, in order of first use.
+  /// The effects on the generators used, which must be among `known`, in order of first use.
   std::vector<GeneratorUse> generators(const std::vector<Generator*>& known);
   const std::vector<uint64_t>& run_time_numbers() const { return run_time_; }
   /// Seeds and offsets of all draws, as recorded.
@@ -182,7 +182,7 @@ inline void break_capture(std::string_view reason, SourceToken source) {
     c->note_break(reason, source);
 }
 
-/// What run-time numbers of a step are at a run: seeds and offsets by draw, and those that the program keeps.
+/// The run-time numbers of a step at a run: seeds and offsets by draw, and those that the program keeps.
 struct RunNumbers {
   std::vector<std::pair<uint64_t, uint64_t>> draws;
   std::vector<uint64_t> run_time;
@@ -190,7 +190,7 @@ struct RunNumbers {
 /// Moves the generators on, as the function does, and says what its ops draw.
 std::vector<std::pair<uint64_t, uint64_t>> draw_again(const std::vector<GeneratorUse>& generators,
                                                       const std::vector<Draw>& draws);
-/// What stands for each of the step's patches in a run, in order.
+/// The number for each of the step's patches in a run, in order.
 std::vector<Scalar> patched(const StepRecord& s, const RunNumbers& numbers);
 /// The parameters of a run.
 std::vector<uint64_t> parameters_of(const StepRecord& s, const std::vector<Scalar>& patched);

@@ -98,7 +98,7 @@ std::vector<int64_t> words_of_parts(const ComplexCall& c) {
   return out;
 }
 
-/// Of ops that write one tensor's elements into another's.
+/// Checks a call that writes one tensor's elements into another's.
 void check_one_dtype(const ComplexCall& c) {
   for (size_t i = 1; i < c.operands.size(); ++i) {
     const std::string_view other = operand_name(c.op, i);
@@ -107,7 +107,7 @@ void check_one_dtype(const ComplexCall& c) {
   }
 }
 
-/// What is linear in all values: the same of each part.
+/// Ops that are linear in all values: the same op of each part.
 Tensor linear_in_parts(const ComplexCall& c) {
   std::vector<Tensor> kept;
   kept.reserve(2 * c.operands.size());
@@ -118,7 +118,7 @@ Tensor linear_in_parts(const ComplexCall& c) {
   return complex_of(real, call(c.op, im, words));
 }
 
-/// What moves elements and is a view: the same of the pairs, but for the last dimension.
+/// Ops that move elements and make views: the same op of the pairs, but for the last dimension.
 Tensor view_of_pairs(const ComplexCall& c) {
   Tensor z = c.tensor(0);
   const int rank = z.dim();
@@ -182,7 +182,7 @@ Tensor scaled_product(const ComplexCall& c) {
   return add(mul(c.operands[0], c.operands[3]), mul(Operand(product), c.operands[4]));
 }
 
-/// What treats a complex number as two real ones: steps of optimizers, as torch's.
+/// Ops that treat a complex number as two real ones: steps of optimizers, as torch's.
 void on_pairs(const ComplexCall& c, Tensor* outputs) {
   std::vector<Tensor> kept;
   kept.reserve(c.operands.size());

@@ -14,7 +14,7 @@
 
 namespace smolder::lazy {
 
-/// What Python's complex numbers are as operands: of no dimensions, and of no say in the precision of a result.
+/// Python's complex numbers as operands: without dimensions, and without effect on the precision of a result.
 Tensor complex_number(double re, double im);
 
 /// A real tensor as a complex one; a complex one in another precision.

@@ -1,4 +1,4 @@
-// What recording asks of complex numbers: see complex.h, which is above it. Defined in complex.cpp.
+// Questions of recording about complex numbers: see complex.h, which is above it. Defined in complex.cpp.
 #pragma once
 
 #include <cstdint>

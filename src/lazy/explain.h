@@ -1,4 +1,4 @@
-// What became of steps, as text: for C++ programs. Python's smolder.explain says more (docs/explain.md).
+// A report of steps, as text: for C++ programs. Python's smolder.explain says more (docs/explain.md).
 #pragma once
 
 #include <functional>

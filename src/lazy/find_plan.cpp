@@ -29,7 +29,7 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 /// step differs.
 constexpr size_t kMaxTraces = 4096;
 
-/// What planning takes for each op that was recorded, roughly, in nanoseconds; kernels are not among it.
+/// The time of planning for each op that was recorded, roughly, in nanoseconds, without kernels.
 constexpr int64_t kPlanningOfAnOp = 10000;
 
 /// Does it run code of users, or graphs of control flow? These run as often, and where, as plans run them.
@@ -100,7 +100,7 @@ bool Tape::waits_for_compiler() const {
          device_ != DeviceType::kCPU;
 }
 
-/// What runs the trace; null where it is to run op by op, as `awaited_` is still compiled or could not be.
+/// The plan that runs the trace; null where it is to run op by op, as `awaited_` is still compiled or could not be.
 PlanEntry* Tape::find_plan(Trace& t, bool wait) {
   awaited_ = nullptr;
   const bool constant_sizes = jit::run_mode().constant_sizes;

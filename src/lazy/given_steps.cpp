@@ -1,4 +1,4 @@
-// What takes back steps that a device was given.
+// Takes back steps that a device was given.
 #include <algorithm>
 #include <iterator>
 #include <utility>

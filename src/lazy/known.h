@@ -1,4 +1,4 @@
-// What the tape knows from earlier steps. Private to the tape.
+// The tape's knowledge of earlier steps. Private to the tape.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@
 
 namespace smolder::lazy {
 
-/// What a thread that waits for a lock lets go of meanwhile (Python's GIL), so that who holds the lock may take it.
+/// Lets go of what a waiting thread holds (Python's GIL) meanwhile, so that who holds the lock may take it.
 /// `let_go` returns what `take_back` is to be given; null where there was nothing to let go of.
 struct WaitHooks {
   void* (*let_go)();
@@ -41,10 +41,10 @@ class Lock {
     state_.store(reserved_.load(std::memory_order_relaxed) ? kReserved : kFree, std::memory_order_release);
   }
 
-  /// Of who holds it. `lost` is set when another thread takes the lock nevertheless, and must live until release().
+  /// For the holder. `lost` is set when another thread takes the lock nevertheless, and must live until release().
   /// Returns false, having done nothing, where it is reserved.
   bool reserve(std::atomic<bool>* lost);
-  /// Of who reserved it, whether holding it or not.
+  /// For the thread that reserved it, whether it holds it or not.
   void release();
 
  private:

@@ -1,4 +1,4 @@
-// What the rows of arrange.toml, statistics.toml and products.toml are made of.
+// The functions behind the rows of arrange.toml, statistics.toml and products.toml.
 #include <algorithm>
 #include <limits>
 #include <vector>

@@ -1,5 +1,5 @@
-// What the rows of convolution.toml and pooling.toml are made of: torch's arguments checked and brought to the ops of
-// images. A signal is an image one row high; volumes are in op_volume.cpp.
+// The functions behind the rows of convolution.toml and pooling.toml: torch's arguments checked and brought to the ops
+// of images. A signal is an image one row high; volumes are in op_volume.cpp.
 #include <algorithm>
 #include <numeric>
 
@@ -155,7 +155,7 @@ Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input
                 ", expected input", input.shape(), " to have ", weight.size(0), " channels, but got ", channels,
                 " channels instead");
   check_bias(op, bias, weight, filters, "Given transposed=1, ");
-  // What is asked for beyond a step is no size that a convolution would have: the whole is cut instead.
+  // An output padding of a step or more is no size that a convolution would have: the whole is cut instead.
   bool beyond = false;
   Dims whole, size;
   for (int i = 0; i < dims; ++i) {
@@ -249,12 +249,12 @@ struct Pool {
   Dims kernel, stride, padding, dilation, size;  ///< two each, or three of volumes
   bool batched;
 
-  /// What is done to the planes of volumes.
+  /// The pool of the planes of volumes.
   Pool planes() const {
     return {{kernel[1], kernel[2]},     {stride[1], stride[2]}, {padding[1], padding[2]},
             {dilation[1], dilation[2]}, {size[1], size[2]},     true};
   }
-  /// What is done along their depth, a plane of theirs being a row.
+  /// The pool along their depth, a plane of theirs being a row.
   Pool depth() const {
     return {{kernel[0], 1}, {stride[0], 1}, {padding[0], 0}, {dilation[0], 1}, {size[0], size[1] * size[2]}, true};
   }

@@ -1,5 +1,5 @@
-// What the rows of scatter.toml and sort.toml are made of: indices in several dimensions, masks, and ops whose shapes
-// depend on data. Only these read values, each under the name of the op that asked.
+// The functions behind the rows of scatter.toml and sort.toml: indices in several dimensions, masks, and ops whose
+// shapes depend on data. Only these read values, each under the name of the op that asked.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -130,7 +130,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& indices, int64_t dim) {
 
 namespace {
 
-/// What changes nothing when reduced with.
+/// The number that changes nothing when reduced with.
 Scalar identity_of(std::string_view reduce, DType t) {
   if (reduce == "prod") return 1;
   if (reduce == "sum" || reduce == "mean") return 0;

@@ -1,4 +1,4 @@
-// What the rows of normalization.toml are made of.
+// The functions behind the rows of normalization.toml.
 #include "smolder/ir/decompose.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"

@@ -1,4 +1,4 @@
-// What the rows of sampling.toml are made of.
+// The functions behind the rows of sampling.toml.
 #include <limits>
 
 #include "smolder/lazy/op_support.h"

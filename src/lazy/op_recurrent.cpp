@@ -1,4 +1,4 @@
-// What the rows of recurrent.toml are made of. The products with the input are one for all times; what follows is a
+// The functions behind the rows of recurrent.toml. The products with the input are one for all times; what follows is a
 // step at a time.
 #include <functional>
 
@@ -37,7 +37,7 @@ void check_layer(std::string_view op, const Tensor& input, const Tensor& hx, con
 
 Tensor first(const Tensor& x, int64_t rows) { return rows == x.size(0) ? x : slice(x, 0, 0, rows); }
 
-/// What a direction keeps from one time to the next: h, and c of an LSTM.
+/// The state that a direction carries from one time to the next: h, and c of an LSTM.
 using State = std::vector<Tensor>;
 /// The state after a step of some rows, out of their products with the input and their state before.
 using Step = std::function<State(const Tensor& from_input, const State& state)>;

@@ -1,4 +1,4 @@
-// What the rows of resampling.toml are made of: places along each axis, and how much the element at each counts.
+// The functions behind the rows of resampling.toml: places along each axis, and how much the element at each counts.
 #include <algorithm>
 #include <array>
 #include <cmath>

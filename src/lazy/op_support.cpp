@@ -54,7 +54,7 @@ namespace {
 
 std::atomic<int> g_attention_ways{kMathAttention | kFlashAttention | kEfficientAttention | kCudnnAttention};
 
-/// What a kernel on CUDA that keeps no scores takes, but for masks.
+/// Whether a kernel on CUDA that keeps no scores takes these, but for masks.
 bool is_fused_on_cuda(const Tensor& query, const Tensor& value) {
   constexpr int64_t kWidest = 128;
   return is_half(query.dtype()) && query.size(-1) <= kWidest && value.size(-1) <= kWidest &&
@@ -158,7 +158,7 @@ void raise_as(std::string_view op, const Error& e) {
   const size_t end = static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_word) - text.begin());
   const std::string_view name = text.substr(0, end), rest = text.substr(end);
   const bool names_op = !name.empty() && (rest.starts_with(':') || rest.starts_with(" :") || rest.starts_with("()"));
-  // What is being handled is of this op, of what it is in place, or of the function that Python makes of it.
+  // The error being handled is of this op, of what it is in place, or of the function that Python makes of it.
   if (!names_op || name == op || name == "vmap" || name == std::string(op).append("_") ||
       op == std::string(name).append("_of"))
     throw;

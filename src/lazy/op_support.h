@@ -1,4 +1,4 @@
-// What user functions of the op table are written with, beside other ops.
+// Tools of the user functions of the op table, beside other ops.
 #pragma once
 
 #include <array>
@@ -38,8 +38,8 @@ void check_fits(Scalar value, DType dtype);
 /// largest number does, or raises RuntimeError, as nothing could be within it.
 Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which);
 
-/// Of a quotient or remainder of integers: throws RuntimeError where the divisor is the number 0, and returns a tensor
-/// as one whose zeros are found when the step runs. Undefined where `other` will do as it is.
+/// Checks a quotient or remainder of integers: throws RuntimeError where the divisor is the number 0, and returns a
+/// tensor as one whose zeros are found when the step runs. Undefined where `other` will do as it is.
 Tensor divisor_of(const Operand& self, const Operand& other);
 
 /// Throws RuntimeError when a gradient of `x` is asked for; for operands that a row has no formula for.
@@ -174,7 +174,7 @@ Tensor affine_grid(const Tensor& theta, const std::vector<int64_t>& size, bool a
 
 // -- recurrent layers (op_recurrent.cpp)
 
-/// Of a direction of a layer; biases and the projection of an LSTM's h may be undefined.
+/// The weights of a direction of a layer; biases and the projection of an LSTM's h may be undefined.
 struct RecurrentWeights {
   Tensor ih, hh, bias_ih, bias_hh, hr;
 };

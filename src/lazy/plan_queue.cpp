@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostJobs = 128, kMostInstrs = size_t{1} << 18;
 /// How long a job rests whose step came once: most come again within this, and short programs have ended.
 constexpr auto kRest = std::chrono::milliseconds(20);
-/// What compiling for a step that came once costs of `Shared::credit`, and what it begins with.
+/// The cost in `Shared::credit` of compiling for a step that came once, and the credit at first.
 constexpr int kGuess = 4, kMostCredit = 16;
 /// How long the end of the process waits for the kernel at hand.
 constexpr auto kLastKernel = std::chrono::seconds(2);
@@ -57,7 +57,7 @@ void finish_before_exit() {
   if (times.fetch_add(1) < kMostTimes) std::atexit([] { PlanQueue::get().finish(); });
 }
 
-/// What the thread stops for.
+/// The reasons for which the thread stops.
 class Stopped final : public Interrupted {
  public:
   Stopped() : Interrupted("compiling was stopped") {}
@@ -181,8 +181,8 @@ PlanQueue& PlanQueue::get() {
 }
 
 bool PlanQueue::submit(std::shared_ptr<PlanJob> job) {
-  // What the thread would make at its first use is made here: it registers what it does at forks and at exit, before
-  // what stops the thread there.
+  // Objects that the thread would make at its first use are made here: it registers what it does at forks and at exit,
+  // before what stops the thread there.
   static const bool prepared = [] {
     num_threads();
     jit::backend();

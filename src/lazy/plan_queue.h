@@ -12,12 +12,12 @@
 
 namespace smolder::lazy {
 
-/// What a step does whose plan is not compiled.
+/// The way of a step whose plan is not compiled.
 enum class Compiling : uint8_t {
   kWait,    ///< it waits for the compiler
   kBehind,  ///< it runs op by op where it can, and its plan is compiled meanwhile
 };
-/// What was set, else what SMOLDER_COMPILE says, else kBehind.
+/// The mode that was set, else what SMOLDER_COMPILE says, else kBehind.
 Compiling compiling();
 void set_compiling(Compiling how);
 
@@ -35,7 +35,7 @@ class PlanJob {
   /// Do steps run without it, for now or for good?
   bool is_to_come() const { return state() < kReady || state() == kFailed; }
 
-  // What is wanted. Not changed once it is submitted.
+  // The request. Not changed once it is submitted.
   Trace trace;
   std::vector<uint32_t> produced;
   std::vector<int64_t> symbols;
@@ -43,7 +43,7 @@ class PlanJob {
   bool constant_sizes = false;
   std::string disabled;  ///< jit::disabled_names()
 
-  // What came of it, once `state` says so. `plan` may be there before, without all of its kernels.
+  // The outcome, once `state` says so. `plan` may be there before, without all of its kernels.
   std::shared_ptr<const jit::Plan> plan;
   std::shared_ptr<const jit::Instance> instance;
   std::string error;

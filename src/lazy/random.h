@@ -41,7 +41,7 @@ class Generator {
   const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
 };
 
-/// What this thread drew since its last step: a step that fails gives it back. None of it in eager mode.
+/// The draws of this thread since its last step: a step that fails gives them back. None in eager mode.
 class DrawLog {
  public:
   /// `generator` is about to be moved on.
@@ -62,9 +62,9 @@ class DrawLog {
   static Draws& of_thread();
 };
 
-/// What random functions use when no generator is named.
+/// The generator of random functions when none is named.
 Generator& default_generator();
-/// What an op of `elements` elements gets from a generator, or from the default one.
+/// Draws for an op of `elements` elements from a generator, or from the default one.
 inline std::pair<Scalar, Scalar> draw_from(Generator* generator, int64_t elements) {
   return (generator ? *generator : default_generator()).take(elements);
 }

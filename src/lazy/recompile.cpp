@@ -53,7 +53,7 @@ class Comparison {
     return n;
   }
 
-  /// What is different there.
+  /// The difference there.
   Recompile describe(size_t i) const {
     if (i == now_.instrs.size()) return missing(i, known_.instrs.size() - i);
     if (i == known_.instrs.size()) return extra(i, now_.instrs.size() - i);

@@ -13,7 +13,7 @@
 
 namespace smolder::lazy {
 
-/// What the first difference is of.
+/// The kind of the first difference.
 enum class Cause : uint8_t {
   kNew,        ///< nothing like it is known
   kShape,      ///< an extent that is structural, a rank, or a size that a guard of the known plan refuses
@@ -43,13 +43,13 @@ struct Recompile {
 std::vector<Recompile> recompiles();
 void forget_recompiles();
 
-/// What is written to stderr: SMOLDER_LOGS holds `recompiles`, or `recompiles_verbose` for steps that were new, or only
-/// recorded anew, as well.
+/// The choice of what is written to stderr: SMOLDER_LOGS holds `recompiles`, or `recompiles_verbose` for steps that
+/// were new, or only recorded anew, as well.
 enum class RecompileLog : uint8_t { kOff, kRecompiles, kVerbose };
 RecompileLog recompile_log();
 void set_recompile_log(RecompileLog log);
 
-/// What else happens when a step is compiled: nothing, a warning, or a RuntimeError when the step has run.
+/// The action when a step is compiled: nothing, a warning, or a RuntimeError when the step has run.
 enum class OnRecompile : uint8_t { kIgnore, kWarn, kRaise };
 OnRecompile on_recompile();
 void set_on_recompile(OnRecompile action);
@@ -68,8 +68,8 @@ Recompile explain(const Uncovered& step);
 /// The same of a trace that was recorded anew, for which every size counts.
 Recompile explain_recording(const Trace& trace, std::span<const std::unique_ptr<Trace>> known, const Trace* last);
 
-/// What first differs of two steps, sizes and what is held at the end among it; empty where nothing does. What `before`
-/// held is the `produced` of its first plan.
+/// The first difference of two steps, sizes and what is held at the end among it; empty where nothing does. What
+/// `before` held is the `produced` of its first plan.
 std::optional<Recompile> compare(const Trace& now, std::span<const uint32_t> produced, const Trace& before);
 
 /// Counts, keeps and logs it, stores it in the kernel cache for `smolder cache why`, and warns. Returns what to raise

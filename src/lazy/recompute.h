@@ -20,7 +20,7 @@ class Recomputation {
   ~Recomputation();
   Recomputation(const Recomputation&) = delete;
 
-  /// That of this thread; null outside.
+  /// The one of this thread; null outside.
   static Recomputation* current() { return current_; }
 
   /// Operands of an op that is about to be recorded, as it is to see them.

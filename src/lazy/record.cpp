@@ -218,7 +218,7 @@ inline void record_known(const Call& c) {
   }
 }
 
-/// What a call does beside computing: views are linked, history is recorded.
+/// The effects of a call beside computing: views are linked, history is recorded.
 inline void finish(const Call& c) {
   if (ir::info(c.op).flags.view) link_view(c.outputs[0].impl(), c.operands[0].impl(), c.op, c.attrs);
   if (c.requires_grad && t_modes.grad && g_grad_hook) g_grad_hook(c.op, c.operands, c.attrs, c.outputs);

@@ -92,7 +92,7 @@ inline constexpr Device kCurrentCuda{DeviceType::kCUDA, -1};
 class DeviceMode {
  public:
   explicit DeviceMode(Device device);
-  /// That of an operand, or of the first of a list: what an op makes besides lies where its operands do.
+  /// The device of an operand, or of the first of a list: what an op makes besides lies where its operands do.
   explicit DeviceMode(const Tensor& operand);
   explicit DeviceMode(TensorList operands);
   ~DeviceMode();
@@ -102,7 +102,7 @@ class DeviceMode {
   Device before_;
 };
 
-/// What nodes in the history are called that a scope records, if not by their ops. The outermost scope names them.
+/// The name of the history's nodes that a scope records, in place of their ops'. The outermost scope names them.
 class HistoryName {
  public:
   explicit HistoryName(const char* name) : outermost_(!current_) {

@@ -1,4 +1,4 @@
-// What becomes of a step that could not run as a plan, or has none yet: its ops run one by one, in the order of the
+// Runs a step that could not run as a plan, or has none yet: its ops run one by one, in the order of the
 // program, but for those that nothing needs, each value freed after its last use. If all of them do, nothing is lost
 // but speed. If one can't, tensors have what they had when the step began; what was made in it before that op has a
 // value, what was recorded after has none.

@@ -19,7 +19,7 @@ StepUndo::Log& StepUndo::of_thread() {
 
 void StepUndo::note(std::function<void()> undo, bool updates) {
   settle();
-  // What was recorded has run, or was given to a device.
+  // The recorded ops have run, or were given to a device.
   if (eager_enabled()) return Tape::note_given(std::move(undo));
   if (updates && !of_thread().updates) of_thread().updates = Tape::cpu().size();
   of_thread().noted.push_back(std::move(undo));

@@ -1,4 +1,4 @@
-// What a step changes beside tensors, as counts of an optimizer: noted as it is recorded, and taken back if it fails.
+// Changes of a step beside tensors, as counts of an optimizer: noted as it is recorded, taken back if it fails.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class StepUndo {
   /// The step has run, or was given to a device. Returns what was noted. Called under a tape's lock, as are those
   /// below.
   static std::vector<std::function<void()>> forget();
-  /// What was noted of a step that did not fail is to be dropped.
+  /// Has the notes of a step that did not fail dropped.
   static void drop(std::vector<std::function<void()>> undo);
   /// The step failed: what was noted is to be taken back.
   static void fail();

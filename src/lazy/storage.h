@@ -31,7 +31,7 @@ void stay_exported(const Tensor& t, BufferRef held);
 
 /// A row-major copy in memory of its own.
 eager::Array copied(const eager::Array& from);
-/// What stands for the value of external memory.
+/// Stands for the value of external memory.
 ValueRef stand_in(const ir::Meta* meta, Device device);
 
 /// Whether `t` is in memory that somebody else sees too, now.
@@ -44,7 +44,7 @@ inline ValueRef value_now(TensorImpl* impl) { return impl->value->external ? kep
 BufferRef elements(const Tensor& t, std::string_view reason, SourceToken source);
 /// The elements of external `t`, where they are.
 eager::Array window(const Tensor& t);
-/// What torch says of a write to a tensor with several elements in one place.
+/// torch's error for a write to a tensor with several elements in one place.
 inline constexpr std::string_view kOverlap =
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
     "clone() the tensor before performing the operation.";

@@ -1,4 +1,4 @@
-// What torch says of the memory of a view. Values here are always row-major; strides follow from the way from a
+// Strides, as torch has them, of views. Values here are always row-major; strides follow from the way from a
 // view's base, and decide, as in torch, what shares storage and what is a copy.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace smolder::lazy {
 
 /// Where the elements of a tensor are, as if views were windows on their base.
 Layout layout(const Tensor& t);
-/// That of what `step` makes of its input, which has a layout, in shape `to`.
+/// The layout of what `step` makes of its input, which has one, in shape `to`.
 Layout layout_after(const ViewStep& step, Layout input, const Dims& to);
 inline Dims strides(const Tensor& t) { return layout(t).strides; }
 bool is_contiguous(const Tensor& t);

@@ -39,7 +39,7 @@ LastGiven& last_given() {
   return *last;
 }
 
-/// What is said of an index out of range, and of the line that recorded the op.
+/// The error for an index out of range, with the line that recorded the op.
 std::pair<std::string, std::string> texts_of(const jit::IndexReport& r) {
   const std::string where = resolve_source(r.source);
   return {eager::to_string({r.source, std::string(called(r.op)), r.index, r.extent}),
@@ -156,7 +156,7 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
   return reports;
 }
 
-/// What the log says of a step that is about to run.
+/// Logs a step that is about to run.
 void Tape::note_step(const Trace& t, const PlanEntry& entry, RanStep& ran) const {
   ran.plan = entry.plan;
   ran.instance = entry.instance;

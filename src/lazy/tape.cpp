@@ -23,7 +23,7 @@ namespace {
 /// Those of devices, made at their first op. (The CPU's place stays empty.)
 std::array<std::atomic<Tape*>, kMaxDevices> g_device_tapes{};
 
-/// What a live value adds to the digest of the live set.
+/// The share of a live value in the digest of the live set.
 constexpr uint64_t live_word(uint32_t index) {
   uint64_t x = (index + 1) * 0x9e3779b97f4a7c15ull;  // splitmix64
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -383,7 +383,7 @@ void Tape::replay(const StepRecord& s, std::vector<ValueRef> leaves, std::vector
   uint32_t number = 0;
   for (ValueRef& leaf : leaves) {
     while (!t.is_leaf[number]) ++number;
-    // What several leaves are has a stand-in, which shares its memory: that is given to no result then.
+    // Memory of several leaves has a stand-in, which shares it: it is given to no result then.
     if (leaf->epoch == epoch_) leaf = adopt(leaf->buffer, leaf->meta);
     if (!has_memory(*leaf)) raise_no_value();
     leaf->epoch = epoch_;

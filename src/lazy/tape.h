@@ -98,7 +98,7 @@ class GivenSteps {
   void add(GivenStep step);
   /// The tensor is about to hold what the last one made; nothing is kept of that where there is none.
   void add(Write write);
-  /// What takes back what steps changed beside tensors, the oldest first.
+  /// Functions that take back what steps changed beside tensors, the oldest first.
   using Undo = std::vector<std::function<void()>>;
   /// Forgets those that can't fail any more: all up to the one with a ticket, and what follows that without one. What
   /// is returned is to be dropped.
@@ -128,8 +128,8 @@ class Tape {
       return *tape;
     return first_cpu();
   }
-  /// That of a device. On the CPU and on CUDA steps run as plans; on a device that a user registered op by op, by the
-  /// device's kernels.
+  /// The tape of a device. On the CPU and on CUDA steps run as plans; on a device that a user registered op by op, by
+  /// the device's kernels.
   static Tape& on(Device device) { return device == DeviceType::kCPU ? cpu() : on_device(device); }
   /// Calls f with each tape there is, locked: the CPU's, then those of devices.
   static void each(const std::function<void(Tape&)>& f);
@@ -184,7 +184,7 @@ class Tape {
     SourceToken source = 0;
   };
   const End& last_end() const { return last_end_; }
-  /// What ran its steps: every plan that is known, at the sizes that it was bound to last.
+  /// The plans that ran its steps: every one that is known, at the sizes that it was bound to last.
   std::vector<std::shared_ptr<const jit::Instance>> instances() const;
   /// A value without memory that ops may be recorded on, and that nothing may read.
   ValueRef placeholder(const ir::Meta* meta);
@@ -197,9 +197,9 @@ class Tape {
 
   /// Whose tags are among the numbers of what is pending; null: nobody's.
   void set_capture(const Capture* c) { capture_ = c; }
-  /// What is pending as a trace; null when nothing is.
+  /// The pending ops as a trace; null when there are none.
   Trace* pending_trace();
-  /// What it reads, in order, and its numbers.
+  /// The buffers that it reads, in order, and its numbers.
   std::span<const ValueRef> leaves() const { return leaves_; }
   std::span<uint64_t> parameters() { return parameters_; }
   /// The number of a value of this step; none for others.
@@ -208,7 +208,7 @@ class Tape {
   }
   /// Tensors that had a value when this step wrote them.
   std::vector<Tensor> written() const;
-  /// What it computes and somebody holds.
+  /// The values that it computes and somebody holds.
   std::vector<ValueRef> alive() const;
   /// Forgets what is pending without running it; its values are unreadable.
   void drop_pending();
@@ -272,7 +272,7 @@ class Tape {
   void finish_step(Trace* t);
   void forget_writes();
 
-  /// What cpu() answers in this thread; null before it is asked.
+  /// The answer of cpu() in this thread; null before it is asked.
   inline static SMOLDER_THREAD_LOCAL Tape* cpu_ = nullptr;
 
   Lock mutex_;
@@ -316,7 +316,7 @@ class Tape {
   Patience patience_;
   int64_t boundaries_since_mark_ = 2;  ///< so that the first boundary already ends a step
 
-  // What is known from earlier steps.
+  // Knowledge of earlier steps.
   struct Branch {
     Trace* trace;
     size_t position;

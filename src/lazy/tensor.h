@@ -43,10 +43,10 @@ struct ViewStep {
   ~ViewStep();
 };
 
-/// What a view was made by, where no gradient can follow a write to it.
+/// The maker of a view to which no gradient can follow a write.
 enum class ViewOrigin : uint8_t { kOrdinary, kOneOfSeveral, kNoGrad, kInference };
 
-/// What autograd keeps for a tensor; defined by the layer above.
+/// State that autograd keeps for a tensor; defined by the layer above.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
 };
@@ -58,7 +58,7 @@ struct External {
   bool foreign = false;
 };
 
-/// What a handle points to: the current value, and for views the way back to the base. Shared by
+/// The object a handle points to: the current value, and for views the way back to the base. Shared by
 /// copies of the handle, so an in-place op is seen by all of them.
 ///
 /// Handles are used by one thread at a time, as torch's are; only the reference count is atomic.

@@ -1,4 +1,4 @@
-// What ran, kept for a file: each distinct step once, and in what order steps ran.
+// A log of what ran, kept for a file: each distinct step once, and in what order steps ran.
 #pragma once
 
 #include <atomic>
@@ -72,7 +72,7 @@ class TraceLog {
   /// Tells every log. Under the tape's lock, before the step runs, which may write over its leaves.
   static void note(const StepRun& run);
 
-  /// Of all steps, also those that there was no room for.
+  /// The runs of all steps, also of those that there was no room for.
   int64_t runs() {
     const std::lock_guard hold(mutex_);
     return runs_;

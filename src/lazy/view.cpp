@@ -60,7 +60,7 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
   }
 }
 
-/// What `impl` is computed from by each of its steps, and what undoing them makes of a new value of it.
+/// The values that `impl` is computed from by each of its steps, and those that undoing them makes of a new value.
 Tensor undo_all(const TensorImpl* impl, const Tensor& source) {
   const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
   std::vector<Tensor> inputs{handle(impl->base)};
@@ -110,7 +110,7 @@ void write(TensorImpl* impl, const Tensor& source) {
   if (impl->detached) {
     const GradMode none(false);
     write_storage(impl->base, undo_all(impl, source));
-    // What it held must not outlive the write, or the memory could not be written in place.
+    // Its old value must not outlive the write, or the memory could not be written in place.
     impl->value = source.impl()->value;
     impl->saw_base();
     ++impl->version;

@@ -260,7 +260,7 @@ SMOLDER_INLINE Num<B, L> minimum(Num<B, L> x, Num<B, L> y) {
 
 // -- what differs by category
 
-/// Of bools: or, and.
+/// For bools: or, and.
 template <class B, LaneType L>
 SMOLDER_INLINE Num<B, L> add(Num<B, L> x, Num<B, L> y) {
   if constexpr (L == LaneType::kI1) {

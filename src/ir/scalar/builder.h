@@ -36,7 +36,7 @@ constexpr LaneType float_lane(LaneType t) {
   return t == LaneType::kI32 ? LaneType::kF32 : t == LaneType::kI64 ? LaneType::kF64 : t;
 }
 
-/// What builder `B` calls a value of lane type `L`. One type for all lanes in a code generator whose values
+/// The type of a value of lane type `L` in builder `B`. One type for all lanes in a code generator whose values
 /// know their own type (`template <LaneType> using Value = llvm::Value*;`), distinct types where C++ itself is
 /// the machine; so generic code never deduces a lane type from a value, it names it.
 template <class B, LaneType L>

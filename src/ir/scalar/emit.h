@@ -199,7 +199,7 @@ typename B::V emit_cast(B& b, DType from, DType to, typename B::V v) {
   return detail::kCasters<B>[static_cast<size_t>(from) * kNumDTypes + static_cast<size_t>(to)](b, v);
 }
 
-/// What was loaded from a tensor of `dtype` (of lane type `storage_lane`) as a register value, and back.
+/// Turns what was loaded from a tensor of `dtype` (of lane type `storage_lane`) into a register value, and back.
 template <RuntimeBuilder B>
 typename B::V emit_load(B& b, DType dtype, typename B::V v) {
   static constexpr auto kLoaders = detail::loaders<B>(std::make_index_sequence<kNumDTypes>());

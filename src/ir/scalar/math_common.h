@@ -1,4 +1,4 @@
-// What the float32 and float64 elementary functions share: rounding by addition, scaling by powers of two, special
+// Shared by the float32 and float64 elementary functions: rounding by addition, scaling by powers of two, special
 // values.
 #pragma once
 

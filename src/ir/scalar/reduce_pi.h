@@ -35,7 +35,7 @@ inline std::array<Num<B, L>, 4> window(const int64_t (&table)[N], Num<B, L> word
   for (int level = kLevels - 1; level >= 0; --level) {
     const size_t step = size_t{1} << level;
     auto bit = (word & static_cast<int64_t>(step)) != 0;
-    // What the levels below may still reach; past the end of the table nothing is asked for.
+    // The words that the levels below may still reach; past the end of the table nothing is asked for.
     for (size_t i = 0; i < step + 3 && i + step < N; ++i) w[i] = select(bit, w[i + step], w[i]);
   }
   return {w[0], w[1], w[2], w[3]};
