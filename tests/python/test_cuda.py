@@ -238,8 +238,7 @@ def test_a_model_trains_on_the_device_as_on_the_host():
 
 @on_a_device
 @pytest.mark.parametrize(
-    ("batch", "length", "width", "classes"),
-    [(4, 33, 72, 65), (4, 33, 72, 1001), (2, 1056, 512, 1001)],
+    ("batch", "length", "width", "classes"), [(4, 33, 72, 65), (4, 33, 72, 1001), (2, 1056, 512, 1001)]
 )
 def test_gradients_of_scores_whose_rows_have_room(batch, length, width, classes):
     rng = np.random.default_rng(0)

@@ -38,10 +38,7 @@ def test_along_several(name, s, norm):
     x = signal(name, 3, 6, 5)
     dims = (0, 2) if name.endswith("n") else (-2, -1)
     given = {"s": s, "norm": norm} | ({"dim": dims} if name.endswith("n") else {})
-    same(
-        getattr(fft, name)(smolder.from_numpy(x.copy()), **given),
-        getattr(np.fft, name)(x, s=s, axes=dims, norm=norm),
-    )
+    same(getattr(fft, name)(smolder.from_numpy(x.copy()), **given), getattr(np.fft, name)(x, s=s, axes=dims, norm=norm))
 
 
 def test_hermitian_ones_of_several_axes_undo_one_another():

@@ -13,10 +13,7 @@ def matrix(n, seed=0):
     return smolder.tensor(a, requires_grad=True)
 
 
-SYMMETRIC = {
-    "cholesky": linalg.cholesky,
-    "eigvalsh": linalg.eigvalsh,
-}
+SYMMETRIC = {"cholesky": linalg.cholesky, "eigvalsh": linalg.eigvalsh}
 GENERAL = {
     "inv": linalg.inv,
     "det": linalg.det,

@@ -9,13 +9,7 @@ from op_rows import DTYPES, INTEGERS, INTEGRAL, ROOT, WITH_TENSORS, Refused, arg
 
 import smolder
 
-SETS = {
-    "all": DTYPES,
-    "number": DTYPES[:-1],
-    "float": DTYPES[:4],
-    "int": INTEGERS,
-    "integral": INTEGRAL,
-}
+SETS = {"all": DTYPES, "number": DTYPES[:-1], "float": DTYPES[:4], "int": INTEGERS, "integral": INTEGRAL}
 
 
 def test_the_page_is_current(tmp_path):

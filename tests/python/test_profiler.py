@@ -310,10 +310,7 @@ def test_a_schedule_profiles_its_steps(tmp_path):
     with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=on_ready) as prof:
         for _ in range(10):
             prof.step()
-    assert ready == [
-        (4, ["ProfilerStep#2", "ProfilerStep#3"]),
-        (8, ["ProfilerStep#6", "ProfilerStep#7"]),
-    ]
+    assert ready == [(4, ["ProfilerStep#2", "ProfilerStep#3"]), (8, ["ProfilerStep#6", "ProfilerStep#7"])]
     with pytest.warns(UserWarning, match="won't be using warmup"):
         action = schedule(wait=1, warmup=0, active=1, skip_first=1)
     assert [action(i) for i in range(4)] == [

@@ -99,11 +99,7 @@ def test_dtypes_say_what_they_are():
 
 # -- NumPy's functions: torch wraps what they give, by NumPy's own promotion.
 
-T, N, Z = (
-    smolder.tensor([1.0, 2.0]),
-    smolder.tensor([1, 2]),
-    smolder.tensor(2.0),
-)
+T, N, Z = (smolder.tensor([1.0, 2.0]), smolder.tensor([1, 2]), smolder.tensor(2.0))
 A = np.array([3.0, 4.0])
 CALLS = {
     "add": (lambda: np.add(T, T), "float32", [2, 4]),

@@ -96,9 +96,7 @@ WORDS = ("int", "int?", "size", "size?", "int[]", "size[]", "ints", "axes")
 LIMITS = (2**31, HUGE + 1, 2**62, 2**63 - 1, -(2**63))
 SECONDS = 20  # in which a call ends that does next to nothing, on a slow machine
 # Asked for so many times the work, that is what they do, as torch: a loop of as many parts or powers.
-ENDLESS = {
-    "tensor_split": "makes as many views",
-}
+ENDLESS = {"tensor_split": "makes as many views"}
 
 
 def replaced(value):

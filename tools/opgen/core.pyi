@@ -309,11 +309,7 @@ class Tensor:
 
     def nonzero(self, *, as_tuple: _bool = False) -> Any: ...
     def unique(
-        self,
-        sorted: _bool = True,
-        return_inverse: _bool = False,
-        return_counts: _bool = False,
-        dim: _int | None = None,
+        self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None
     ) -> Any: ...
     def unique_consecutive(
         self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import F, Tensor
 
-__all__ = [
-    "eager",
-    "enable_grad",
-    "inference_mode",
-    "is_inference",
-    "no_grad",
-    "set_grad_enabled",
-    "strict",
-]
+__all__ = ["eager", "enable_grad", "inference_mode", "is_inference", "no_grad", "set_grad_enabled", "strict"]
 
 
 def _resumed_within(mode, function):

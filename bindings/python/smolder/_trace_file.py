@@ -215,10 +215,7 @@ def _read_numbers(values, what):
             _check(number in _FLOATS, f"{what}: {number!r:.60} is no number")
             number = _FLOATS[number]
         _check(isinstance(number, (bool, int, float)), f"{what}: {number!r:.60} is no number")
-        _check(
-            not isinstance(number, int) or -(2**63) <= number < 2**63,
-            f"{what}: {number!r:.60} is beyond 64 bits",
-        )
+        _check(not isinstance(number, int) or -(2**63) <= number < 2**63, f"{what}: {number!r:.60} is beyond 64 bits")
         _check(category != "int" or isinstance(number, int), f"{what}: {number!r:.60} is no integer")
         out.append((category, _CATEGORIES[category](number)))
     return out

@@ -304,12 +304,7 @@ def _trace(events):
     owners = {}
     for what, block in events:
         frames = _frames(block.what, block.where)
-        common = {
-            "addr": block.address,
-            "size": block.size,
-            "stream": 0,
-            "time_us": (block.at + offset) // 1000,
-        }
+        common = {"addr": block.address, "size": block.size, "stream": 0, "time_us": (block.at + offset) // 1000}
         if what != "taken":
             old = owners.pop(block.address, frames)
             yield {"action": "free_requested", **common, "frames": old}

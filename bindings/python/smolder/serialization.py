@@ -46,13 +46,7 @@ _STORAGES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char",
 _STORAGES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
 _STORAGES = {getattr(_core, k): f"{v}Storage" for k, v in _STORAGES.items()}
 _OTHER_STORAGES = ("QInt8", "QUInt8", "QInt32")
-_OTHER_DTYPES = (
-    "uint16",
-    "uint32",
-    "uint64",
-    "float8_e4m3fn",
-    "float8_e5m2",
-)
+_OTHER_DTYPES = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
 
 
 # -- writing

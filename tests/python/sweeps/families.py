@@ -117,10 +117,7 @@ for name, (make, values) in MADE.items():
     single = (lambda x: x.float()) if name.startswith("GeneralizedPareto") else (lambda x: x)
     case(f"{name} icdf", lambda: make().icdf(single(U(2, 3))))
     for shape in ((), (5,), (2, 3)):
-        case(
-            f"{name} sample {shape}",
-            lambda: repr((tuple(make().sample(shape).shape), make().sample(shape).dtype)),
-        )
+        case(f"{name} sample {shape}", lambda: repr((tuple(make().sample(shape).shape), make().sample(shape).dtype)))
         case(f"{name} rsample {shape}", lambda: tuple(make().rsample(shape).shape))
     case(f"{name} inside", lambda: bool(make().support.check(make().sample((50,))).all()))
     case(f"{name} expand", lambda: repr((wide(make()), wide(make().expand((4, *make().batch_shape))))))

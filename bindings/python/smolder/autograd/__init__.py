@@ -96,7 +96,7 @@ def backward(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
             "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
             "avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to "
-            "None after use to break the cycle and avoid the leak.",
+            "None after use to break the cycle and avoid the leak."
         )
     retain = create_graph if retain_graph is None else retain_graph
     _core.backward(tensors, _gradients(grad_tensors, tensors, "gradients"), retain, create_graph, inputs)

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smolder import _core, _creation
-from smolder.distributed._collectives import (
-    _peer,
-    all_gather_into_tensor,
-    broadcast,
-    gather,
-    recv,
-    scatter,
-    send,
-)
+from smolder.distributed._collectives import _peer, all_gather_into_tensor, broadcast, gather, recv, scatter, send
 from smolder.distributed._groups import resolve
 
 if TYPE_CHECKING:

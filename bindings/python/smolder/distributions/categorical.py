@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Size, Tensor
 
-__all__ = [
-    "Categorical",
-    "Multinomial",
-    "OneHotCategorical",
-    "OneHotCategoricalStraightThrough",
-]
+__all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 __dir__ = _listing(__name__)
 
 _PROBS_OR_LOGITS = MappingProxyType({"probs": constraints.simplex, "logits": constraints.real_vector})
@@ -48,10 +43,7 @@ class Categorical(OfParameters):
     _num_events: int
 
     def __init__(
-        self,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
         if one_of(probs, logits):
             assert probs is not None
@@ -166,10 +158,7 @@ class OneHotCategorical(_OfCategories):
     has_enumerate_support = True
 
     def __init__(
-        self,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
         self._categorical = Categorical(probs, logits, validate_args)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)

@@ -28,9 +28,7 @@ class ConstraintRegistry:
         super().__init__()
 
     def register(
-        self,
-        constraint: type[Constraint] | Constraint,
-        factory: Callable[[Any], Transform] | None = None,
+        self, constraint: type[Constraint] | Constraint, factory: Callable[[Any], Transform] | None = None
     ) -> Any:
         """Sets the function for a class of constraints; without one, a decorator of it.
 

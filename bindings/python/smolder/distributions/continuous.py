@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Tensor
 
-__all__ = [
-    "Cauchy",
-    "Gumbel",
-    "Laplace",
-    "Normal",
-    "StudentT",
-    "Uniform",
-]
+__all__ = ["Cauchy", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform"]
 __dir__ = _listing(__name__)
 
 _LOC_SCALE = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})

@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Number, Size, Tensor
 
-__all__ = [
-    "Bernoulli",
-    "Binomial",
-    "Geometric",
-    "NegativeBinomial",
-    "OfLogOdds",
-    "Poisson",
-]
+__all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "OfLogOdds", "Poisson"]
 __dir__ = _listing(__name__)
 
 _PROBS_OR_LOGITS = MappingProxyType({"probs": constraints.unit_interval, "logits": constraints.real})

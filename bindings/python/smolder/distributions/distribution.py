@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Number, Tensor
 
-__all__ = [
-    "Distribution",
-    "OfParameters",
-]
+__all__ = ["Distribution", "OfParameters"]
 __dir__ = _listing(__name__)
 
 _PACKAGE = "smolder.distributions"

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import T, Tensor
 
-__all__ = [
-    "kl_divergence",
-    "register_kl",
-]
+__all__ = ["kl_divergence", "register_kl"]
 __dir__ = _listing(__name__)
 
 _registered: dict[tuple[type[Distribution], type[Distribution]], Callable[[Any, Any], Tensor]] = {}

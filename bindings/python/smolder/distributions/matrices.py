@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Number, Tensor
 
-__all__ = [
-    "LKJCholesky",
-    "Wishart",
-]
+__all__ = ["LKJCholesky", "Wishart"]
 __dir__ = _listing(__name__)
 
 

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Tensor
 
-__all__ = [
-    "LowRankMultivariateNormal",
-    "MultivariateNormal",
-    "OfCovariance",
-]
+__all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "OfCovariance"]
 __dir__ = _listing(__name__)
 
 

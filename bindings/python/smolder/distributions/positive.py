@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Tensor
 
-__all__ = [
-    "Chi2",
-    "Exponential",
-    "FisherSnedecor",
-    "Gamma",
-    "GeneralizedPareto",
-]
+__all__ = ["Chi2", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto"]
 __dir__ = _listing(__name__)
 
 

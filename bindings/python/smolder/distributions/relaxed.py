@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Number, Size, Tensor
 
-__all__ = [
-    "ExpRelaxedCategorical",
-    "LogitRelaxedBernoulli",
-    "RelaxedBernoulli",
-    "RelaxedOneHotCategorical",
-]
+__all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 __dir__ = _listing(__name__)
 
 _BINARY = MappingProxyType({"probs": constraints.unit_interval, "logits": constraints.real})

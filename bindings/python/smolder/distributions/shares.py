@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Constraint, Number, Tensor
 
-__all__ = [
-    "Beta",
-    "ContinuousBernoulli",
-    "Dirichlet",
-]
+__all__ = ["Beta", "ContinuousBernoulli", "Dirichlet"]
 __dir__ = _listing(__name__)
 
 

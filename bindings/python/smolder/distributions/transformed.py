@@ -291,10 +291,7 @@ class Weibull(OfParametersTransformed):
     def _made(self, validate_args: bool | None) -> tuple[Distribution, list[Transform]]:
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(_core.ones_like(self.scale), validate_args=validate_args)
-        return base, [
-            PowerTransform(exponent=self.concentration_reciprocal),
-            AffineTransform(loc=0, scale=self.scale),
-        ]
+        return base, [PowerTransform(exponent=self.concentration_reciprocal), AffineTransform(loc=0, scale=self.scale)]
 
     @property
     def mean(self) -> Tensor:

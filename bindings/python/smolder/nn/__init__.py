@@ -54,16 +54,7 @@ from smolder.nn.activation import (
 )
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from smolder.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from smolder.nn.layers import (
-    Bilinear,
-    Dropout,
-    Embedding,
-    EmbeddingBag,
-    Flatten,
-    Identity,
-    Linear,
-    Unflatten,
-)
+from smolder.nn.layers import Bilinear, Dropout, Embedding, EmbeddingBag, Flatten, Identity, Linear, Unflatten
 from smolder.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,

@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-__all__ = [
-    "ModuleDict",
-    "ModuleList",
-    "ParameterList",
-    "Sequential",
-    "as_parameter",
-    "named_pairs",
-    "value_line",
-]
+__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential", "as_parameter", "named_pairs", "value_line"]
 __dir__ = _listing(__name__)
 
 

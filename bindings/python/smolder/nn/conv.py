@@ -16,14 +16,7 @@ from smolder.nn.parameter import Parameter
 if TYPE_CHECKING:
     from smolder._typing import Device, DType, Ints, Tensor
 
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 __dir__ = _listing(__name__)
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -268,14 +261,7 @@ class _ConvTransposeNd(_ConvNd):
     def _transpose(self, convolution, input, output_size):
         output_padding = self._output_padding(input, output_size)
         return convolution(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            output_padding,
-            self.groups,
-            self.dilation,
+            input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation
         )
 
 

@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = [
-    "Bilinear",
-    "Dropout",
-    "Embedding",
-    "EmbeddingBag",
-    "Flatten",
-    "Identity",
-    "Linear",
-    "Unflatten",
-]
+__all__ = ["Bilinear", "Dropout", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten"]
 __dir__ = _listing(__name__)
 
 

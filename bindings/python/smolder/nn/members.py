@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Module, Tensor
 
-__all__ = [
-    "Members",
-]
+__all__ = ["Members"]
 __dir__ = _listing(__name__)
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = [
-    "Module",
-]
+__all__ = ["Module"]
 __dir__ = _listing(__name__)
 
 _GROUPS = ("_parameters", "_buffers", "_modules")

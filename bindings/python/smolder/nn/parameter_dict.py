@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn, Self
 
-__all__ = [
-    "ParameterDict",
-]
+__all__ = ["ParameterDict"]
 __dir__ = _listing(__name__)
 
 

@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-    "GRUCell",
-    "LSTMCell",
-    "RNNBase",
-    "RNNCell",
-    "RNNCellBase",
-]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 __dir__ = _listing(__name__)
 
 # On the CPU torch has a kernel for layers of LSTM over batches, without projections, and autocast lists that.

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = [
-    "State",
-]
+__all__ = ["State"]
 __dir__ = _listing(__name__)
 
 

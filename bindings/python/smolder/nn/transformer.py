@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = [
-    "MultiheadAttention",
-    "NonDynamicallyQuantizableLinear",
-    "TransformerEncoderLayer",
-    "activation_called",
-]
+__all__ = ["MultiheadAttention", "NonDynamicallyQuantizableLinear", "TransformerEncoderLayer", "activation_called"]
 __dir__ = _listing(__name__)
 
 

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = [
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-]
+__all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder"]
 __dir__ = _listing(__name__)
 
 

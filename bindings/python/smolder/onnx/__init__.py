@@ -75,8 +75,7 @@ def export(
         import onnx  # noqa: F401
     except ModuleNotFoundError as e:
         raise ModuleNotFoundError(
-            "smolder.onnx needs the package 'onnx', which is not installed: pip install onnx",
-            name="onnx",
+            "smolder.onnx needs the package 'onnx', which is not installed: pip install onnx", name="onnx"
         ) from e
     opset = 20 if opset_version is None else opset_version
     if not isinstance(opset, int) or not _FIRST_OPSET <= opset <= _LAST_OPSET:

@@ -11,10 +11,7 @@ from smolder.optim.optimizer import Optimizer, _run_time_number, check_betas, ch
 if TYPE_CHECKING:
     from smolder._typing import Params, Tensor
 
-__all__ = [
-    "Adam",
-    "AdamW",
-]
+__all__ = ["Adam", "AdamW"]
 __dir__ = _listing(__name__)
 
 

@@ -11,11 +11,7 @@ from smolder.optim.optimizer import Optimizer, check_betas, check_options, imple
 if TYPE_CHECKING:
     from smolder._typing import Params
 
-__all__ = [
-    "Adamax",
-    "NAdam",
-    "RAdam",
-]
+__all__ = ["Adamax", "NAdam", "RAdam"]
 __dir__ = _listing(__name__)
 
 

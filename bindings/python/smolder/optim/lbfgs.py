@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Params
 
-__all__ = [
-    "LBFGS",
-]
+__all__ = ["LBFGS"]
 __dir__ = _listing(__name__)
 
 

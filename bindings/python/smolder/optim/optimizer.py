@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from smolder._typing import Params, T
     from smolder.utils.hooks import RemovableHandle
 
-__all__ = [
-    "Optimizer",
-    "check_betas",
-    "check_options",
-    "implementation",
-    "required",
-    "steps_conditionally",
-]
+__all__ = ["Optimizer", "check_betas", "check_options", "implementation", "required", "steps_conditionally"]
 __dir__ = _listing(__name__)
 
 

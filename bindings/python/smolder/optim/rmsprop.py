@@ -11,9 +11,7 @@ from smolder.optim.optimizer import Optimizer, check_options, implementation
 if TYPE_CHECKING:
     from smolder._typing import Params
 
-__all__ = [
-    "RMSprop",
-]
+__all__ = ["RMSprop"]
 __dir__ = _listing(__name__)
 
 

@@ -11,9 +11,7 @@ from smolder.optim.optimizer import Optimizer, implementation
 if TYPE_CHECKING:
     from smolder._typing import Params
 
-__all__ = [
-    "SGD",
-]
+__all__ = ["SGD"]
 __dir__ = _listing(__name__)
 
 

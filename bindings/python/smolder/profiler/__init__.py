@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from smolder._names import listing as _listing
 from smolder.profiler._events import DeviceType, ProfilerActivity, supported_activities
-from smolder.profiler._session import (
-    ProfilerAction,
-    profile,
-    record_function,
-    schedule,
-    tensorboard_trace_handler,
-)
+from smolder.profiler._session import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
 
 __all__ = [
     "DeviceType",

@@ -43,8 +43,7 @@ def supported_activities() -> set[ProfilerActivity]:
 
 #: As _core._ProfileSession gives them; times are nanoseconds of time.perf_counter_ns().
 Span = collections.namedtuple(
-    "Span",
-    "kind name where begin end own thread device queued bytes plan step flow count detail shapes flops",
+    "Span", "kind name where begin end own thread device queued bytes plan step flow count detail shapes flops"
 )
 MemoryChange = collections.namedtuple("MemoryChange", "at device bytes live thread")
 

@@ -181,9 +181,7 @@ def _pair(actual, expected, where, options):
             _tolerances((a.dtype, b.dtype), options["rtol"], options["atol"], where)
             return lambda: _compare_tensors(a, b, where, options)
     raise _Mismatch(
-        TypeError,
-        f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.",
-        where,
+        TypeError, f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.", where
     )
 
 

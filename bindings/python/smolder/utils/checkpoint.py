@@ -225,9 +225,7 @@ class CheckpointFunction(autograd.Function):
 
 def _without_reentrant(function, args, kwargs, preserve, context_fn, determinism_check, early_stop):
     if determinism_check not in _CHECKS:
-        raise ValueError(
-            f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}",
-        )
+        raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
     forward_context, again_context = context_fn()
     if not _core.is_grad_enabled():
         with forward_context:

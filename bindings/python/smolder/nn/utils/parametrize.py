@@ -86,10 +86,7 @@ class ParametrizationList(ModuleList):
             self._check_result(self(), shape, dtype)
 
     def _keep(self, original, new):
-        for name, before, after in (
-            ("dtype", original.dtype, new.dtype),
-            ("device", original.device, new.device),
-        ):
+        for name, before, after in (("dtype", original.dtype, new.dtype), ("device", original.device, new.device)):
             if before != after:
                 raise ValueError(
                     f"When `right_inverse` outputs one tensor, it may not change the {name}.\noriginal.{name}: {before}\n"

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Module
 
-__all__ = [
-    "remove_spectral_norm",
-    "remove_weight_norm",
-    "spectral_norm",
-    "weight_norm",
-]
+__all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
 __dir__ = _listing(__name__)
 
 

@@ -10,10 +10,7 @@ import numpy as np
 from smolder._names import listing as _listing
 from smolder.utils.benchmark.measurement import Measurement, select_unit, trim_sigfig, unit_to_english
 
-__all__ = [
-    "Colorize",
-    "Compare",
-]
+__all__ = ["Colorize", "Compare"]
 __dir__ = _listing(__name__)
 
 _BEST, _GOOD, _BAD, _VERY_BAD = "\033[92m\033[1m", "\033[34m\033[1m", "\033[2m\033[91m", "\033[31m\033[1m"

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-__all__ = [
-    "Measurement",
-    "TaskSpec",
-    "select_unit",
-    "trim_sigfig",
-    "unit_to_english",
-]
+__all__ = ["Measurement", "TaskSpec", "select_unit", "trim_sigfig", "unit_to_english"]
 __dir__ = _listing(__name__)
 
 _MOST_FIGURES = 4

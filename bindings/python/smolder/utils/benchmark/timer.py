@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar
 
-__all__ = [
-    "Language",
-    "Timer",
-    "timer",
-]
+__all__ = ["Language", "Timer", "timer"]
 __dir__ = _listing(__name__)
 
 

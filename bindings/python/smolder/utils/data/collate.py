@@ -15,11 +15,7 @@ from smolder._names import listing as _listing
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "default_collate",
-    "default_convert",
-    "rebuilt",
-]
+__all__ = ["default_collate", "default_convert", "rebuilt"]
 __dir__ = _listing(__name__)
 
 

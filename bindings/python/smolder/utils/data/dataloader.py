@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Dataset, Generator
 
-__all__ = [
-    "DataLoader",
-]
+__all__ = ["DataLoader"]
 __dir__ = _listing(__name__)
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")

@@ -20,15 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-__all__ = [
-    "End",
-    "Failure",
-    "Fetcher",
-    "Job",
-    "WorkerInfo",
-    "get_worker_info",
-    "run",
-]
+__all__ = ["End", "Failure", "Fetcher", "Job", "WorkerInfo", "get_worker_info", "run"]
 __dir__ = _listing(__name__)
 
 _POLL_SECONDS = 5.0  # how often a worker looks whether the process that started it is still there

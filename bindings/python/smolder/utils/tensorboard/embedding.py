@@ -16,9 +16,7 @@ from smolder.utils.tensorboard.summary import make_grid, make_np, png
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "write_embedding",
-]
+__all__ = ["write_embedding"]
 __dir__ = _listing(__name__)
 
 

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-__all__ = [
-    "FileWriter",
-    "SummaryWriter",
-]
+__all__ = ["FileWriter", "SummaryWriter"]
 __dir__ = _listing(__name__)
 
 

@@ -1,10 +1,7 @@
 """torch._C, torch's core in C++: the names in it that libraries touch, as Smolder has them."""
 
 from smolder import Generator, Size, _core, default_generator, device, dtype, layout, memory_format
-from smolder.overrides import (
-    DisableTorchFunction,
-    DisableTorchFunctionSubclass,
-)
+from smolder.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from smolder.overrides import _disabled_torch_dispatch_impl as _disabled_torch_dispatch_impl
 from smolder.overrides import _disabled_torch_function_impl as _disabled_torch_function_impl
 from smolder.overrides import _is_torch_function_enabled as _is_torch_function_enabled
