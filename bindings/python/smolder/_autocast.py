@@ -19,18 +19,10 @@ if TYPE_CHECKING:
     from smolder._typing import DType, F, T
 
 __all__ = [
-    "autocast",
-    "get_autocast_cpu_dtype",
-    "get_autocast_dtype",
-    "get_autocast_gpu_dtype",
-    "is_autocast_cpu_enabled",
-    "is_autocast_enabled",
-    "set_autocast_cpu_dtype",
-    "set_autocast_cpu_enabled",
-    "set_autocast_dtype",
-    "set_autocast_enabled",
-    "set_autocast_gpu_dtype",
-]
+    "autocast", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cpu_enabled",
+    "is_autocast_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_dtype",
+    "set_autocast_enabled", "set_autocast_gpu_dtype",
+]  # fmt: skip
 
 DTYPES = (_core.bfloat16, _core.float16)
 

@@ -22,41 +22,11 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [
-    "allclose",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "block_diag",
-    "broadcast_shapes",
-    "broadcast_tensors",
-    "cartesian_prod",
-    "combinations",
-    "e",
-    "einsum",
-    "equal",
-    "index_put",
-    "inf",
-    "is_complex",
-    "is_conj",
-    "is_neg",
-    "is_nonzero",
-    "is_tensor",
-    "meshgrid",
-    "nan",
-    "newaxis",
-    "nonzero",
-    "numel",
-    "pi",
-    "resolve_conj",
-    "resolve_neg",
-    "result_type",
-    "scalar_tensor",
-    "tensordot",
-    "tril_indices",
-    "triu_indices",
-    "unique",
-    "unique_consecutive",
-]
+    "allclose", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+    "cartesian_prod", "combinations", "e", "einsum", "equal", "index_put", "inf", "is_complex", "is_conj", "is_neg",
+    "is_nonzero", "is_tensor", "meshgrid", "nan", "newaxis", "nonzero", "numel", "pi", "resolve_conj", "resolve_neg",
+    "result_type", "scalar_tensor", "tensordot", "tril_indices", "triu_indices", "unique", "unique_consecutive",
+]  # fmt: skip
 
 e: float = math.e
 inf: float = math.inf

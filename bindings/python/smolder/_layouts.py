@@ -16,33 +16,11 @@ if TYPE_CHECKING:
     from smolder._typing import Device
 
 __all__ = [
-    "BFloat16Tensor",
-    "BoolTensor",
-    "ByteTensor",
-    "CharTensor",
-    "DoubleTensor",
-    "FloatTensor",
-    "HalfTensor",
-    "IntTensor",
-    "LongTensor",
-    "ShortTensor",
-    "channels_last",
-    "channels_last_3d",
-    "clone",
-    "contiguous_format",
-    "jagged",
-    "layout",
-    "legacy_contiguous_format",
-    "memory_format",
-    "preserve_format",
-    "sparse_bsc",
-    "sparse_bsr",
-    "sparse_coo",
-    "sparse_csc",
-    "sparse_csr",
-    "strided",
-    "typename",
-]
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor", "LongTensor", "ShortTensor", "channels_last", "channels_last_3d", "clone", "contiguous_format",
+    "jagged", "layout", "legacy_contiguous_format", "memory_format", "preserve_format", "sparse_bsc", "sparse_bsr",
+    "sparse_coo", "sparse_csc", "sparse_csr", "strided", "typename",
+]  # fmt: skip
 
 
 class _Named:

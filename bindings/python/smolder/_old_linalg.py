@@ -19,24 +19,9 @@ if TYPE_CHECKING:
     from smolder._typing import DType
 
 __all__ = [
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "det",
-    "inverse",
-    "logdet",
-    "lu",
-    "lu_solve",
-    "lu_unpack",
-    "matrix_exp",
-    "matrix_power",
-    "norm",
-    "orgqr",
-    "pinverse",
-    "qr",
-    "slogdet",
-    "svd",
-]
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu", "lu_solve", "lu_unpack",
+    "matrix_exp", "matrix_power", "norm", "orgqr", "pinverse", "qr", "slogdet", "svd",
+]  # fmt: skip
 
 
 class _SVD(NamedTuple):

@@ -15,19 +15,11 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [
-    "are_deterministic_algorithms_enabled",
-    "get_default_device",
-    "get_deterministic_debug_mode",
-    "get_device_module",
-    "get_float32_matmul_precision",
-    "is_deterministic_algorithms_warn_only_enabled",
-    "set_default_device",
-    "set_default_dtype",
-    "set_default_tensor_type",
-    "set_deterministic_debug_mode",
-    "set_float32_matmul_precision",
+    "are_deterministic_algorithms_enabled", "get_default_device", "get_deterministic_debug_mode", "get_device_module",
+    "get_float32_matmul_precision", "is_deterministic_algorithms_warn_only_enabled", "set_default_device",
+    "set_default_dtype", "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
     "use_deterministic_algorithms",
-]
+]  # fmt: skip
 
 _settings = {"deterministic": False, "warn_only": False}
 _PRECISIONS = ("highest", "high", "medium")

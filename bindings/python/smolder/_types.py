@@ -13,19 +13,9 @@ if TYPE_CHECKING:
     from smolder._typing import DType, Tensor
 
 __all__ = [
-    "cdouble",
-    "cfloat",
-    "double",
-    "finfo",
-    "float",
-    "get_default_dtype",
-    "half",
-    "iinfo",
-    "int",
-    "is_floating_point",
-    "long",
-    "short",
-]
+    "cdouble", "cfloat", "double", "finfo", "float", "get_default_dtype", "half", "iinfo", "int", "is_floating_point",
+    "long", "short",
+]  # fmt: skip
 
 dtype = _core.dtype
 float: DType = _core.float32

@@ -20,29 +20,10 @@ from smolder.profiler._events import EventList as EventList
 from smolder.utils.data.dataset import Dataset as Dataset
 
 __all__ = [
-    "Constraint",
-    "DType",
-    "Dataset",
-    "Device",
-    "EventList",
-    "Forward",
-    "Generator",
-    "Graph",
-    "Hook",
-    "Ints",
-    "Like",
-    "Module",
-    "Number",
-    "OpOverload",
-    "Optimizer",
-    "Parameter",
-    "Params",
-    "PathLike",
-    "RandomLike",
-    "RemovableHandle",
-    "Size",
-    "Tensor",
-]
+    "Constraint", "DType", "Dataset", "Device", "EventList", "Forward", "Generator", "Graph", "Hook", "Ints", "Like",
+    "Module", "Number", "OpOverload", "Optimizer", "Parameter", "Params", "PathLike", "RandomLike", "RemovableHandle",
+    "Size", "Tensor",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

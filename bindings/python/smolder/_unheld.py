@@ -12,21 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "chalf",
-    "complex32",
-    "float4_e2m1fn_x2",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "qint8",
-    "qint32",
-    "quint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
+    "chalf", "complex32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "qint8", "qint32", "quint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
 
 _PARTS = {"complex32": "float16"}
 

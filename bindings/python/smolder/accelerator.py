@@ -17,29 +17,12 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType
 
 __all__ = [
-    "current_accelerator",
-    "current_device_idx",
-    "current_device_index",
-    "current_stream",
-    "device_count",
-    "device_index",
-    "empty_cache",
-    "empty_host_cache",
-    "get_device_capability",
-    "get_memory_info",
-    "is_available",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-    "set_device_idx",
-    "set_device_index",
-    "set_stream",
+    "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count",
+    "device_index", "empty_cache", "empty_host_cache", "get_device_capability", "get_memory_info", "is_available",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats",
+    "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream",
     "synchronize",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -20,19 +20,9 @@ if TYPE_CHECKING:
     from smolder._typing import DType, F, OpOverload, PathLike
 
 __all__ = [
-    "CustomOpDef",
-    "Library",
-    "custom_op",
-    "define",
-    "impl",
-    "infer_schema",
-    "load_library",
-    "opcheck",
-    "register_autocast",
-    "register_autograd",
-    "register_fake",
-    "register_kernel",
-]
+    "CustomOpDef", "Library", "custom_op", "define", "impl", "infer_schema", "load_library", "opcheck",
+    "register_autocast", "register_autograd", "register_fake", "register_kernel",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 # The meaning of a dispatch key here; backends that were added are found by name.

@@ -11,19 +11,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "current_allocated_memory",
-    "device_count",
-    "driver_allocated_memory",
-    "empty_cache",
-    "get_rng_state",
-    "is_available",
-    "manual_seed",
-    "recommended_max_memory",
-    "seed",
-    "set_per_process_memory_fraction",
-    "set_rng_state",
+    "current_allocated_memory", "device_count", "driver_allocated_memory", "empty_cache", "get_rng_state",
+    "is_available", "manual_seed", "recommended_max_memory", "seed", "set_per_process_memory_fraction", "set_rng_state",
     "synchronize",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -18,21 +18,11 @@ if TYPE_CHECKING:
     from smolder._typing import F
 
 __all__ = [
-    "BaseTorchFunctionMode",
-    "DisableTorchFunction",
-    "DisableTorchFunctionSubclass",
-    "TorchFunctionMode",
-    "get_default_nowrap_functions",
-    "get_overridable_functions",
-    "handle_torch_function",
-    "has_torch_function",
-    "has_torch_function_unary",
-    "has_torch_function_variadic",
-    "is_tensor_like",
-    "is_tensor_method_or_property",
-    "resolve_name",
-    "wrap_torch_function",
-]
+    "BaseTorchFunctionMode", "DisableTorchFunction", "DisableTorchFunctionSubclass", "TorchFunctionMode",
+    "get_default_nowrap_functions", "get_overridable_functions", "handle_torch_function", "has_torch_function",
+    "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property",
+    "resolve_name", "wrap_torch_function",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 Tensor = _core.Tensor

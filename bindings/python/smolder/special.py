@@ -34,35 +34,10 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 __all__ = [
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp2",
-    "expit",
-    "expm1",
-    "gammainc",
-    "gammaincc",
-    "gammaln",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "log1p",
-    "log_softmax",
-    "logit",
-    "logsumexp",
-    "multigammaln",
-    "ndtr",
-    "polygamma",
-    "psi",
-    "round",
-    "sinc",
-    "softmax",
-    "xlog1py",
-    "xlogy",
-]
+    "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
+    "i0e", "i1", "i1e", "log1p", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "polygamma", "psi",
+    "round", "sinc", "softmax", "xlog1py", "xlogy",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 psi = digamma

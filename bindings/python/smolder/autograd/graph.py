@@ -15,14 +15,9 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 __all__ = [
-    "GradientEdge",
-    "Node",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
+    "GradientEdge", "Node", "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
     "saved_tensors_hooks",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 Node = _core.Node

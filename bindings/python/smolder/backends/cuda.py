@@ -14,23 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "allow_fp16_bf16_reduction_math_sdp",
-    "cudnn_sdp_enabled",
-    "enable_cudnn_sdp",
-    "enable_flash_sdp",
-    "enable_math_sdp",
-    "enable_mem_efficient_sdp",
-    "flash_sdp_enabled",
-    "fp16_bf16_reduction_math_sdp_allowed",
-    "is_built",
-    "is_flash_attention_available",
-    "math_sdp_enabled",
-    "matmul",
-    "mem_efficient_sdp_enabled",
-    "preferred_blas_library",
-    "preferred_linalg_library",
-    "sdp_kernel",
-]
+    "allow_fp16_bf16_reduction_math_sdp", "cudnn_sdp_enabled", "enable_cudnn_sdp", "enable_flash_sdp",
+    "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled", "fp16_bf16_reduction_math_sdp_allowed",
+    "is_built", "is_flash_attention_available", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
+    "preferred_blas_library", "preferred_linalg_library", "sdp_kernel",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -18,23 +18,10 @@ if TYPE_CHECKING:
     from smolder._typing import F
 
 __all__ = [
-    "allow_in_graph",
-    "assume_constant_result",
-    "checked",
-    "compile",
-    "cudagraph_mark_step_begin",
-    "disable",
-    "events",
-    "is_compiling",
-    "is_dynamo_compiling",
-    "is_exporting",
-    "list_backends",
-    "list_mode_options",
-    "pure",
-    "register_backend",
-    "reset",
-    "substitute_in_graph",
-]
+    "allow_in_graph", "assume_constant_result", "checked", "compile", "cudagraph_mark_step_begin", "disable", "events",
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "list_mode_options", "pure",
+    "register_backend", "reset", "substitute_in_graph",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 _MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")

@@ -12,19 +12,9 @@ if TYPE_CHECKING:
     from smolder._typing import Device
 
 __all__ = [
-    "Event",
-    "Stream",
-    "StreamContext",
-    "amp",
-    "current_device",
-    "current_stream",
-    "device_count",
-    "is_available",
-    "is_initialized",
-    "set_device",
-    "stream",
-    "synchronize",
-]
+    "Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count", "is_available",
+    "is_initialized", "set_device", "stream", "synchronize",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

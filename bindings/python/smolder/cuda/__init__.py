@@ -36,30 +36,10 @@ has_half = True
 has_magma = False  # linear algebra goes through the host
 
 __all__ = [
-    "OutOfMemoryError",
-    "amp",
-    "cudart",
-    "current_device",
-    "device",
-    "device_count",
-    "device_of",
-    "get_sync_debug_mode",
-    "graphs",
-    "has_half",
-    "has_magma",
-    "init",
-    "ipc_collect",
-    "is_available",
-    "is_initialized",
-    "memory",
-    "nvtx",
-    "profiler",
-    "random",
-    "set_device",
-    "set_sync_debug_mode",
-    "streams",
-    "synchronize",
-]
+    "OutOfMemoryError", "amp", "cudart", "current_device", "device", "device_count", "device_of", "get_sync_debug_mode",
+    "graphs", "has_half", "has_magma", "init", "ipc_collect", "is_available", "is_initialized", "memory", "nvtx",
+    "profiler", "random", "set_device", "set_sync_debug_mode", "streams", "synchronize",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 __all__ += _monitor.__all__ + _properties.__all__ + _types.__all__ + graphs.__all__ + memory.__all__
 __all__ += random.__all__ + streams.__all__

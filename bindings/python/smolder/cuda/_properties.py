@@ -16,15 +16,9 @@ if TYPE_CHECKING:
     from smolder._typing import Device
 
 __all__ = [
-    "can_device_access_peer",
-    "get_arch_list",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_gencode_flags",
-    "is_bf16_supported",
-    "is_tf32_supported",
-]
+    "can_device_access_peer", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_gencode_flags", "is_bf16_supported", "is_tf32_supported",
+]  # fmt: skip
 
 
 class _CudaDeviceProperties(types.SimpleNamespace):

@@ -30,15 +30,8 @@ if TYPE_CHECKING:
     from smolder._typing import Constraint, Tensor
 
 __all__ = [
-    "HalfCauchy",
-    "HalfNormal",
-    "InverseGamma",
-    "Kumaraswamy",
-    "LogNormal",
-    "LogisticNormal",
-    "Pareto",
-    "Weibull",
-]
+    "HalfCauchy", "HalfNormal", "InverseGamma", "Kumaraswamy", "LogNormal", "LogisticNormal", "Pareto", "Weibull",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 _LOC_SCALE = MappingProxyType({"loc": constraints.real, "scale": constraints.positive})

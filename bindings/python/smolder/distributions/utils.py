@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType, Number, Tensor
 
 __all__ = [
-    "broadcast_all",
-    "clamp_probs",
-    "euler_constant",
-    "lazy_property",
-    "logits_to_probs",
-    "probs_to_logits",
-    "tril_matrix_to_vec",
-    "vec_to_tril_matrix",
-]
+    "broadcast_all", "clamp_probs", "euler_constant", "lazy_property", "logits_to_probs", "probs_to_logits",
+    "tril_matrix_to_vec", "vec_to_tril_matrix",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 euler_constant: float = 0.57721566490153286060

@@ -6,15 +6,7 @@ from smolder.func._transforms import grad, grad_and_value, hessian, jacfwd, jacr
 from smolder.func._vmap import vmap
 
 __all__ = [
-    "functional_call",
-    "grad",
-    "grad_and_value",
-    "hessian",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "stack_module_state",
-    "vjp",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
     "vmap",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)

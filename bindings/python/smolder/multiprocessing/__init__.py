@@ -30,15 +30,8 @@ get_sharing_strategy: Callable[..., Any] = refused("multiprocessing.get_sharing_
 set_sharing_strategy: Callable[..., Any] = refused("multiprocessing.set_sharing_strategy", _WHY)
 
 __all__ = [
-    "ProcessContext",
-    "ProcessException",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "get_all_sharing_strategies",
-    "get_sharing_strategy",
-    "set_sharing_strategy",
-    "spawn",
-    "start_processes",
-]
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
+    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "spawn", "start_processes",
+]  # fmt: skip
 __all__ += _multiprocessing.__all__
 __dir__ = _listing(__name__)

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ProcessContext",
-    "ProcessException",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "spawn",
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "spawn",
     "start_processes",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -14,39 +14,11 @@ if TYPE_CHECKING:
     from smolder._typing import DType, Tensor
 
 __all__ = [
-    "celu",
-    "celu_",
-    "elu",
-    "elu_",
-    "glu",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hardtanh_",
-    "leaky_relu",
-    "leaky_relu_",
-    "log_softmax",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "relu_",
-    "rrelu",
-    "rrelu_",
-    "selu",
-    "selu_",
-    "silu",
-    "softmax",
-    "softmin",
-    "softshrink",
-    "softsign",
-    "tanhshrink",
-    "threshold",
-    "threshold_",
-]
+    "celu", "celu_", "elu", "elu_", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+    "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_",
+    "rrelu", "rrelu_", "selu", "selu_", "silu", "softmax", "softmin", "softshrink", "softsign", "tanhshrink",
+    "threshold", "threshold_",
+]  # fmt: skip
 
 
 def written(input: Tensor, out: Tensor, inplace: bool) -> Tensor:

@@ -17,18 +17,9 @@ if TYPE_CHECKING:
     from smolder._typing import Ints, Tensor
 
 __all__ = [
-    "affine_grid",
-    "channel_shuffle",
-    "fold",
-    "grid_sample",
-    "interpolate",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "unfold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]
+    "affine_grid", "channel_shuffle", "fold", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle",
+    "unfold", "upsample", "upsample_bilinear", "upsample_nearest",
+]  # fmt: skip
 
 _SMOOTH = {3: "linear", 4: "bilinear", 5: "trilinear"}  # mode by dimensions of the input
 

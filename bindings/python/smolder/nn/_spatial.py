@@ -29,32 +29,11 @@ if TYPE_CHECKING:
     from smolder._typing import Ints, Tensor
 
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "batch_norm",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "group_norm",
-    "instance_norm",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "rms_norm",
-]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout1d", "dropout2d", "dropout3d", "group_norm",
+    "instance_norm", "max_pool1d", "max_pool2d", "max_pool3d", "rms_norm",
+]  # fmt: skip
 
 
 def _numbers(value, dims):

@@ -33,23 +33,10 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 __all__ = [
-    "bilinear",
-    "ctc_loss",
-    "dropout",
-    "embedding",
-    "embedding_bag",
-    "gelu",
-    "layer_norm",
-    "linear",
-    "multi_head_attention_forward",
-    "normalize",
-    "one_hot",
-    "pad",
-    "scaled_dot_product_attention",
-    "sigmoid",
-    "softplus",
-    "tanh",
-]
+    "bilinear", "ctc_loss", "dropout", "embedding", "embedding_bag", "gelu", "layer_norm", "linear",
+    "multi_head_attention_forward", "normalize", "one_hot", "pad", "scaled_dot_product_attention", "sigmoid",
+    "softplus", "tanh",
+]  # fmt: skip
 __all__ += _activations.__all__ + _losses.__all__ + _resample.__all__ + _spatial.__all__
 __dir__ = _listing(__name__)
 

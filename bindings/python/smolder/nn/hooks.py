@@ -17,15 +17,10 @@ if TYPE_CHECKING:
     from smolder._typing import BackwardPreHook, ForwardHook, ForwardPreHook, Hook, MemberHook, Module
 
 __all__ = [
-    "register_module_backward_hook",
-    "register_module_buffer_registration_hook",
-    "register_module_forward_hook",
-    "register_module_forward_pre_hook",
-    "register_module_full_backward_hook",
-    "register_module_full_backward_pre_hook",
-    "register_module_module_registration_hook",
-    "register_module_parameter_registration_hook",
-]
+    "register_module_backward_hook", "register_module_buffer_registration_hook", "register_module_forward_hook",
+    "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook", "register_module_parameter_registration_hook",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 # Hooks of all modules, which run before a module's own. Beside each list of hooks are their options, in the same order.

@@ -21,17 +21,9 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType, Ints, Tensor
 
 __all__ = [
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "GroupNorm",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LayerNorm",
-    "RMSNorm",
-    "SyncBatchNorm",
-]
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LayerNorm", "RMSNorm", "SyncBatchNorm",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

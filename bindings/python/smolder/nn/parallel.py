@@ -21,14 +21,8 @@ if TYPE_CHECKING:
     from smolder.distributed._data_parallel import DistributedDataParallel
 
 __all__ = [
-    "DataParallel",
-    "DistributedDataParallel",
-    "data_parallel",
-    "gather",
-    "parallel_apply",
-    "replicate",
-    "scatter",
-]
+    "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 _WHY = "a process runs copies of a module on one device; DistributedDataParallel is for several processes"

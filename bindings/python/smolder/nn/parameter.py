@@ -16,15 +16,9 @@ if TYPE_CHECKING:
     from smolder._typing import Device, DType, Tensor
 
 __all__ = [
-    "Buffer",
-    "Parameter",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "UninitializedTensorMixin",
-    "is_lazy",
-    "tensor_of",
-    "zero_gradients",
-]
+    "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy",
+    "tensor_of", "zero_gradients",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

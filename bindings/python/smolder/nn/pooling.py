@@ -15,22 +15,10 @@ if TYPE_CHECKING:
     from smolder._typing import Ints, Tensor
 
 __all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-]
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Dropout1d", "Dropout2d", "Dropout3d", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -14,15 +14,9 @@ if TYPE_CHECKING:
     from smolder._typing import Ints, Tensor
 
 __all__ = [
-    "ChannelShuffle",
-    "Fold",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "Unfold",
-    "Upsample",
-    "UpsamplingBilinear2d",
+    "ChannelShuffle", "Fold", "PixelShuffle", "PixelUnshuffle", "Unfold", "Upsample", "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

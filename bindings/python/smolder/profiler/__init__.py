@@ -13,16 +13,9 @@ from smolder.profiler._events import DeviceType, ProfilerActivity, supported_act
 from smolder.profiler._session import ProfilerAction, profile, record_function, schedule, tensorboard_trace_handler
 
 __all__ = [
-    "DeviceType",
-    "ProfilerAction",
-    "ProfilerActivity",
-    "kineto_available",
-    "profile",
-    "record_function",
-    "schedule",
-    "supported_activities",
-    "tensorboard_trace_handler",
-]
+    "DeviceType", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile", "record_function", "schedule",
+    "supported_activities", "tensorboard_trace_handler",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from smolder._typing import Module, Tensor
 
 __all__ = [
-    "CheckpointError",
-    "CheckpointFunction",
-    "checkpoint",
-    "checkpoint_sequential",
-    "noop_context_fn",
+    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn",
     "set_checkpoint_early_stop",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 _early_stop = None  # for all checkpoints, where a scope says so

@@ -17,14 +17,9 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 __all__ = [
-    "clip_grad_norm",
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grads_with_norm_",
-    "get_total_norm",
-    "parameters_to_vector",
-    "vector_to_parameters",
-]
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "vector_to_parameters",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 # foreach says how torch computes a step: here all gradients go through the same few kernels whatever it is.

@@ -17,15 +17,8 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 __all__ = [
-    "ConstantLR",
-    "ExponentialLR",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "PolynomialLR",
-    "StepLR",
-]
+    "ConstantLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "StepLR",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

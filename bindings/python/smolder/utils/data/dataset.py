@@ -19,16 +19,9 @@ if TYPE_CHECKING:
     from smolder._typing import Generator
 
 __all__ = [
-    "ChainDataset",
-    "ConcatDataset",
-    "Dataset",
-    "IterableDataset",
-    "StackDataset",
-    "Subset",
-    "TensorDataset",
-    "collated_of",
-    "random_split",
-]
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
+    "collated_of", "random_split",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 T = TypeVar("T")

@@ -16,14 +16,9 @@ if TYPE_CHECKING:
     from smolder._typing import Generator, Tensor
 
 __all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
     "draw_seed",
-]
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

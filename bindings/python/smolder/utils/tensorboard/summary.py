@@ -25,22 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "audio",
-    "custom_scalars",
-    "figure_to_image",
-    "histogram",
-    "histogram_raw",
-    "hparams",
-    "image",
-    "make_grid",
-    "make_np",
-    "png",
-    "pr_curve",
-    "pr_curve_raw",
-    "scalar",
-    "tensor_proto",
-    "text",
-]
+    "audio", "custom_scalars", "figure_to_image", "histogram", "histogram_raw", "hparams", "image", "make_grid",
+    "make_np", "png", "pr_curve", "pr_curve_raw", "scalar", "tensor_proto", "text",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 

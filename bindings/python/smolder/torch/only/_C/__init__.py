@@ -11,19 +11,9 @@ from smolder.torch.only._C._dispatch import DispatchKey, DispatchKeySet
 from smolder.torch.only._C._dispatch import _ExcludeDispatchKeyGuard as _ExcludeDispatchKeyGuard
 
 __all__ = [
-    "DisableTorchFunction",
-    "DisableTorchFunctionSubclass",
-    "DispatchKey",
-    "DispatchKeySet",
-    "Generator",
-    "Size",
-    "TensorBase",
-    "default_generator",
-    "device",
-    "dtype",
-    "layout",
-    "memory_format",
-]
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet", "Generator", "Size",
+    "TensorBase", "default_generator", "device", "dtype", "layout", "memory_format",
+]  # fmt: skip
 
 TensorBase = _TensorBase = Tensor = _core.Tensor
 _TensorMeta = type(_core.Tensor)

@@ -16,28 +16,11 @@ from smolder.compiler._module import OptimizedModule
 from smolder.torch.only._dynamo import config, eval_frame, utils
 
 __all__ = [
-    "OptimizedModule",
-    "allow_in_graph",
-    "assume_constant_result",
-    "config",
-    "disable",
-    "disallow_in_graph",
-    "eval_frame",
-    "forbid_in_graph",
-    "graph_break",
-    "is_compiling",
-    "list_backends",
-    "mark_dynamic",
-    "mark_static",
-    "mark_static_address",
-    "mark_unbacked",
-    "maybe_mark_dynamic",
-    "optimize",
-    "register_backend",
-    "reset",
-    "substitute_in_graph",
-    "utils",
-]
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
+    "eval_frame", "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
+    "mark_static_address", "mark_unbacked", "maybe_mark_dynamic", "optimize", "register_backend", "reset",
+    "substitute_in_graph", "utils",
+]  # fmt: skip
 
 
 def optimize(backend="smolder", *, nopython=False, disable=False, dynamic=None, **options):
