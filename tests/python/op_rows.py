@@ -23,29 +23,10 @@ PUBLIC = [r for r in TABLE if not r["internal"] and (r["function"] or r["method"
 ROWS = [r for r in PUBLIC if r["file"] != "complex"]
 # Each call of these draws other numbers, the same from a seed: test_random.py has tests of what they are.
 DRAWN = {
-    "rand",
-    "randn",
-    "rand_like",
-    "randn_like",
-    "randint",
-    "randint.high",
-    "bernoulli",
-    "bernoulli.p",
-    "bernoulli_fill",
-    "bernoulli_fill.tensor",
-    "dropout",
-    "uniform",
-    "normal",
-    "randperm",
-    "multinomial",
-    "exponential",
-    "log_normal",
-    "cauchy",
-    "geometric",
-    "random",
-    "random.to",
-    "random.range",
-}
+    "rand", "randn", "rand_like", "randn_like", "randint", "randint.high", "bernoulli", "bernoulli.p", "bernoulli_fill",
+    "bernoulli_fill.tensor", "dropout", "uniform", "normal", "randperm", "multinomial", "exponential", "log_normal",
+    "cauchy", "geometric", "random", "random.to", "random.range",
+}  # fmt: skip
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
 # Computed as int32 and then wrapped, so that sizes, layouts and aliases say nothing of them that int32 does not.
 WRAPPED = ("int16", "int8")

@@ -11,32 +11,11 @@ import pytest
 from smolder.cli import bench, bench_rows
 
 ISSUE_ROWS = [
-    "record_predicted",
-    "record_new",
-    "record_python",
-    "step_2000_ops",
-    "rebind",
-    "compile_kernel",
-    "plan_1000_ops",
-    "first_step_cold",
-    "first_step_warm",
-    "chain",
-    "softmax",
-    "layer_norm",
-    "column_sum",
-    "full_sum",
-    "cumsum",
-    "sort",
-    "index_put",
-    "adamw",
-    "mlp_train",
-    "mlp_forward",
-    "block_forward",
-    "block_train",
-    "conv_forward",
-    "conv_train",
+    "record_predicted", "record_new", "record_python", "step_2000_ops", "rebind", "compile_kernel", "plan_1000_ops",
+    "first_step_cold", "first_step_warm", "chain", "softmax", "layer_norm", "column_sum", "full_sum", "cumsum", "sort",
+    "index_put", "adamw", "mlp_train", "mlp_forward", "block_forward", "block_train", "conv_forward", "conv_train",
     "steps_10000",
-]
+]  # fmt: skip
 
 
 def bench_with(*arguments):

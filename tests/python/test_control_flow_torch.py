@@ -68,22 +68,18 @@ REFUSED = [
     "torch.cond(yes, lambda x: 1.5, lambda x: 2.5, (x,))",
     "torch.cond(torch.ones(2), lambda x: x + 1, lambda x: x * 1, (x,))",
     "torch.cond('a', lambda x: x + 1, lambda x: x * 1, (x,))",
-    "torch.cond(yes, lambda x: x + 1, lambda x: x * 1, (1,))",
-    "torch.cond(yes, 1, lambda x: x * 1, (x,))",
+    "torch.cond(yes, lambda x: x + 1, lambda x: x * 1, (1,))", "torch.cond(yes, 1, lambda x: x * 1, (x,))",
     "torch.cond(yes, lambda x: x + 1 if x.sum() > 1 else x * 1, lambda x: x * 1, (x,))",
     "while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 1.0 if False else x.double()), (zero, x * 1))",
     "while_loop(lambda i, x: i < 3, lambda i, x: (i + 1,), (zero, x * 1))",
     "while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x), (zero, x * 1))",
     "while_loop(lambda i, x: x < 3, lambda i, x: (i + 1, x * 2), (zero, x * 1))",
     "while_loop(lambda i, x: True, lambda i, x: (i + 1, x * 2), (zero, x * 1))",
-    "scan(lambda c, x: (c + x, c), torch.ones(3), m)",
-    "scan(lambda c, x: ((c + x).double(), c * x), torch.ones(3), m)",
-    "scan(lambda c, x: ((c + x)[:1] * 1, c * x), torch.ones(3), m)",
-    "scan(lambda c, x: (c + x, c * x), (), m)",
+    "scan(lambda c, x: (c + x, c), torch.ones(3), m)", "scan(lambda c, x: ((c + x).double(), c * x), torch.ones(3), m)",
+    "scan(lambda c, x: ((c + x)[:1] * 1, c * x), torch.ones(3), m)", "scan(lambda c, x: (c + x, c * x), (), m)",
     "scan(lambda c, x: (c + x, c * x), torch.ones(3), (m, m[:2]))",
-    "scan(lambda c, x: (c + x, c * x), torch.ones(3), m, dim=7)",
-    "scan(1, torch.ones(3), m)",
-]
+    "scan(lambda c, x: (c + x, c * x), torch.ones(3), m, dim=7)", "scan(1, torch.ones(3), m)",
+]  # fmt: skip
 
 
 def flat(x):

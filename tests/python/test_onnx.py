@@ -184,16 +184,9 @@ def test_arguments_that_are_refused(options, message):
 # -- every row of the op table
 
 READ_VALUES = {
-    "repeat_interleave.tensor",
-    "repeat_interleave.repeats",
-    "where.condition",
-    "masked_select",
-    "nonzero",
-    "argwhere",
-    "unique_of",
-    "unique_rows",
-    "bincount",
-}
+    "repeat_interleave.tensor", "repeat_interleave.repeats", "where.condition", "masked_select", "nonzero", "argwhere",
+    "unique_of", "unique_rows", "bincount",
+}  # fmt: skip
 SWEPT = [r for r in ROWS if (r["function"] or r["method"]) and r["key"] not in READ_VALUES | DRAWN]
 # Of these ONNX has nothing, for some dtypes or all.
 NOT_IN_ONNX = {

@@ -51,24 +51,9 @@ INDEX_ERRORS = ("IndexError", "RuntimeError")
 OPERATORS = ("+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^", "~", "<<", ">>", "unary -")
 # Fields that say nothing of a composite, which runs other ops.
 NOT_COMPOSITE = (
-    "elementwise",
-    "primitive",
-    "view",
-    "random",
-    "effect",
-    "updates",
-    "returns",
-    "shape",
-    "dtype",
-    "check",
-    "infer",
-    "decompose",
-    "compute",
-    "batch",
-    "prepare",
-    "grad",
-    "index_error",
-)
+    "elementwise", "primitive", "view", "random", "effect", "updates", "returns", "shape", "dtype", "check", "infer",
+    "decompose", "compute", "batch", "prepare", "grad", "index_error",
+)  # fmt: skip
 
 PRIMITIVE = re.compile(r'^PRIMITIVE\((k\w+),\s*"(\w+)",\s*(\d),\s*(B?I?F?),\s*(kSame|kBool),\s*(kExact|kRounded),')
 

@@ -195,16 +195,8 @@ def _recompiles(e):
         for r in e.recompiles
     ]  # fmt: skip
     titles = [
-        "",
-        "",
-        "cause",
-        "first difference",
-        "now at",
-        "before at",
-        "took",
-        "kernels built",
-        "what often removes it",
-    ]
+        "", "", "cause", "first difference", "now at", "before at", "took", "kernels built", "what often removes it",
+    ]  # fmt: skip
     return table_of(titles, rows, {6, 7})
 
 

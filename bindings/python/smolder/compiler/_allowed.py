@@ -107,17 +107,9 @@ READS_ALL = tuple(
 _SPECIAL = {n for t in (object, int, float, str, list, dict, set, tuple) for n in dir(t) if n.startswith("__")}
 _SPECIAL |= {"__call__", "__enter__", "__exit__", "__next__", "__post_init__", "__mro__", "__bases__", "__getattr__"}
 _SPECIAL |= {
-    "__name__",
-    "__qualname__",
-    "__version__",
-    "__all__",
-    "__set_name__",
-    "__get__",
-    "__set__",
-    "__missing__",
-    "__bool__",
-    "__matmul__",
-}
+    "__name__", "__qualname__", "__version__", "__all__", "__set_name__", "__get__", "__set__", "__missing__",
+    "__bool__", "__matmul__",
+}  # fmt: skip
 
 
 def is_library(filename):

@@ -150,28 +150,9 @@ def _raises(name):
 
 
 _OPERATORS = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "neg",
-    "getitem",
-    "len",
-    "setitem",
-]
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lt", "le", "gt", "ge",
+    "eq", "ne", "neg", "getitem", "len", "setitem",
+]  # fmt: skip
 for _name in _OPERATORS:
     for _spelled in (f"__{_name}__", f"__r{_name}__"):
         if hasattr(_core.Tensor, _spelled):

@@ -203,18 +203,9 @@ class FunctionEventAvg(_Times):
     cpu_children: Any
 
     _SUMS = (
-        "cpu_time_total",
-        "self_cpu_time_total",
-        "device_time_total",
-        "self_device_time_total",
-        "cpu_memory_usage",
-        "self_cpu_memory_usage",
-        "device_memory_usage",
-        "self_device_memory_usage",
-        "count",
-        "bytes",
-        "flops",
-    )
+        "cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total", "cpu_memory_usage",
+        "self_cpu_memory_usage", "device_memory_usage", "self_device_memory_usage", "count", "bytes", "flops",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.key = None
