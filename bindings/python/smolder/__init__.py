@@ -76,9 +76,27 @@ __all__ = [_name for _name in dir() if not _name.startswith("_")]
 
 # Modules that few programs ask for: each is imported when it is first named.
 _LATER = {
-    "__config__", "_utils", "accelerator", "distributed", "distributions", "fft", "func", "futures", "fx", "hub", "jit",
-    "mps", "multiprocessing", "overrides", "profiler", "special", "storage", "testing", "types", "xpu",
-}  # fmt: skip
+    "__config__",
+    "_utils",
+    "accelerator",
+    "distributed",
+    "distributions",
+    "fft",
+    "func",
+    "futures",
+    "fx",
+    "hub",
+    "jit",
+    "mps",
+    "multiprocessing",
+    "overrides",
+    "profiler",
+    "special",
+    "storage",
+    "testing",
+    "types",
+    "xpu",
+}
 # Names of these, by module.
 _LATER_NAMES = {"TypedStorage": "storage", "UntypedStorage": "storage", "vmap": "func"}
 # Public names alone: where one is misspelt, Python names the nearest of 750 at most.

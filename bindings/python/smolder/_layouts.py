@@ -58,7 +58,7 @@ channels_last: memory_format = memory_format("channels_last")
 channels_last_3d: memory_format = memory_format("channels_last_3d")
 legacy_contiguous_format: memory_format = contiguous_format
 strided: layout = layout("strided")
-# Layouts that no tensor here has: names to compare a tensor's layout with.
+# Of tensors that are not here: names to compare a tensor's layout with.
 sparse_coo: layout = layout("sparse_coo")
 sparse_csr: layout = layout("sparse_csr")
 sparse_csc: layout = layout("sparse_csc")

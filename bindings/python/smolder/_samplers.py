@@ -1,7 +1,7 @@
 """Draws of gamma, Poisson, binomial and von Mises distributions, exact and of all elements at once.
 
 Gamma, large Poisson, large binomial and von Mises draws are accepted or drawn again (rejection); small Poisson and
-binomial ones are found by going through the probabilities of 0, 1, 2, ... Each is a recorded loop that iterates until the
+binomial ones are found by going through the probabilities of 0, 1, 2, ... Each is a recorded loop that turns until the
 last element has its draw, so nothing is read, and they run on any device. They are computed in float64.
 """
 

@@ -16,7 +16,7 @@ __dir__ = _listing(__name__)
 
 
 class Rprop(Optimizer):
-    """torch.optim.Rprop: steps grow while a gradient keeps its sign, and shrink when the sign changes."""
+    """torch.optim.Rprop: steps grow while a gradient keeps its sign, and shrink when it turns."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Rprop(Optimizer):
         self._count(state, parameter)
         grad = -grad if options["maximize"] else grad
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
-        changed = grad * state["prev"]
-        change = _core.where(changed > 0, grow, _core.where(changed < 0, shrink, 1.0))
+        turned = grad * state["prev"]
+        change = _core.where(turned > 0, grow, _core.where(turned < 0, shrink, 1.0))
         size = (state["step_size"] * change.to(grad.dtype)).clamp(least, most)
-        grad = _core.where(changed < 0, 0.0, grad)  # where its sign changed, the step is left out
+        grad = _core.where(turned < 0, 0.0, grad)  # where it turned, the step is left out
         self._write(parameter, parameter - grad.sign() * size)
         self._write(state["prev"], grad)
         self._write(state["step_size"], size)
