@@ -397,7 +397,7 @@ def tensor_page(sources):
     node = sources.bound["Tensor"]
     page.say(prose(ast.get_docstring(node) or ""), "")
     written = {}
-    python = [n for name in ("_tensor", "_conversions") for n in sources.module(f"smolder.{name}").tree.body]
+    python = [n for name in ("_tensor", "_views_in_place") for n in sources.module(f"smolder.{name}").tree.body]
     docs = {n.name: ast.get_docstring(n) for n in python if isinstance(n, ast.FunctionDef)}
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):

@@ -23,7 +23,7 @@ _lines.name_cells()
 from smolder._core import *  # every op of the table, the dtypes, the counters
 from smolder import _subclass as _subclass
 from smolder._tensor import *
-from smolder import _conversions as _conversions
+from smolder import _views_in_place as _views_in_place
 from smolder._tensor_str import *
 from smolder._control_flow import *
 from smolder._creation import *

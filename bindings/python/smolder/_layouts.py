@@ -6,9 +6,8 @@ import numbers
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._conversions import _TYPE_NAMES
 from smolder._device import on_device
-from smolder._tensor import Size, Tensor
+from smolder._tensor import _TYPE_NAMES, Size, Tensor
 
 if TYPE_CHECKING:
     from typing import Any

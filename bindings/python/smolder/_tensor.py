@@ -1,4 +1,4 @@
-"""Members that Python adds to the bound Tensor: sizes, indexing, printing, pickling."""
+"""Members that Python adds to the bound Tensor: sizes, conversions, indexing, printing, pickling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import weakref
 import numpy
 
 from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
-from smolder._device import CPU, META, device
+from smolder._device import CPU, META, device, is_on, moved, usable_device
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -423,6 +423,103 @@ def is_nonzero(self):
     return builtins.bool(self)
 
 
+# -- conversions
+
+
+@_method
+def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, memory_format=None):
+    """The tensor with another dtype: to(dtype), to(device), to(device, dtype), to(other); then non_blocking and copy.
+
+    With non_blocking the host goes on before pinned memory was read; all else is asynchronous anyway.
+    """
+    flags = [arg for arg in args if isinstance(arg, builtins.bool)]
+    if flags:
+        non_blocking, copy = flags if len(flags) > 1 else (flags[0], copy)
+    for arg in args:
+        if isinstance(arg, _core.dtype):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            dtype, device = arg.dtype, arg.device
+        elif arg is not None and not isinstance(arg, builtins.bool):
+            device = arg
+    if memory_format is not None:
+        from smolder._layouts import check_format
+
+        check_format("to", memory_format)
+    out = self
+    if dtype is not None and dtype != self.dtype:
+        out = _to(self, dtype)
+    if device is not None:
+        where = usable_device(device)
+        if where.type == "meta":
+            out = moved(out, where)
+        elif not is_on(out, where):
+            out = out._to_device(str(where), non_blocking)
+    return out.clone() if copy and out is self else out
+
+
+def _converter(name, dtype):
+    def convert(self, memory_format=None):
+        if memory_format is not None:
+            from smolder._layouts import check_format
+
+            check_format(name, memory_format)
+        return self if self.dtype == dtype else _to(self, dtype)
+
+    convert.__name__, convert.__qualname__, convert.__doc__ = name, name, f"As to({dtype})."
+    setattr(Tensor, name, convert)
+
+
+_CONVERSIONS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+_CONVERSIONS |= {"long": "int64", "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool"}
+_CONVERSIONS |= {"cfloat": "complex64", "cdouble": "complex128"}
+for _name, _dtype in _CONVERSIONS.items():
+    _converter(_name, getattr(_core, _dtype))
+
+
+@_method
+def cpu(self):
+    """The tensor on the CPU: itself when it is there."""
+    return self if self._on_cpu else self._to_device("cpu")
+
+
+@_method
+def cuda(self, device=None, non_blocking=False):
+    """The tensor on a device of CUDA, the current one unless said: itself when it is there."""
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+
+# torch's names of tensors' types, which type() returns and takes.
+_TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
+_TYPE_NAMES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+_TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.items()}
+
+
+@_method
+def type(self, dtype=None, non_blocking=False):
+    """The tensor with another dtype, or of a type such as "smolder.DoubleTensor", which may be called torch's; without one,
+    the type's name."""
+    if dtype is None:
+        name = _TYPE_NAMES[self.dtype]
+        return name.replace(".", ".cuda.", 1) if self.is_cuda else name
+    where = None
+    if isinstance(dtype, str):
+        named = {name.partition(".")[2]: d for d, name in _TYPE_NAMES.items()}
+        where, name = ("cuda" if ".cuda." in dtype else "cpu"), dtype.replace(".cuda.", ".", 1)
+        name = name.removeprefix("smolder.").removeprefix("torch.")
+        if name not in named:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = named[name]
+    elif not isinstance(dtype, _core.dtype) and hasattr(dtype, "dtype"):  # LongTensor, for one
+        where, dtype = ("cuda" if dtype.__module__.endswith(".cuda") else "cpu"), dtype.dtype
+    if not isinstance(dtype, _core.dtype):
+        raise TypeError(f"type() expects a dtype such as smolder.float32, got {dtype!r}")
+    return self.to(dtype, device=where, non_blocking=non_blocking)
+
+
+type = builtins.type  # noqa: F811 - the method above is Tensor's; here the name stays Python's
+
+
 # -- gradients
 
 
@@ -466,56 +563,7 @@ def detach_(self):
     return self
 
 
-# -- shapes changed in place: the object becomes another view of its storage
-
-
-def _reshaped(self, name, changed):
-    if self.requires_grad and self.is_leaf:
-        raise RuntimeError(
-            f"{name}: a leaf Variable that requires grad is being used in an in-place operation."
-            if _core.is_grad_enabled()
-            else f"{name} of a leaf that requires grad is not supported; assign {name[:-1]} of it to .data"
-        )
-    self._become(changed)
-    return self
-
-
-@_method
-def t_(self):
-    """As t, of the tensor itself."""
-    return _reshaped(self, "t_", self.t())
-
-
-@_method
-def squeeze_(self, dim=None):
-    """As squeeze, of the tensor itself."""
-    return _reshaped(self, "squeeze_", self.squeeze() if dim is None else self.squeeze(dim))
-
-
-@_method
-def unsqueeze_(self, dim):
-    """As unsqueeze, of the tensor itself."""
-    return _reshaped(self, "unsqueeze_", self.unsqueeze(dim))
-
-
-@_method
-def transpose_(self, dim0, dim1):
-    """As transpose, of the tensor itself."""
-    return _reshaped(self, "transpose_", self.transpose(dim0, dim1))
-
-
-@_method
-def swapaxes_(self, axis0, axis1):
-    """As swapaxes, of the tensor itself."""
-    return _reshaped(self, "swapaxes_", self.transpose(axis0, axis1))
-
-
-@_method
-def swapdims_(self, dim0, dim1):
-    """As swapdims, of the tensor itself."""
-    return _reshaped(self, "swapdims_", self.transpose(dim0, dim1))
-
-
+# Methods whose in-place forms change the shape: see _views_in_place.py.
 _SHAPES = ("t", "squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims")
 
 

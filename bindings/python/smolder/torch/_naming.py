@@ -2,7 +2,7 @@
 
 import sys
 
-from smolder import _conversions, _core, _layouts, _tensor, _types, _unheld
+from smolder import _core, _layouts, _tensor, _types, _unheld
 from smolder.compiler import _allowed
 from smolder.torch import _names
 
@@ -46,8 +46,7 @@ def take_names():
     """dtypes, sizes and types of tensors print as torch's from here on."""
     _allowed.OURS.add("torch")
     _core.dtype.__repr__ = _unheld.UnheldDtype.__repr__ = lambda self: f"torch.{_types.name_of(self)}"
-    names = _conversions._TYPE_NAMES
-    names.update({dtype: name.replace("smolder.", "torch.", 1) for dtype, name in names.items()})
+    _tensor._TYPE_NAMES.update({d: n.replace("smolder.", "torch.", 1) for d, n in _tensor._TYPE_NAMES.items()})
     _layouts._Named.__repr__ = lambda self: f"torch.{self.name}"
     _tensor.Size.__repr__ = lambda self: f"torch.Size({list(self)})"
 
