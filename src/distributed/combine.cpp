@@ -95,6 +95,10 @@ Combine combine_of(Reduce reduce, DType dtype) {
       return of_kind<Plain<uint8_t>>(reduce);
     case DType::kUInt8:
       return of_kind<Plain<uint8_t>>(reduce);
+    case DType::kInt8:
+      return of_kind<Plain<int8_t>>(reduce);
+    case DType::kInt16:
+      return of_kind<Plain<int16_t>>(reduce);
     case DType::kInt32:
       return of_kind<Plain<int32_t>>(reduce);
     case DType::kInt64:
@@ -107,6 +111,9 @@ Combine combine_of(Reduce reduce, DType dtype) {
       return of_kind<Plain<float>>(reduce);
     case DType::kFloat64:
       return of_kind<Plain<double>>(reduce);
+    case DType::kComplex64:
+    case DType::kComplex128:
+      break;  // reduced as pairs of real numbers, if at all
   }
   raise<TypeError>("no such dtype");
 }

@@ -234,6 +234,19 @@ Tensors linear(const BatchCall& c) {
   });
 }
 
+Tensors int8_product(const BatchCall& c) {
+  if (!c.any_spread({1, 2})) {
+    const Tensor x = c.elements(0);
+    const Tensor rows = smolder::reshape(x, {-1, x.size(2)});
+    const Tensor y = smolder::weight_int8pack_mm(rows, c.elements(1), c.elements(2));
+    return {smolder::reshape(y, {x.size(0), x.size(1), y.size(1)})};
+  }
+  return c.parts([&]() -> Tensors {
+    const Tensor x = c.element(0);
+    return {smolder::matmul(x, transpose(c.element(1).to(x.dtype()), 0, 1)) * c.element(2)};
+  });
+}
+
 Tensors add_product(const BatchCall& c) {  // addmm and baddbmm
   return c.parts([&]() -> Tensors {
     const Tensor ab = smolder::matmul(c.element(1), c.element(2)) * c.number(4);

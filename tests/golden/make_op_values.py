@@ -269,6 +269,7 @@ TORCH = {
         *torch.broadcast_tensors(a["self"], a["target"]), reduction=a["reduction"], delta=a["delta"]
     ),
     "linear": lambda a: F.linear(a["self"], a["weight"], a["bias"]),
+    "weight_int8pack_mm": lambda a: (a["self"].float() @ a["mat2"].float().T * a["scales"].float()).to(a["self"].dtype),
     "addmm": lambda a: torch.addmm(a["self"], a["mat1"], a["mat2"], beta=a["beta"], alpha=a["alpha"]),
     "baddbmm": lambda a: torch.baddbmm(a["self"], a["batch1"], a["batch2"], beta=a["beta"], alpha=a["alpha"]),
     "sum_to_size": lambda a: a["self"].sum_to_size(a["size"]),
@@ -426,6 +427,8 @@ class Source:
 
     def tensor(self, name, shape, dtype, args):
         d = self.domain(name)
+        if d == "int8":
+            return torch.randint(-128, 128, shape, generator=self.rng).to(torch.int8)
         if isinstance(d, str):
             return self.index(d, shape, args)
         lo, hi = d

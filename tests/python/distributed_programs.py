@@ -51,7 +51,7 @@ REDUCED = {
     dist.ReduceOp.BOR: lambda xs: np.bitwise_or.reduce(xs),
     dist.ReduceOp.BXOR: lambda xs: np.bitwise_xor.reduce(xs),
 }
-INTEGERS = ["uint8", "int32", "int64"]
+INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
 FLOATS = ["float16", "float32", "float64"]
 
 

@@ -217,6 +217,8 @@ def integers(row, name, shape, case, rng):
 def values(row, name, shape, dtype, case, rng):
     """An array and its dtype for a tensor operand."""
     domain = domain_of(row, name)
+    if domain == "int8":
+        return rng.integers(-128, 128, shape), domain
     if isinstance(domain, str):
         return integers(row, name, shape, case, rng), "int64"
     low, high = domain
