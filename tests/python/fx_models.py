@@ -4,9 +4,11 @@
 `python -m smolder.torch`, and compares. Written for torch.fx's public names, and nothing else.
 """
 
+import copy
 import json
 import math
 import operator
+import pickle
 import sys
 from collections import namedtuple
 
@@ -194,7 +196,7 @@ class TorchNames(nn.Module):
     def forward(self, x):
         a, b = torch.split(x, 2)
         c = torch.einsum("ij,kj->ik", a, b) + torch.linalg.norm(x) + torch.norm(b, dim=1, keepdim=True)
-        d = torch.special.expit(c) + torch.exp(c) + torch.max(c, dim=1, keepdim=True).values + torch.fft.fft(c).real
+        d = torch.special.xlog1py(c, c.abs()) + torch.exp(c) + torch.max(c, dim=1, keepdim=True).values + torch.fft.fft(c).real
         e = torch.cat([c, d], dim=0).chunk(2)[0] + torch.where(c > 0, c, torch.zeros_like(c))
         return torch.topk(e, 1)[0], torch.cdist(a, b), torch.arange(x.size(0)), torch.full((2,), 1.5)
 
@@ -458,6 +460,61 @@ REFUSED = {
 }
 
 
+def leaves_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [x for v in value for x in leaves_of(v)]
+    return [value]
+
+
+def same(a, b):
+    """Whether two results are alike, bit for bit."""
+    a, b = leaves_of(a), leaves_of(b)
+    pairs = list(zip(a, b, strict=True))
+    return all(torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y or x != x for x, y in pairs)
+
+
+def batch(*shape):
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 7 - 1
+
+
+# Modules with arguments for which a graph of each does what the module does.
+VALUES = {
+    "mlp": (MLP, lambda: (batch(2, 4),)),
+    "resnet": (ResNet, lambda: (batch(2, 3, 16, 16),)),
+    "attention": (Attention, lambda: (batch(2, 4, 8),)),
+    "flash": (FlashAttention, lambda: (batch(2, 4, 8),)),
+    "rnn_cell": (RNNCell, lambda: (batch(2, 3), batch(2, 5))),
+    "unrolled": (Unrolled, lambda: (batch(3, 2, 3), batch(2, 5))),
+    "dicts": (Dicts, lambda: ({"a": batch(2, 4), "b": batch(2, 4)},)),
+    "keywords": (Keywords, lambda: (batch(3),)),
+    "defaults": (Defaults, lambda: (batch(2, 3), 0)),
+    "slices": (Slices, lambda: (batch(3, 3), 1)),
+    "buffers": (Buffers, lambda: (batch(2, 3),)),
+    "direct": (Direct, lambda: (batch(2, 3),)),
+    "functional": (Functional, lambda: (batch(2, 4), torch.tensor([1, 2]))),
+    "torch_names": (TorchNames, lambda: (batch(4, 3),)),
+    "methods": (Methods, lambda: (batch(2, 3),)),
+    "wrapped": (Wrapped, lambda: (batch(3),)),
+    "constants": (Constants, lambda: (batch(3),)),
+    "shared": (Shared, lambda: (batch(2, 3), batch(2, 3))),
+    "custom_leaf": (CustomLeaf, lambda: (batch(2, 4),)),
+    "through": (Through, lambda: (batch(4, 3, 8, 8), torch.tensor([0, 1, 2, 3]))),
+    "tuples": (Tuples, lambda: (batch(2, 3).abs(),)),
+    "losses": (Losses, lambda: (torch.tensor([[0, 1], [2, 3]]), torch.tensor([0, 1, 2, 3]))),
+}
+
+
+def runs_alike(make, inputs):
+    """Of a module's graph: traced, copied, and gone through node by node."""
+    model = make().eval()
+    traced, expected = fx.symbolic_trace(model), model(*inputs())
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(traced)))
+    found = [traced(*inputs()), copied(*inputs()), fx.Interpreter(traced).run(*inputs())]
+    return [same(f, expected) for f in found]
+
+
 def error_of(function):
     try:
         return ["no error", str(function())]
@@ -466,7 +523,7 @@ def error_of(function):
 
 
 def main():
-    out = {"graphs": {}, "others": {}, "errors": {}}
+    out = {"graphs": {}, "others": {}, "errors": {}, "values": {}}
     for name, make in TRACED.items():
         try:
             traced = make()
@@ -480,6 +537,11 @@ def main():
             out["others"][name] = [type(error).__name__, str(error)]
     for name, function in REFUSED.items():
         out["errors"][name] = error_of(lambda f=function: fx.symbolic_trace(f).code)
+    for name, (make, inputs) in VALUES.items():
+        try:
+            out["values"][name] = runs_alike(make, inputs)
+        except Exception as error:
+            out["values"][name] = [type(error).__name__, str(error)]
     return out
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
 from smolder.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from smolder.fx.captured import from_captured
 from smolder.fx.graph import CodeGen, Graph
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.interpreter import Interpreter, Transformer
@@ -27,6 +28,7 @@ __all__ = [
     "ProxyableClassMeta",
     "Tracer",
     "Transformer",
+    "from_captured",
     "has_side_effect",
     "map_arg",
     "replace_pattern",

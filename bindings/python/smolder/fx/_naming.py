@@ -22,6 +22,11 @@ __all__ = ["Namespace", "is_ours", "qualified_name", "smolder_name", "snake_case
 __dir__ = _listing(__name__)
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 def smolder_name() -> str:
     """What code calls Smolder: torch, where that is what it goes by."""
     import smolder
@@ -92,28 +97,10 @@ def target_name(target: Any) -> str:
 
 # Functions that torch has in Python, in torch.functional, and in C++, in torch._C._nn. Code that goes by torch's names
 # names them so, and so do those of linalg, special and fft, whose names begin there with that of the module.
-_IN_FUNCTIONAL = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "block_diag",
-    "broadcast_tensors",
-    "cartesian_prod",
-    "cdist",
-    "chain_matmul",
-    "einsum",
-    "lu",
-    "meshgrid",
-    "norm",
-    "split",
-    "stft",
-    "tensordot",
-    "unique",
-    "unique_consecutive",
-    "unravel_index",
-    "align_tensors",
-    "broadcast_shapes",
-]
+_IN_FUNCTIONAL = words(
+    """atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu
+meshgrid norm split stft tensordot unique unique_consecutive unravel_index align_tensors broadcast_shapes"""
+)
 _IN_NN = {"logsigmoid": "log_sigmoid"}
 _IN_NN |= {
     n: n
@@ -133,61 +120,15 @@ _IN_NN |= {
 }
 _PREFIXED = ("linalg", "special", "fft")
 # Functions of nn.functional that are in torch too: any other that is in both modules here is named of nn.functional.
-_IN_BOTH = [
-    "adaptive_avg_pool1d",
-    "adaptive_max_pool1d",
-    "alpha_dropout",
-    "avg_pool1d",
-    "batch_norm",
-    "bilinear",
-    "binary_cross_entropy_with_logits",
-    "celu",
-    "celu_",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_embedding_loss",
-    "cosine_similarity",
-    "ctc_loss",
-    "dropout",
-    "embedding",
-    "embedding_bag",
-    "feature_alpha_dropout",
-    "group_norm",
-    "hardshrink",
-    "hinge_embedding_loss",
-    "instance_norm",
-    "kl_div",
-    "layer_norm",
-    "log_softmax",
-    "margin_ranking_loss",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "poisson_nll_loss",
-    "prelu",
-    "relu",
-    "relu_",
-    "rms_norm",
-    "rrelu",
-    "rrelu_",
-    "selu",
-    "selu_",
-    "sigmoid",
-    "softmax",
-    "tanh",
-    "threshold",
-    "threshold_",
-    "triplet_margin_loss",
-]
+_IN_BOTH = words(
+    """adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d batch_norm bilinear
+binary_cross_entropy_with_logits celu celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout embedding
+embedding_bag feature_alpha_dropout group_norm hardshrink hinge_embedding_loss instance_norm kl_div layer_norm
+log_softmax margin_ranking_loss max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle
+pixel_unshuffle poisson_nll_loss prelu relu relu_ rms_norm rrelu rrelu_ selu selu_ sigmoid softmax tanh
+threshold threshold_ triplet_margin_loss"""
+)
 
 
 def place_of(function: Callable[..., Any]) -> tuple[str, str] | None:

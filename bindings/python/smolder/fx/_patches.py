@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder.fx._naming import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,26 +26,10 @@ __dir__ = _listing(__name__)
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Functions whose answers do not depend on what a proxy stands for, or which take other functions.
-_NOT_ASKING = [
-    "is_tensor",
-    "is_storage",
-    "typename",
-    "broadcast_shapes",
-    "compile",
-    "checked",
-    "pure",
-    "capture",
-    "cond",
-    "while_loop",
-    "scan",
-    "load",
-    "save",
-    "explain",
-    "set_printoptions",
-    "manual_seed",
-    "vmap",
-    "is_grad_enabled",
-]
+_NOT_ASKING = words(
+    """is_tensor is_storage typename broadcast_shapes compile checked pure capture cond while_loop scan load save
+explain set_printoptions manual_seed vmap is_grad_enabled"""
+)
 
 
 def is_own_file(filename: str) -> bool:

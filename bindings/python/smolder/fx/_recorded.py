@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
 from smolder.fx import _patches
-from smolder.fx._naming import _IN_FUNCTIONAL, place_of
+from smolder.fx._naming import _IN_FUNCTIONAL, place_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,44 +31,12 @@ METHODS = {
 }  # fmt: skip
 
 # Functions of nn.functional that are C++ in torch: a call of one is recorded as it was written.
-_AS_WRITTEN = [
-    "adaptive_avg_pool1d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "bilinear",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_similarity",
-    "gelu",
-    "hardshrink",
-    "linear",
-    "logsigmoid",
-    "one_hot",
-    "pairwise_distance",
-    "pdist",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "prelu",
-    "scaled_dot_product_attention",
-    "sigmoid",
-    "softplus",
-    "softshrink",
-    "tanh",
-    "celu_",
-    "elu_",
-    "hardtanh_",
-    "leaky_relu_",
-    "relu_",
-    "rrelu_",
-    "selu_",
-    "threshold_",
-]
+_AS_WRITTEN = words(
+    """adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity gelu hardshrink linear logsigmoid one_hot
+pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention sigmoid softplus
+softshrink tanh celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_"""
+)
 # Signatures, in torch, of functions that are bound to C++ here and so have none that inspect finds.
 _SIGNATURES = {
     "cdist": "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'",
@@ -88,7 +56,7 @@ def _signature(function):
     if found is None:
         return None
     place, name = found
-    if name in _AS_WRITTEN if place == "nn.functional" else name not in _IN_FUNCTIONAL:
+    if name in _AS_WRITTEN if place == "nn.functional" else place or name not in _IN_FUNCTIONAL:
         return None
     if name in _SIGNATURES:
         return inspect.signature(eval(f"lambda {_SIGNATURES[name]}: None"))

@@ -10,6 +10,7 @@ import inspect
 import math
 import types
 import warnings
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -141,7 +142,7 @@ class Tracer(TracerBase):
         self._autowrap_function_ids |= {id(f) for f in autowrap_functions}
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths, self.root_module_name = None, ""
-        self.scope, self.module_stack = Scope("", None), {}
+        self.scope, self.module_stack = Scope("", None), OrderedDict()
         self.num_calls, self.node_name_to_scope = {}, {}
 
     def get_fresh_qualname(self, prefix: str) -> str:

@@ -340,7 +340,7 @@ class GraphModule(Module):
 
 def _indented(text, by=4):
     first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * by + line for line in rest)])
+    return "\n".join([first, *(" " * by + line if line.strip() else "" for line in rest)])
 
 
 def _readable(module, name, options, expanded):

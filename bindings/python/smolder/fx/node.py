@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
-from smolder.fx._naming import pretty_target, type_repr
+from smolder.fx._naming import pretty_target, qualified_name, type_repr, words
 from smolder.fx.immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
@@ -23,20 +23,11 @@ __dir__ = _listing(__name__)
 Argument: TypeAlias = Any
 Target: TypeAlias = "Callable[..., Any] | str"
 _OPS = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
+_get_qualified_name, _type_repr = qualified_name, type_repr
 _side_effectful_functions: set[Any] = {operator.setitem}
-_RANDOM = [
-    "poisson",
-    "rand_like",
-    "rand",
-    "randint_like",
-    "normal",
-    "randperm",
-    "bernoulli",
-    "randn",
-    "multinomial",
-    "randint",
-    "randn_like",
-]
+_RANDOM = words(
+    """poisson rand_like rand randint_like normal randperm bernoulli randn multinomial randint randn_like"""
+)
 _SHORT_DTYPES = {
     "bfloat16": "bf16", "float64": "f64", "float32": "f32", "float16": "f16", "float8_e4m3fn": "f8e4m3fn",
     "float8_e5m2": "f8e5m2", "complex64": "c64", "complex128": "c128", "int8": "i8", "int16": "i16", "int32": "i32",

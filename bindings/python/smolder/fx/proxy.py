@@ -9,6 +9,7 @@ import enum
 import inspect
 import operator
 import traceback
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -182,12 +183,17 @@ def _frames_of_users():
     return [f for f in frames[first:] if not _patches.is_own_file(f.filename)]
 
 
+# What libraries ask of anything that might be an array: a proxy is none.
+_NOT_READ = {"__array__", "__array_interface__", "__array_struct__", "__array_priority__", "__array_namespace__"}
+_NOT_READ |= {"__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__deepcopy__", "__copy__", "__index__"}
+
+
 class GraphAppendingTracer(TracerBase):
     """One that only adds to a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.scope, self.module_stack, self.node_name_to_scope = Scope("", None), {}, {}
+        self.scope, self.module_stack, self.node_name_to_scope = Scope("", None), OrderedDict(), {}
         self._asking = _patches.AsLongAsItLives()  # functions in Python record calls with its proxies
 
 
@@ -211,7 +217,7 @@ class Proxy:
         return f"Proxy({self.node.name})"
 
     def __getattr__(self, name: str) -> Attribute:
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and (name in _NOT_READ or not hasattr(_core.Tensor, name)):
             raise AttributeError(name)
         return Attribute(self, name)
 
