@@ -192,6 +192,15 @@ def sharded(kind, mesh=None, inner=True, **options):
     return fully_shard(model, mesh=mesh, **options)
 
 
+def same_parameters(model, plain, tolerance=2e-4):
+    """But for the bias of keys, whose gradient is nothing but rounding, which Adam makes large."""
+    full = states.get_model_state_dict(model, options=states.StateDictOptions(full_state_dict=True))
+    assert list(full) == list(plain.state_dict()) and not any(isinstance(p, DTensor) for p in full.values())
+    for (name, p), q in zip(full.items(), plain.state_dict().values(), strict=True):
+        if not name.endswith("k.bias"):
+            close(p.numpy(), q.numpy(), tolerance)
+
+
 # -- fully_shard
 
 
@@ -210,10 +219,7 @@ def program_fsdp(rank, size):
         assert held <= sum(rows), (held, rows)
         state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, smolder.Tensor)]
         assert state and all(isinstance(v, DTensor) or v.dim() == 0 for v in state), state
-        full = states.get_model_state_dict(model, options=states.StateDictOptions(full_state_dict=True))
-        for (name, p), q in zip(full.items(), plain.state_dict().values(), strict=True):
-            assert not isinstance(p, DTensor) and name in plain.state_dict()
-            close(p.numpy(), q.numpy(), 1e-4)
+        same_parameters(model, plain)
 
 
 def program_fsdp_more(rank, size):
@@ -428,9 +434,7 @@ def program_tensor_parallel(rank, size):
         assert model.blocks[0].feed.up.weight.placements == (Shard(0),) and model.words.weight.placements == (Shard(0),)
         losses = train(GPT, model, optimizer_of(GPT, model), 5, loss_of=parallel_loss)
         close(losses, expected)
-        full = states.get_model_state_dict(model, options=states.StateDictOptions(full_state_dict=True))
-        for p, q in zip(full.values(), plain.state_dict().values(), strict=True):
-            close(p.numpy(), q.numpy(), 2e-4)
+        same_parameters(model, plain)
 
 
 def program_dp_tp(rank, size):
@@ -449,9 +453,7 @@ def program_dp_tp(rank, size):
     dp = mesh["dp"]
     losses = train(GPT, model, optimizer_of(GPT, model), 4, 2, dp.get_local_rank(), 0.5, dp.get_group(), parallel_loss)
     close(losses, expected)
-    full = states.get_model_state_dict(model, options=states.StateDictOptions(full_state_dict=True))
-    for p, q in zip(full.values(), plain.state_dict().values(), strict=True):
-        close(p.numpy(), q.numpy(), 2e-4)
+    same_parameters(model, plain)
 
 
 # -- checkpoints

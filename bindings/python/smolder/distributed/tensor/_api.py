@@ -348,7 +348,7 @@ def _normal(mesh, placements, ndim):
         if not isinstance(p, Placement):
             raise TypeError(f"a placement is a Shard, a Replicate or a Partial, not {type(p).__name__}")
         if isinstance(p, Shard) and p.dim < 0:
-            p = type(p)(p.dim + ndim, *((p.split_factor,) if hasattr(p, "split_factor") else ()))
+            p = p.at(p.dim + ndim)
         if isinstance(p, Shard) and not 0 <= p.dim < max(ndim, 1):
             raise ValueError(f"{p!r}: the tensor has {ndim} dimensions")
         out.append(p)

@@ -21,202 +21,32 @@ __all__ = ["call", "mesh_of", "moved", "placed", "rule"]
 _rules: dict[str, Any] = {}
 
 # Each element of the result is of the same elements of the operands.
-POINTWISE = frozenset(
-    [
-        "abs",
-        "absolute",
-        "acos",
-        "acosh",
-        "add",
-        "addcdiv",
-        "addcmul",
-        "arccos",
-        "arccosh",
-        "arcsin",
-        "arcsinh",
-        "arctan",
-        "arctan2",
-        "arctanh",
-        "asin",
-        "asinh",
-        "assign",
-        "atan",
-        "atan2",
-        "atanh",
-        "bfloat16",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "bool",
-        "ceil",
-        "celu",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clip",
-        "clone",
-        "contiguous",
-        "copy_",
-        "copysign",
-        "cos",
-        "cosh",
-        "deg2rad",
-        "detach",
-        "detach_",
-        "digamma",
-        "div",
-        "divide",
-        "dropout",
-        "double",
-        "elu",
-        "eq",
-        "erf",
-        "erfc",
-        "erfinv",
-        "exp",
-        "exp2",
-        "expm1",
-        "fill_",
-        "fix",
-        "float",
-        "float_power",
-        "floor",
-        "floor_divide",
-        "fmax",
-        "fmin",
-        "fmod",
-        "frac",
-        "ge",
-        "gelu",
-        "gt",
-        "half",
-        "hardshrink",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "hypot",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "le",
-        "leaky_relu",
-        "lerp",
-        "less",
-        "lgamma",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "log_sigmoid",
-        "logaddexp",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "logit",
-        "logsigmoid",
-        "long",
-        "lt",
-        "masked_fill",
-        "maximum",
-        "minimum",
-        "mish",
-        "mul",
-        "multiply",
-        "nan_to_num",
-        "ne",
-        "neg",
-        "negative",
-        "ones_like",
-        "pow",
-        "prelu",
-        "rad2deg",
-        "reciprocal",
-        "relu",
-        "relu6",
-        "remainder",
-        "round",
-        "rsqrt",
-        "rsub",
-        "selu",
-        "sgn",
-        "sigmoid",
-        "sign",
-        "signbit",
-        "silu",
-        "sin",
-        "sinc",
-        "sinh",
-        "softplus",
-        "softshrink",
-        "softsign",
-        "sqrt",
-        "square",
-        "sub",
-        "subtract",
-        "tan",
-        "tanh",
-        "tanhshrink",
-        "threshold",
-        "to",
-        "true_divide",
-        "trunc",
-        "type_as",
-        "where",
-        "xlogy",
-        "zero_",
-        "zeros_like",
-        "full_like",
-        "empty_like",
-        "zero_state",
-        "update_adam",
-        "update_sgd",
-    ]
-)
+POINTWISE = frozenset({
+    "abs", "absolute", "acos", "acosh", "add", "addcdiv", "addcmul", "arccos", "arccosh", "arcsin", "arcsinh",
+    "arctan", "arctan2", "arctanh", "asin", "asinh", "assign", "atan", "atan2", "atanh", "bfloat16", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "bool", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip",
+    "clone", "contiguous", "copy_", "copysign", "cos", "cosh", "deg2rad", "detach", "detach_", "digamma", "div",
+    "divide", "dropout", "double", "elu", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fill_", "fix",
+    "float", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "gelu", "gt", "half",
+    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hypot", "isfinite", "isinf", "isnan", "le", "leaky_relu",
+    "lerp", "less", "lgamma", "log", "log10", "log1p", "log2", "log_sigmoid", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid", "long", "lt", "masked_fill", "maximum",
+    "minimum", "mish", "mul", "multiply", "nan_to_num", "ne", "neg", "negative", "ones_like", "pow", "prelu",
+    "rad2deg", "reciprocal", "relu", "relu6", "remainder", "round", "rsqrt", "rsub", "selu", "sgn", "sigmoid", "sign",
+    "signbit", "silu", "sin", "sinc", "sinh", "softplus", "softshrink", "softsign", "sqrt", "square", "sub",
+    "subtract", "tan", "tanh", "tanhshrink", "threshold", "to", "true_divide", "trunc", "type_as", "where", "xlogy",
+    "zero_", "zeros_like", "full_like", "empty_like", "zero_state", "update_adam", "sgd_step", "adadelta_step",
+    "adagrad_step", "adamax_step", "nadam_step", "radam_step", "rmsprop_step",
+})  # fmt: skip
 # Of those, which of a sum's terms give terms of the result.
-_OF_TERMS = frozenset(
-    [
-        "add",
-        "sub",
-        "neg",
-        "negative",
-        "clone",
-        "contiguous",
-        "detach",
-        "to",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "copy_",
-        "assign",
-    ]
-)
-_OPERATORS = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "div",
-        "floordiv",
-        "mod",
-        "pow",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "xor",
-        "neg",
-        "abs",
-        "invert",
-    ]
-)
+_OF_TERMS = frozenset({
+    "add", "sub", "neg", "negative", "clone", "contiguous", "detach", "to", "float", "double", "half", "bfloat16",
+    "copy_", "assign",
+})  # fmt: skip
+_OPERATORS = frozenset({
+    "add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+    "xor", "neg", "abs", "invert",
+})  # fmt: skip
 _OTHER_NAMES = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "invert": "bitwise_not"}
 _OTHER_NAMES |= {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
 
@@ -251,30 +81,11 @@ def call(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 # What is asked of the local tensor: it is the same of the whole.
-_OF_THE_LOCAL = frozenset(
-    [
-        "",
-        "__get__",
-        "__set__",
-        "is_floating_point",
-        "is_complex",
-        "is_signed",
-        "element_size",
-        "get_device",
-        "register_hook",
-        "is_inference\n",
-        "",
-        "",
-        "",
-        "register_post_accumulate_grad_hook",
-        "retain_grad",
-        "data_ptr",
-        "_version",
-        "output_nr",
-        "dtype",
-        "device",
-    ]
-) | {""}
+_OF_THE_LOCAL = frozenset({
+    "", "__get__", "__set__", "is_floating_point", "is_complex", "is_signed", "element_size", "get_device", "register_hook",
+    "is_inference", "register_post_accumulate_grad_hook", "retain_grad", "data_ptr", "_version", "output_nr", "dtype",
+    "device", "requires_grad", "is_leaf", "grad_fn", "itemsize", "is_cuda", "is_cpu", "layout", "untyped_storage",
+})  # fmt: skip
 
 
 def _plain_name(name):
@@ -345,7 +156,7 @@ def _wanted(name, xs, rank, d, fixed):
         p = x._spec.placements[d]
         if isinstance(p, Shard):
             at = p.dim + rank - len(x._spec.shape)
-            found.append(type(p)(at, p.split_factor) if hasattr(p, "split_factor") else Shard(at))
+            found.append(p.at(at))
         else:
             found.append(p)
     shards = [p for p in found if isinstance(p, Shard)]
@@ -373,7 +184,7 @@ def _operand(x, targets, rank, history):
                 goal.append(Replicate())
                 summed.append(d)
             else:
-                goal.append(type(target)(at, target.split_factor) if hasattr(target, "split_factor") else Shard(at))
+                goal.append(target.at(at))
         elif isinstance(target, Partial) and isinstance(p, Replicate):
             goal.append(Replicate())
             summed.append(d)
@@ -394,7 +205,7 @@ def _pointwise(func, name, args, kwargs, in_place):
     numbers = any(isinstance(v, int | float) and not isinstance(v, bool) for v in args[1:])
     of_terms = "" if name in ("add", "sub") and numbers else name
     shape = _broadcast([x._spec.shape for x in xs])
-    written = args[0] if in_place or name in ("assign", "update_adam", "update_sgd") else None
+    written = args[0] if in_place or name in ("assign", "update_adam") else None
     targets = [_wanted(of_terms, xs, len(shape), d, written) for d in range(mesh.ndim)]
     if written is not None:
         for d, p in enumerate(targets):
@@ -415,6 +226,8 @@ def _pointwise(func, name, args, kwargs, in_place):
     out = func(*map(local, args), **{k: local(v) for k, v in kwargs.items()})
     if written is not None:
         return written
+    if isinstance(out, tuple):
+        return tuple(None if o is None else placed(o, mesh, targets, shape) for o in out)
     return placed(out, mesh, targets, shape)
 
 

@@ -9,7 +9,7 @@ from smolder import _core, _creation
 from smolder.distributed.tensor import _redistribute as moves
 from smolder.distributed.tensor._api import DTensor, local_part, plain
 from smolder.distributed.tensor._dispatch import check_mixed, mesh_of, moved, placed, rule
-from smolder.distributed.tensor.placement_types import Partial, Replicate, Shard
+from smolder.distributed.tensor.placement_types import DTensorSpec, Partial, Replicate, Shard
 
 if TYPE_CHECKING:
     from typing import Any
@@ -417,20 +417,20 @@ def _permuted(func, args, kwargs):
 def _reshaped(func, args, kwargs):
     x = args[0]
     shape = _goal_shape(func.__name__, x, args[1:], kwargs)
-    mesh = x._spec.mesh
-    sizes, placements, local = list(x._spec.shape), [], list(shape)
-    for d, p in enumerate(x._spec.placements):
+    mesh, sizes, placements = x._spec.mesh, list(x._spec.shape), []
+    for p in x._spec.placements:
         if not isinstance(p, Shard):
             placements.append(p)
             continue
-        at = _dim_after(sizes, shape, p.dim, mesh.size(d))
-        if at is None or sizes[p.dim] % mesh.size(d) != 0:
+        along = [d for d, q in enumerate(x._spec.placements) if isinstance(q, Shard) and q.dim == p.dim]
+        at = _dim_after(sizes, shape, p.dim, math.prod(mesh.size(d) for d in along))
+        if at is None:
             raise NotImplementedError(
                 f"{func.__name__}: of a DTensor of shape {tuple(sizes)} with {p!r} to {tuple(shape)} this is not supported: "
                 "redistribute it first"
             )
-        placements.append(Shard(at))
-        local[at] //= mesh.size(d)
+        placements.append(p.at(at))
+    local = DTensorSpec(mesh, tuple(placements), tuple(shape)).local_shape()
     return placed(plain(x).reshape(local), mesh, placements, shape)
 
 
@@ -464,11 +464,14 @@ def _goal_shape(name, x, args, kwargs):
 
 
 def _dim_after(sizes, shape, dim, parts):
-    """The dimension whose parts are those of `dim`: as many elements lie before both."""
-    before = math.prod(sizes[:dim])
+    """The dimension that has the parts of `dim`: as many elements come before it. None where there is none. Parts that
+    are not equally long stay those of a dimension of the same length."""
+    before, after = math.prod(sizes[:dim]), math.prod(sizes[dim + 1 :])
     for at, n in enumerate(shape):
-        if math.prod(shape[:at]) == before and n % parts == 0 and n > 1:
-            # All that follows in the longer of both is of one part.
+        if math.prod(shape[:at]) != before:
+            continue
+        same = n == sizes[dim] and math.prod(shape[at + 1 :]) == after
+        if same or (n % parts == 0 and sizes[dim] % parts == 0):
             return at
     return None
 

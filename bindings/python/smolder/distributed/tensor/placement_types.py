@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
@@ -42,6 +42,10 @@ class Shard(Placement):
         chunk = -(-curr_local_size // num_chunks)
         begin = min(curr_local_size, rank * chunk)
         return min(curr_local_size, begin + chunk) - begin, begin
+
+    def at(self, dim: int) -> Shard:
+        """The same of another dimension."""
+        return replace(self, dim=dim)
 
     def __repr__(self) -> str:
         return f"Shard(dim={self.dim})"
