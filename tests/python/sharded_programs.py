@@ -578,6 +578,54 @@ def program_pipeline(rank, size):
             assert (out is not None) == (rank == size - 1)
 
 
+# -- what goes wrong
+
+
+def training(kind, rank, size):
+    """A function that trains a step: sharded, tensor parallel, or a pipeline."""
+    from smolder.distributed.pipelining import PipelineStage, Schedule1F1B
+    from smolder.distributed.tensor.parallel import parallelize_module
+
+    if kind == "pipeline":
+        whole = GPT()
+        layers = [Words(whole), *whole.blocks, Head(whole)]
+        cuts = np.linspace(0, len(layers), size + 1).astype(int)
+        stage = PipelineStage(nn.Sequential(*layers[cuts[rank] : cuts[rank + 1]]), rank, size)
+        runs = Schedule1F1B(stage, 4, token_loss)
+        x, y = map(smolder.tensor, batch_of(GPT, 0, 12))
+        return lambda: runs.step(*([x] if rank == 0 else []), **({"target": y} if rank == size - 1 else {}))
+    model = (
+        sharded(GPT)
+        if kind == "fsdp"
+        else parallelize_module(GPT(), init_device_mesh("cpu", (size,)), parallel_plan(True))
+    )
+    optimizer = optimizer_of(GPT, model)
+    loss = loss_of if kind == "fsdp" else parallel_loss
+    return lambda: train(GPT, model, optimizer, 1, loss_of=loss)
+
+
+def program_faults(rank, size):
+    """A rank is killed or stopped at some moment; all others say which."""
+    import signal
+    import threading
+    import time
+
+    victim, wait = int(os.environ["VICTIM"]), float(os.environ["WAIT"])
+    step = training(os.environ["KIND"], rank, size)
+    step()
+    dist.barrier()
+    if rank == victim:
+        number = getattr(signal, os.environ["SIGNAL"])
+        threading.Thread(target=lambda: (time.sleep(wait), os.kill(os.getpid(), number)), daemon=True).start()
+    began = time.monotonic()
+    try:
+        while time.monotonic() - began < 60:
+            step()
+    except dist.DistBackendError as error:
+        print("error", str(error).replace("\n", " "), f"after {time.monotonic() - began - wait:.1f} s", flush=True)
+        os._exit(7)
+
+
 def main():
     name = sys.argv[1]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

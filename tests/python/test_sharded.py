@@ -1,6 +1,9 @@
 """Meshes, sharded parameters, DTensors, checkpoints and pipelines, of several processes: see sharded_programs.py."""
 
+import os
+import random
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,3 +54,26 @@ def test_checkpoint_killed(tmp_path):
     errors, out = errors_of(start("save_killed", 3, PROGRAMS, **folder))
     assert set(errors) == {0, 2} and all("rank 1 has left" in text for text in errors.values()), out
     run("load_killed", 2, PROGRAMS, **folder)
+
+
+@pytest.mark.parametrize(("kind", "signal"), [("fsdp", "SIGKILL"), ("pipeline", "SIGKILL"), ("tensor", "SIGSTOP")])
+def test_faults(kind, signal):
+    """A rank that is killed or stopped at any moment is named by all others, in time. SMOLDER_TEST_FAULTS: how often."""
+    rng = random.Random(f"{kind} {os.environ.get('SEED', 0)}")
+    size = 2 if kind == "tensor" else 3
+    for _ in range(int(os.environ.get("SMOLDER_TEST_FAULTS", "1"))):
+        victim, wait = rng.randrange(size), rng.uniform(0, 0.5)
+        given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait), "TIMEOUT": "5"}
+        processes = start("faults", size, PROGRAMS, **given)
+        others = [p for r, p in enumerate(processes) if r != victim]
+        try:
+            texts = [p.communicate(timeout=60)[0] for p in others]
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{given}: a rank waits for ever")
+        finally:
+            for p in processes:
+                p.kill()
+                p.wait()
+        for text in texts:
+            found = re.search(r"^error (.*) after ([-\d.]+) s$", text, re.M)
+            assert found and f"rank {victim}" in found[1] and float(found[2]) < 20, (given, text[-4000:])

@@ -96,6 +96,7 @@ class Unit:
         self.divide_by = float(mesh.size())
         self.full: list[Any] | None = None
         self._depth = 0
+        self._is_outermost: bool | None = None
         self._pending: dict[int, Any] = {}
         self._pending_parts: dict[int, Any] = {}
         self._again: tuple[int, list[Any]] | None = None
@@ -207,7 +208,9 @@ class Unit:
 
     def _drops(self):
         """Whether whole parameters are freed after the forward pass: unless told, but for the outermost unit."""
-        return bool(_active) if self.reshard_after_forward is None else self.reshard_after_forward
+        if self._is_outermost is None:  # known since the first pass: recomputation calls inner ones alone
+            self._is_outermost = not _active
+        return not self._is_outermost if self.reshard_after_forward is None else self.reshard_after_forward
 
     def _pack(self, outer, t):
         for i, full in enumerate(self.full or ()):
