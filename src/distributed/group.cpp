@@ -364,7 +364,7 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
     try {
       transfer->wait(timeout);
     } catch (const std::exception& e) {  // nobody waits for it who could say so
-      if (failure().empty()) close(title(j) + ": " + e.what());
+      if (failure().empty()) close(title(j) + ": " + explain(j, e.what()));
       throw;
     }
   });

@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).with_name("distributed_programs.py")
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built without Gloo")
 
 
-def start(program, size, **env):
+def start(program, size, programs=PROGRAMS, **env):
     """The processes of a program."""
     port = smolder._core._free_port()
     common = {
@@ -32,7 +32,7 @@ def start(program, size, **env):
     }
     return [
         subprocess.Popen(
-            [sys.executable, str(PROGRAMS), program],
+            [sys.executable, str(programs), program],
             env={**common, "RANK": str(r)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -53,8 +53,8 @@ def ended(processes, timeout=60):
                 p.kill()
 
 
-def run(program, size, **env):
-    processes = start(program, size, **env)
+def run(program, size, programs=PROGRAMS, **env):
+    processes = start(program, size, programs, **env)
     out = ended(processes)
     for r, (p, text) in enumerate(zip(processes, out, strict=True)):
         assert p.returncode == 0 and "done" in text, f"rank {r} of {program}: {text[-3000:]}"

@@ -119,13 +119,15 @@ def test_names_that_only_have_to_exist_raise_when_they_are_used():
     said = run(
         """
 import torch
+from torch.distributed.rpc import RRef
 from torch.distributed.tensor import DTensor
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, fully_shard
+from torch.distributed.pipelining import ScheduleInterleaved1F1B
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.ao.quantization import QConfig
 import torch.distributed.checkpoint as dcp
 print(isinstance(torch.ones(1), DTensor), isinstance(torch.nn.Linear(1, 1), FSDP))
-for use in (DTensor, lambda: FSDP(torch.nn.Linear(1, 1)), flex_attention, lambda: dcp.save({})):
+for use in (RRef, lambda: ScheduleInterleaved1F1B(1), flex_attention, lambda: dcp.DefaultSavePlanner()):
     try:
         use()
     except NotImplementedError as error:
@@ -142,11 +144,13 @@ except ImportError as error:
     )
     assert said == [
         "False False",
-        "torch.distributed.tensor.DTensor is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
-        "torch.distributed.fsdp.FullyShardedDataParallel is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
+        "torch.distributed.rpc.RRef is not supported: docs/distributed.md says what there is of torch.distributed",
+        "torch.distributed.pipelining.ScheduleInterleaved1F1B is not supported: docs/distributed.md says what there is of "
+        "torch.distributed",
         "torch.nn.attention.flex_attention.flex_attention is not supported: attention is one op, and the compiler chooses how "
         "it runs",
-        "torch.distributed.checkpoint.save is not supported: of torch.distributed there are groups, collectives and DistributedDataParallel",
+        "torch.distributed.checkpoint.DefaultSavePlanner is not supported: docs/distributed.md says what there is of "
+        "torch.distributed",
         "module 'smolder' has no attribute 'matmull'",
         "No module named 'torch.nothing'",
     ]
@@ -167,11 +171,11 @@ print(torch._dynamo.optimize("inductor")(lambda x: x + 1)(torch.ones(1)).item(),
 
 
 def test_what_was_asked_for_and_is_missing_is_printed():
-    program = "import torch\nhasattr(torch, 'nothing')\nfrom torch.distributed.tensor import DTensor\ntorch.nn.functional.relu"
+    program = "import torch\nhasattr(torch, 'nothing')\nfrom torch.distributed.rpc import RRef\ntorch.nn.functional.relu"
     out = run(program, env={"SMOLDER_TORCH_MISSING": "1"}, check=False)
     assert out.stderr.splitlines() == [
         "smolder.torch: 2 names were asked for that are not here",
-        "torch.distributed.tensor.DTensor  refused  <string>:5",
+        "torch.distributed.rpc.RRef  refused  <string>:5",
         "torch.nothing  missing  <string>:4",
     ]
     assert run(program, check=False).stderr == ""
@@ -218,8 +222,8 @@ def test_the_page_prints_how_much_is_here():
         ("torch.nn.Linear", ("here", "")),
         ("torch.nn.modules.linear.Linear", ("here", "")),
         (
-            "torch.distributed.fsdp.FullyShardedDataParallel",
-            ("refused", "of torch.distributed there are groups, collectives and DistributedDataParallel"),
+            "torch.distributed.rpc.RRef",
+            ("refused", "docs/distributed.md says what there is of torch.distributed"),
         ),
         ("torch.lobpcg", ("missing", "")),
     ],

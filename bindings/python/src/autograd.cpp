@@ -5,6 +5,7 @@
 #include "smolder/autograd/hooks.h"
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/recompute.h"
+#include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 #include "smolder/nn/optim.h"
 #include "src/callable.h"
@@ -451,6 +452,11 @@ void bind_autograd(nb::module_& m, nb::class_<Tensor>& tensor) {
              new (k) KeptTensor{autograd::save(t.impl(), autograd::gradient_edge(t))};
            })
       .def("unpack", [](const KeptTensor& k) { return autograd::unpack(k.saved, nullptr); });
+  m.def("_is_same_value", [](const Tensor& a, const Tensor& b) {
+    lazy::refresh(a.impl());
+    lazy::refresh(b.impl());
+    return lazy::value_now(a.impl()).get() == lazy::value_now(b.impl()).get();
+  });
   m.def("_current_backward", &autograd::current_backward);
   m.def("_backward_is_partial", &autograd::backward_is_partial);
   m.def("_backward_reaches", &autograd::backward_reaches);

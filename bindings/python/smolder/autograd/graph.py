@@ -36,6 +36,14 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(*_core._gradient_node(tensor))
 
 
+class _Within(threading.local):
+    def __init__(self):
+        self.stack = []
+
+
+_within = _Within()
+
+
 class saved_tensors_hooks:
     """Within it, what ops keep for backward is pack_hook(tensor), and unpack_hook gives the tensor back."""
 
@@ -47,9 +55,16 @@ class saved_tensors_hooks:
 
     def __enter__(self) -> None:
         _core._push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+        _within.stack.append(self)
 
     def __exit__(self, *exception: object) -> None:
+        _within.stack.pop()
         _core._pop_saved_tensor_hooks()
+
+
+def _innermost_hooks():
+    """Those that are asked now, for hooks within them that leave something to them; None outside."""
+    return _within.stack[-1] if _within.stack else None
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.cuda._refused import refused, refused_class
+from smolder.cuda._refused import refused_class
 from smolder.distributed._collectives import (
     P2POp,
     ReduceOp,
@@ -77,12 +77,14 @@ from smolder.distributed._objects import (
     send_object_list,
 )
 from smolder.distributed._stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from smolder.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
     "Backend",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -125,6 +127,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",
@@ -156,16 +159,14 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 # Names that exist so that programs can be imported which use them only when they are told to. What they are raises.
-_WHY_NOT_BUILT = "of torch.distributed there are groups, collectives and DistributedDataParallel"
+_WHY_NOT_BUILT = "docs/distributed.md says what there is of torch.distributed"
 _WHY_NO_BACKEND = "the one backend is Gloo, on the CPU"
-_FUNCTIONS = {"init_device_mesh": _WHY_NOT_BUILT}
 _CLASSES = {
-    "DeviceMesh": _WHY_NOT_BUILT,
     "ProcessGroupGloo": "a group is a ProcessGroup, whatever its backend",
     "ProcessGroupNCCL": _WHY_NO_BACKEND,
     "ProcessGroupXCCL": _WHY_NO_BACKEND,
 }
-_MODULES = ("algorithms", "nn", "run")
+_MODULES = ("algorithms", "checkpoint", "fsdp", "nn", "pipelining", "run", "tensor")
 
 
 def __getattr__(name: str) -> Any:
@@ -178,9 +179,7 @@ def __getattr__(name: str) -> Any:
 
         return GradBucket
     full = f"distributed.{name}"
-    if name in _FUNCTIONS:
-        made = refused(full, _FUNCTIONS[name])
-    elif name in _CLASSES:
+    if name in _CLASSES:
         made = refused_class(full, _CLASSES[name])
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {_WHY_NOT_BUILT}")

@@ -4,7 +4,7 @@ from smolder.cuda._refused import refused, refused_class
 
 # Parts of torch's tree, and why what Smolder has not got of them is not supported.
 _WHY = {
-    "of torch.distributed there are groups, collectives and DistributedDataParallel": "distributed",
+    "docs/distributed.md says what there is of torch.distributed": "distributed",
     "a process runs copies of a module on one device": "nn.parallel",
     "no dtype has a scale": "ao quantization nn.quantized nn.intrinsic nn.qat nn.quantizable per_channel_affine",
     "smolder.compile records what runs, and takes no graphs or options of torch's compilers": (

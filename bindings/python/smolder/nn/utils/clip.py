@@ -43,8 +43,16 @@ def get_total_norm(
     if not tensors:
         return _core.full((), 0.0)
     order = float(norm_type)
+    if any(hasattr(t, "_spec") for t in tensors):  # which processes hold parts of
+        from smolder.distributed.tensor import _rules
+
+        return _checked(_rules.total_norm(tensors, order), order, error_if_nonfinite)
     norms = [t.norm(order).to(tensors[0].device) for t in tensors]
     total = norms[0] if len(norms) == 1 else _core.stack(norms).norm(order)
+    return _checked(total, order, error_if_nonfinite)
+
+
+def _checked(total, order, error_if_nonfinite):
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. To "
@@ -58,6 +66,8 @@ def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scales gradients whose norm is total_norm so that it is at most max_norm."""
+    if hasattr(total_norm, "_spec"):  # a DTensor, which is the same on all processes
+        total_norm = total_norm.to_local()
     factor = _core.clamp_max(float(max_norm) / (total_norm + 1e-6), 1.0)
     factors = {}  # by device
     for g in _gradients(parameters):

@@ -1,0 +1,127 @@
+"""A checkpoint in a folder: safetensors files, and an index that says which parts of which tensors are in them.
+
+What is saved anew goes to files of new names. When all are written, the index is replaced, which is atomic, and the
+files of the one before are removed. So a save that is cut off at any point leaves the checkpoint before as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from smolder import safetensors
+from smolder._names import listing as _listing
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["INDEX", "FileSystemReader", "FileSystemWriter"]
+__dir__ = _listing(__name__)
+
+INDEX = "index.json"
+_VERSION = 1
+
+
+class FileSystemWriter:
+    """Where a checkpoint is written. torch's options of how many files and threads there are change nothing."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
+        overwrite: bool = True,
+    ) -> None:
+        del single_file_per_rank, thread_count, per_thread_copy_ahead, cache_staged_state_dict
+        self.path, self.sync_files, self.overwrite = os.fspath(path), sync_files, overwrite
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The folder."""
+        return self.path
+
+    def begin(self) -> str:
+        """What the files of this save are called by. One process asks, and tells the others."""
+        os.makedirs(self.path, exist_ok=True)
+        if not self.overwrite and os.path.exists(os.path.join(self.path, INDEX)):
+            raise RuntimeError(f"Checkpoint already exists and self.overwrite={self.overwrite}.")
+        return uuid.uuid4().hex[:12]
+
+    def write(self, name: str, rank: int, tensors: dict[str, Any]) -> str:
+        """Writes what a process holds; the file's name."""
+        file = f"{name}-{rank}.safetensors"
+        path = os.path.join(self.path, file)
+        safetensors.save_file(tensors, path)
+        if self.sync_files:
+            _to_disk(path)
+        return file
+
+    def finish(self, index: dict[str, Any]) -> None:
+        """Makes the index, when all have written, and removes what it names no more."""
+        path = os.path.join(self.path, INDEX)
+        text = json.dumps({"version": _VERSION, **index})
+        part = f"{path}.{uuid.uuid4().hex[:8]}"
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _to_disk(self.path)
+        kept = set(index["files"])
+        for entry in os.listdir(self.path):
+            if (entry.endswith(".safetensors") and entry not in kept) or entry.startswith(f"{INDEX}."):
+                os.remove(os.path.join(self.path, entry))
+
+
+def _to_disk(path):
+    at = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(at)
+    finally:
+        os.close(at)
+
+
+class FileSystemReader:
+    """Where a checkpoint is read from."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._open: dict[str, Any] = {}
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The folder."""
+        return self.path
+
+    def read_metadata(self) -> dict[str, Any]:
+        """The index."""
+        path = os.path.join(self.path, INDEX)
+        try:
+            with open(path, encoding="utf-8") as file:
+                index = json.load(file)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no checkpoint in {self.path}: no {INDEX}") from None
+        except ValueError as error:
+            raise RuntimeError(f"{path} is no index of a checkpoint: {error}") from None
+        if not isinstance(index, dict) or index.get("version") != _VERSION:
+            raise RuntimeError(f"{path} is no index of a checkpoint of version {_VERSION}")
+        return index
+
+    def read(self, file: str, name: str) -> Any:
+        """A tensor of a file."""
+        if os.path.basename(file) != file:
+            raise RuntimeError(f"the index of {self.path} names a file elsewhere: {file!r}")
+        if file not in self._open:
+            self._open[file] = safetensors.safe_open(os.path.join(self.path, file))
+        return self._open[file].get_tensor(name)
+
+    def close(self) -> None:
+        """Closes the files."""
+        for file in self._open.values():
+            file.__exit__(None, None, None)
+        self._open.clear()

@@ -1,0 +1,311 @@
+"""The parameters that one fully_shard divides: brought together for a forward and a backward pass, their gradients
+reduced to each process's part.
+
+All is recorded: bringing them together is a differentiated op, whose gradient is the reduction. So a pass needs no
+bookkeeping, and the plan of the step says when memory is free again.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from smolder import _core, _creation
+from smolder.autograd import Function
+from smolder.autograd.graph import _innermost_hooks, saved_tensors_hooks
+from smolder.distributed.tensor import _redistribute as moves
+from smolder.distributed.tensor._api import DTensor, local_part, parameter_of, plain, wrap
+from smolder.distributed.tensor.placement_types import DTensorSpec, Replicate, Shard, _StridedShard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smolder.distributed.device_mesh import DeviceMesh
+
+__all__ = ["Unit", "managed_parameters"]
+
+
+_active: list[Any] = []  # units whose forward passes are under way, innermost last
+
+
+class _Place(NamedTuple):
+    """A parameter of a unit."""
+
+    name: str
+    owners: list[Any]  # modules and names that it is known by
+    shard: Any
+    shape: tuple[int, ...]  # before it was divided
+    within: DTensorSpec | None  # where it lay before: on a mesh of tensor parallel
+
+    @property
+    def inner(self):
+        return math.prod(self.shape[1:])
+
+
+def managed_parameters(module: Any, ignored: set[Any], taken: Any) -> list[tuple[str, Any, list[Any]]]:
+    """Names, parameters and their owners, of those below a module that no unit has."""
+    found: dict[int, tuple[str, Any, list[Any]]] = {}
+    seen = set()
+
+    def walk(child, path):
+        seen.add(child)
+        for name, p in child._parameters.items():
+            if p is not None and p not in ignored:
+                found.setdefault(id(p), (f"{path}{name}", p, []))[2].append((child, name))
+        for name, below in child.named_children():
+            if below not in seen and below not in taken:
+                walk(below, f"{path}{name}.")
+
+    walk(module, "")
+    return list(found.values())
+
+
+def _spec_of(p, mesh):
+    """How a parameter lies on the mesh, divided along its first dimension; what it was on a mesh of its own before."""
+    rank = mesh.ndim
+    mine = [Replicate()] * (rank - 1) + [Shard(0)]
+    if not isinstance(p, DTensor):
+        return DTensorSpec(mesh, tuple(mine), tuple(p.shape)), None
+    before = p._spec
+    whole = mesh._whole()
+    if before.mesh._whole() != whole or not whole.mesh_dim_names:
+        raise ValueError(
+            "fully_shard: a DTensor parameter must lie on a mesh that is sliced from the same mesh as the one that is given"
+        )
+    parts = math.prod(before.mesh.size(d) for d, q in enumerate(before.placements) if q == Shard(0))
+    first = _StridedShard(0, parts) if parts > 1 else Shard(0)
+    joint = whole[(*mesh.mesh_dim_names, *before.mesh.mesh_dim_names)]
+    return DTensorSpec(joint, (*mine[:-1], first, *before.placements), before.shape), before
+
+
+class Unit:
+    """What fully_shard makes of a module."""
+
+    def __init__(
+        self, module: Any, named: Any, mesh: DeviceMesh, reshard_after_forward: bool | None, policy: Any
+    ) -> None:
+        self.module = weakref.ref(module)
+        self.mesh, self.policy, self.reshard_after_forward = mesh, policy, reshard_after_forward
+        self.group = mesh.get_group(mesh.ndim - 1)
+        self.replicas = mesh.get_group(0) if mesh.ndim == 2 else None
+        self.sync = self.reduces_replicas = True
+        self.divide_by = float(mesh.size())
+        self.full: list[Any] | None = None
+        self._depth = 0
+        self._is_outermost: bool | None = None
+        self._pending: dict[int, Any] = {}
+        self._pending_parts: dict[int, Any] = {}
+        self._again: tuple[int, list[Any]] | None = None
+        self.places = [self._divide(*one) for one in named]
+        self.reshard()
+
+    def _divide(self, name, p, owners):
+        if p.dim() == 0:
+            raise ValueError(f"fully_shard: {name} is a scalar: make it a tensor of one element")
+        if p.device.type not in ("cpu", "meta"):
+            raise NotImplementedError("fully_shard: parameters must be on the CPU: collectives are Gloo's")
+        spec, within = _spec_of(p, self.mesh)
+        local = plain(p).detach()
+        alone = DTensorSpec(self.mesh, (Replicate(),) * (self.mesh.ndim - 1) + (Shard(0),), tuple(local.shape))
+        shard = parameter_of(local_part(local, alone), spec, p.requires_grad)
+        for key, value in vars(p).items():
+            if not key.startswith("_"):
+                setattr(shard, key, value)
+        return _Place(name, owners, shard, tuple(local.shape), within)
+
+    # -- together and apart
+
+    def _compute_dtype(self, place):
+        dtype = plain(place.shard).dtype
+        wanted = self.policy.param_dtype
+        return wanted if wanted is not None and dtype.is_floating_point else dtype
+
+    def gather(self, shards: Any) -> list[Any]:
+        """Whole parameters of parts: one collective a dtype."""
+        out: list[Any] = [None] * len(shards)
+        for dtype, of in self._by_dtype([self._compute_dtype(p) for p in self.places]).items():
+            parts = []
+            for i in of:
+                x = plain(shards[i]).detach().to(dtype)
+                rows = self._chunk(i) - x.shape[0]
+                parts.append(x.reshape(-1))
+                if rows:
+                    parts.append(_creation.zeros(rows * self.places[i].inner, dtype=dtype))
+            rows = moves.gather_rows(_core.cat(parts), self.group)
+            at = 0
+            for i in of:
+                place, width = self.places[i], self._chunk(i) * self.places[i].inner
+                block = rows[:, at : at + width].reshape([self.group.size() * self._chunk(i), *place.shape[1:]])
+                out[i] = block[: place.shape[0]]
+                at += width
+        return out
+
+    def _chunk(self, i):
+        return -(-self.places[i].shape[0] // self.group.size())
+
+    @staticmethod
+    def _by_dtype(dtypes):
+        found: dict[Any, list[int]] = {}
+        for i, dtype in enumerate(dtypes):
+            found.setdefault(dtype, []).append(i)
+        return found
+
+    def unshard(self) -> None:
+        """Makes the module's parameters whole, unless they are."""
+        if self.full is not None or not self.places:
+            return
+        full = _Unshard.apply(self, *(plain(p.shard) for p in self.places))
+        self.full = list(full)
+        for place, whole in zip(self.places, full, strict=True):
+            value = whole
+            if place.within is not None:
+                value = wrap(whole, place.within)
+            for module, name in place.owners:
+                module._parameters[name] = value
+
+    def reshard(self) -> None:
+        """Gives the module its parts back."""
+        self.full = None
+        for place in self.places:
+            for module, name in place.owners:
+                module._parameters[name] = place.shard
+
+    def write_back(self) -> None:
+        """Takes over what was written to whole parameters."""
+        for place, whole in zip(self.places, self.full or (), strict=True):
+            alone = DTensorSpec(self.mesh, place.shard._spec.placements[: self.mesh.ndim], place.shape)
+            plain(place.shard).detach().copy_(local_part(whole, alone))
+
+    # -- a forward pass
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        """Within it parameters are whole. What the pass keeps of them is brought together again in the backward pass,
+        where they are to be divided in between."""
+        if not self.places:
+            yield
+            return
+        kept_before = self._depth == 0 and self.full is not None  # by unshard()
+        self.unshard()
+        self._depth += 1
+        hooks = nullcontext()
+        if self._drops() and _core.is_grad_enabled() and self.group.size() > 1:
+            outer = _innermost_hooks()
+            hooks = saved_tensors_hooks(partial(self._pack, outer), partial(self._unpack, outer))
+        _active.append(self)
+        try:
+            with hooks:
+                yield
+        finally:
+            _active.pop()
+            self._depth -= 1
+            if self._depth == 0 and (self.reshard_after_forward or not kept_before):
+                self.reshard()
+
+    def _drops(self):
+        """Whether whole parameters are freed after the forward pass: unless told, but for the outermost unit."""
+        if self._is_outermost is None:  # known since the first pass: recomputation calls inner ones alone
+            self._is_outermost = not _active
+        return not self._is_outermost if self.reshard_after_forward is None else self.reshard_after_forward
+
+    def _pack(self, outer, t):
+        for i, full in enumerate(self.full or ()):
+            if _core._is_same_value(t, full):
+                return _Dropped(i)
+        return t if outer is None else outer.pack_hook(t)
+
+    def _unpack(self, outer, kept):
+        if isinstance(kept, _Dropped):
+            return self._gathered_again()[kept.number]
+        return kept if outer is None else outer.unpack_hook(kept)
+
+    def _gathered_again(self):
+        """Whole parameters, once a backward pass."""
+        run = _core._current_backward()
+        if self._again is None or self._again[0] != run or run == 0:
+            self._again = run, self.gather([p.shard for p in self.places])
+        return self._again[1]
+
+    # -- a backward pass
+
+    def reduce(self, grads: Any) -> list[Any]:
+        """Gradients of the parts, of those of whole parameters, each of which this process has a term of."""
+        self._again = None
+        found = dict(self._pending)
+        for i, g in enumerate(grads):
+            if g is not None:
+                g = g.detach()
+                found[i] = g if i not in found else found[i] + g
+        if not self.sync:
+            self._pending = found
+            return [None] * len(grads)
+        self._pending = {}
+        out: list[Any] = [None] * len(grads)
+        wanted = self.policy.reduce_dtype
+        numbers = sorted(found)
+        by_dtype = self._by_dtype([wanted or found[i].dtype for i in numbers])
+        for dtype, of in by_dtype.items():
+            of = [numbers[k] for k in of]
+            rows = [self._rows(i, found[i].to(dtype)) for i in of]
+            part = moves.reduce_rows(_core.cat(rows, 1), self.group)
+            at = 0
+            for i in of:
+                place, width = self.places[i], self._chunk(i) * self.places[i].inner
+                mine = plain(place.shard).shape
+                out[i] = part[at : at + math.prod(mine)].reshape(mine)
+                at += width
+            self._over_replicas(of, out)
+        return [None if g is None else g.to(plain(self.places[i].shard).dtype) for i, g in enumerate(out)]
+
+    def _rows(self, i, grad):
+        """A row for each process."""
+        rows = self._chunk(i) * self.group.size()
+        if rows != grad.shape[0]:
+            missing = _creation.zeros([rows - grad.shape[0], *grad.shape[1:]], dtype=grad.dtype)
+            grad = _core.cat([grad, missing])
+        return grad.reshape([self.group.size(), -1])
+
+    def _over_replicas(self, of, out):
+        for i in of:
+            if i in self._pending_parts:
+                out[i] = out[i] + self._pending_parts.pop(i)
+        if self.replicas is not None:
+            if not self.reduces_replicas:
+                for i in of:
+                    self._pending_parts[i], out[i] = out[i], None
+                return
+            flat = moves.all_reduced(_core.cat([out[i].reshape(-1) for i in of]), self.replicas)
+            for i, part in zip(of, flat.split([math.prod(out[i].shape) for i in of]), strict=True):
+                out[i] = part.reshape(out[i].shape)
+        if self.divide_by != 1.0:
+            for i in of:
+                out[i] = out[i] / self.divide_by
+
+
+class _Dropped:
+    """Stands in the graph for a whole parameter that is not kept."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Unshard(Function):
+    """Whole parameters of the parts of all processes."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: Unit, *shards: Any) -> Any:
+        """One whole parameter for each part."""
+        ctx.unit = unit
+        ctx.set_materialize_grads(False)
+        return tuple(unit.gather(shards))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:  # type: ignore[override]
+        """The gradients of the parts."""
+        return None, *ctx.unit.reduce(grads)
