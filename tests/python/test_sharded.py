@@ -63,11 +63,12 @@ def test_faults(kind, signal):
     size = 2 if kind == "tensor" else 3
     for _ in range(int(os.environ.get("SMOLDER_TEST_FAULTS", "1"))):
         victim, wait = rng.randrange(size), rng.uniform(0, 0.5)
-        given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait), "TIMEOUT": "5"}
+        given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait)}
+        given["TIMEOUT"] = "5" if signal == "SIGSTOP" else "60"
         processes = start("faults", size, PROGRAMS, **given)
         others = [p for r, p in enumerate(processes) if r != victim]
         try:
-            texts = [p.communicate(timeout=60)[0] for p in others]
+            texts = [p.communicate(timeout=120)[0] for p in others]
         except subprocess.TimeoutExpired:
             pytest.fail(f"{given}: a rank waits for ever")
         finally:
