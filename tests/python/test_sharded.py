@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built with
     ("program", "size"),
     [
         ("mesh,hsdp,dp_tp", 4),
-        ("fsdp,fsdp_more", 2),
+        ("fsdp,fsdp_more,fsdp_dropped", 2),
         ("fsdp_more,fsdp_recomputed,dtensor", 3),
         ("dtensor,tensor_parallel", 2),
         ("pipeline", 2),
@@ -54,6 +55,25 @@ def test_checkpoint_killed(tmp_path):
     errors, out = errors_of(start("save_killed", 3, PROGRAMS, **folder))
     assert set(errors) == {0, 2} and all("rank 1 has left" in text for text in errors.values()), out
     run("load_killed", 2, PROGRAMS, **folder)
+
+
+def test_example(tmp_path):
+    """Four processes have the losses of one, and one goes on where they ended."""
+    example = str(PROGRAMS.parents[2] / "examples" / "parallel_gpt.py")
+    given = [example, "--steps", "20", "--checkpoint"]
+    four = [sys.executable, "-m", "smolder.distributed.run", "--nproc-per-node", "4", *given, str(tmp_path / "four")]
+    env = {**os.environ, "SMOLDER_NUM_THREADS": "1"}
+    said = [
+        subprocess.run(c, capture_output=True, text=True, timeout=120, check=True, env=env).stdout
+        for c in (
+            [*four, "--mesh", "dp=2,tp=2"],
+            [sys.executable, *given, str(tmp_path / "one")],
+            [sys.executable, *given, str(tmp_path / "four")],
+        )
+    ]
+    losses = [[float(x) for x in re.findall(r"loss ([\d.]+)", text)] for text in said]
+    assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], abs=2e-3), said
+    assert "step 40" in said[2] and losses[2][1] < losses[0][1], said
 
 
 @pytest.mark.parametrize(("kind", "signal"), [("fsdp", "SIGKILL"), ("pipeline", "SIGKILL"), ("tensor", "SIGSTOP")])
