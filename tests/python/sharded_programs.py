@@ -271,6 +271,22 @@ def program_fsdp_more(rank, size):
     raises(NotImplementedError, "shard_placement_fn", lambda: fully_shard(MLP(), shard_placement_fn=lambda p: None))
 
 
+def program_fsdp_dropped(rank, size):
+    """Whole parameters that are dropped come together again, but those of the first layer, whose input needs no gradient:
+    a collective more for each."""
+    for kept, expected in ((True, 8), (False, 6), (None, 8)):
+        smolder.manual_seed(3)
+        model = MLP()
+        for child in model.children():
+            fully_shard(child, reshard_after_forward=kept)
+        fully_shard(model)
+        before = smolder.metrics()["counters"]["distributed.collectives"]
+        model(smolder.ones(2, 6)).sum().backward()
+        smolder.mark_step()
+        found = smolder.metrics()["counters"]["distributed.collectives"] - before
+        assert found == expected, (kept, found)
+
+
 def program_fsdp_recomputed(rank, size):
     """Activation checkpointing, and units that are brought together again in backward, compute the same."""
     expected, _ = alone(GPT, 4)

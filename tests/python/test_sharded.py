@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built with
     ("program", "size"),
     [
         ("mesh,hsdp,dp_tp", 4),
-        ("fsdp,fsdp_more", 2),
+        ("fsdp,fsdp_more,fsdp_dropped", 2),
         ("fsdp_more,fsdp_recomputed,dtensor", 3),
         ("dtensor,tensor_parallel", 2),
         ("pipeline", 2),
@@ -56,6 +57,25 @@ def test_checkpoint_killed(tmp_path):
     run("load_killed", 2, PROGRAMS, **folder)
 
 
+def test_example(tmp_path):
+    """Four processes have the losses of one, and one goes on where they ended."""
+    example = str(PROGRAMS.parents[2] / "examples" / "parallel_gpt.py")
+    given = [example, "--steps", "20", "--checkpoint"]
+    four = [sys.executable, "-m", "smolder.distributed.run", "--nproc-per-node", "4", *given, str(tmp_path / "four")]
+    env = {**os.environ, "SMOLDER_NUM_THREADS": "1"}
+    said = [
+        subprocess.run(c, capture_output=True, text=True, timeout=120, check=True, env=env).stdout
+        for c in (
+            [*four, "--mesh", "dp=2,tp=2"],
+            [sys.executable, *given, str(tmp_path / "one")],
+            [sys.executable, *given, str(tmp_path / "four")],
+        )
+    ]
+    losses = [[float(x) for x in re.findall(r"loss ([\d.]+)", text)] for text in said]
+    assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], abs=2e-3), said
+    assert "step 40" in said[2] and losses[2][1] < losses[0][1], said
+
+
 @pytest.mark.parametrize(("kind", "signal"), [("fsdp", "SIGKILL"), ("pipeline", "SIGKILL"), ("tensor", "SIGSTOP")])
 def test_faults(kind, signal):
     """A rank that is killed or stopped at any moment is named by all others, in time. SMOLDER_TEST_FAULTS: how often."""
@@ -63,11 +83,12 @@ def test_faults(kind, signal):
     size = 2 if kind == "tensor" else 3
     for _ in range(int(os.environ.get("SMOLDER_TEST_FAULTS", "1"))):
         victim, wait = rng.randrange(size), rng.uniform(0, 0.5)
-        given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait), "TIMEOUT": "5"}
+        given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait)}
+        given["TIMEOUT"] = "5" if signal == "SIGSTOP" else "60"
         processes = start("faults", size, PROGRAMS, **given)
         others = [p for r, p in enumerate(processes) if r != victim]
         try:
-            texts = [p.communicate(timeout=60)[0] for p in others]
+            texts = [p.communicate(timeout=120)[0] for p in others]
         except subprocess.TimeoutExpired:
             pytest.fail(f"{given}: a rank waits for ever")
         finally:

@@ -27,6 +27,10 @@ _VERSION = 1
 class FileSystemWriter:
     """Where a checkpoint is written. torch's options of how many files and threads there are change nothing."""
 
+    path: str
+    sync_files: bool
+    overwrite: bool
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -88,6 +92,8 @@ def _to_disk(path):
 
 class FileSystemReader:
     """Where a checkpoint is read from."""
+
+    path: str
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)

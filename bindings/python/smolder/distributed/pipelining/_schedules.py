@@ -35,6 +35,8 @@ def _split(values, n):
 
 
 class _Schedule(ABC):
+    scale_grads: bool
+
     def __init__(
         self,
         stage: PipelineStage,

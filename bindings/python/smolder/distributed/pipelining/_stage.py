@@ -28,6 +28,14 @@ class PipelineStage:
     What goes between stages is tensors, of shapes that are the same for all parts of a batch; the first part tells them.
     """
 
+    submod: Module
+    stage_index: int
+    num_stages: int
+    group: Any
+    device: Any
+    group_rank: int
+    group_size: int
+
     def __init__(
         self,
         submodule: Module,

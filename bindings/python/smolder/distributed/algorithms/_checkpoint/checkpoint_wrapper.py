@@ -32,6 +32,9 @@ class CheckpointImpl(enum.Enum):
 class CheckpointWrapper(Module):
     """Calls a module within a checkpoint. Its parameters and its state have the names that they have in the module."""
 
+    checkpoint_impl: CheckpointImpl
+    checkpoint_fn: Callable[..., Any]
+
     def __init__(
         self,
         mod: Module,

@@ -51,7 +51,9 @@ def _in_layout(x, layout, local):
 class _Divided(ParallelStyle):
     """A layer of one input and output, with parameters that are divided."""
 
-    wanted: Placement  # how the layer takes its input
+    input_layouts: tuple[Placement, ...]
+    output_layouts: tuple[Placement, ...]
+    use_local_output: bool
 
     def __init__(self, input_layouts, output_layouts, use_local_output):
         self.input_layouts, self.output_layouts = (input_layouts,), (output_layouts,)
@@ -145,6 +147,9 @@ class SequenceParallel(ParallelStyle):
     """LayerNorm, RMSNorm, Dropout and their like, each process with some of the positions of a sequence. Parameters are
     replicated. An input that is no DTensor is this process's part of dimension sequence_dim."""
 
+    sequence_sharding: tuple[Placement, ...]
+    use_local_output: bool
+
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
         self.sequence_sharding = (Shard(sequence_dim),)
         self.use_local_output = use_local_output
@@ -179,6 +184,12 @@ class PrepareModuleInput(ParallelStyle):
 
     None stands for an input that is left as it is. Keyword arguments go by name.
     """
+
+    input_layouts: tuple[Placement | None, ...] | None
+    desired_input_layouts: tuple[Placement | None, ...] | None
+    input_kwarg_layouts: dict[str, Placement]
+    desired_input_kwarg_layouts: dict[str, Placement]
+    use_local_output: bool
 
     def __init__(
         self,
@@ -236,6 +247,10 @@ class PrepareModuleInput(ParallelStyle):
 class PrepareModuleOutput(ParallelStyle):
     """Brings a module's outputs, of which output_layouts says how they lie, into desired_output_layouts."""
 
+    output_layouts: tuple[Placement | None, ...]
+    desired_output_layouts: tuple[Placement | None, ...]
+    use_local_output: bool
+
     def __init__(
         self,
         *,
@@ -266,6 +281,9 @@ class PrepareModuleOutput(ParallelStyle):
 
 class PrepareModuleInputOutput(ParallelStyle):
     """Both of the above."""
+
+    prepare_module_input: PrepareModuleInput
+    prepare_module_output: PrepareModuleOutput
 
     def __init__(
         self,
