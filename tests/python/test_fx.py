@@ -1,13 +1,43 @@
-"""Graphs traced with proxies: their code, what runs them, and changes to them."""
+"""Graphs traced with proxies: their code, what runs them, and changes to them.
+
+tests/golden/fx.json is what PyTorch prints of fx_models.py: `PYTORCH fx_models.py > ../golden/fx.json`.
+"""
 
 import copy
+import gc
+import json
 import operator
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import smolder
 from smolder import fx, nn
+from smolder.fx import _patches
+from smolder.fx.experimental.proxy_tensor import make_fx
+from smolder.nn import functional as F
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = json.loads((HERE.parent / "golden" / "fx.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def ours():
+    """What fx_models.py prints under torch's name."""
+    command = [sys.executable, "-W", "ignore", "-m", "smolder.torch", "fx_models.py"]
+    out = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout)
+
+
+@pytest.mark.parametrize("kind, name", [(kind, name) for kind, of in GOLDEN.items() for name in of])
+def test_what_pytorch_prints(ours, kind, name):
+    """Graphs, code, errors and results of passes, and whether graphs do what modules do."""
+    assert ours[kind][name] == GOLDEN[kind][name]
 
 
 class Block(nn.Module):
@@ -141,7 +171,7 @@ def test_graphs_are_made_by_hand():
     assert module(smolder.ones(1)).tolist() == [2]
     assert module.add_submodule("a.b", nn.Linear(1, 1)) and module.delete_submodule("a.b")
     graph.call_module("a.c")
-    with pytest.raises(RuntimeError, match="references nonexistent attribute c"):
+    with pytest.raises(RuntimeError, match="references nonexistent attribute c of a"):
         graph.lint()
 
 
@@ -150,8 +180,6 @@ def test_what_depends_on_values_is_not_traced():
         fx.symbolic_trace(lambda x: x if x.sum() > 0 else -x)
     with pytest.raises(fx.proxy.TraceError, match="cannot be iterated"):
         fx.symbolic_trace(lambda x: list(x))
-    with pytest.raises(NotImplementedError, match=r"takes \*x, which can't be traced"):
-        fx.symbolic_trace(lambda *x: x)
 
 
 def by_hand(x):
@@ -174,3 +202,151 @@ def test_tracers_say_what_is_not_entered():
     assert [n.target for n in graph.find_nodes(op="call_module")] == ["inside", "block"]
     assert fx.symbolic_trace(model, concrete_args={"times": 5}).code.count("times") == 0
     assert by_hand(smolder.ones(1)).tolist() == [2], "nothing stays patched"
+
+
+def test_functions_in_python_have_their_code_again():
+    code = F.relu.__code__
+    held = F.dropout
+
+    def seen(x):
+        assert F.relu.__code__ is not code
+        return held(x, 0.5).relu()
+
+    assert "nn.functional.dropout(x, p = 0.5, training = True, inplace = False)" in fx.symbolic_trace(seen).code
+    with pytest.raises(ZeroDivisionError):
+        fx.symbolic_trace(lambda x: F.relu(x) / (1 // 0))
+    assert F.relu.__code__ is code and _patches._count == 0 and "__call__" not in vars(nn.Module)
+    assert F.relu(smolder.tensor([-1.0, 2.0])).tolist() == [0, 2]
+
+
+def test_proxies_made_by_hand_are_looked_for_as_long_as_they_live():
+    graph = fx.Graph()
+    code, x = F.relu.__code__, fx.Proxy(graph.placeholder("x"))
+    y = F.relu(smolder.add(x, smolder.ones(1).tolist()[0]))
+    assert y.node.target is F.relu and F.relu.__code__ is not code
+    graph.output(y.node)
+    del x, y
+    gc.collect()
+    assert F.relu.__code__ is code and _patches._count == 0
+    assert fx.GraphModule({}, graph)(smolder.tensor([-3.0, 3.0])).tolist() == [0, 4]
+
+
+def test_where_a_graph_fails_is_shown(capsys):
+    traced = fx.symbolic_trace(lambda x: smolder.relu(x.reshape(2, 3)) + 1)
+    with pytest.raises(RuntimeError, match="reshape"):
+        traced(smolder.ones(4))
+    said = capsys.readouterr().err
+    assert "line 5 of the traced Module's generated forward function:" in said and "<--- HERE" in said
+    with pytest.raises(RuntimeError, match=r"While executing %reshape : .* = call_method\[target=reshape\]"):
+        fx.Interpreter(traced).run(smolder.ones(4))
+
+
+def test_code_may_be_changed_as_it_is_written():
+    traced = fx.symbolic_trace(lambda x: x * 2)
+    lines = []
+    with traced.graph.on_generate_code(lambda before: lambda body: [*body, lines.append(len(body)) or ""]):
+        traced.recompile()
+    assert lines and traced.recompile().globals["smolder"] is smolder and len(lines) == 1
+
+
+def test_asserts_are_traced_where_it_is_asked():
+    class Asserts(fx.Tracer):
+        trace_asserts = True
+
+    def positive(x):
+        assert x.sum() > 0
+        return x * 2
+
+    graph = fx.GraphModule(nn.Module(), Asserts().trace(positive))
+    assert graph(smolder.ones(2)).tolist() == [2, 2]
+    with pytest.raises(AssertionError, match="Assertion failed"):
+        graph(-smolder.ones(2))
+
+
+def test_a_module_in_a_folder(tmp_path, traced, monkeypatch):
+    model, graph, x = traced
+    with pytest.warns(UserWarning, match=r"saved as pickled files instead: \['block'\]"):
+        graph.to_folder(tmp_path / "written", "Written")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from written import Written
+
+    assert same(Written()(x), model(x))
+
+
+def test_stack_traces_and_notes_are_kept():
+    class Lines(fx.Tracer):
+        record_stack_traces = True
+
+    class Noted(nn.Module):
+        def forward(self, x):
+            with fx.traceback.annotate({"stage": 1}):
+                return smolder.relu(x) + 1
+
+    graph = Lines().trace(Noted())
+    relu = graph.find_nodes(op="call_function", target=smolder.relu)[0]
+    assert "return smolder.relu(x) + 1" in relu.stack_trace
+    relu.meta["custom"] = {"stage": 1}
+    again = fx.Transformer(fx.GraphModule(nn.Module(), graph)).transform().graph
+    found = again.find_nodes(op="call_function", target=smolder.relu)[0]
+    assert found.meta["custom"] == {"stage": 1} and found.stack_trace == relu.stack_trace
+    assert "stage" in fx.GraphModule(nn.Module(), graph).print_readable(print_output=False)
+
+
+def test_arguments_are_put_in_the_order_of_a_signature():
+    graph = fx.symbolic_trace(lambda x: F.dropout(x, training=False)).graph
+    node = next(n for n in graph.nodes if n.target is F.dropout)
+    found = node.normalized_arguments(nn.Module(), normalize_to_only_use_kwargs=True)
+    assert found.args == () and list(found.kwargs) == ["input", "p", "training", "inplace"]
+    module = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+    node = module.graph.find_nodes(op="call_module")[0]
+    assert list(node.normalized_arguments(module, normalize_to_only_use_kwargs=True).kwargs) == ["input"]
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 4)
+        self.norm = nn.LayerNorm(4)
+        self.register_buffer("mask", smolder.ones(3, 3).tril())
+
+    def forward(self, x, extra):
+        q = self.first(x).chunk(2, dim=-1)
+        y = F.softmax((q[0] @ q[1].transpose(-2, -1)).masked_fill(self.mask == 0, -1e9), dim=-1)
+        y = self.norm(F.gelu(self.second(smolder.cat([y @ q[0], q[1]], dim=-1))))
+        values, places = smolder.topk(y, 2)
+        return {"values": values.clamp(-1, 1).mean(0), "places": [places, extra["a"] * 2.5 + y.std()]}
+
+
+def test_captured_graphs_become_calls():
+    smolder.manual_seed(0)
+    model, x, extra = Small(), smolder.randn(3, 4), {"a": smolder.randn(4)}
+    graph = smolder.capture(model, x, extra)
+    traced = fx.from_captured(graph)
+    out, expected = traced(x, extra["a"]), model(x, extra)
+    assert smolder.equal(out["values"], expected["values"]) and smolder.equal(out["places"][0], expected["places"][0])
+    np.testing.assert_allclose(out["places"][1].detach().numpy(), expected["places"][1].detach().numpy(), rtol=1e-6)
+    assert set(traced.state_dict()) == set(model.state_dict())
+    out["values"].sum().backward()
+    assert model.first.weight.grad is not None
+    targets = {n.target for n in traced.graph.find_nodes(op="call_function")}
+    assert {smolder.linear, smolder.topk, smolder.cat} <= targets
+    again = smolder.capture(traced, x, extra["a"])
+    assert [n.op for n in again.nodes] == [n.op for n in graph.nodes]
+    with pytest.raises(NotImplementedError, match=r"sizes of the graph are dynamic \(n\)"):
+        fx.from_captured(smolder.capture(lambda x: x + 1, x, dynamic_shapes={"x": {0: "n"}}))
+    with pytest.raises(NotImplementedError, match="random numbers"):
+        fx.from_captured(smolder.capture(lambda x: F.dropout(x), x))
+
+
+def test_make_fx_is_a_graph_of_ops():
+    made = make_fx(lambda x, y: F.relu(x @ y).sum(0))(smolder.ones(2, 3), smolder.ones(3, 4))
+    assert [n.target for n in made.graph.find_nodes(op="call_function")] == [smolder.matmul, smolder.relu, smolder.sum]
+    with pytest.raises(NotImplementedError, match="tracing_mode='symbolic'"):
+        make_fx(len, tracing_mode="symbolic")
+
+
+def test_a_graph_module_is_compiled_and_captured(traced):
+    model, graph, x = traced
+    expected = model(x)["all"]
+    assert smolder.equal(smolder.compile(graph)(x)["all"], expected)
+    assert smolder.equal(smolder.capture(graph, x)(x)["all"], expected)

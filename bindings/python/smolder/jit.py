@@ -1,7 +1,8 @@
 """TorchScript, which there is none of: programs may ask whether they are scripted, and mark functions, as in torch.
 
 A scripted function means what it means in Python, so script returns what it is given; trace compiles it, unless
-PYTORCH_JIT=0 is in the environment, which turns torch's off as well. Files of scripts are neither read nor written.
+PYTORCH_JIT=0 is in the environment, which turns torch's off as well. What was traced is saved as the graph that
+smolder.capture makes of it for the example; files of TorchScript are neither read nor written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
 from smolder._warn import warn
-from smolder.cuda._refused import refused, refused_class
+from smolder.cuda._refused import refused_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,7 +194,14 @@ def trace(func: T, example_inputs: Any = None, *, example_kwarg_inputs: Any = No
         if option not in _TRACE_OPTIONS:
             raise TypeError(f"trace() got an unexpected keyword argument '{option}'")
     _as_it_is("trace", "there is no TorchScript, and what was given is compiled with smolder.compile")
-    return func if _disabled() else compile(func)
+    out = func if _disabled() else compile(func)
+    args = example_inputs if builtins.isinstance(example_inputs, tuple | list) else (example_inputs,)
+    if example_inputs is not None or example_kwarg_inputs is not None:
+        args = () if example_inputs is None else tuple(args)
+        with contextlib.suppress(AttributeError, TypeError):  # a function of C has no attributes
+            vars(out)["_traced_with"] = (func, args, example_kwarg_inputs or {})
+            vars(out)["save"] = functools.partial(save, out)
+    return out
 
 
 _TRACE_OPTIONS = {"optimize", "check_trace", "check_inputs", "check_tolerance", "strict"}
@@ -211,9 +219,96 @@ def _disabled():
     return os.environ.get("PYTORCH_JIT", "1").lower() in ("0", "0v", "false", "no")
 
 
-_FILES = "there is no TorchScript: smolder.export.save and load keep what smolder.export.export captured"
-load: Callable[..., Any] = refused("jit.load", _FILES)
-save: Callable[..., Any] = refused("jit.save", _FILES)
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Writes what trace returned to a file, as the graph that smolder.capture makes of it for the example it was given."""
+    from smolder import _graph
+
+    if _extra_files:
+        raise NotImplementedError("jit.save: _extra_files is not supported")
+    graph = m.graph if builtins.isinstance(m, _loaded_class()) else m
+    if not builtins.isinstance(graph, _graph.Graph):
+        traced = getattr(m, "__dict__", {}).get("_traced_with")
+        if traced is None:
+            raise NotImplementedError(
+                "jit.save is not supported but for what jit.trace returned: there is no TorchScript; smolder.export.save "
+                "and load keep what smolder.export.export captured"
+            )
+        function, args, kwargs = traced
+        graph = _graph.capture(function, *args, **kwargs)
+    with _as_file(f, "wb") as path:
+        graph.save(path)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None) -> Any:
+    """The module of a file that save, or Graph.save, wrote: its parameters are the graph's weights."""
+    from smolder import _graph
+
+    if _extra_files:
+        raise NotImplementedError("jit.load: _extra_files is not supported")
+    with _as_file(f, "rb") as path:
+        with open(path, "rb") as file:
+            if file.read(2) == b"PK":
+                raise NotImplementedError(
+                    "jit.load is not supported of files that PyTorch wrote: there is no TorchScript; smolder.export.save and "
+                    "load keep what smolder.export.export captured"
+                )
+        graph = _graph.load_graph(path)
+    return _loaded_class()(graph if map_location is None else graph.to(map_location))
+
+
+@contextlib.contextmanager
+def _as_file(f, mode):
+    """The path of a file; of a file object that of one whose bytes are read from it, or are written to it in the end."""
+    if builtins.isinstance(f, str | os.PathLike):
+        yield os.fspath(f)
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "graph")
+        if mode == "rb":
+            with open(path, "wb") as file:
+                file.write(f.read())
+        yield path
+        if mode == "wb":
+            with open(path, "rb") as file:
+                f.write(file.read())
+
+
+@functools.cache
+def _loaded_class():
+    from smolder.nn import Module
+
+    class LoadedGraph(Module):
+        """A graph of a file, as a module."""
+
+        def __init__(self, graph):
+            super().__init__()
+            self.graph = graph
+            for name, weight in graph.state_dict().items():
+                *path, last = name.split(".")
+                of = self
+                for part in path:
+                    if part not in of._modules:
+                        of.add_module(part, Module())
+                    of = of._modules[part]
+                of.register_buffer(last, weight)
+
+        def forward(self, *args, **kwargs):
+            return self.graph(*args, **kwargs)
+
+        def _apply(self, fn, recurse=True):
+            super()._apply(fn, recurse)
+            self.graph = self.graph.bind(dict(self.named_buffers()))
+            return self
+
+        def save(self, f):
+            """Writes the graph to a file."""
+            save(self, f)
+
+    return LoadedGraph
+
+
 ScriptFunction: Any = refused_class("jit.ScriptFunction", _WHY)
 
 

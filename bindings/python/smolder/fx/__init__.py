@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.fx._symbolic_trace import Tracer, symbolic_trace, wrap
+from smolder.fx._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from smolder.fx.captured import from_captured
 from smolder.fx.graph import CodeGen, Graph
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.interpreter import Interpreter, Transformer
@@ -17,14 +18,17 @@ from smolder.fx.proxy import Proxy
 from smolder.fx.subgraph_rewriter import replace_pattern
 
 __all__ = [
+    "PH",
     "CodeGen",
     "Graph",
     "GraphModule",
     "Interpreter",
     "Node",
     "Proxy",
+    "ProxyableClassMeta",
     "Tracer",
     "Transformer",
+    "from_captured",
     "has_side_effect",
     "map_arg",
     "replace_pattern",

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-import keyword
-import re
-import typing
+import copy
+import inspect
+import warnings
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.fx.node import Node, map_arg, name_of_function, smolder_name
+from smolder.fx import _codegen
+from smolder.fx._codegen import CodeGen, PythonCode
+from smolder.fx._codegen import PyTreeInfo as _PyTreeInfo
+from smolder.fx._codegen import _PyTreeCodeGen as _PyTreeCodeGen
+from smolder.fx._codegen import format_target as _format_target
+from smolder.fx._codegen import inplace_methods as inplace_methods
+from smolder.fx._codegen import magic_methods as magic_methods
+from smolder.fx._codegen import reflectable_magic_methods as reflectable_magic_methods
+from smolder.fx._naming import Namespace as _Namespace
+from smolder.fx._naming import snake_case as _snake_case
+from smolder.fx._naming import target_name
+from smolder.fx._naming import type_repr as _type_repr
+from smolder.fx.node import Node, _get_qualified_name, map_arg, typename
+from smolder.fx.node import map_aggregate as map_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,35 +35,18 @@ if TYPE_CHECKING:
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 __dir__ = _listing(__name__)
 
-
-class PythonCode(typing.NamedTuple):
-    """The source of a graph's function, and the objects that it names."""
-
-    src: str
-    globals: dict[str, Any]
+_OTHERS = (_PyTreeInfo, _format_target, _snake_case, _type_repr, _get_qualified_name)  # names that programs ask for
 
 
-class _Namespace:
-    """Names that are taken, of nodes and of globals."""
+class _Insertion(contextlib.AbstractContextManager):
+    """Where nodes are put from when it is made; leaving it puts them where they were put before."""
 
-    def __init__(self):
-        self._taken = set()
+    def __init__(self, graph, insert):
+        self._graph, self._before = graph, graph._insert
+        graph._insert = insert
 
-    def create_name(self, candidate, obj=None):
-        """A name that is not taken: the candidate, or that with a number."""
-        name = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
-        name = f"_{name}" if name[0].isdigit() else name
-        stem = re.sub(r"_(\d+)$", "", name)
-        number = int(name[len(stem) + 1 :]) if stem != name else 0
-        while name in self._taken or keyword.iskeyword(name) or hasattr(builtins, name) or name in _OWN_NAMES:
-            number += 1
-            name = f"{stem}_{number}"
-        self._taken.add(name)
-        return name
-
-
-_OWN_NAMES = {"self", "torch", "smolder", "operator", "inf", "nan", "device", "NoneType"}
-_SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])")
+    def __exit__(self, *exception):
+        self._graph._insert = self._before
 
 
 class Graph:
@@ -65,27 +60,40 @@ class Graph:
         tracer_cls: type | None = None,
         tracer_extras: dict[str, Any] | None = None,
     ) -> None:
+        self._numbered = False
         self._root = Node(self, "", "root", "", (), {})
         self._insert = self._root.prepend
-        self._names, self._length = _Namespace(), 0
-        self.owning_module, self._tracer_cls, self._codegen = owning_module, tracer_cls, CodeGen()
+        self._graph_namespace, self._len = _Namespace(), 0
+        self.owning_module, self._tracer_cls, self._tracer_extras = owning_module, tracer_cls, tracer_extras
+        self._codegen = CodeGen()
+        self._co_fields: dict[str, Any] = {}
 
     # -- nodes
 
     @property
-    def nodes(self) -> _Nodes:
+    def nodes(self) -> _node_list:
         """The nodes, in order, as a list that follows changes."""
-        return _Nodes(self)
+        return _node_list(self)
+
+    def _moved(self):
+        self._numbered = False
+
+    def _number_nodes(self):
+        """Gives nodes numbers in their order, which they compare by."""
+        if not self._numbered:
+            for i, node in enumerate(self.nodes):
+                node._sort_key = (i,)
+            self._numbered = True
 
     def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
-        """The nodes of a kind, and of a target if one is given."""
+        """The nodes of a kind, and of a target if one is given, in order."""
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
     def output_node(self) -> Node:
         """The node that says what is returned."""
         last = self._root.prev
         if last.op != "output":
-            raise AssertionError("the graph has no output yet")
+            raise AssertionError(f"Expected output node, got op={last.op}")
         return last
 
     def create_node(
@@ -98,19 +106,21 @@ class Graph:
         type_expr: Any = None,
     ) -> Node:
         """A node where nodes are put."""
-        args, kwargs = args or (), kwargs or {}
-        if not isinstance(args, tuple) or not isinstance(kwargs, dict):
-            raise AssertionError("args must be a tuple and kwargs a dict")
-        name = self._names.create_name(name or self._candidate(target))
+        args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+        if not isinstance(args, tuple):
+            raise AssertionError(f"args must be a tuple, got {type(args)}")
+        if not isinstance(kwargs, dict):
+            raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
+        name = self._graph_namespace.create_name(name if name is not None else self._target_to_str(target))
         node = Node(self, name, op, target, args, kwargs, type_expr)
+        self._graph_namespace.associate_name_with_obj(name, node)
         self._insert(node)
-        self._length += 1
+        self._len += 1
         return node
 
     @staticmethod
-    def _candidate(target):
-        text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
-        return _SNAKE.sub(r"_\1", text.strip("_") if not isinstance(target, str) else text).lower() or "node"
+    def _target_to_str(target):
+        return target_name(target)
 
     def erase_node(self, to_erase: Node) -> None:
         """Removes a node that none reads."""
@@ -122,41 +132,44 @@ class Graph:
         if to_erase.graph is not self:
             raise RuntimeError(f"Attempting to remove {to_erase} from wrong graph!")
         if to_erase._erased:
+            warnings.warn(f"erase_node({to_erase}) on an already erased node", stacklevel=2)
             return
         to_erase._remove_from_list()
         to_erase._erased = True
-        self._length -= 1
-        to_erase._set((), {})
+        self._len -= 1
+        to_erase._update_args_kwargs((), {})
+        self._moved()
 
-    @contextlib.contextmanager
-    def _inserting(self, insert):
-        before, self._insert = self._insert, insert
-        try:
-            yield
-        finally:
-            self._insert = before
+    def inserting_before(self, n: Node | None = None) -> AbstractContextManager[Any]:
+        """From here, or within it, nodes are put before a node; before the first if there is none."""
+        if n is None:
+            return self.inserting_after(self._root)
+        if n.graph is not self:
+            raise AssertionError("Node to insert before is not in graph.")
+        return _Insertion(self, n.prepend)
 
-    def inserting_before(self, n: Node | None = None) -> AbstractContextManager[None]:
-        """Within it nodes are put before a node; before the first if there is none."""
-        return self._inserting(self._root.next.prepend if n is None else n.prepend)
+    def inserting_after(self, n: Node | None = None) -> AbstractContextManager[Any]:
+        """From here, or within it, nodes are put just after a node; at the end if there is none."""
+        if n is None:
+            return self.inserting_before(self._root)
+        if n.graph is not self:
+            raise AssertionError("Node to insert after is not in graph.")
+        return _Insertion(self, n.append)
 
-    def inserting_after(self, n: Node | None = None) -> AbstractContextManager[None]:
-        """Within it nodes are put after a node, each after the one before; at the beginning if there is none."""
-        place = [self._root if n is None else n]
-
-        def insert(node):
-            place[0].append(node)
-            place[0] = node
-
-        return self._inserting(insert)
-
-    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = inspect.Signature.empty) -> Node:
         """An input."""
-        args = () if default_value is ... else (default_value,)
+        args = () if default_value is inspect.Signature.empty else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """A parameter, buffer or other attribute of the module, by its path."""
+        if self.owning_module is not None and not _has_member(self.owning_module, qualified_name):
+            warnings.warn(
+                "Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! Call "
+                "GraphModule.add_submodule to add the necessary submodule, GraphModule.add_parameter to add the necessary "
+                "Parameter, or nn.Module.register_buffer to add the necessary buffer",
+                stacklevel=2,
+            )
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(
@@ -171,11 +184,9 @@ class Graph:
             try:
                 self.owning_module.get_submodule(module_name)
             except AttributeError:
-                import warnings
-
                 warnings.warn(
-                    f"Attempted to insert a call_module Node with no underlying reference in the owning GraphModule! "
-                    f"Call GraphModule.add_submodule to add {module_name!r}",
+                    "Attempted to insert a call_module Node with no underlying reference in the owning GraphModule! Call "
+                    "GraphModule.add_submodule to add the necessary submodule",
                     stacklevel=2,
                 )
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
@@ -205,12 +216,13 @@ class Graph:
         """What the graph returns."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
+    # -- copies
+
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
         """A node like one of another graph; arg_transform(n) is what stands here for a node there."""
-        args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
-        name = re.sub(r"_\d+$", "", node.name)
-        out = self.create_node(node.op, node.target, args, kwargs, name, node.type)
-        out.meta = dict(node.meta)
+        args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
+        out = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        out.meta = copy.copy(node.meta)
         return out
 
     def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
@@ -225,15 +237,17 @@ class Graph:
         return None
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        memo = {} if memo is None else memo
         out = Graph(tracer_cls=self._tracer_cls)
-        result = out.graph_copy(self, val_map := {}, return_output_node=True)
+        val_map: dict[Node, Any] = {}
+        result = out.graph_copy(self, val_map, return_output_node=True)
+        memo.update({id(old): new for old, new in val_map.items()})
         if result is not None:
-            node = out.output(result[0], result[1].type)
-            node.meta = dict(result[1].meta)
-        if memo is not None:
-            memo[id(self)] = out
-            memo.update({id(old): new for old, new in val_map.items()})
-        out._codegen = self._codegen
+            node = out.output(result[0], getattr(result[1], "type", None))
+            node.meta = copy.copy(result[1].meta)
+            memo[id(result[1])] = node
+        memo[id(self)] = out
+        out._codegen, out._co_fields = copy.deepcopy(self._codegen), dict(self._co_fields)
         return out
 
     # -- the whole
@@ -245,30 +259,60 @@ class Graph:
             if node.graph is not self:
                 raise RuntimeError(f"Node '{node}' does not belong to this Graph!")
             for read in node.all_input_nodes:
-                if read not in seen:
-                    raise RuntimeError(f"Argument '{read}' of Node '{node}' was used before it has been defined!")
+                self._check_read(read, node, seen)
+            seen.add(node)
             if node.name in names:
                 raise RuntimeError(f"Node redefined name {node.name}!")
-            seen.add(node)
             names.add(node.name)
-            if self.owning_module is not None and node.op in ("get_attr", "call_module"):
+        if self.owning_module is not None:
+            for node in self.nodes:
                 self._check_target(node)
 
+    def _check_read(self, read, node, seen):
+        if read.graph is not self:
+            raise RuntimeError(
+                f"Argument '{read}' of Node '{node}' does not belong to this Graph, but was used as an argument! If you are "
+                f"copying nodes from another graph, make sure to use ``arg_transform`` on node_copy() to remap values\n{self}"
+            )
+        if read not in seen:
+            raise RuntimeError(
+                f"Argument '{read}' of Node '{node}' was used before it has been defined! Please check that Nodes in the "
+                f"graph are topologically ordered\n{self}"
+            )
+
     def _check_target(self, node):
-        at = self.owning_module
-        for part in node.target.split("."):
-            if not hasattr(at, part):
-                raise RuntimeError(f"Node {node} target {node.target} references nonexistent attribute {part}")
-            at = getattr(at, part)
+        wanted = "Callable" if node.op == "call_function" else "str"
+        if not (callable(node.target) if node.op == "call_function" else isinstance(node.target, str)):
+            raise ValueError(
+                f"Node {node} target {node.target} has type {typename(node.target)} but a {wanted} is expected"
+            )
+        if node.op not in ("get_attr", "call_module"):
+            return
+        from smolder.nn import Module
+
+        at, path = self.owning_module, node.target.split(".")
+        for i, part in enumerate(path):
+            of, at = ".".join(path[:i]), getattr(at, part, None)
+            if at is None:
+                raise RuntimeError(f"Node {node} target {node.target} references nonexistent attribute {part} of {of}")
+            if node.op == "call_module" and not isinstance(at, Module):
+                raise RuntimeError(f"Node {node} target {node.target} {part} of {of} does not reference an nn.Module")
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
         """Removes nodes that none reads and that do nothing else; returns whether there were any."""
+        self.lint()
         kept = is_impure_node or Node.is_impure
-        before = self._length
+        before = self._len
         for node in reversed(self.nodes):
             if not node.users and not kept(node):
                 self.erase_node(node)
-        return self._length != before
+        changed = self._len != before
+        named = {node.target for node in self.find_nodes(op="get_attr")}
+        for name, child in self.owning_module.named_children() if self.owning_module is not None else ():
+            if name in named and hasattr(child, "graph"):
+                changed |= child.graph.eliminate_dead_code()
+                child.recompile()
+        return changed
 
     def process_inputs(self, *args: Any) -> Any:
         """Arguments of the function as the placeholders take them."""
@@ -282,9 +326,56 @@ class Graph:
         """Writes code in another way."""
         self._codegen = codegen
 
-    def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
-        """The source of a function that runs the graph, and what it names."""
-        return self._codegen.write(self, root_module)
+    def on_generate_code(
+        self, make_transformer: Callable[[Any], Callable[[list[str]], list[str]]]
+    ) -> AbstractContextManager[None]:
+        """Has the lines of code changed before they are compiled: make_transformer(what did so before) is a function of
+        them. As a context, until it is left."""
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+
+        @contextlib.contextmanager
+        def until_left():
+            try:
+                yield
+            finally:
+                self._codegen._body_transformer = before
+
+        return until_left()
+
+    def python_code(
+        self,
+        root_module: str,
+        *,
+        verbose: bool = False,
+        include_stride: bool = False,
+        include_device: bool = False,
+        colored: bool = False,
+        expanded_def: bool = False,
+        record_func: bool = False,
+        additional_meta: list[str] | None = None,
+    ) -> PythonCode:
+        """The source of a function that runs the graph, and what it names. verbose notes lines of the program and dtypes
+        and shapes, where they are known; record_func changes nothing."""
+        namespace, before = _Namespace(), {}
+        for node in self.nodes:
+            before[node], node._repr_fn = node._repr_fn, lambda n: namespace.create_name(n.name, n)
+        try:
+            return self._codegen._gen_python_code(
+                self.nodes,
+                root_module,
+                namespace,
+                verbose=verbose,
+                include_stride=include_stride,
+                include_device=include_device,
+                colored=colored,
+                expanded_def=expanded_def,
+                record_func=record_func,
+                additional_meta=additional_meta,
+            )
+        finally:
+            for node, function in before.items():
+                node._repr_fn = function
 
     def print_tabular(self) -> None:
         """Prints the nodes as a table."""
@@ -295,176 +386,41 @@ class Graph:
         print("\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows))
 
     def __str__(self) -> str:
-        return "graph():\n" + "\n".join(f"    {node.format_node()}" for node in self.nodes)
+        return "graph():" + "".join(f"\n    {node.format_node()}" for node in self.nodes)
 
 
-class _Nodes:
-    def __init__(self, graph: Graph, backwards: bool = False) -> None:
-        self._graph, self._backwards = graph, backwards
+class _node_list:
+    """A graph's nodes in order, or backwards. Nodes may be added and erased while they are gone through."""
+
+    def __init__(self, graph: Graph, direction: str = "_next") -> None:
+        self.graph, self.direction = graph, direction
 
     def __len__(self) -> int:
-        return self._graph._length
+        return self.graph._len
 
     def __iter__(self) -> Iterator[Node]:
-        root = self._graph._root
-        at = root._prev if self._backwards else root._next
+        root = self.graph._root
+        at = getattr(root, self.direction)
         while at is not root:
-            following = at._prev if self._backwards else at._next
             if not at._erased:
                 yield at
-            at = following if at._erased else (at._prev if self._backwards else at._next)
+            at = getattr(at, self.direction)
 
-    def __reversed__(self) -> _Nodes:
-        return _Nodes(self._graph, not self._backwards)
-
-
-class CodeGen:
-    """Writes a graph as a function."""
-
-    def process_inputs(self, *args: Any) -> Any:
-        """Arguments of the function as the placeholders take them."""
-        return args
-
-    def process_outputs(self, outputs: Any) -> Any:
-        """What the function returns, of what the output is."""
-        return outputs
-
-    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
-        """The line that begins the function."""
-        args = ["self", *(v for v in free_vars if v != "self")]
-        return f"def forward({', '.join(args)}){maybe_return_annotation}:"
-
-    def generate_output(self, output_args: Any) -> str:
-        """The line that returns."""
-        return f"return {output_args!r}"
-
-    def write(self, graph: Graph, root: str) -> PythonCode:
-        """The source, and what it names."""
-        import operator
-
-        import smolder
-
-        space = {smolder_name(): smolder, "operator": operator, "inf": float("inf"), "nan": float("nan")}
-        taken, inputs, lines = _Namespace(), [], []
-        for node in graph.nodes:
-            taken._taken.add(node.name)
-        last = _last_uses(graph)
-        for node in graph.nodes:
-            line = self._line(node, root, space, taken, inputs)
-            if line is None:
-                continue
-            done = [n.name for n in last.get(node, ()) if node.op != "output"]
-            lines.append(line + (f";  {' = '.join(done)} = None" if done else ""))
-        head = self.gen_fn_def(inputs, "")
-        body = "\n".join(f"    {line}" for line in lines or ["pass"])
-        return PythonCode(f"\n\n\n{head}\n{body}\n    ", space)
-
-    def _line(self, node, root, space, taken, inputs):
-        text = _Writer(space, taken)
-        if node.op == "placeholder":
-            if node.target.startswith("*"):
-                inputs.append(node.target)
-                name = node.target.lstrip("*")
-                return None if name == node.name else f"{node.name} = {name}"
-            inputs.append(node.target + (f" = {text.of(node.args[0])}" if node.args else ""))
-            return None if node.target == node.name else f"{node.name} = {node.target}"
-        if node.op == "output":
-            return self.generate_output(_Source(text.of(node.args[0])))
-        return f"{node.name} = {self._value(node, root, text)}"
-
-    @staticmethod
-    def _value(node, root, text):
-        args = [text.of(a) for a in node.args]
-        given = ", ".join(args + [f"{k} = {text.of(v)}" for k, v in node.kwargs.items()])
-        if node.op == "get_attr":
-            return _attribute(root, node.target)
-        if node.op == "call_module":
-            return f"{_attribute(root, node.target)}({given})"
-        if node.op == "call_method":
-            return f"{args[0]}.{node.target}({text.rest(node)})"
-        sign = _SIGNS.get(getattr(node.target, "__name__", "")) if _is_operator(node.target) else None
-        if sign and not node.kwargs:
-            return sign.format(*args)
-        if node.target is getattr and len(args) == 2 and str(node.args[1]).isidentifier():
-            return f"{args[0]}.{node.args[1]}"
-        return f"{text.function(node.target)}({given})"
+    def __reversed__(self) -> _node_list:
+        return _node_list(self.graph, "_next" if self.direction == "_prev" else "_prev")
 
 
-class _Source:
-    def __init__(self, text):
-        self._text = text
+def _has_member(module, path):
+    from smolder.nn import Module, Parameter
 
-    def __repr__(self):
-        return self._text
-
-
-class _Writer:
-    """Writes arguments, and notes the objects that code has to name."""
-
-    def __init__(self, space, taken):
-        self._space, self._taken = space, taken
-
-    def of(self, a):
-        """An argument as code."""
-        return repr(self._sourced(a))
-
-    def rest(self, node):
-        """All arguments of a node but the first, as code."""
-        return ", ".join([self.of(a) for a in node.args[1:]] + [f"{k} = {self.of(v)}" for k, v in node.kwargs.items()])
-
-    def function(self, target):
-        """A function as code."""
-        return name_of_function(target) or self._named(target)
-
-    def _named(self, value):
-        for name, held in self._space.items():
-            if held is value:
-                return name
-        name = getattr(value, "__name__", type(value).__name__)
-        name = self._taken.create_name(name if name.isidentifier() else "value")
-        self._space[name] = value
-        return name
-
-    def _sourced(self, a):
-        if isinstance(a, Node):
-            return _Source(a.name)
-        if isinstance(a, tuple) and hasattr(a, "_fields"):
-            return _Source(f"{self._named(type(a))}({', '.join(map(self.of, a))})")
-        if isinstance(a, tuple | list):
-            return type(a)(map(self._sourced, a))
-        if isinstance(a, dict):
-            return {k: self._sourced(v) for k, v in a.items()}
-        if isinstance(a, slice):
-            return _Source(f"slice({self.of(a.start)}, {self.of(a.stop)}, {self.of(a.step)})")
-        if a is None or isinstance(a, str | int | float | bool | complex | range) or a is ...:
-            return _Source("...") if a is ... else a
-        return _Source(self._named(a))
+    of, _, name = path.rpartition(".")
+    try:
+        holder = module.get_submodule(of)
+    except AttributeError:
+        warnings.warn(f"Failed to fetch module {of}!", stacklevel=3)
+        return False
+    found = getattr(holder, name, None)
+    return isinstance(found, Module | Parameter) or name in holder._buffers
 
 
-def _attribute(root, path):
-    out = root
-    for part in path.split("."):
-        out = f"{out}.{part}" if part.isidentifier() and not keyword.iskeyword(part) else f'getattr({out}, "{part}")'
-    return out
-
-
-def _is_operator(target):
-    return getattr(target, "__module__", "") in ("_operator", "operator")
-
-
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@"}
-_SIGNS |= {"and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}
-_SIGNS |= {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
-_SIGNS = {name: f"{{}} {sign} {{}}" for name, sign in _SIGNS.items()}
-_SIGNS |= {"neg": "-{}", "pos": "+{}", "invert": "~{}", "getitem": "{}[{}]"}
-
-
-def _last_uses(graph):
-    """By node, the nodes that none reads after it."""
-    last, seen = {}, set()
-    for node in reversed(graph.nodes):
-        for read in [*node.all_input_nodes, *(() if node.users else (node,))]:
-            if read not in seen and node.op not in ("placeholder", "output"):
-                last.setdefault(node, []).append(read)
-            seen.add(read)
-    return last
+_custom_builtins = _codegen.custom_builtins

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
+from smolder.fx import _patches
+from smolder.fx import traceback as _fx_traceback
+from smolder.fx._codegen import last_uses
 from smolder.fx._symbolic_trace import Tracer
 from smolder.fx.graph import Graph
 from smolder.fx.graph_module import GraphModule
-from smolder.fx.node import map_arg
+from smolder.fx.node import map_aggregate, map_arg
 from smolder.fx.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -31,25 +35,20 @@ class Interpreter:
     env: dict[Node, Any]
     args_iter: Iterator[Any]
     extra_traceback: bool
+    name: str
     garbage_collect_values: bool
     user_to_last_uses: dict[Node, list[Node]]
 
     def __init__(self, module: GraphModule, garbage_collect_values: bool = True, graph: Graph | None = None) -> None:
         self.module, self.submodules = module, dict(module.named_modules())
         self.graph = module.graph if graph is None else graph
-        self.env, self.extra_traceback = {}, True
+        self.env, self.extra_traceback, self.name = {}, True, "Interpreter"
         self.garbage_collect_values = garbage_collect_values
-        self.user_to_last_uses = {}
-        seen = set()
-        for node in reversed(self.graph.nodes):
-            for read in node.all_input_nodes:
-                if read not in seen:
-                    seen.add(read)
-                    self.user_to_last_uses.setdefault(node, []).append(read)
+        self.user_to_last_uses = last_uses(self.graph.nodes) if garbage_collect_values else {}
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
-        """What the graph returns for these arguments."""
-        self.env = dict(initial_env or {})
+        """What the graph returns for these arguments. Nodes in initial_env are not run, and have these values."""
+        self.env = {} if initial_env is None else initial_env
         self.args_iter = iter(self.graph.process_inputs(*args) if enable_io_processing else args)
         for node in self.graph.nodes:
             if node in self.env:
@@ -58,26 +57,35 @@ class Interpreter:
                 self.env[node] = self.run_node(node)
             except Exception as error:
                 if self.extra_traceback:
-                    error.add_note(f"While executing {node.format_node()}")
+                    _say_where(error, node)
+                    if isinstance(error, KeyError):
+                        raise RuntimeError(*error.args) from error
                 raise
-            if self.garbage_collect_values:
-                for done in self.user_to_last_uses.get(node, ()):
-                    del self.env[done]
+            for done in self.user_to_last_uses.get(node, ()):
+                del self.env[done]
             if node.op == "output":
                 out = self.env[node]
                 return self.graph.process_outputs(out) if enable_io_processing else out
         return None
 
     def boxed_run(self, args_list: list[Any]) -> Any:
-        """The same of a list of arguments, which is emptied."""
-        args = list(args_list)
+        """The same of a list of arguments, which is emptied before they are used."""
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        if len(args_list) != len(inputs):
+            detail = "extra arguments" if len(args_list) > len(inputs) else "missing arguments"
+            raise RuntimeError(
+                f"Interpreter.boxed_run expected {len(inputs)} arguments for placeholders but received {len(args_list)} "
+                f"({detail})"
+            )
+        env = dict(zip(inputs, args_list, strict=True))
         args_list.clear()
-        return self.run(*args)
+        return self.run(initial_env=env)
 
     def run_node(self, n: Node) -> Any:
         """What a node gives."""
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        with _fx_traceback.set_current_meta(n, f"Interpreter_{type(self).__name__}"):
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The next argument, or the default."""
@@ -140,6 +148,12 @@ class Interpreter:
         return map_arg(args, value)
 
 
+def _say_where(error, node):
+    """Adds the node to what an error says."""
+    text = f"While executing {node.format_node()}\nOriginal traceback:\n{node.stack_trace}"
+    error.args = (f"{error.args[0]}\n\n{text}" if error.args else text, *error.args[1:])
+
+
 class Transformer(Interpreter):
     """Makes another graph: `transform()` runs the graph on proxies, and what the methods do with them is the new one."""
 
@@ -151,19 +165,19 @@ class Transformer(Interpreter):
         self.new_graph = Graph()
         self.new_graph.set_codegen(module.graph._codegen)
 
-        class Adding(Tracer):
+        class TransformerTracer(Tracer):
             def __init__(self, graph):
                 super().__init__()
-                self.graph, self.root = graph, module
+                self.graph, self.root, self.tensor_attrs = graph, module, {}
 
             def is_leaf_module(self, m, module_qualified_name):
                 return True
 
-        self.tracer = Adding(self.new_graph)
+        self.tracer = TransformerTracer(self.new_graph)
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An input of the new graph."""
-        default = args[0] if args else ...
+        default = args[0] if args else inspect.Signature.empty
         return Proxy(self.new_graph.placeholder(target, default_value=default), self.tracer)
 
     def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,8 +185,9 @@ class Transformer(Interpreter):
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a module in the new graph."""
-        return self.tracer.create_proxy("call_module", target, args, kwargs)
+        """A call of a module in the new graph, if the tracer takes it for a leaf, which it does unless told otherwise."""
+        module = self.fetch_attr(target)
+        return self.tracer.call_module(module, module.forward, args, kwargs)
 
     def call_function(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in the new graph."""
@@ -180,14 +195,9 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The module of the new graph."""
-        out = super().run(enable_io_processing=False)
+        with _patches.asking(), _fx_traceback.preserve_node_meta():
+            out = super().run(enable_io_processing=False)
         if out is not None:
-            self.new_graph.output(map_proxies(out))
-        return GraphModule(self.module, self.new_graph, type(self.module).__name__)
-
-
-def map_proxies(a: Any) -> Any:
-    """An argument with nodes for proxies."""
-    from smolder.fx.node import map_aggregate
-
-    return map_aggregate(a, lambda x: x.node if isinstance(x, Proxy) else x)
+            node = self.new_graph.output(map_aggregate(out, lambda x: x.node if isinstance(x, Proxy) else x))
+            node.meta.update(self.graph.output_node().meta)
+        return GraphModule(self.module, self.new_graph)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import dis
+import enum
+import inspect
 import operator
+import traceback
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from smolder import _core
 from smolder._names import listing as _listing
-from smolder.fx.node import Node, map_aggregate
+from smolder.fx import _patches, _recorded
+from smolder.fx import traceback as _fx_traceback
+from smolder.fx._codegen import magic_methods, reflectable_magic_methods
+from smolder.fx._naming import is_op, target_name
+from smolder.fx.node import Node, map_aggregate, map_arg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +28,16 @@ if TYPE_CHECKING:
     from smolder.fx.graph import Graph
     from smolder.fx.node import Target
 
-__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
+__all__ = [
+    "Attribute",
+    "GraphAppendingTracer",
+    "ParameterProxy",
+    "Proxy",
+    "Scope",
+    "ScopeContextManager",
+    "TraceError",
+    "TracerBase",
+]
 __dir__ = _listing(__name__)
 
 
@@ -24,13 +45,39 @@ class TraceError(ValueError):
     """The function does what depends on a value, which a proxy has not got."""
 
 
+class Scope:
+    """The path and the class of the module that is being traced."""
+
+    def __init__(self, module_path: str, module_type: Any) -> None:
+        self.module_path, self.module_type = module_path, module_type
+
+
+class ScopeContextManager:
+    """Has a scope be another until it is left."""
+
+    def __init__(self, scope: Scope, current_scope: Scope) -> None:
+        self._before, self._scope = copy.copy(scope), scope
+        scope.module_path, scope.module_type = current_scope.module_path, current_scope.module_type
+
+    def __enter__(self) -> Scope:
+        return self._scope
+
+    def __exit__(self, *exception: object) -> None:
+        self._scope.module_path, self._scope.module_type = self._before.module_path, self._before.module_type
+
+
 class TracerBase:
-    """Makes nodes in its `graph`, and proxies of them."""
+    """Makes nodes in its `graph`, and proxies of them. `record_stack_traces` keeps where; `trace_asserts` records asserts."""
 
     graph: Any = None
+    record_stack_traces: bool = False
     trace_asserts: bool = False
     proxy_buffer_attributes: bool = False
     check_mutable_operations: bool = False
+    traced_func_name: str = "forward"
+    scope: Scope
+    module_stack: dict[str, Any]
+    node_name_to_scope: dict[str, tuple[str, Any]]
 
     def create_node(
         self,
@@ -42,7 +89,17 @@ class TracerBase:
         type_expr: Any = None,
     ) -> Node:
         """A node of the graph."""
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
+        if _fx_traceback.has_preserved_node_meta():
+            _fx_traceback.fill(node)
+        elif self.module_stack:
+            node.meta["nn_module_stack"] = copy.copy(self.module_stack)
+        if self.record_stack_traces and not node.stack_trace:
+            frames = _frames_of_users()
+            if frames:
+                node.stack_trace = "".join(traceback.StackSummary.from_list(frames).format()).strip()
+        return node
 
     def proxy(self, node: Node) -> Proxy:
         """What stands for the value of a node."""
@@ -67,23 +124,29 @@ class TracerBase:
         """An argument of a node: proxies become nodes. Raises NotImplementedError for what a graph can't hold."""
         if isinstance(a, Proxy):
             return a.node
-        if isinstance(a, Node) or hasattr(a, "__fx_create_arg__"):
-            return a if isinstance(a, Node) else a.__fx_create_arg__(self)
-        if isinstance(a, tuple) and hasattr(a, "_fields"):
-            return type(a)(*map(self.create_arg, a))
-        if isinstance(a, tuple | list):
-            return type(a)([self.create_arg(x) for x in a])
+        if hasattr(a, "__fx_create_arg__"):
+            return a.__fx_create_arg__(self)
+        if isinstance(a, tuple):
+            parts = [self.create_arg(x) for x in a]
+            return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
+        if isinstance(a, list):
+            return [self.create_arg(x) for x in a]
         if isinstance(a, dict):
-            for key in a:
-                map_aggregate(key, _refuse_proxy)
-            return {k: self.create_arg(v) for k, v in a.items()}
-        if isinstance(a, slice):
-            return slice(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
-        if isinstance(a, range):
-            return range(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
-        if _is_constant(a):
+            return {self._create_key(k): self.create_arg(v) for k, v in a.items()}
+        if isinstance(a, slice | range):
+            return type(a)(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
+        if dataclasses.is_dataclass(a) and not isinstance(a, type):
+            parts = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
+            return self.create_node("call_function", type(a), (), parts)
+        if a is None or a is ... or isinstance(a, _constants()) or is_op(a):
             return a
         raise NotImplementedError(f"argument of type: {type(a)}")
+
+    def _create_key(self, key):
+        if not isinstance(key, str):
+            key = self.create_arg(key)
+            map_arg(key, _refuse_node)
+        return key
 
     def to_bool(self, obj: Proxy) -> bool:
         """Whether a value that a proxy stands for is true: not known."""
@@ -103,16 +166,26 @@ class TracerBase:
         return Attribute(obj, "keys")()
 
 
-def _refuse_proxy(a):
-    if isinstance(a, Proxy | Node):
-        raise RuntimeError("Keys for dictionaries used as an argument cannot contain a Node")
+def _refuse_node(key):
+    raise RuntimeError(f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {key}")
 
 
-def _is_constant(a):
+def _constants():
     from smolder import Tensor, device, dtype, layout, memory_format
 
-    kinds = (str, int, float, bool, complex, type(None), type(...), dtype, device, layout, memory_format, Tensor)
-    return isinstance(a, kinds) or callable(a)
+    return (str, int, float, bool, complex, dtype, Tensor, device, memory_format, layout, enum.Enum, Node)
+
+
+def _frames_of_users():
+    """The frames from the first forward on that are not Smolder's own."""
+    frames = traceback.extract_stack()
+    first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
+    return [f for f in frames[first:] if not _patches.is_own_file(f.filename)]
+
+
+# What libraries ask of anything that might be an array: a proxy is none.
+_NOT_READ = {"__array__", "__array_interface__", "__array_struct__", "__array_priority__", "__array_namespace__"}
+_NOT_READ |= {"__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__deepcopy__", "__copy__", "__index__"}
 
 
 class GraphAppendingTracer(TracerBase):
@@ -120,6 +193,14 @@ class GraphAppendingTracer(TracerBase):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.scope, self.module_stack, self.node_name_to_scope = Scope("", None), OrderedDict(), {}
+        self._asking = _patches.AsLongAsItLives()  # functions in Python record calls with its proxies
+
+
+def assert_fn(x: Any) -> None:
+    """What an assert becomes that was traced."""
+    if not x:
+        raise AssertionError("Assertion failed")
 
 
 class Proxy:
@@ -136,7 +217,7 @@ class Proxy:
         return f"Proxy({self.node.name})"
 
     def __getattr__(self, name: str) -> Attribute:
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and (name in _NOT_READ or not hasattr(_core.Tensor, name)):
             raise AttributeError(name)
         return Attribute(self, name)
 
@@ -144,16 +225,18 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        import dis
-        import inspect
-
-        frame = inspect.currentframe().f_back
-        for instruction in dis.get_instructions(frame.f_code):
-            if instruction.offset == frame.f_lasti and instruction.opname == "UNPACK_SEQUENCE":
-                return (self[i] for i in range(instruction.argval))
+        instruction = _instruction_of(inspect.currentframe().f_back)[0]
+        if instruction is not None and instruction.opname == "UNPACK_SEQUENCE":
+            return (self[i] for i in range(instruction.argval))
         return self.tracer.iter(self)
 
+    def __abs__(self) -> Any:
+        return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
+
     def __bool__(self) -> bool:
+        if self.tracer.trace_asserts and _is_asserted(inspect.currentframe().f_back):
+            self.tracer.create_proxy("call_function", assert_fn, (self,), {})
+            return True
         return self.tracer.to_bool(self)
 
     def __len__(self) -> int:
@@ -166,6 +249,12 @@ class Proxy:
         """What `**` asks for."""
         return self.tracer.keys(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
     @classmethod
     def __torch_function__(
         cls,
@@ -175,13 +264,36 @@ class Proxy:
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        found = []
-        map_aggregate((args, kwargs), lambda a: found.append(a.tracer) if isinstance(a, Proxy) else None)
+        found: dict[Any, None] = {}
+        map_aggregate((args, kwargs), lambda a: found.setdefault(a.tracer) if isinstance(a, Proxy) else None)
         if not found:
             return NotImplemented
-        if type(orig_method).__name__ in ("nb_method", "method_descriptor", "wrapper_descriptor"):
-            return found[0].create_proxy("call_method", orig_method.__name__, args, kwargs)
-        return found[0].create_proxy("call_function", orig_method, args, kwargs)
+        if len(found) > 1:
+            raise RuntimeError(
+                f"Found multiple different tracers {list(found)} while trying to trace operations {orig_method}"
+            )
+        tracer = next(iter(found))
+        if _patches.is_method(orig_method):
+            name = _recorded.METHODS.get(orig_method.__name__, orig_method.__name__)
+            return tracer.create_proxy("call_method", name, args, kwargs)
+        args, kwargs = _recorded.as_torch(orig_method, args, kwargs)
+        return tracer.create_proxy("call_function", orig_method, args, kwargs, name=target_name(orig_method))
+
+
+def _instruction_of(frame):
+    """The instruction that a frame is at, and the one after."""
+    code = dis.get_instructions(frame.f_code)
+    for instruction in code:
+        if instruction.offset == frame.f_lasti:
+            return instruction, next(code, None)
+    return None, None
+
+
+def _is_asserted(frame):
+    """Whether a frame asks for the truth of what it asserts."""
+    instruction, following = _instruction_of(frame)
+    jumps = instruction is not None and instruction.opname.endswith("IF_TRUE")
+    return jumps and following is not None and following.opname == "LOAD_ASSERTION_ERROR"
 
 
 class Attribute(Proxy):
@@ -213,6 +325,10 @@ class ParameterProxy(Proxy):
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Tensor) -> None:
         super().__init__(node, tracer)
+        from smolder.nn import Parameter
+
+        if not isinstance(param, Parameter):
+            raise AssertionError(f"Expected Parameter, got {type(param)}")
         self.param, self.name = param, name
 
     def __repr__(self) -> str:
@@ -240,21 +356,55 @@ class ParameterProxy(Proxy):
         """The parameter's."""
         return self.param.numel()
 
+    def nelement(self) -> int:
+        """The parameter's."""
+        return self.param.numel()
 
-def _operator(name, function, reflected=False):
+
+# -- operators
+
+
+_MIRRORED = {"lt": ">", "gt": "<", "le": ">=", "ge": "<="}
+
+
+def _is_mirrored(name, frame):
+    """Whether a comparison is one that was written the other way round: Python asks the right operand second."""
+    instruction = _instruction_of(frame)[0]
+    return instruction is not None and instruction.opname == "COMPARE_OP" and instruction.argval == _MIRRORED[name]
+
+
+def _operator(name):
+    function = getattr(operator, name)
+
     def call(self, *others):
-        args = (*others, self) if reflected else (self, *others)
-        return self.tracer.create_proxy("call_function", function, args, {})
+        if (
+            name in _MIRRORED
+            and isinstance(others[0], _core.Tensor)
+            and _is_mirrored(name, inspect.currentframe().f_back)
+        ):
+            return self.tracer.create_proxy("call_method", _recorded.COMPARED[name], (others[0], self), {})
+        return self.tracer.create_proxy("call_function", function, (self, *others), {})
 
-    call.__name__ = name
-    setattr(Proxy, name, call)
+    call.__name__ = f"__{name.strip('_')}__"
+    setattr(Proxy, call.__name__, call)
 
 
-_BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
-for _name in _BINARY:
-    _function = getattr(operator, _name if _name not in ("and", "or") else f"{_name}_")
-    _operator(f"__{_name}__", _function)
-    _operator(f"__r{_name}__", _function, reflected=True)
-for _name in ["eq", "ne", "lt", "gt", "le", "ge", "getitem", "neg", "pos", "abs", "invert"]:
-    _operator(f"__{_name}__", getattr(operator, _name))
+def _reflected(name):
+    function = getattr(operator, name)
+
+    def call(self, left):
+        if isinstance(left, _core.Tensor):  # whose method it is, as torch records it
+            return self.tracer.create_proxy("call_method", _recorded.OPERATORS[name], (left, self), {})
+        return self.tracer.create_proxy("call_function", function, (left, self), {})
+
+    call.__name__ = f"__r{name.strip('_')}__"
+    setattr(Proxy, call.__name__, call)
+
+
+for _name in magic_methods:
+    if hasattr(operator, _name):
+        _operator(_name)
+for _name in reflectable_magic_methods:
+    if hasattr(operator, _name) and _name != "getitem":
+        _reflected(_name)
 Proxy.__hash__ = object.__hash__

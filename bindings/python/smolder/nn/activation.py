@@ -372,7 +372,7 @@ class Softmax(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._function(input, self.dim)
+        return self._function(input, self.dim, _stacklevel=5)
 
     def extra_repr(self) -> str:
         return _shown(self, "dim")
@@ -396,4 +396,4 @@ class Softmax2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
-        return F.softmax(input, -3)
+        return F.softmax(input, -3, _stacklevel=5)

@@ -1,5 +1,7 @@
 """torch._C, torch's core in C++: the names in it that libraries touch, as Smolder has them."""
 
+import importlib
+
 from smolder import Generator, Size, _core, default_generator, device, dtype, layout, memory_format
 from smolder.overrides import (
     DisableTorchFunction,
@@ -81,3 +83,9 @@ def _jit_set_profiling_executor(on):
 
 _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_executor
 _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_executor
+
+
+def __getattr__(name):
+    if name in ("_fft", "_linalg", "_special"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(name)

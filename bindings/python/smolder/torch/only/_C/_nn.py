@@ -4,7 +4,7 @@ from smolder.nn import functional
 
 
 def __getattr__(name):
-    return getattr(functional, name)
+    return getattr(functional, "logsigmoid" if name == "log_sigmoid" else name)
 
 
 def _parse_to(*args, **kwargs):
