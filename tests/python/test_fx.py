@@ -200,7 +200,10 @@ def test_tracers_say_what_is_not_entered():
     model = Model()
     graph = Leaves().trace(model)
     assert [n.target for n in graph.find_nodes(op="call_module")] == ["inside", "block"]
-    assert fx.symbolic_trace(model, concrete_args={"times": 5}).code.count("times") == 0
+    fixed = fx.symbolic_trace(model, concrete_args={"times": 5})
+    assert same(fixed(smolder.ones(1, 2), 5), model(smolder.ones(1, 2), 5))
+    with pytest.raises(AssertionError, match="times has been specialized to have value 5 but got another value"):
+        fixed(smolder.ones(1, 2), 4)
     assert by_hand(smolder.ones(1)).tolist() == [2], "nothing stays patched"
 
 
@@ -253,11 +256,9 @@ def test_asserts_are_traced_where_it_is_asked():
     class Asserts(fx.Tracer):
         trace_asserts = True
 
-    def positive(x):
-        assert x.sum() > 0
-        return x * 2
-
-    graph = fx.GraphModule(nn.Module(), Asserts().trace(positive))
+    space = {}  # pytest changes asserts of this file
+    exec("def positive(x):\n    assert x.sum() > 0\n    return x * 2", space)
+    graph = fx.GraphModule(nn.Module(), Asserts().trace(space["positive"]))
     assert graph(smolder.ones(2)).tolist() == [2, 2]
     with pytest.raises(AssertionError, match="Assertion failed"):
         graph(-smolder.ones(2))
@@ -329,7 +330,7 @@ def test_captured_graphs_become_calls():
     out["values"].sum().backward()
     assert model.first.weight.grad is not None
     targets = {n.target for n in traced.graph.find_nodes(op="call_function")}
-    assert {smolder.linear, smolder.topk, smolder.cat} <= targets
+    assert {F.linear, smolder.topk, smolder.cat, F.gelu} <= targets
     again = smolder.capture(traced, x, extra["a"])
     assert [n.op for n in again.nodes] == [n.op for n in graph.nodes]
     with pytest.raises(NotImplementedError, match=r"sizes of the graph are dynamic \(n\)"):

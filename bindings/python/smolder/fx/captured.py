@@ -10,6 +10,7 @@ from smolder import _core, _graph
 from smolder._names import listing as _listing
 from smolder.fx.graph import Graph
 from smolder.fx.graph_module import GraphModule
+from smolder.fx.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,8 @@ class _Reader:
             if found is None:
                 continue
             name, op, text, kind = found.groups()
-            self.types[name] = kind
+            if op in ("leaf", "constant"):
+                self.types[name] = kind
             if op == "leaf":
                 number = int(re.search(r"number=(\d+)", text)[1])
                 leaves[name] = number
@@ -85,39 +87,56 @@ class _Reader:
     def _add(self, node):
         if node.op in ("extent", "subgraph"):
             raise NotImplementedError(f"fx.from_captured: {node.op} is not supported, {node.source}")
+        for value in node.outputs:
+            self.types[value.name] = f"{str(value.dtype).rpartition('.')[2]}{list(value.shape)}"
         inputs = [self.values[name] for name in node.inputs]
-        attributes = {name: _attribute(text) for name, text in node.attributes.items()}
-        function = self._function_of(node, attributes)
-        if function is None:
-            function, attributes = _one_op(self.graph, node, self.types), {}
-        call = self.made.call_function(function, tuple(inputs), attributes)
+        function, attributes, listed = self._function_of(node) or (_one_op(self.graph, node, self.types), {}, False)
+        call = self.made.call_function(function, (inputs,) if listed else tuple(inputs), attributes)
         if len(node.outputs) == 1:
             self.values[node.outputs[0].name] = call
             return
         for i, value in enumerate(node.outputs):
             self.values[value.name] = self.made.call_function(operator.getitem, (call, i))
 
-    def _function_of(self, node, attributes):
-        """The public function that records just this op for such arguments; None where there is none."""
+    def _function_of(self, node):
+        """The public function that records just this op, with named arguments, and whether operands are one list.
+
+        None where there is none: what a function records of such arguments is looked at.
+        """
         import smolder
 
         function = vars(smolder).get(node.op)
         if not callable(function):
             return None
-        given = [v if not hasattr(v, "op") else None for v in (self.values[n] for n in node.inputs)]
-        examples = [_example(self.types[n]) for n, v in zip(node.inputs, given, strict=True) if v is None]
+        attributes = {name: _attribute(text) for name, text in node.attributes.items()}
+        worded = {name: "none" if value is None else value for name, value in attributes.items()}
+        given = [self.values[name] for name in node.inputs]
+        for named in (attributes, worded) if worded != attributes else (attributes,):
+            for listed in (False, True):
+                if self._records(node, function, given, named, listed):
+                    return function, named, listed
+        return None
+
+    def _records(self, node, function, given, named, listed):
+        from smolder import capture, no_grad
+
+        is_tensor = [isinstance(v, Node) for v in given]
+        examples = [_example(self.types[n]) for n, t in zip(node.inputs, is_tensor, strict=True) if t]
 
         def call(*tensors):
             left = iter(tensors)
-            return function(*(next(left) if v is None else v for v in given), **attributes)
+            args = [next(left) if t else v for v, t in zip(given, is_tensor, strict=True)]
+            out = function(args, **named) if listed else function(*args, **named)
+            return list(out) if isinstance(out, tuple) else out
 
         try:
-            with smolder.no_grad():
-                found = smolder.capture(call, *examples).nodes
+            with no_grad():
+                found = capture(call, *examples).nodes
         except (TypeError, ValueError, RuntimeError, NotImplementedError, AttributeError):
-            return None
-        same = len(found) == 1 and found[0].op == node.op and found[0].attributes == node.attributes
-        return function if same and len(found[0].inputs) == len(node.inputs) else None
+            return False
+        if len(found) != 1 or len(found[0].inputs) != len(node.inputs) or len(found[0].outputs) != len(node.outputs):
+            return False
+        return found[0].op == node.op and found[0].attributes == node.attributes
 
 
 def _number(text):
