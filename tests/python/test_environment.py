@@ -1,8 +1,10 @@
 """Questions that programs ask of where they run, and names of what there is none of."""
 
+import io
 import subprocess
 import sys
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -98,9 +100,15 @@ def test_an_accelerator_is_cuda_or_none():
         accelerator.set_device_idx(-1)
 
 
-def test_scripts_say_what_to_use():
-    with pytest.raises(NotImplementedError, match=r"jit\.load is not supported: .* smolder\.export\.save"):
-        jit.load("x.pt")
+def test_scripts_say_what_to_use(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as archive:
+        archive.writestr("code", "")
+    with pytest.raises(NotImplementedError, match=r"jit\.load is not supported of files .* smolder\.export\.save"):
+        jit.load(tmp_path / "x.pt")
+    with pytest.raises(NotImplementedError, match=r"jit\.save is not supported but for .* smolder\.export\.save"):
+        jit.save(nn.Linear(1, 1), tmp_path / "y.pt")
+    with pytest.raises(FileNotFoundError):
+        jit.load(tmp_path / "nothing.pt")
     assert not isinstance(nn.Linear(1, 1), jit.ScriptModule) and issubclass(jit.ScriptModule, nn.Module)
     assert list(jit.ScriptModule().parameters()) == []
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
@@ -125,6 +133,34 @@ def test_scripts_are_what_was_given_and_traces_compiled_functions(monkeypatch):
     with pytest.raises(RuntimeError, match="eval mode"):
         jit.freeze(model)
     assert jit.freeze(model.eval()) is model and jit.optimize_for_inference(model) is model
+
+
+@pytest.mark.filterwarnings("ignore:smolder.jit.trace")
+def test_what_was_traced_is_saved(tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 2)
+
+        def forward(self, x, scale):
+            return {"out": self.fc(x).relu() * scale}
+
+    model, x, two = Model(), smolder.randn(4, 3), smolder.tensor(2.0)
+    traced = jit.trace(model, (x, two))
+    traced.save(tmp_path / "model.pt")
+    loaded = jit.load(tmp_path / "model.pt")
+    assert smolder.equal(loaded.eval()(x, two)["out"], model(x, two)["out"])
+    assert set(loaded.state_dict()) == {"fc.weight", "fc.bias"} and isinstance(loaded, nn.Module)
+    file = io.BytesIO()
+    jit.save(loaded.to("cpu"), file)
+    again = jit.load(io.BytesIO(file.getvalue()), map_location="cpu")
+    assert smolder.equal(again.fc.weight, model.fc.weight)
+    function = jit.trace_module(model, {"forward": (x, two)})
+    jit.save(function, str(tmp_path / "again.pt"))
+    assert smolder.equal(jit.load(str(tmp_path / "again.pt"))(x, two)["out"], model(x, two)["out"])
+    plain = jit.trace(lambda a: a * 2 + 1, x)
+    plain.save(tmp_path / "plain.pt")
+    assert smolder.equal(jit.load(tmp_path / "plain.pt")(x), x * 2 + 1)
 
 
 def test_scripts_can_be_turned_off(monkeypatch):

@@ -212,7 +212,7 @@ def trace_module(mod: T, inputs: dict[str, Any], **options: Any) -> T:
     """The same of a module, of whose methods only forward is compiled."""
     if set(inputs) - {"forward"}:
         raise NotImplementedError(f"jit.trace_module: only forward can be traced, got {sorted(inputs)}")
-    return trace(mod, **options)
+    return trace(mod, inputs.get("forward"), **options)
 
 
 def _disabled():

@@ -392,6 +392,9 @@ class Graph:
 class _node_list:
     """A graph's nodes in order, or backwards. Nodes may be added and erased while they are gone through."""
 
+    graph: Graph
+    direction: str
+
     def __init__(self, graph: Graph, direction: str = "_next") -> None:
         self.graph, self.direction = graph, direction
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
 from smolder.utils import _pytree
 
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 __all__ = ["immutable_dict", "immutable_list"]
 __dir__ = _listing(__name__)
@@ -22,7 +22,7 @@ def _no_mutation(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     )
 
 
-class immutable_list(list):
+class immutable_list(list[Any]):
     """A list that can't be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -32,7 +32,7 @@ class immutable_list(list):
         return type(self), (tuple(self),)
 
 
-class immutable_dict(dict):
+class immutable_dict(dict[Any, Any]):
     """A dict that can't be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]

@@ -48,6 +48,9 @@ class TraceError(ValueError):
 class Scope:
     """The path and the class of the module that is being traced."""
 
+    module_path: str
+    module_type: Any
+
     def __init__(self, module_path: str, module_type: Any) -> None:
         self.module_path, self.module_type = module_path, module_type
 
@@ -190,6 +193,10 @@ _NOT_READ |= {"__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__
 
 class GraphAppendingTracer(TracerBase):
     """One that only adds to a graph."""
+
+    scope: Scope
+    module_stack: dict[str, Any]
+    node_name_to_scope: dict[str, tuple[str, Any]]
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -16,7 +16,7 @@ _WHY = {
     "tensors are dense": "sparse",
     "tensors are rectangular": "nested masked",
     "it is a part of torch's core in C++": "_C _VF _classes _library _prims_common cpp classes",
-    "smolder.fx has torch's classes, and none of its passes": "fx",
+    "of torch's passes over graphs smolder.fx has shape_prop and split_module": "fx",
     "smolder.profiler measures in its own way": "profiler autograd.profiler autograd.profiler_util monitor",
     "there is no such device": "xpu mtia mps accelerator cuda hip",
     "attention is one op, and the compiler chooses how it runs": "nn.attention",

@@ -51,6 +51,8 @@ class ShapeProp(Interpreter):
     and has to be None.
     """
 
+    real_module: GraphModule
+
     def __init__(self, gm: GraphModule, fake_mode: Any = None) -> None:
         super().__init__(gm)
         if fake_mode is not None:

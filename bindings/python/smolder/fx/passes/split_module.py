@@ -25,6 +25,10 @@ __dir__ = _listing(__name__)
 class Partition:
     """A part: its nodes, the names of what it reads of others and they of it, and its graph."""
 
+    name: str
+    submod_name: str
+    graph: Graph
+
     def __init__(self, name: str) -> None:
         self.name, self.submod_name = name, f"submod_{name}"
         self.node_names: list[str] = []

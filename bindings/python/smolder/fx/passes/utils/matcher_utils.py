@@ -39,6 +39,15 @@ class SubgraphMatcher:
     """Finds a pattern in graphs, from its results backwards. Inputs of the pattern match anything, unless match_placeholder
     says they match inputs; numbers and strings match equal ones, unless ignore_literals."""
 
+    pattern: Graph
+    match_output: bool
+    match_placeholder: bool
+    remove_overlapping_matches: bool
+    ignore_literals: bool
+    pattern_placeholder_nodes: list[Node]
+    pattern_returning_nodes: list[Node]
+    pattern_anchors: list[Node]
+
     def __init__(
         self,
         pattern: Graph,
