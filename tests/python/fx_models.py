@@ -196,7 +196,12 @@ class TorchNames(nn.Module):
     def forward(self, x):
         a, b = torch.split(x, 2)
         c = torch.einsum("ij,kj->ik", a, b) + torch.linalg.norm(x) + torch.norm(b, dim=1, keepdim=True)
-        d = torch.special.xlog1py(c, c.abs()) + torch.exp(c) + torch.max(c, dim=1, keepdim=True).values + torch.fft.fft(c).real
+        d = (
+            torch.special.xlog1py(c, c.abs())
+            + torch.exp(c)
+            + torch.max(c, dim=1, keepdim=True).values
+            + torch.fft.fft(c).real
+        )
         e = torch.cat([c, d], dim=0).chunk(2)[0] + torch.where(c > 0, c, torch.zeros_like(c))
         return torch.topk(e, 1)[0], torch.cdist(a, b), torch.arange(x.size(0)), torch.full((2,), 1.5)
 
@@ -263,6 +268,12 @@ class Flag(nn.Module):
             for _ in range(n):
                 x = x * 2
         return x + 1
+
+
+class Checked(nn.Module):
+    def forward(self, x):
+        torch._assert(x.size(0) == 2, "two rows")
+        return x.size(-1) * x
 
 
 class Trees(nn.Module):
@@ -355,6 +366,7 @@ TRACED = {
     "flag": lambda: fx.symbolic_trace(Flag(), concrete_args={"flag": True, "n": 2}),
     "no_flag": lambda: fx.symbolic_trace(Flag(), concrete_args={"flag": None}),
     "trees": lambda: fx.symbolic_trace(Trees(), concrete_args={"batch": {"a": fx.PH, "b": fx.PH}}),
+    "checked": lambda: fx.symbolic_trace(Checked()),
     "tuples": lambda: fx.symbolic_trace(Tuples()),
     "losses": lambda: fx.symbolic_trace(Losses()),
 }
@@ -501,6 +513,7 @@ VALUES = {
     "shared": (Shared, lambda: (batch(2, 3), batch(2, 3))),
     "custom_leaf": (CustomLeaf, lambda: (batch(2, 4),)),
     "through": (Through, lambda: (batch(4, 3, 8, 8), torch.tensor([0, 1, 2, 3]))),
+    "checked": (Checked, lambda: (batch(2, 3),)),
     "tuples": (Tuples, lambda: (batch(2, 3).abs(),)),
     "losses": (Losses, lambda: (torch.tensor([[0, 1], [2, 3]]), torch.tensor([0, 1, 2, 3]))),
 }

@@ -129,6 +129,9 @@ class Tracer(TracerBase):
     submodule_paths: dict[Module, str] | None
     root_module_name: str
     num_calls: dict[str, int]
+    scope: Scope
+    module_stack: dict[str, Any]
+    node_name_to_scope: dict[str, tuple[str, Any]]
 
     def __init__(
         self,
