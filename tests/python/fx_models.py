@@ -192,6 +192,20 @@ class Functional(nn.Module):
         return F.cross_entropy(h, target, label_smoothing=0.1) + F.mse_loss(h, x) + F.log_softmax(h, 1).sum()
 
 
+class Norms(nn.Module):
+    def forward(self, x):
+        h = F.group_norm(x, 2) + F.batch_norm(x, torch.zeros(4), torch.ones(4)) + F.instance_norm(x)
+        h = h + F.softsign(h) + F.tanhshrink(h) + torch.tensordot(F.glu(h, 1), torch.ones(3, 3), dims=1).mean()
+        a, b = torch.meshgrid(h[0, 0, 0], h[0, 1, 0], indexing="ij")
+        return (
+            F.l1_loss(h, x),
+            torch.exp_(h.clone()),
+            a + b,
+            torch.unique(torch.round(x)),
+            F.interpolate(x, scale_factor=2),
+        )
+
+
 class TorchNames(nn.Module):
     def forward(self, x):
         a, b = torch.split(x, 2)
@@ -354,6 +368,7 @@ TRACED = {
     "buffers": lambda: fx.symbolic_trace(Buffers()),
     "direct": lambda: fx.symbolic_trace(Direct()),
     "functional": lambda: fx.symbolic_trace(Functional()),
+    "norms": lambda: fx.symbolic_trace(Norms()),
     "torch_names": lambda: fx.symbolic_trace(TorchNames()),
     "methods": lambda: fx.symbolic_trace(Methods()),
     "operators": lambda: fx.symbolic_trace(lambda x, y: Operators().forward(x, y)[:-1]),
@@ -449,6 +464,62 @@ OTHERS = {
     "meta": lambda: [[n.name, str(n.meta)] for n in fx.symbolic_trace(CustomLeaf()).graph.nodes],
 }
 
+# Functions, with as many arguments as they take at least: what a call of each is recorded as.
+FUNCTIONS = """
+abs_:1 acos_:1 acosh_:1 addmv_:3 arccos_:1 arcsin_:1 arctan_:1 asin_:1 asinh_:1 atan_:1 atanh_:1 atleast_1d:1
+atleast_2d:1 atleast_3d:1 block_diag:1 broadcast_tensors:1 cartesian_prod:1 cdist:2 ceil_:1 celu_:1 clamp_:1
+clamp_max_:2 clamp_min_:2 clip_:1 cos_:1 cosh_:1 deg2rad_:1 detach_:1 einsum:2 erf_:1 erfc_:1 exp2_:1 exp_:1
+expm1_:1 fill_:2 fix_:1 floor_:1 frac_:1 index_put_:3 ldexp_:2 log10_:1 log1p_:1 log2_:1 log_:1 logit_:1
+meshgrid:1 nan_to_num_:1 neg_:1 negative_:1 norm:1 pca_lowrank:1 rad2deg_:1 reciprocal_:1 relu_:1 resize_as_:2
+round_:1 rrelu_:1 rsqrt_:1 selu_:1 sigmoid_:1 sin_:1 sinc_:1 sinh_:1 split:2 sqrt_:1 square_:1 stft:2
+svd_lowrank:1 tan_:1 tanh_:1 tensordot:2 threshold_:3 trunc_:1 unique:1 unique_consecutive:1 xlogy_:2 zero_:1
+nn.functional.adaptive_avg_pool1d:2 nn.functional.adaptive_avg_pool2d:2 nn.functional.adaptive_avg_pool3d:2
+nn.functional.adaptive_max_pool1d:2 nn.functional.adaptive_max_pool2d:2 nn.functional.adaptive_max_pool3d:2
+nn.functional.affine_grid:2 nn.functional.avg_pool1d:2 nn.functional.avg_pool2d:2 nn.functional.avg_pool3d:2
+nn.functional.batch_norm:3 nn.functional.binary_cross_entropy:2 nn.functional.binary_cross_entropy_with_logits:2
+nn.functional.celu:1 nn.functional.channel_shuffle:2 nn.functional.conv1d:2 nn.functional.conv2d:2
+nn.functional.conv3d:2 nn.functional.conv_transpose1d:2 nn.functional.conv_transpose2d:2
+nn.functional.conv_transpose3d:2 nn.functional.cosine_embedding_loss:3 nn.functional.cosine_similarity:2
+nn.functional.cross_entropy:2 nn.functional.ctc_loss:4 nn.functional.dropout:1 nn.functional.dropout1d:1
+nn.functional.dropout2d:1 nn.functional.dropout3d:1 nn.functional.elu:1 nn.functional.elu_:1
+nn.functional.embedding:2 nn.functional.embedding_bag:2 nn.functional.fold:3 nn.functional.gaussian_nll_loss:3
+nn.functional.gelu:1 nn.functional.glu:1 nn.functional.grid_sample:2 nn.functional.group_norm:2
+nn.functional.gumbel_softmax:1 nn.functional.hardshrink:1 nn.functional.hardsigmoid:1 nn.functional.hardswish:1
+nn.functional.hardtanh:1 nn.functional.hardtanh_:1 nn.functional.hinge_embedding_loss:2 nn.functional.huber_loss:2
+nn.functional.instance_norm:1 nn.functional.interpolate:1 nn.functional.kl_div:2 nn.functional.l1_loss:2
+nn.functional.layer_norm:2 nn.functional.leaky_relu:1 nn.functional.leaky_relu_:1 nn.functional.linear:2
+nn.functional.log_softmax:1 nn.functional.logsigmoid:1 nn.functional.margin_ranking_loss:3
+nn.functional.max_pool1d:2 nn.functional.max_pool2d:2 nn.functional.max_pool3d:2 nn.functional.mish:1
+nn.functional.mse_loss:2 nn.functional.nll_loss:2 nn.functional.normalize:1 nn.functional.one_hot:1
+nn.functional.pad:2 nn.functional.pairwise_distance:2 nn.functional.pixel_shuffle:2
+nn.functional.pixel_unshuffle:2 nn.functional.poisson_nll_loss:2 nn.functional.prelu:2 nn.functional.relu:1
+nn.functional.relu6:1 nn.functional.rms_norm:2 nn.functional.rrelu:1 nn.functional.scaled_dot_product_attention:3
+nn.functional.selu:1 nn.functional.silu:1 nn.functional.smooth_l1_loss:2 nn.functional.soft_margin_loss:2
+nn.functional.softmax:1 nn.functional.softmin:1 nn.functional.softplus:1 nn.functional.softshrink:1
+nn.functional.softsign:1 nn.functional.tanhshrink:1 nn.functional.triplet_margin_loss:3 nn.functional.unfold:2
+nn.functional.upsample:1 nn.functional.upsample_bilinear:1 nn.functional.upsample_nearest:1 linalg.cholesky:1
+linalg.cholesky_ex:1 linalg.cond:1 linalg.cross:2 linalg.det:1 linalg.diagonal:1 linalg.eigh:1 linalg.eigvalsh:1
+linalg.householder_product:2 linalg.inv:1 linalg.inv_ex:1 linalg.lstsq:2 linalg.lu:1 linalg.lu_factor:1
+linalg.lu_factor_ex:1 linalg.lu_solve:3 linalg.matmul:2 linalg.matrix_exp:1 linalg.matrix_norm:1
+linalg.matrix_power:2 linalg.matrix_rank:1 linalg.multi_dot:1 linalg.norm:1 linalg.pinv:1 linalg.qr:1
+linalg.slogdet:1 linalg.solve:2 linalg.solve_ex:2 linalg.svd:1 linalg.svdvals:1 linalg.tensorinv:1
+linalg.tensorsolve:2 linalg.vander:1 linalg.vecdot:2 linalg.vector_norm:1 special.entr:1 special.gammainc:2
+special.gammaincc:2 special.i0:1 special.i0e:1 special.i1:1 special.i1e:1 special.multigammaln:2 special.ndtr:1
+special.xlog1py:2 fft.fft:1 fft.fft2:1 fft.fftn:1 fft.fftshift:1 fft.hfft:1 fft.hfft2:1 fft.hfftn:1 fft.ifft:1
+fft.ifft2:1 fft.ifftn:1 fft.ifftshift:1 fft.ihfft:1 fft.ihfft2:1 fft.ihfftn:1 fft.irfft:1 fft.irfft2:1
+fft.irfftn:1 fft.rfft:1 fft.rfft2:1 fft.rfftn:1
+"""
+
+
+def recorded(path, count):
+    graph = fx.Graph()
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    function = torch
+    for part in path.split("."):
+        function = getattr(function, part)
+    return function(*(fx.Proxy(graph.placeholder("abcdefg"[i]), tracer) for i in range(count))).node.format_node()
+
+
 REFUSED = {
     "branch": lambda x: x if x.sum() > 0 else -x,
     "not": lambda x: not x,
@@ -506,6 +577,7 @@ VALUES = {
     "buffers": (Buffers, lambda: (batch(2, 3),)),
     "direct": (Direct, lambda: (batch(2, 3),)),
     "functional": (Functional, lambda: (batch(2, 4), torch.tensor([1, 2]))),
+    "norms": (Norms, lambda: (batch(2, 4, 3, 3),)),
     "torch_names": (TorchNames, lambda: (batch(4, 3),)),
     "methods": (Methods, lambda: (batch(2, 3),)),
     "wrapped": (Wrapped, lambda: (batch(3),)),
@@ -550,6 +622,10 @@ def main():
             out["others"][name] = [type(error).__name__, str(error)]
     for name, function in REFUSED.items():
         out["errors"][name] = error_of(lambda f=function: fx.symbolic_trace(f).code)
+    out["functions"] = {}
+    for word in FUNCTIONS.split():
+        path, _, count = word.partition(":")
+        out["functions"][path] = recorded(path, int(count))
     for name, (make, inputs) in VALUES.items():
         try:
             out["values"][name] = runs_alike(make, inputs)

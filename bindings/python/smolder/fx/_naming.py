@@ -101,6 +101,7 @@ _IN_FUNCTIONAL = words(
     """atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum lu
 meshgrid norm split stft tensordot unique unique_consecutive unravel_index align_tensors broadcast_shapes"""
 )
+_IN_LOWRANK = ("pca_lowrank", "svd_lowrank")
 _IN_NN = {"logsigmoid": "log_sigmoid"}
 _IN_NN |= {
     n: n
@@ -121,10 +122,10 @@ _IN_NN |= {
 _PREFIXED = ("linalg", "special", "fft")
 # Functions of nn.functional that are in torch too: any other that is in both modules here is named of nn.functional.
 _IN_BOTH = words(
-    """adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d batch_norm bilinear
+    """adaptive_avg_pool1d adaptive_max_pool1d alpha_dropout avg_pool1d bilinear
 binary_cross_entropy_with_logits celu celu_ channel_shuffle conv1d conv2d conv3d conv_transpose1d
 conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout embedding
-embedding_bag feature_alpha_dropout group_norm hardshrink hinge_embedding_loss instance_norm kl_div layer_norm
+embedding_bag feature_alpha_dropout hardshrink hinge_embedding_loss kl_div layer_norm
 log_softmax margin_ranking_loss max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle
 pixel_unshuffle poisson_nll_loss prelu relu relu_ rms_norm rrelu rrelu_ selu selu_ sigmoid softmax tanh
 threshold threshold_ triplet_margin_loss"""
@@ -175,12 +176,12 @@ def qualified_name(func: Any) -> str:
     import smolder
 
     top = smolder_name()
-    if vars(smolder.Tensor).get(func.__name__) is func:
-        return f"{top}.Tensor.{func.__name__}"
     found = place_of(func)
     if found is not None:
         return _place_in_code(top, *found)
     name = func.__name__
+    if vars(smolder.Tensor).get(name) is func:  # exp_(x) is smolder's too
+        return f"{top}.{name}" if name.endswith("_") and not name.startswith("_") else f"{top}.Tensor.{name}"
     if name == "<lambda>":
         try:
             name = inspect.getsource(func).split("=")[0].strip()
@@ -200,6 +201,8 @@ def _place_in_code(top, place, name):
             return f"torch._C._nn.{_IN_NN[name]}"
         if not place and name in _IN_FUNCTIONAL:
             return f"torch.functional.{name}"
+        if not place and name in _IN_LOWRANK:
+            return f"torch._lowrank.{name}"
     return ".".join(filter(None, (top, place, name)))
 
 

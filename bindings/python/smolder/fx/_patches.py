@@ -28,7 +28,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Functions whose answers do not depend on what a proxy stands for, or which take other functions.
 _NOT_ASKING = words(
     """is_tensor is_storage typename broadcast_shapes compile checked pure capture cond while_loop scan load save
-explain set_printoptions manual_seed vmap is_grad_enabled"""
+explain set_printoptions manual_seed vmap is_grad_enabled upsample
+upsample_bilinear upsample_nearest"""
 )
 
 
@@ -119,10 +120,10 @@ def _functions():
     import smolder
     from smolder import fft, linalg, special
 
-    found = {}
+    found, general = {}, (smolder, smolder.nn.functional)
     for place in (smolder, smolder.nn.functional, linalg, special, fft, _core.Tensor):
         for name, function in vars(place).items():
-            if not isinstance(function, types.FunctionType) or name in _NOT_ASKING:
+            if not isinstance(function, types.FunctionType) or (name in _NOT_ASKING and place in general):
                 continue
             if name.startswith("_") and name != "_assert":
                 continue

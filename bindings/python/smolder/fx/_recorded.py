@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
 from smolder.fx import _patches
-from smolder.fx._naming import _IN_FUNCTIONAL, place_of, words
+from smolder.fx._naming import _IN_FUNCTIONAL, _IN_LOWRANK, place_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ METHODS = {
     "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__neg__": "neg", "__abs__": "abs",
 }  # fmt: skip
 
+_IN_PYTHON = {*_IN_FUNCTIONAL, *_IN_LOWRANK} - {"chain_matmul"}
 # Functions of nn.functional that are C++ in torch: a call of one is recorded as it was written.
 _AS_WRITTEN = words(
     """adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d conv3d
@@ -39,8 +40,14 @@ softshrink tanh celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_""
 )
 # Signatures, in torch, of functions that are bound to C++ here and so have none that inspect finds.
 _SIGNATURES = {
+    "batch_norm": "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05",
+    "group_norm": "input, num_groups, weight=None, bias=None, eps=1e-05",
+    "instance_norm": (
+        "input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-05"
+    ),
     "cdist": "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'",
     "norm": "input, p='fro', dim=None, keepdim=False, out=None, dtype=None",
+    "l1_loss": "input, target, size_average=None, reduce=None, reduction='mean'",
     "split": "tensor, split_size_or_sections, dim=0",
     "tensordot": "a, b, dims=2, out=None",
     "glu": "input, dim=-1",
@@ -56,7 +63,8 @@ def _signature(function):
     if found is None:
         return None
     place, name = found
-    if name in _AS_WRITTEN if place == "nn.functional" else place or name not in _IN_FUNCTIONAL:
+    in_python = name not in _AS_WRITTEN if place == "nn.functional" else not place and name in _IN_PYTHON
+    if not in_python:
         return None
     if name in _SIGNATURES:
         return inspect.signature(eval(f"lambda {_SIGNATURES[name]}: None"))
@@ -64,8 +72,7 @@ def _signature(function):
         signature = inspect.signature(_patches.plain(function))
     except (TypeError, ValueError):
         return None
-    variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values())
-    return None if variadic else signature
+    return None if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()) else signature
 
 
 def as_torch(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -80,7 +87,9 @@ def as_torch(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[tupl
     bound.apply_defaults()
     named, positional = {}, []
     for p in signature.parameters.values():
-        if p.default is p.empty:
+        if p.kind is p.VAR_POSITIONAL:
+            positional += bound.arguments[p.name]
+        elif p.default is p.empty:
             positional.append(bound.arguments[p.name])
         else:
             named[p.name] = bound.arguments[p.name]

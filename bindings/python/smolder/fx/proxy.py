@@ -280,11 +280,18 @@ class Proxy:
                 f"Found multiple different tracers {list(found)} while trying to trace operations {orig_method}"
             )
         tracer = next(iter(found))
-        if _patches.is_method(orig_method):
+        if _patches.is_method(orig_method) and not _is_function_too(orig_method, args):
             name = _recorded.METHODS.get(orig_method.__name__, orig_method.__name__)
             return tracer.create_proxy("call_method", name, args, kwargs)
         args, kwargs = _recorded.as_torch(orig_method, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=target_name(orig_method))
+
+
+def _is_function_too(method, args):
+    """Whether a method of tensors was called as a function, which it is too: on a proxy, whose own methods are others."""
+    import smolder
+
+    return bool(args) and isinstance(args[0], Proxy) and getattr(smolder, method.__name__, None) is method
 
 
 def _instruction_of(frame):
