@@ -7,7 +7,6 @@ import itertools
 import linecache
 import pathlib
 import sys
-import traceback
 import warnings
 from typing import TYPE_CHECKING
 
@@ -121,11 +120,9 @@ class GraphModule(Module):
     meta: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # Each has a class of its own, as its forward is its own.
+        # Each has a class of its own, as its forward is its own: a program's, which compiled steps look at.
         of = next(c for c in cls.__mro__ if "_is_of_one" not in vars(c))
-        return super().__new__(
-            type("GraphModuleImpl", (of,), {"__module__": GraphModule.__module__, "_is_of_one": True})
-        )
+        return super().__new__(type("GraphModuleImpl", (of,), {"__module__": "eval_with_key", "_is_of_one": True}))
 
     def __init__(self, root: Module | dict[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
@@ -188,16 +185,6 @@ class GraphModule(Module):
             if isinstance(child, GraphModule):
                 child.recompile()
         return code
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().__call__(*args, **kwargs)
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            if "eval_with_key" not in where.filename:
-                raise
-            print(_shown(where), file=sys.stderr)
-            raise error.with_traceback(None)  # noqa: B904 - it is the same exception
 
     # -- modules in it
 
@@ -349,20 +336,6 @@ def _readable(module, name, options, expanded):
     text = _indented(f"class {name}({smolder_name()}.nn.Module):\n" + code.src.lstrip("\n"))
     inside = [_readable(m, n, options, False) for n, m in module.named_children() if isinstance(m, GraphModule)]
     return text + _indented("\n".join(["", *inside]))
-
-
-def _shown(where):
-    """The line of a graph's code that raised, between those around it."""
-    lines = linecache.getlines(where.filename)
-    return "\n".join(
-        [
-            traceback.format_exc(),
-            f"Call using an FX-traced Module, line {where.lineno} of the traced Module's generated forward function:",
-            "".join(lines[where.lineno - 2 : where.lineno]),
-            "~" * len(where.line) + "~~~ <--- HERE",
-            "\n".join(lines[where.lineno : where.lineno + 2]),
-        ]
-    )
 
 
 def _has_whole_repr(module):
