@@ -208,6 +208,36 @@ def test_tracers_say_what_is_not_entered():
     assert by_hand(smolder.ones(1)).tolist() == [2], "nothing stays patched"
 
 
+def test_tracers_of_libraries_patch_by_themselves():
+    """As torch_geometric's, which has a trace of its own, of torch's private names."""
+    from smolder.fx import _symbolic_trace as st
+
+    class Own(fx.Tracer):
+        def trace(self, root, concrete_args=None):
+            self.root, self.graph, self.tensor_attrs = root, fx.Graph(tracer_cls=type(self)), {}
+            self.submodule_paths = {m: name for name, m in root.named_modules()}
+            fn, args = self.create_args_for_root(type(root).forward, True, concrete_args)
+            cache = {}
+
+            def call(module, *args, **kwargs):
+                return self.call_module(module, lambda *a, **k: st._orig_module_call(module, *a, **k), args, kwargs)
+
+            def read(module, name):
+                return self.getattr(name, st._orig_module_getattr(module, name), cache)
+
+            with st._Patcher() as patcher:
+                patcher.patch_method(nn.Module, "__getattr__", read, deduplicate=False)
+                patcher.patch_method(nn.Module, "__call__", call, deduplicate=False)
+                st._patch_wrapped_functions(patcher)
+                st._autowrap_check(patcher, type(root).forward.__globals__, self._autowrap_function_ids)
+                self.create_node("output", "output", (self.create_arg(fn(*args)),), {})
+            return self.graph
+
+    model = Model()
+    assert str(Own().trace(model)) == str(fx.symbolic_trace(model).graph)
+    assert "__getattribute__" not in vars(nn.Module)
+
+
 def test_functions_in_python_have_their_code_again():
     code = F.relu.__code__
     held = F.dropout

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder.fx import _patches
+from smolder.fx._compatibility import compatibility as compatibility
 from smolder.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from smolder.fx.graph_module import GraphModule
 from smolder.fx.proxy import ParameterProxy, Scope, ScopeContextManager, TracerBase
+from smolder.fx.proxy import Proxy as Proxy
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 from smolder.utils import _pytree
@@ -34,8 +36,10 @@ __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbol
 __dir__ = _listing(__name__)
 
 _wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}  # by (id of globals, name), the globals
+FunctionType = types.FunctionType
 _active: list[Any] = []  # tracers that trace, the innermost last
-_module_call = Module.__call__
+_orig_module_call = Module.__call__
+_orig_module_getattr = object.__getattribute__  # members are in a module's own dict
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
@@ -117,6 +121,68 @@ def _plain_parameters(function, count):
     return types.FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
+
+
+class _Patcher:
+    """What is other while a function is traced. Tracers of libraries patch with it too, so its names are torch's."""
+
+    def __init__(self) -> None:
+        self._undo, self._seen = contextlib.ExitStack(), set()
+
+    def __enter__(self) -> _Patcher:
+        self._undo.enter_context(_patches.asking())
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._undo.__exit__(*exception)
+
+    def patch(self, frame_dict: dict[str, Any], name: str, new_fn: Any, deduplicate: bool = True) -> None:
+        """Replaces a global."""
+        if not hasattr(frame_dict.get(name), "_is_asking"):
+            self._undo.enter_context(_patches.replaced(frame_dict, name, new_fn))
+
+    def patch_method(self, cls: type, name: str, new_fn: Any, deduplicate: bool = True) -> None:
+        """Replaces a method; what a module's __getattr__ is, reads its members."""
+        if cls is Module and name == "__getattr__":
+            name, new_fn = "__getattribute__", _reading(new_fn)
+        self._undo.enter_context(_patches.replaced(cls, name, new_fn))
+
+    def visit_once(self, thing: Any) -> bool:
+        """Whether it is called with a thing for the first time."""
+        first = id(thing) not in self._seen
+        self._seen.add(id(thing))
+        return first
+
+
+def _reading(function):
+    """What reads attributes of modules, members by a function."""
+
+    def read(module, name):
+        value = object.__getattribute__(module, name)
+        if not isinstance(value, _core.Tensor | Module):
+            return value
+        own = object.__getattribute__(module, "__dict__")
+        is_member = any(name in own.get(group, ()) for group in ("_parameters", "_buffers", "_modules"))
+        return function(module, name) if is_member else value
+
+    return read
+
+
+def _patch_wrapped_functions(patcher):
+    """Has functions that `wrap` names record calls with proxies."""
+    for (_, name), names in list(_wrapped_fns_to_patch.items()):
+        function = names.get(name, getattr(builtins, name, None))
+        if function is not None:
+            patcher.patch(names, name, _patches.wrapped(function))
+
+
+def _autowrap_check(patcher, frame_dict, function_ids):
+    """The same of functions with these ids among some globals."""
+    if not patcher.visit_once(frame_dict):
+        return
+    for name, value in list(frame_dict.items()):
+        if not name.startswith("_") and callable(value) and id(value) in function_ids:
+            patcher.patch(frame_dict, name, _patches.wrapped(value))
 
 
 class Tracer(TracerBase):
@@ -273,8 +339,8 @@ class Tracer(TracerBase):
     def _run(self, function, is_module, concrete_args):
         space = function.__globals__
         call, args = self.create_args_for_root(function, is_module, concrete_args)
-        with contextlib.ExitStack() as undo:
-            self._patch(undo, space)
+        with _Patcher() as patcher:
+            self._patch(patcher, space)
             out = self.create_arg(call(*args))
             returned = inspect.get_annotations(inspect.unwrap(call)).get("return")
             self.create_node("output", "output", (out,), {}, type_expr=returned)
@@ -371,53 +437,30 @@ class Tracer(TracerBase):
                 stacklevel=2,
             )
 
-    def _patch(self, undo, space):
+    def _patch(self, patcher, space):
         """While it traces: calls of modules, members of modules and functions in Python are looked at."""
-        seen, cache = set(), {}
+        cache: dict[str, Any] = {}
 
-        def wrap_globals(names):
-            if id(names) in seen:
-                return
-            seen.add(id(names))
-            for name, value in list(names.items()):
-                if not name.startswith("_") and callable(value) and id(value) in self._autowrap_function_ids:
-                    undo.enter_context(_patches.replaced(names, name, _patches.wrapped(value)))
+        def read(module, name):
+            return self.getattr(name, _orig_module_getattr(module, name), cache)
 
-        @functools.wraps(_module_call)
-        def traced_call(module, *args, **kwargs):
-            wrap_globals(getattr(getattr(module, "forward", module), "__globals__", {}))
-            return self.call_module(module, lambda *a, **k: _module_call(module, *a, **k), args, kwargs)
+        @functools.wraps(_orig_module_call)
+        def call(module, *args, **kwargs):
+            space = getattr(getattr(module, "forward", module), "__globals__", {})
+            _autowrap_check(patcher, space, self._autowrap_function_ids)
+            return self.call_module(module, lambda *a, **k: _orig_module_call(module, *a, **k), args, kwargs)
 
-        undo.enter_context(_patches.asking())
-        undo.enter_context(_patches.replaced(Module, "__getattribute__", _reading(self, cache)))
-        undo.enter_context(_patches.replaced(Module, "__call__", traced_call))
-        for (_, name), names in list(_wrapped_fns_to_patch.items()):
-            function = names.get(name, getattr(builtins, name, None))
-            if function is not None and not hasattr(function, "_is_asking"):
-                undo.enter_context(_patches.replaced(names, name, _patches.wrapped(function)))
+        patcher.patch_method(Module, "__getattr__", read, deduplicate=False)
+        patcher.patch_method(Module, "__call__", call, deduplicate=False)
+        _patch_wrapped_functions(patcher)
         for names in (space, *map(vars, self._autowrap_search)):
-            wrap_globals(names)
+            _autowrap_check(patcher, names, self._autowrap_function_ids)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         out = type(self).__new__(type(self))
         for name, value in vars(self).items():
             out.__dict__[name] = copy.copy(value) if name == "_autowrap_search" else copy.deepcopy(value, memo)
         return out
-
-
-def _reading(tracer, cache):
-    """What reading an attribute of a module does while it is traced. Members are in the module's own dict."""
-
-    def read(module, name):
-        value = object.__getattribute__(module, name)
-        if not isinstance(value, _core.Tensor | Module):
-            return value
-        own = object.__getattribute__(module, "__dict__")
-        if any(name in own.get(group, ()) for group in ("_parameters", "_buffers", "_modules")):
-            return tracer.getattr(name, value, cache)
-        return value
-
-    return read
 
 
 def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:

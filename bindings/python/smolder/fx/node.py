@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from smolder._names import listing as _listing
+from smolder.fx._compatibility import compatibility as compatibility
 from smolder.fx._naming import pretty_target, qualified_name, type_repr, words
 from smolder.fx.immutable_collections import immutable_dict, immutable_list
 
