@@ -37,6 +37,7 @@ __dir__ = _listing(__name__)
 
 _wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}  # by (id of globals, name), the globals
 FunctionType = types.FunctionType
+_find_proxy, _create_wrapped_func = _patches.find_proxy, _patches.wrapped
 _active: list[Any] = []  # tracers that trace, the innermost last
 _orig_module_call = Module.__call__
 _orig_module_getattr = object.__getattribute__  # members are in a module's own dict

@@ -5,6 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from smolder import _core
+from smolder._device import device
+from smolder._layouts import layout, memory_format
 from smolder._names import listing as _listing
 from smolder.fx._compatibility import compatibility as compatibility
 from smolder.fx._naming import pretty_target, qualified_name, type_repr, words
@@ -23,6 +26,8 @@ __dir__ = _listing(__name__)
 
 Argument: TypeAlias = Any
 Target: TypeAlias = "Callable[..., Any] | str"
+base_types: tuple[type, ...] = (str, int, float, bool, complex, _core.dtype, _core.Tensor)
+base_types += (device, memory_format, layout)
 _OPS = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
 _get_qualified_name, _type_repr = qualified_name, type_repr
 _side_effectful_functions: set[Any] = {operator.setitem}

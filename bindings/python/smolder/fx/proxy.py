@@ -18,7 +18,7 @@ from smolder.fx import _patches, _recorded
 from smolder.fx import traceback as _fx_traceback
 from smolder.fx._codegen import magic_methods, reflectable_magic_methods
 from smolder.fx._naming import is_op, target_name
-from smolder.fx.node import Node, map_aggregate, map_arg
+from smolder.fx.node import Node, base_types, map_aggregate, map_arg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -141,7 +141,7 @@ class TracerBase:
         if dataclasses.is_dataclass(a) and not isinstance(a, type):
             parts = {f.name: self.create_arg(getattr(a, f.name)) for f in dataclasses.fields(a)}
             return self.create_node("call_function", type(a), (), parts)
-        if a is None or a is ... or isinstance(a, _constants()) or is_op(a):
+        if a is None or a is ... or isinstance(a, (*base_types, enum.Enum, Node)) or is_op(a):
             return a
         raise NotImplementedError(f"argument of type: {type(a)}")
 
@@ -171,12 +171,6 @@ class TracerBase:
 
 def _refuse_node(key):
     raise RuntimeError(f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {key}")
-
-
-def _constants():
-    from smolder import Tensor, device, dtype, layout, memory_format
-
-    return (str, int, float, bool, complex, dtype, Tensor, device, memory_format, layout, enum.Enum, Node)
 
 
 def _frames_of_users():
