@@ -1,5 +1,5 @@
-// Reads and writes at indices. An index of an element each that repeats a vector, as index.unsqueeze(1).expand(...) does,
-// is one of rows: it is read once a row, and rows are what memory, and sorts of indices, have to do with.
+// Reads and writes at indices. An index of an element each that repeats a vector, as index.unsqueeze(1).expand(...)
+// does, is one of rows: it is read once a row, and rows are what memory, and sorts of indices, have to do with.
 #include "smolder/ir/decompose.h"
 #include "smolder/ir/producers.h"
 

@@ -50,6 +50,7 @@ Value root_of(Value x) {
     x = operand(x, 0);
   }
 }
+
 /// x without reshapes and permutations that undo each other.
 Value undone(Value x) {
   for (bool again = true; again;) {
@@ -67,6 +68,26 @@ Value undone(Value x) {
     if (identity) x = operand(inner, 0), again = true;
   }
   return x;
+}
+
+/// Which axis of `to` each axis of `from` is when the shapes differ in axes of one element; -1: dropped. Empty when
+/// they differ in more.
+std::vector<int> unit_axes(SymTable& sym, const SymDims& from, const SymDims& to) {
+  const auto is_unit = [&](const Dim& d) { return d.value == 1 && sym.equal(d, 1); };
+  std::vector<int> out(from.size(), -1);
+  int j = 0;
+  for (int i = 0; i < from.size(); ++i) {
+    while (j < to.size() && is_unit(to[j]) && !(from[i] == to[j])) ++j;
+    if (j < to.size() && from[i] == to[j]) {
+      out[i] = j++;
+    } else if (!is_unit(from[i])) {
+      return {};
+    }
+  }
+  for (; j < to.size(); ++j) {
+    if (!is_unit(to[j])) return {};
+  }
+  return out;
 }
 
 Value write(Value x, Value src, Window w);

@@ -13,29 +13,34 @@ SymDims leaf_strides(Value leaf) {
   return attrs.sizes();
 }
 
+/// Axes of more than one element.
+std::vector<int> long_axes(const SymDims& shape) {
+  std::vector<int> out;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (!(shape[i] == Dim(1))) out.push_back(i);
+  }
+  return out;
+}
+
+/// Which axis of what `x` reshapes its axis is, where the shapes differ in axes of one element (which is a guard); else
+/// -1.
+int reshaped_axis(Value x, int axis) {
+  const SymDims to = x.shape(), from = operand(x, 0).shape();
+  const std::vector<int> after = long_axes(to), before = long_axes(from);
+  if (after.size() != before.size()) return -1;
+  int found = -1;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (!x.b->sym().equal(to[after[i]], from[before[i]])) return -1;
+    if (after[i] == axis) found = before[i];
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<int> permuted_axes(Value x) {
   std::vector<int> out;
   for (const int64_t a : NodeAttrReader(producer(x).attrs).integers()) out.push_back(normalize_axis(a, x.rank()));
-  return out;
-}
-
-std::vector<int> unit_axes(SymTable& sym, const SymDims& from, const SymDims& to) {
-  const auto is_unit = [&](const Dim& d) { return d.value == 1 && sym.equal(d, 1); };
-  std::vector<int> out(from.size(), -1);
-  int j = 0;
-  for (int i = 0; i < from.size(); ++i) {
-    while (j < to.size() && is_unit(to[j]) && !(from[i] == to[j])) ++j;
-    if (j < to.size() && from[i] == to[j]) {
-      out[i] = j++;
-    } else if (!is_unit(from[i])) {
-      return {};
-    }
-  }
-  for (; j < to.size(); ++j) {
-    if (!is_unit(to[j])) return {};
-  }
   return out;
 }
 
@@ -49,12 +54,10 @@ bool repeats(Value x, int axis) {
         axis -= x.rank() - operand(x, 0).rank();
         if (axis < 0) return true;
         break;
-      case Op::kReshape: {
-        const std::vector<int> axes = unit_axes(x.b->sym(), x.shape(), operand(x, 0).shape());
-        if (axes.empty() || axes[axis] < 0) return false;
-        axis = axes[axis];
+      case Op::kReshape:
+        axis = reshaped_axis(x, axis);
+        if (axis < 0) return false;
         break;
-      }
       case Op::kPermute:
         axis = permuted_axes(x)[axis];
         break;

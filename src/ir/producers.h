@@ -12,9 +12,6 @@ inline Value operand(Value x, int i) { return x.b->wrap(producer(x).inputs[i]); 
 
 /// Axes of the permutation that makes x, none negative.
 std::vector<int> permuted_axes(Value x);
-/// Which axis of `to` each axis of `from` is when the shapes differ in axes of one element; -1: dropped. Empty when
-/// they differ in more.
-std::vector<int> unit_axes(SymTable& sym, const SymDims& from, const SymDims& to);
 /// Are the elements of x along `axis` the same, whatever they are? A "no" may be a "perhaps".
 bool repeats(Value x, int axis);
 

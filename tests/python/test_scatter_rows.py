@@ -48,9 +48,10 @@ def in_both(function):
 
 
 def used(function):
-    """Names of the ops that a step ran as library calls."""
+    """The primitives that a step ran as library calls."""
     smolder.mark_step()
-    return [k.name for g in smolder.explain(function)().graphs for k in g.kernels if k.kind == "library"]
+    calls = [k for g in smolder.explain(function)().graphs for k in g.kernels if k.kind == "library"]
+    return [call.ops[-1].primitives[-1] for call in calls]
 
 
 @pytest.mark.parametrize("spread", SPREADS)
@@ -145,7 +146,9 @@ def test_nothing_is_written_in_place_where_an_index_is_out_of_range():
     assert x.tolist() == [[1.0] * 3] * 5
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64"]
+)
 def test_every_dtype(dtype):
     dtype = getattr(smolder, dtype)
     i, width = RNG.integers(0, 6, 400), 3
@@ -242,7 +245,9 @@ def test_one_number_at_many_places():
     assert_same_bits(put, want)
     rows = smolder.tensor(i[:9])
     (filled,) = in_both(lambda: smolder.zeros(5, 4).index_fill(0, rows, 3.0))
-    assert_same_bits(filled, np.where(np.isin(np.arange(5), i[:9])[:, None], np.float32(3), np.zeros((5, 4), np.float32)))
+    assert_same_bits(
+        filled, np.where(np.isin(np.arange(5), i[:9])[:, None], np.float32(3), np.zeros((5, 4), np.float32))
+    )
 
 
 def test_counting_makes_no_ones():
@@ -263,6 +268,6 @@ def test_histograms(bins, low, high):
         x = np.ones(50, np.float32)
         ends = (0, 2)
     (got,) = in_both(lambda: smolder.histc(smolder.tensor(x), bins, *((low, high) if low != high else (0, 0))))
-    want, edges = np.histogram(x.astype(np.float64), bins, ends)
+    want = np.histogram(x.astype(np.float64), bins, ends)[0]
     assert got.dtype == np.float32 and got.sum() == want.sum()
     assert np.abs(got - want).max() <= 2  # float32 puts what lies at an edge beside it

@@ -319,13 +319,13 @@ TEST(CudaNative, GuardedCalls) {
     DType dtype = DType::kFloat32;
   };
   const std::vector<Call> calls = {
-      {Op::kIndexSet, {9, 8}, {2}, {2, 8}, {0}},                           // a short index
-      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}},                       // sorted
-      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}, DType::kInt64},        // in tables
-      {Op::kIndexAdd, {900, 8}, {600}, {600, 8}, {0}, DType::kInt64},      // in any order
-      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}},                   // by elements
-      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}, DType::kInt64},    // by elements, in any order
-      {Op::kScatterInto, {1, 6}, {1, 6}, {1, 6}, {0, 0}},                  // by columns
+      {Op::kIndexSet, {9, 8}, {2}, {2, 8}, {0}},                         // a short index
+      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}},                     // sorted
+      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}, DType::kInt64},      // in tables
+      {Op::kIndexAdd, {900, 8}, {600}, {600, 8}, {0}, DType::kInt64},    // in any order
+      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}},                 // by elements
+      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}, DType::kInt64},  // by elements, in any order
+      {Op::kScatterInto, {1, 6}, {1, 6}, {1, 6}, {0, 0}},                // by columns
   };
   for (const Call& call : calls) {
     SCOPED_TRACE(ir::name(call.op));
