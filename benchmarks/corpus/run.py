@@ -40,7 +40,11 @@ class Column:
     def start(self, programs, cache):
         a = self.arguments
         command = [self.python, str(FOLDER / "worker.py"), self.name, a.device, str(a.budget), *programs]
+        command += ["--clock", a.clock]
         environment = dict(os.environ) if a.warm else dict(os.environ, SMOLDER_CACHE_DIR=cache)
+        if a.threads:
+            names = ("SMOLDER_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+            environment |= dict.fromkeys(names, str(a.threads))
         seconds = a.limit if len(programs) < 2 else a.limit * 3
         return subprocess.run(
             command + ["--small"] * a.small, env=environment, capture_output=True, text=True, timeout=seconds
@@ -104,6 +108,25 @@ def summary(table):
             print(f"slower in {sum(r > 1 for r in ratios)}")
 
 
+def page(table, fields):
+    """The table in Markdown, in the order of how the first column's later steps compare with the last's."""
+    columns = list(next(iter(table.values())))
+
+    def ratio(row):
+        ours, theirs = (row[c].get("steady") for c in (columns[0], columns[-1]))
+        return ours / theirs if ours and theirs else math.inf
+
+    heads = [f"{column}: first step, s | later, ms" for column in columns]
+    lines = [
+        "| program | field | " + " | ".join(heads) + " | ratio |",
+        "| --- | --- |" + " --- |" * (2 * len(columns) + 1),
+    ]
+    for name, row in sorted(table.items(), key=lambda item: -ratio(item[1])):
+        cells = [f"{f['first']:.2f} | {f['steady'] * 1e3:.3g}" if "steady" in f else "- | -" for f in row.values()]
+        lines.append(f"| {name} | {fields[name]} | {' | '.join(cells)} | {ratio(row):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", help="which; else all")
@@ -119,7 +142,15 @@ def main():
     parser.add_argument("--small", action="store_true", help="the sizes that tests take, without times")
     parser.add_argument("--warm", action="store_true", help="keep the cache of kernels from run to run")
     parser.add_argument("--shared", action="store_true", help="one process a column: faster; first steps share kernels")
+    parser.add_argument("--threads", type=int, help="of each process (default: all processors)")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: seconds that the process ran, of use with one thread on a machine that others use (default: wall)",
+    )
     parser.add_argument("--json", help="a file for the figures as data")
+    parser.add_argument("--page", help="a file for the table in Markdown")
     arguments = parser.parse_args()
     columns = [Column(name, arguments) for name in arguments.columns.split(",")]
     fields = columns[0].fields()
@@ -134,6 +165,8 @@ def main():
             print(describe(name, fields[name], table[name]), flush=True)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(table))
+    if arguments.page:
+        Path(arguments.page).write_text(page(table, fields))
     summary(table)
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 RUNS = 3  # steps whose values are compared
 COMPARED = 64  # elements of a value that are compared
 MODES = {"smolder.compile": None, "torch.compile": None, "reduce-overhead": "reduce-overhead"}
@@ -62,13 +63,13 @@ def first_values(name, device, small, column="smolder"):
     return [run().detach().float().cpu().flatten()[:COMPARED].tolist() for _ in range(RUNS)]
 
 
-def times(run, column, device, budget):
+def times(run, column, device, budget, clock):
     """Seconds of the first step, of the median of later ones, and the peak of memory, in bytes."""
     import torch
 
-    began = time.perf_counter()
+    now, began, start = CLOCKS[clock], time.perf_counter(), CLOCKS[clock]()
     run()
-    first = time.perf_counter() - began
+    first = now() - start
     while time.perf_counter() - began < budget / 2:
         run()
     if is_ours(column):
@@ -76,9 +77,9 @@ def times(run, column, device, budget):
         run()
     later, began = [], time.perf_counter()
     while len(later) < 5 or (time.perf_counter() - began < budget / 2 and len(later) < 200):
-        start = time.perf_counter()
+        start = now()
         run()
-        later.append(time.perf_counter() - start)
+        later.append(now() - start)
     if device == "cuda":
         peak = torch.cuda.max_memory_allocated()
     else:
@@ -86,7 +87,7 @@ def times(run, column, device, budget):
     return {"first": first, "steady": sorted(later)[len(later) // 2], "memory": peak}
 
 
-def figures(name, column, device, small, budget):
+def figures(name, column, device, small, budget, clock):
     """A program's times and values; what it raised, where it did."""
     try:
         known = {}
@@ -95,7 +96,7 @@ def figures(name, column, device, small, budget):
 
             torch.reset_metrics()
         if not small:
-            known = times(make_run(name, column, device, small), column, device, budget)
+            known = times(make_run(name, column, device, small), column, device, budget, clock)
         if is_ours(column):
             known["plans"] = torch.metrics()["counters"]["plans.compiled"]
         return known | {"values": first_values(name, device, small, column)}
@@ -110,6 +111,7 @@ def main():
     parser.add_argument("budget", type=float)
     parser.add_argument("programs", nargs="*", help="none: their names are printed, with their fields")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     arguments = parser.parse_args()
     if is_ours(arguments.column):
         use_smolder_as_torch()
@@ -119,14 +121,10 @@ def main():
     if not is_ours(arguments.column):
         import torch
 
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-    for name in arguments.programs:
-        print(
-            json.dumps(
-                {"name": name} | figures(name, arguments.column, arguments.device, arguments.small, arguments.budget)
-            ),
-            flush=True,
-        )
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
+    a = arguments
+    for name in a.programs:
+        print(json.dumps({"name": name} | figures(name, a.column, a.device, a.small, a.budget, a.clock)), flush=True)
 
 
 if __name__ == "__main__":

@@ -297,62 +297,6 @@ Value unslice(Value x, int axis, Dim length, Dim start, int64_t step) {
   return b.pad(x, low, high, 0.0);
 }
 
-Value gather_along(Value x, Value index, int axis) {
-  axis = normalize_axis(axis, x.rank());
-  if (x.rank() == 0) return x.b->reshape(x.b->take_along(x.b->reshape(x, {1}), x.b->reshape(index, {1}), 0), {});
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i != axis) x = x.b->slice(x, i, 0, index.shape()[i]);
-  }
-  return x.b->take_along(x, index, axis);
-}
-
-Value scatter_add_at(Value x, Value index, Value src, int axis) {
-  Builder& b = *x.b;
-  axis = normalize_axis(axis, x.rank());
-  if (x.rank() == 0) {
-    return b.reshape(b.scatter_add_along(b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0), {});
-  }
-  SymDims low, high;
-  for (int i = 0; i < x.rank(); ++i) {
-    src = b.slice(src, i, 0, index.shape()[i]);
-    low.push_back(0);
-    high.push_back(i == axis ? Dim(0) : b.sym().sub(x.shape()[i], index.shape()[i]));
-  }
-  // Where index does not reach, -0 is added at 0: that changes no bits.
-  const Scalar nothing = is_floating(x.dtype()) ? Scalar(-0.0) : Scalar(0);
-  return b.scatter_add_along(x, b.pad(index, low, high, 0), b.pad(src, low, high, nothing), axis);
-}
-
-Value take_rows(Value x, Value index, int64_t axis) {
-  Builder& b = *x.b;
-  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
-  if (x.rank() == 0) return b.reshape(b.take(b.reshape(x, {1}), rows, 0), {});
-  return b.take(x, rows, normalize_axis(axis, x.rank()));
-}
-
-Value add_rows(Value x, Value index, Value src, int64_t axis) {
-  Builder& b = *x.b;
-  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
-  if (x.rank() == 0) return b.reshape(b.scatter_add(b.reshape(x, {1}), rows, b.reshape(src, {1}), 0), {});
-  return b.scatter_add(x, rows, src, normalize_axis(axis, x.rank()));
-}
-
-Value set_rows(Value x, Value index, Value src, int64_t axis) {
-  Builder& b = *x.b;
-  const Value rows = index.rank() == 0 ? b.reshape(index, {1}) : index;
-  if (x.rank() == 0) return b.reshape(b.index_set(b.reshape(x, {1}), rows, b.reshape(src, {1}), 0), {});
-  axis = normalize_axis(axis, x.rank());
-  if (src.rank() < x.rank()) src = b.unsqueeze(src, static_cast<int>(axis));
-  return b.index_set(x, rows, src, static_cast<int>(axis));
-}
-
-Value scatter_at(ScatterKind kind, Value x, Value index, Value src, int axis) {
-  Builder& b = *x.b;
-  if (x.rank() > 0) return b.scatter_into(kind, x, index, src, axis);
-  const Value y = b.scatter_into(kind, b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0);
-  return b.reshape(y, {});
-}
-
 std::array<Value, 2> running_extreme(ScanKind kind, Value x, int axis) {
   Builder& b = *x.b;
   if (x.rank() == 0) return {x, b.full({}, b.constant(0), DType::kInt64)};

@@ -4,6 +4,7 @@
 
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/decompose.h"
+#include "smolder/ir/producers.h"
 
 namespace smolder::ir {
 namespace {
@@ -32,9 +33,6 @@ struct Window {
   }
 };
 
-const Node& producer(Value x) { return x.b->graph().producer(x.id); }
-Value operand(Value x, int i) { return x.b->wrap(producer(x).inputs[i]); }
-
 bool same(const SymDims& a, const SymDims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 /// Is every element of the result another one of the operand?
@@ -52,12 +50,6 @@ Value root_of(Value x) {
     x = operand(x, 0);
   }
 }
-/// Axes of a permutation, none negative.
-std::vector<int> axes_of(Value x) {
-  std::vector<int> out;
-  for (const int64_t a : NodeAttrReader(producer(x).attrs).integers()) out.push_back(normalize_axis(a, x.rank()));
-  return out;
-}
 
 /// x without reshapes and permutations that undo each other.
 Value undone(Value x) {
@@ -70,7 +62,7 @@ Value undone(Value x) {
     if (producer(x).op != Op::kPermute) continue;
     const Value inner = operand(x, 0);
     if (producer(inner).op != Op::kPermute) continue;
-    const std::vector<int> outer_axes = axes_of(x), axes = axes_of(inner);
+    const std::vector<int> outer_axes = permuted_axes(x), axes = permuted_axes(inner);
     bool identity = true;
     for (int i = 0; i < x.rank(); ++i) identity = identity && axes[outer_axes[i]] == i;
     if (identity) x = operand(inner, 0), again = true;
@@ -122,7 +114,7 @@ Value write_reshaped(Value x, Value src, const Window& w) {
 }
 
 Value write_permuted(Value x, Value src, const Window& w) {
-  const std::vector<int> order = axes_of(x);
+  const std::vector<int> order = permuted_axes(x);
   std::vector<int> inverse(order.size());
   Window to = w;
   for (int i = 0; i < x.rank(); ++i) {

@@ -294,7 +294,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   }
   const bool real = weights.defined();
   const DType t = !real ? DType::kInt64 : weights.dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64;
-  return index_add(zeros({size}, t), 0, at, real ? weights.to(t) : ones({n}, t));
+  return index_add(zeros({size}, t), 0, at, real ? weights.to(t) : expand(ones({1}, t), {n}));
 }
 
 Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max) {
@@ -315,7 +315,8 @@ Tensor histogram(const Tensor& x, int64_t bins, Scalar min, Scalar max) {
   const Tensor inside = logical_and(flat >= from, flat <= to);
   const Tensor at = ((flat - from) * bins / (to - from)).to(DType::kInt64);
   const Tensor safe = where(inside, clamp(at, Scalar(0), Scalar(bins - 1)), 0);
-  return index_add(zeros({bins}, x.dtype()), 0, safe, inside.to(x.dtype()));
+  // Counted as integers, whose sums are the same in any order.
+  return index_add(zeros({bins}, DType::kInt64), 0, safe, inside.to(DType::kInt64)).to(x.dtype());
 }
 
 // -- searches

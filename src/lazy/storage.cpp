@@ -46,10 +46,23 @@ eager::Array elements_of(const Tensor& t, std::string_view reason) {
   return eager::Array::wrap(value.buffer, t.shape(), t.dtype());
 }
 
-/// Makes exported storage private again once no array is left that could see it.
+/// Foreign memory, of which `is_left` says whether nobody else is left to see it.
+struct Watched {
+  BufferRef memory;
+  std::function<bool()> is_left;
+  void operator()(Buffer*) { memory.reset(); }
+};
+
+/// Makes storage private once no array is left that could see it.
 void take_back(TensorImpl* owner) {
   const External& e = *owner->external;
-  if (e.foreign || e.buffer.use_count() != 1) return;
+  if (e.buffer.use_count() != 1) return;
+  if (e.foreign) {
+    const auto* const watched = std::get_deleter<Watched>(e.buffer);
+    if (!watched || !(e.strides == contiguous_strides(owner->value->meta->shape)) || !watched->is_left()) return;
+    static Counter& taken = counter("storage.taken");
+    taken.add();
+  }
   owner->value = adopt(std::move(owner->external->buffer), owner->value->meta, owner->value->device);
   owner->external.reset();
   owner->moved();  // views hold stand-ins
@@ -123,12 +136,16 @@ eager::Array copied(const eager::Array& from) {
   return to;
 }
 
-Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype) {
+Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype, std::function<bool()> is_left) {
   for (const int64_t s : strides) {
     SMOLDER_CHECK(s >= 0, ValueError,
                   "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
                   "currently supported. (You can probably work around this by making a copy of your array with "
                   "array.copy().)");
+  }
+  if (is_left) {
+    Buffer* const memory = buffer.get();
+    buffer = BufferRef(memory, Watched{std::move(buffer), std::move(is_left)});
   }
   Tensor out(new TensorImpl(stand_in(intern({shape, dtype, false}), buffer->device())));
   out.impl()->inference = inference_mode_enabled();

@@ -4,7 +4,8 @@
 // External memory stays where it is. What it holds may change between any two ops, so nothing recorded reads it later:
 // an op runs at once or on a snapshot, and a write lands before the call returns. Handles on it hold a stand-in
 // (`Value::external`) that has metadata only; the memory is in the `External` of who holds the storage, and the way to
-// a view's elements is its layout. When the last array on exported storage is gone it is private again.
+// a view's elements is its layout. When the last array on exported storage is gone it is private again, and so is
+// foreign memory that nobody else is left to see.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,9 @@
 namespace smolder::lazy {
 
 /// A tensor of memory that is somebody's: no copy is made. `strides` count elements and are not negative; `buffer`
-/// starts at the first element. Throws ValueError for negative strides.
-Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype);
+/// starts at the first element. `is_left`, which may be empty, says whether nobody but the holders of `buffer` can see
+/// the memory any more; it is asked when the tensor is used. Throws ValueError for negative strides.
+Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype, std::function<bool()> is_left = {});
 
 /// The memory of `t`, as somebody else is going to see it: computes what is pending and makes the storage exported.
 /// Copies (counted) when other values, as those saved for backward, are in the same memory.

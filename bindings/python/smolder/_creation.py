@@ -274,7 +274,7 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
             "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
             "memory."
         )
-    return _core._from_array(ndarray)
+    return _core._from_numpy(ndarray) if type(ndarray) is numpy.ndarray else _core._from_array(ndarray)
 
 
 def from_dlpack(ext_tensor: Any, *, device: Device = None, copy: bool | None = None) -> Tensor:

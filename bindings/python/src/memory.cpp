@@ -266,8 +266,8 @@ Device device_of(const AnyArray& a) {
 }
 
 /// A tensor in the memory of an array: a write to either is seen by the other. `dtype` says what the elements are
-/// where the array can't, being of a type of the same size.
-Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
+/// where the array can't, being of a type of the same size. `is_left`: see from_foreign().
+Tensor share_array(const AnyArray& a, std::optional<PyDType> dtype, std::function<bool()> is_left) {
   Orphans::release();
   const Device device = device_of(a);
   const DType type = dtype ? dtype->value : dtype_of(a.dtype());
@@ -281,7 +281,41 @@ Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) {
   auto* const held = new AnyArray(a);
   BufferRef buffer =
       wrap_foreign(const_cast<void*>(a.data()), numel(shape) * itemsize(type), device, [held] { Orphans::add(held); });
-  return lazy::from_foreign(std::move(buffer), shape, strides, type);
+  return lazy::from_foreign(std::move(buffer), shape, strides, type, std::move(is_left));
+}
+
+Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) { return share_array(a, dtype, {}); }
+
+/// Whether something refers to `o` without counting as a reference.
+bool has_weak_references(PyObject* o) {
+  return PyType_SUPPORTS_WEAKREFS(Py_TYPE(o)) && *PyObject_GET_WEAKREFS_LISTPTR(o);
+}
+
+/// Whether the memory of a NumPy array is its own, or that of arrays which nobody else refers to, and may be written.
+/// The array itself has `references`.
+bool is_nobodys(PyObject* array, Py_ssize_t references) {
+  if (Py_REFCNT(array) != references || has_weak_references(array)) return false;
+  const nb::handle type = nb::handle(array).type();
+  nb::object last = nb::borrow(array);
+  if (!nb::cast<bool>(last.attr("flags").attr("writeable"))) return false;
+  for (;;) {
+    nb::object base = last.attr("base");
+    if (base.is_none()) return nb::cast<bool>(last.attr("flags").attr("owndata"));
+    // What it is a view of: referred to by the view, and from here.
+    if (!base.type().is(type) || Py_REFCNT(base.ptr()) != 2 || has_weak_references(base.ptr())) return false;
+    last = std::move(base);
+  }
+}
+
+/// As from_array, of an object whose type is numpy.ndarray. When the tensor is all that is left of the array, as of one
+/// that was made for the call, its memory is the tensor's.
+Tensor from_numpy(const nb::object& array) {
+  PyObject* const object = array.ptr();
+  const Py_ssize_t before = Py_REFCNT(object);
+  const auto a = nb::cast<AnyArray>(array);
+  const Py_ssize_t held = Py_REFCNT(object) - before;
+  if (held <= 0) return from_array(a, {});  // kept in a way that this does not know
+  return share_array(a, {}, [object, held] { return PyGILState_Check() && is_nobodys(object, held); });
 }
 
 }  // namespace
@@ -308,6 +342,7 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("from_numpy_copy", &from_numpy_copy);
   m.def("_from_contents", &from_contents, nb::arg("bytes"), nb::arg("shape"), nb::arg("dtype"));
   m.def("_from_array", &from_array, nb::arg("array"), nb::arg("dtype") = nb::none());
+  m.def("_from_numpy", &from_numpy, nb::arg("array"));
 }
 
 }  // namespace smolder::python

@@ -29,6 +29,8 @@ constexpr int64_t kStretch = 32 * kChunk;
 /// Y is read in place up to this size, with few rows and with many. Reading misses L2's sets when long
 /// strides are many; packing pays only when many rows use it.
 constexpr int64_t kInPlaceFewRows = 1 << 20, kInPlaceManyRows = 256 << 10, kFewRows = 512;
+/// Bytes of a step of k of all rows, one behind the other, that are read in place as from a copy.
+constexpr int64_t kPackedRow = 128;
 /// Cycles below which a product stays on the calling thread (handing over costs 1 to 2 us), and above
 /// which a thread gets several tasks, so that a busy core does not hold up the others.
 constexpr double kSerialCycles = 20e3, kUnevenCycles = 2e6;
@@ -149,13 +151,16 @@ Strategy FloatMatmul<T>::plan(const Roles& r) const {
     s.y = Place::kStreamed;
   } else {
     const bool small = y_bytes <= (r.rows <= kFewRows ? kInPlaceFewRows : kInPlaceManyRows);
-    s.y = same_type_ && r.y_col == 1 && small ? Place::kInPlace : Place::kPanels;
+    // Rows as wide as a panel, one behind the other, are a panel.
+    const bool is_panel = r.y_k == r.cols && r.cols <= kernels_.nv * kernels_.width && r.rows <= kRowGroup;
+    s.y = same_type_ && r.y_col == 1 && (small || is_panel) ? Place::kInPlace : Place::kPanels;
   }
   const bool along_k = r.x_k == 1, across = r.x_row == 1 && !along_k;
   if (r.x_k == 0 || (!along_k && !across) || (along_k && !same_type_)) {
     s.x = Place::kRows;
   } else {
-    const bool small = r.rows * desc_.k * static_cast<int64_t>(sizeof(T)) <= 128 << 10;
+    const bool is_packed = r.x_k == r.rows && r.rows * static_cast<int64_t>(sizeof(T)) <= kPackedRow;
+    const bool small = is_packed || r.rows * desc_.k * static_cast<int64_t>(sizeof(T)) <= 128 << 10;
     s.x = same_type_ && (along_k || small) ? Place::kInPlace : Place::kPanels;
   }
   s.cycles = cycles(s, 1, 1) * static_cast<double>(desc_.batch);
@@ -296,8 +301,10 @@ void FloatMatmul<T>::columns(const Item& at, Part rows, int64_t first_vector, in
   const int64_t k = desc_.k, row_sums = vectors * kernels_.width;
   T* sums = nullptr;
   if (k > kChunk) sums = scratch<T, 2>((k > kStretch ? rows.size() : std::min(rows.size(), row_group_)) * row_sums);
-  for (int64_t k0 = 0; k0 < k; k0 += kStretch) {
-    const int64_t stretch = std::min(k - k0, kStretch);
+  // Where all rows are one group, a panel serves once: it is read where it was packed, before it leaves the cache.
+  const int64_t longest = rows.size() <= row_group_ ? kChunk : kStretch;
+  for (int64_t k0 = 0; k0 < k; k0 += longest) {
+    const int64_t stretch = std::min(k - k0, longest);
     const T* packed = s_.y == Place::kPanels ? pack_y(at, first_vector, vectors, k0, stretch) : nullptr;
     for (int64_t row = rows.begin; row < rows.end; row += row_group_) {
       const int64_t group = std::min(row_group_, rows.end - row);

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "smolder/core/thread_pool.h"
 #include "smolder/eager/cpu/indices.h"
 #include "smolder/eager/cpu/kernels.h"
+#include "smolder/eager/cpu/scratch.h"
 #include "smolder/eager/dispatcher.h"
 #include "smolder/ir/builder.h"
 
@@ -100,20 +102,114 @@ void write_rows(const Rows& r, const Indices& indices, const T* source, T* resul
       for (int64_t j = 0; j < r.rows; ++j, from += r.inner) {
         const int64_t i = indices.find(j);
         if (i < low || i >= high) continue;  // another thread's, or none: -1
-        T* row = to + i * r.inner;
-        for (int64_t c = 0; c < count; ++c) row[c] = combine(row[c], from[c]);
+        T* __restrict row = to + i * r.inner;
+        const T* __restrict one = from;
+        for (int64_t c = 0; c < count; ++c) row[c] = combine(row[c], one[c]);
       }
     }
   });
 }
 
+/// Bytes of the tables of counts that fit beside each other in the first cache, and how many of them a thread goes
+/// through in turn: an addition to a place waits for the one before to that place, which counts of pictures often are.
+constexpr int64_t kTableBytes = 16 << 10, kTables = 4;
+/// Numbers for each place from which on tables pay, and those worth a thread of its own.
+constexpr int64_t kCrowd = 16, kNumbersOfThread = 1 << 16;
+
+/// Whether the order of the writes says nothing, so that any of them may be made apart.
+template <class T, class Combine>
+constexpr bool kAnyOrder = std::is_integral_v<T> && std::is_same_v<Combine, Add>;
+
+/// Single numbers, `step` elements apart, written at vectors of indices.
+template <class T, class I, class Combine>
+struct Numbers {
+  const I* index;
+  int64_t n;
+  const T* source;
+  int64_t step;
+  T* result;
+  Combine combine;
+  ErrorReport* errors;
+
+  bool is_inside(int64_t i) const {
+    if (static_cast<uint64_t>(i) < static_cast<uint64_t>(n)) [[likely]]
+      return true;
+    errors->bad_index(i, n);
+    return false;
+  }
+  void write(int64_t begin, int64_t end) const {
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t i = index[j];
+      if (is_inside(i)) result[i] = combine(result[i], source[j * step]);
+    }
+  }
+  /// The sums of each place in tables that begin as zeros.
+  void count(int64_t begin, int64_t end, T* tables) const {
+    int64_t j = begin;
+    for (; j + kTables <= end; j += kTables) {
+      for (int64_t k = 0; k < kTables; ++k) {
+        const int64_t i = index[j + k];
+        if (is_inside(i)) tables[k * n + i] = combine(tables[k * n + i], source[(j + k) * step]);
+      }
+    }
+    for (; j < end; ++j) {
+      const int64_t i = index[j];
+      if (is_inside(i)) tables[i] = combine(tables[i], source[j * step]);
+    }
+  }
+  /// Threads have tables of their own.
+  void count_all(int64_t rows) const {
+    const int64_t most = std::min<int64_t>(num_threads(), rows / kNumbersOfThread);
+    const int64_t parts = std::max<int64_t>(1, most), size = kTables * n;
+    T* const tables = scratch<T, 4>(parts * size);
+    std::fill_n(tables, parts * size, T{});
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) count(rows * p / parts, rows * (p + 1) / parts, tables + p * size);
+    });
+    for (int64_t t = 0; t < parts * kTables; ++t) {
+      for (int64_t i = 0; i < n; ++i) result[i] = combine(result[i], tables[t * n + i]);
+    }
+  }
+  void run(int64_t rows) const {
+    if constexpr (kAnyOrder<T, Combine>) {
+      const bool fits = n * kTables * static_cast<int64_t>(sizeof(T)) <= kTableBytes;
+      if (fits && rows >= kCrowd * n) return count_all(rows);
+    }
+    write(0, rows);
+  }
+};
+
+/// Rows of one number each, `step` elements apart.
+template <class T, class Combine>
+void write_numbers(const Rows& r, const TensorView& index, const T* from, int64_t step, T* result, Combine combine,
+                   ErrorReport* errors) {
+  const auto write = [&]<class I>(const I* at) {
+    parallel_for(r.outer, columns_grain(r.rows), [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        Numbers<T, I, Combine>{at, r.n, from + o * r.rows * step, step, result + o * r.n, combine, errors}.run(r.rows);
+      }
+    });
+  };
+  index.dtype == DType::kInt64 ? write(static_cast<const int64_t*>(index.data))
+                               : write(static_cast<const int32_t*>(index.data));
+}
+
+/// Whether one number is in the place of all elements.
+bool is_one_number(const TensorView& v) {
+  for (int a = 0; a < v.shape.size(); ++a) {
+    if (v.strides[a] != 0 && v.shape[a] != 1) return false;
+  }
+  return true;
+}
+
+/// Slices of an axis written at a vector of indices.
 template <class Combine>
-void run_rows(const KernelCall& call, Combine combine) {
+void run_rows(const KernelCall& call, int axis, const TensorView& at, const TensorView& from, Combine combine) {
   BufferRef holders[2];
-  const TensorView& x = call.inputs[0];
-  const int axis = normalize_axis(call.attrs[0], x.shape.size());
-  const TensorView index = contiguous(call.inputs[1], holders[0]), source = contiguous(call.inputs[2], holders[1]);
-  const Rows r(x.shape, axis, index.shape);
+  const TensorView x = with_axis(call.inputs[0]);
+  const Rows r(x.shape, axis, at.shape);
+  const bool one_number = r.inner == 1 && is_one_number(from);
+  const TensorView index = contiguous(at, holders[0]), source = one_number ? from : contiguous(from, holders[1]);
   const Indices indices(index, r.n, call.errors);
   if (r.n == 0 && r.rows > 0) indices.find(0);
   if (call.inputs[0].data == call.outputs[0].data) {
@@ -122,13 +218,22 @@ void run_rows(const KernelCall& call, Combine combine) {
       if (indices.find(j) < 0) return;
     }
   }
-  with_contiguous(call.outputs[0], [&](const TensorView& out) {
+  with_contiguous(with_axis(call.outputs[0]), [&](const TensorView& out) {
     copy(x, out);
-    if (r.n == 0 || r.inner == 0) return;
+    if (r.n == 0 || r.inner == 0 || r.rows == 0) return;
     with_type(x.dtype, [&]<class T>(T) {
-      write_rows(r, indices, static_cast<const T*>(source.data), static_cast<T*>(out.data), combine);
+      const T* const first = static_cast<const T*>(source.data);
+      T* const to = static_cast<T*>(out.data);
+      if (r.inner == 1) return write_numbers(r, index, first, one_number ? 0 : 1, to, combine, call.errors);
+      write_rows(r, indices, first, to, combine);
     });
   });
+}
+
+template <class Combine>
+void run_rows(const KernelCall& call, Combine combine) {
+  const int axis = normalize_axis(call.attrs[0], call.inputs[0].shape.size());
+  run_rows(call, axis, call.inputs[1], call.inputs[2], combine);
 }
 
 /// Columns that a thread goes down together, and the fewest that it takes: those of a cache line, which would go from
@@ -136,11 +241,25 @@ void run_rows(const KernelCall& call, Combine combine) {
 constexpr size_t kColumnsTogether = 64;
 constexpr int64_t kFewestColumns = 16;
 
+/// The vector that an index repeats along all axes but `axis`, if it does, and writes whole rows of `out`.
+std::optional<TensorView> vector_of(const TensorView& index, const TensorView& out, int axis) {
+  for (int a = 0; a < index.shape.size(); ++a) {
+    if (index.shape[a] == 0) return std::nullopt;  // and none of its elements is looked at
+    const bool repeats = index.strides[a] == 0 || index.shape[a] == 1;
+    if (a != axis && !(repeats && index.shape[a] == out.shape[a])) return std::nullopt;
+  }
+  return TensorView{index.data, index.dtype, {index.shape[axis]}, {index.strides[axis]}};
+}
+
 template <class Combine>
 void run_elements(const KernelCall& call, int axis_word, Combine combine) {
-  const TensorView index = with_axis(call.inputs[1]), source = with_axis(call.inputs[2]);
-  const TensorView out = with_axis(call.outputs[0]);
+  const TensorView index = with_axis(call.inputs[1]), out = with_axis(call.outputs[0]);
+  TensorView source = with_axis(call.inputs[2]);
   const int axis = normalize_axis(call.attrs[axis_word], out.shape.size());
+  if (const auto rows = vector_of(index, out, axis)) {
+    for (int a = 0; a < source.shape.size(); ++a) source = part(source, a, 0, index.shape[a]);
+    return run_rows(call, axis, *rows, source, combine);
+  }
   const Indices indices(index, out.shape[axis], call.errors);
   copy(call.inputs[0], call.outputs[0]);
   const Columns<3> columns(index.shape, axis, {&out, &index, &source});

@@ -180,6 +180,12 @@ class Build {
     return view_from(p_.graph.sym, g_, v, [&](ValueId x) { return memory_of(x); }).has_value();
   }
 
+  /// What is in fewer places than an expanded value, which strides make of it.
+  ValueId before_spread(ValueId v) const {
+    while (g_.op(v) == Op::kExpand && !is_number(g_, g_.producer(v).inputs[0])) v = g_.producer(v).inputs[0];
+    return v;
+  }
+
   /// A library reads memory, by strides: what they can't say is copied, and numbers are spread out. Says whether more
   /// is asked for than before.
   bool ask_operands() {
@@ -189,7 +195,7 @@ class Build {
       for (const ValueId v : g_.nodes[i].inputs) {
         if (v == ir::kNone || g_.info(v).weak) continue;
         if (has_view(v)) continue;
-        ask(v);
+        ask(before_spread(v));
         SMOLDER_INVARIANT(has_view(v));
         more = true;
       }

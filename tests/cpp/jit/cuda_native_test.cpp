@@ -232,6 +232,27 @@ TEST(CudaNative, ScattersAreThoseOfTheHost) {
   }
 }
 
+// Sums of whole numbers: in tables of a block's own where places are few, else in memory, in any order.
+TEST(CudaNative, CountsAreThoseOfTheHost) {
+  SKIP_UNDER_SANITIZER;
+  std::mt19937_64 random(5);
+  const std::vector<ScatterCase> cases = {
+      {{7}, {5}, 0, true},                // a short index
+      {{7}, {600}, 0, true, true},        // in tables
+      {{300}, {30000}, 0, true},          // in tables of several blocks
+      {{3, 11, 4}, {2, 9000}, 1, true},   // in tables, of rows at three places
+      {{1, 4096}, {600}, 0, true},        // in the largest tables
+      {{1, 4097}, {600}, 0, true, true},  // in memory
+      {{5000}, {6000}, 0, true, true},
+      {{3, 900, 2}, {4000}, 1, true},
+      {{0, 4}, {600}, 0, true},
+      {{4, 0}, {600}, 0, true, true},
+  };
+  for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kBool, DType::kInt8}) {
+    for (const ScatterCase& c : cases) check_scatter(Op::kIndexAdd, {}, c, dtype, DType::kInt64, random);
+  }
+}
+
 TEST(CudaNative, UpdatesOfAllOneNumber) {
   SKIP_UNDER_SANITIZER;
   std::mt19937_64 random(7);
@@ -295,17 +316,21 @@ TEST(CudaNative, GuardedCalls) {
     Op op;
     Dims shape, index, source;
     std::vector<int64_t> attrs;
+    DType dtype = DType::kFloat32;
   };
   const std::vector<Call> calls = {
-      {Op::kIndexSet, {9, 8}, {2}, {2, 8}, {0}},           // a short index
-      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}},       // sorted
-      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}},   // by elements
-      {Op::kScatterInto, {1, 6}, {1, 6}, {1, 6}, {0, 0}},  // by columns
+      {Op::kIndexSet, {9, 8}, {2}, {2, 8}, {0}},                         // a short index
+      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}},                     // sorted
+      {Op::kIndexAdd, {9, 8}, {600}, {600, 8}, {0}, DType::kInt64},      // in tables
+      {Op::kIndexAdd, {900, 8}, {600}, {600, 8}, {0}, DType::kInt64},    // in any order
+      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}},                 // by elements
+      {Op::kScatterAdd, {40, 6}, {30, 6}, {30, 6}, {0}, DType::kInt64},  // by elements, in any order
+      {Op::kScatterInto, {1, 6}, {1, 6}, {1, 6}, {0, 0}},                // by columns
   };
   for (const Call& call : calls) {
     SCOPED_TRACE(ir::name(call.op));
-    Operand x = dense(DType::kFloat32, call.shape), index = dense(DType::kInt64, call.index),
-            source = dense(DType::kFloat32, call.source);
+    Operand x = dense(call.dtype, call.shape), index = dense(DType::kInt64, call.index),
+            source = dense(call.dtype, call.source);
     x.memory.fill_special(random);
     source.memory.fill_special(random);
     fill_indices(index, call.shape[0], false, random);

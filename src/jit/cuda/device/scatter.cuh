@@ -358,6 +358,8 @@ DEVICE void add_to(i64* to, i64 x) { atomicAdd(reinterpret_cast<u64*>(to), stati
 DEVICE void add_to(bool* to, bool x) {
   if (x) *to = true;
 }
+//! Elements, one a thread.
+//@ kScatterAddElements
 KERNEL(add_in_any_order, ElementArguments) {
   UNLESS_FAILED
   const u64 e = static_cast<u64>(thread_number());
@@ -365,4 +367,57 @@ KERNEL(add_in_any_order, ElementArguments) {
   const i64 i = checked(a.index[offset_at(e, a.rank, a.extents, a.index_strides)], a.n, a.error);
   if (i < 0) return;
   add_to(a.result + offset_at(e, a.rank, a.extents, a.result_strides) + i * a.result_step, source_at(a, e));
+}
+//! Rows, a thread an element.
+//@ kScatterAddRows
+struct AddRowsArguments {
+  const Index* index;
+  const Element* source;
+  Element* result;
+  u32* error;
+  i64 outer, count, n, inner, parts, rank, extents[8], strides[8];
+  GUARD
+};
+DEVICE i64 place_of_row(const AddRowsArguments& a, i64 row) {
+  return checked(a.index[offset_at(static_cast<u64>(row), a.rank, a.extents, a.strides)], a.n, a.error);
+}
+KERNEL(add_rows_in_any_order, AddRowsArguments) {
+  UNLESS_FAILED
+  u64 rest = static_cast<u64>(thread_number());
+  const i64 column = take_digit(rest, static_cast<u64>(a.inner));
+  const i64 row = take_digit(rest, static_cast<u64>(a.count)), outer = static_cast<i64>(rest);
+  if (outer >= a.outer) return;
+  const i64 i = place_of_row(a, row);
+  if (i < 0) return;
+  add_to(a.result + (outer * a.n + i) * a.inner + column, a.source[(outer * a.count + row) * a.inner + column]);
+}
+//! Rows of few places. Blocks add their part up in tables of their own, in halves, since the hardware adds 32 bits there;
+//! the upper half has little to do.
+//@ kScatterTables
+DEVICE void add_in_halves(u32* low, u32* high, u64 x) {
+  const u32 added = static_cast<u32>(x), before = atomicAdd(low, added);
+  const u32 carried = before + added < added ? 1u : 0u, rest = static_cast<u32>(x >> 32) + carried;
+  if (rest) atomicAdd(high, rest);
+}
+KERNEL(add_rows_in_tables, AddRowsArguments) {
+  UNLESS_FAILED
+  __shared__ u32 low[kTable], high[kTable];
+  const i64 places = a.n * a.inner, all = a.count * a.inner;
+  u64 rest = blockIdx.x;
+  const i64 part = take_digit(rest, static_cast<u64>(a.parts)), outer = static_cast<i64>(rest);
+  for (i64 i = threadIdx.x; i < places; i += blockDim.x) low[i] = high[i] = 0;
+  __syncthreads();
+  for (i64 e = part * blockDim.x + threadIdx.x; e < all; e += a.parts * blockDim.x) {
+    u64 row = static_cast<u64>(e);
+    const i64 column = take_digit(row, static_cast<u64>(a.inner));
+    const i64 i = place_of_row(a, static_cast<i64>(row));
+    if (i < 0) continue;
+    const i64 x = static_cast<i64>(a.source[outer * all + e]), place = i * a.inner + column;
+    add_in_halves(low + place, high + place, static_cast<u64>(x));
+  }
+  __syncthreads();
+  for (i64 i = threadIdx.x; i < places; i += blockDim.x) {
+    const u64 sum = static_cast<u64>(high[i]) << 32 | low[i];
+    if (sum) add_to(a.result + outer * places + i, static_cast<Element>(sum));
+  }
 }

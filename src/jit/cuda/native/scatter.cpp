@@ -21,6 +21,8 @@ constexpr int64_t kCrowd = 16;
 constexpr int64_t kFewRows = 512, kFewElements = 1024, kFewBlocks = int64_t{1} << 15;
 /// A column this short is walked by one thread, where there are so many.
 constexpr int64_t kShortColumn = 32, kManyColumns = 4096;
+/// Places of a block's own tables, elements that it adds up in them at least, and blocks that do.
+constexpr int64_t kTable = 4096, kTableElements = 1 << 13, kTableBlocks = 512;
 
 const char* combine_of(ir::Op op, const std::vector<int64_t>& attrs) {
   if (op == ir::Op::kIndexSet) return "Set";
@@ -34,6 +36,14 @@ std::string program_start(DType element, DType index, bool wide_keys, const char
          (wide_keys ? "u64" : "u32") + " Key;\nconstexpr int kFewRows = " + std::to_string(kFewRows) +
          ", kFewElements = " + std::to_string(kFewElements) + ";\n" + kReport + kScatterChecked + kScatterCombine +
          "typedef " + combine + " Combine;\n" + kScatterKey;
+}
+
+std::string table_text() { return "constexpr int kTable = " + std::to_string(kTable) + ";\n" + kScatterTables; }
+
+/// Whether sums have the same bits in any order, and can be made by threads that do not wait for each other.
+bool adds_in_any_order(ir::Op op, DType t) {
+  const bool adds = op == ir::Op::kScatterAdd || op == ir::Op::kIndexAdd;
+  return adds && !is_floating(t) && (t == DType::kBool || itemsize(t) >= 4);
 }
 
 /// Every index is out of range of an axis without elements.
@@ -117,7 +127,15 @@ class ScatterRows final : public Scatter {
     prepare_sort(1, std::max<int64_t>(count_, 1), 1);
     if (count_ == 0 || n_ == 0 || outer_ * width_ == 0) return;
     few_ = count_ <= kFewRows && outer_ * count_ * ceil_div(width_, kThreads) <= kFewBlocks;
-    const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded) + kScatterRows;
+    const std::string start = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded);
+    if (!few_ && adds_in_any_order(op, out.dtype)) {
+      const bool fits = out.dtype != DType::kBool && n_ * width_ <= kTable && count_ >= kCrowd * n_;
+      table_parts_ = fits ? std::min(kTableBlocks, ceil_div(count_ * width_, kTableElements)) : 0;
+      const std::string program = start + kScatterAtomic + kScatterAddRows + (fits ? table_text() : "");
+      add_ = device.function(program, fits ? "add_rows_in_tables" : "add_rows_in_any_order");
+      return;
+    }
+    const std::string program = start + kScatterRows;
     crowded_ = !few_ && op != ir::Op::kIndexSet && count_ >= kCrowd * n_;
     const std::string entry = few_ ? "write_few_rows" : crowded_ ? "write_crowded_rows" : "write_rows";
     write_ = device.function(program, entry);
@@ -131,11 +149,20 @@ class ScatterRows final : public Scatter {
     uint32_t* const error = given.error;
     start_.run(addresses[0], addresses[3]);
     if (n_ == 0 && count_ > 0) report_all(addresses[1], error);
-    if (!write_) return true;
+    if (!write_ && !add_) return true;
     BufferRef source_holder, result_holder;
     const void* const source = source_.at(addresses[2], source_holder);
     void* const result = result_.at(addresses[3], result_holder);
     result_.begin(addresses[3], result_holder);
+    if (add_) {
+      const int64_t blocks = table_parts_ ? outer_ * table_parts_ : ceil_div(outer_ * count_ * width_, kThreads);
+      add_->launch(blocks, kThreads,
+                   with_guard(words(addresses[1], source, result, error, outer_, count_, n_, width_, table_parts_,
+                                    index_.extents.size(), index_.extents, index_.strides[0]),
+                              given));
+      result_.finish(addresses[3], result_holder);
+      return true;
+    }
     const bool whole = width_ * item_ % 16 == 0 &&
                        (reinterpret_cast<uintptr_t>(source) | reinterpret_cast<uintptr_t>(result)) % 16 == 0;
     const NativeFunction& write = whole ? *write_whole_ : *write_;
@@ -165,7 +192,8 @@ class ScatterRows final : public Scatter {
   const int64_t item_;
   int64_t outer_ = 1, width_ = 1;
   bool few_ = false, crowded_ = false;
-  NativeRef write_, write_whole_, make_keys_;
+  int64_t table_parts_ = 0;  ///< blocks that have tables, for each of the outer positions
+  NativeRef write_, write_whole_, make_keys_, add_;
   std::optional<RadixSort> radix_;
 };
 
@@ -202,10 +230,8 @@ class ScatterElements final : public Scatter {
     for (int a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
     prepare_sort(count_ / shape[axis], shape[axis], inner);
     const std::string program = program_start(out.dtype, inputs[1].dtype, wide_, combine, guarded) + kScatterElements;
-    const bool any_order =
-        op == ir::Op::kScatterAdd && !is_floating(out.dtype) && (out.dtype == DType::kBool || itemsize(out.dtype) >= 4);
-    if (any_order) {
-      write_ = device.function(program + kScatterAtomic, "add_in_any_order");
+    if (adds_in_any_order(op, out.dtype)) {
+      write_ = device.function(program + kScatterAtomic + kScatterAddElements, "add_in_any_order");
     } else if (length_ == 1 || (columns_ >= kManyColumns && length_ <= kShortColumn) || count_ >= int64_t{1} << 32) {
       walks_ = true;
       write_ = device.function(program, "walk_columns");
