@@ -117,6 +117,11 @@ def _box(tensor):
     for d, p in enumerate(spec.placements):
         if not isinstance(p, Shard) and coordinate[d] != 0:
             return None
+    whole, names = spec.mesh._whole(), spec.mesh.mesh_dim_names or ()
+    if whole is not spec.mesh and set(names) <= set(whole.mesh_dim_names):
+        others = [d for d, n in enumerate(whole.mesh_dim_names) if n not in names]
+        if any(whole.get_coordinate()[d] != 0 for d in others):
+            return None  # a process of another slice of the mesh has the same
     return spec.parts(coordinate)
 
 
@@ -204,11 +209,11 @@ def _write(writer, peers, taken):
 def _conclude(writer, peers, written, values):
     """Makes the index, once all have written what they hold."""
     files = peers.agree(written)
-    index = {
-        "files": [file for file, _ in files],
-        "tensors": [dict(part, file=file) for file, of in files for part in of],
-        "values": values,
-    }
+    tensors: dict[str, Any] = {}  # each part once, however many have it
+    for file, of in files:
+        for part in of:
+            tensors.setdefault(f"{part['path']} {part['box']}", dict(part, file=file))
+    index = {"files": [file for file, _ in files], "tensors": list(tensors.values()), "values": values}
     peers.agree(lambda: writer.finish(index) if peers.rank == 0 else None)
     return index
 

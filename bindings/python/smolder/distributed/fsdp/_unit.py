@@ -186,22 +186,27 @@ class Unit:
     def forward(self) -> Iterator[None]:
         """Within it parameters are whole. What the pass keeps of them is brought together again in the backward pass,
         where they are to be divided in between."""
-        if not self.places:
-            yield
-            return
+        drops = self._drops()
+        _active.append(self)
+        try:
+            with self._whole(drops) if self.places else nullcontext():
+                yield
+        finally:
+            _active.pop()
+
+    @contextmanager
+    def _whole(self, drops):
         kept_before = self._depth == 0 and self.full is not None  # by unshard()
         self.unshard()
         self._depth += 1
         hooks = nullcontext()
-        if self._drops() and _core.is_grad_enabled() and self.group.size() > 1:
+        if drops and _core.is_grad_enabled() and self.group.size() > 1:
             outer = _innermost_hooks()
             hooks = saved_tensors_hooks(partial(self._pack, outer), partial(self._unpack, outer))
-        _active.append(self)
         try:
             with hooks:
                 yield
         finally:
-            _active.pop()
             self._depth -= 1
             if self._depth == 0 and (self.reshard_after_forward or not kept_before):
                 self.reshard()

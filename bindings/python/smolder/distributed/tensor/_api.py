@@ -156,7 +156,9 @@ class DTensor:
         """How many dimensions it has."""
         return len(self._spec.shape)
 
-    ndimension = dim
+    def ndimension(self) -> int:
+        """How many dimensions it has."""
+        return self.dim()
 
     @property
     def ndim(self) -> int:
@@ -167,7 +169,9 @@ class DTensor:
         """How many elements the whole has."""
         return math.prod(self._spec.shape)
 
-    nelement = numel
+    def nelement(self) -> int:
+        """How many elements the whole has."""
+        return self.numel()
 
     def stride(self, dim: int | None = None) -> Any:
         """As if it were dense."""
@@ -246,13 +250,17 @@ class DTensor:
         """Raises: full_tensor() or to_local() has an array."""
         raise RuntimeError("a DTensor has no array: take that of full_tensor() or to_local()")
 
-    __array__ = numpy
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.numpy()
 
     def __repr__(self, **_: Any) -> str:
         return f"DTensor(local_tensor={plain(self)!r}, device_mesh={self._spec.mesh!r}, placements={self._spec.placements})"
 
-    __str__ = __repr__
-    __hash__ = object.__hash__
+    def __str__(self) -> str:
+        return self.__repr__()
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:

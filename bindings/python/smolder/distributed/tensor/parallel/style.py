@@ -55,11 +55,11 @@ class _Divided(ParallelStyle):
     output_layouts: tuple[Placement, ...]
     use_local_output: bool
 
-    def __init__(self, input_layouts, output_layouts, use_local_output):
+    def __init__(self, input_layouts: Placement, output_layouts: Placement, use_local_output: bool) -> None:
         self.input_layouts, self.output_layouts = (input_layouts,), (output_layouts,)
         self.use_local_output = use_local_output
 
-    def _apply(self, module, device_mesh):
+    def _apply(self, module: Module, device_mesh: DeviceMesh) -> Module:
         return distribute_module(module, device_mesh, self._partition, self._input, self._output)
 
     def _partition(self, name, module, mesh):
