@@ -10,7 +10,7 @@ from smolder import _core
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from smolder._layouts import layout as layout_
@@ -130,17 +130,39 @@ for _name, _expected in _EXPECTED.items():
     _of_sparse(_name, _expected)
 
 
+def _not_sparse(self, name):
+    where = "CUDA" if self.is_cuda else "CPU"
+    return NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the '{where}' backend: it is of sparse tensors"
+    )
+
+
 def _without(name):
-    def member(self, *args, **kwargs):
-        raise NotImplementedError(
-            f"Could not run 'aten::{name}' with arguments from the '{'CUDA' if self.is_cuda else 'CPU'}' backend: it is of "
-            "sparse tensors"
-        )
+    def member(self):
+        raise _not_sparse(self, name)
 
     member.__doc__ = "Raises: the tensor is strided."
     member.__name__ = name
     _add(member)
 
 
-for _name in ("_nnz", "_indices", "_values", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_"):
+for _name in ("_nnz", "_indices", "_values"):
     _without(_name)
+
+
+@_add
+def sparse_resize_(self: Tensor, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
+    """Raises: the tensor is strided."""
+    raise _not_sparse(self, "sparse_resize_")
+
+
+@_add
+def sparse_resize_and_clear_(self: Tensor, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Tensor:
+    """Raises: the tensor is strided."""
+    raise _not_sparse(self, "sparse_resize_and_clear_")
+
+
+@_add
+def resize_as_sparse_(self: Tensor, the_template: Tensor) -> Tensor:
+    """Raises: the tensor is strided."""
+    raise _not_sparse(self, "resize_as_sparse_")
