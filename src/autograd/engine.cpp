@@ -8,6 +8,7 @@
 #include "smolder/autograd/hooks.h"
 #include "smolder/autograd/node.h"
 #include "smolder/autograd/saved.h"
+#include "smolder/autograd/sparse.h"
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/batch.h"
 #include "smolder/lazy/branch.h"
@@ -23,7 +24,11 @@ namespace {
 /// written in place.
 Tensor own_handle(const Tensor& grad, bool with_history) {
   lazy::refresh(grad.impl());
-  return unpack({lazy::value_now(grad.impl()), with_history ? gradient_edge(grad) : Edge{}, -1, nullptr}, nullptr);
+  Tensor out =
+      unpack({lazy::value_now(grad.impl()), with_history ? gradient_edge(grad) : Edge{}, -1, nullptr}, nullptr);
+  if (auto parts = sparse_parts(grad)) [[unlikely]]
+    mark_sparse(out, std::move(parts));
+  return out;
 }
 
 /// Whether a gradient of shape `from` counts as one of shape `to`: summed over what was broadcast.
@@ -50,7 +55,7 @@ void run_tensor_hooks(const Node& node, std::vector<Tensor>& grads, bool create)
     if (!slot || !grads[r.output].defined()) continue;
     const lazy::GradMode mode(create);
     // A handle of its own, as a leaf's gradient is.
-    *slot = slot->defined() ? *slot + grads[r.output] : own_handle(grads[r.output], create);
+    *slot = slot->defined() ? add_gradients(*slot, grads[r.output]) : own_handle(grads[r.output], create);
   }
 }
 
@@ -162,7 +167,7 @@ class Run {
     auto& slots = states_[edge.node.get()].grads;
     if (slots.size() <= edge.output) slots.resize(edge.output + 1);
     Tensor& slot = slots[edge.output];
-    slot = slot.defined() ? slot + grad : std::move(grad);
+    slot = slot.defined() ? add_gradients(slot, grad) : std::move(grad);
   }
 
   void run(const std::shared_ptr<Node>& node) {
@@ -229,6 +234,7 @@ class Run {
     bool any = custom;  // which is given zeros for what is undefined
     for (const Tensor& g : grads) any |= g.defined();
     if (!any) return;
+    if (!custom) refuse_sparse(*node, grads);
     const size_t n = node->next.size();
     const auto needed = std::make_unique<bool[]>(n);
     for (size_t i = 0; i < n; ++i) needed[i] = node->next[i].node && (!partial_ || leads_on(node->next[i].node.get()));
@@ -242,6 +248,14 @@ class Run {
     if (!retain_) node->release();
   }
 
+  /// Gradients of ops are computed of all elements.
+  static void refuse_sparse(const Node& node, const std::vector<Tensor>& grads) {
+    for (const Tensor& g : grads) {
+      SMOLDER_CHECK(!g.defined() || !sparse_parts(g), NotImplementedError, node.name(),
+                    " is not supported with a sparse gradient: a gradient is sparse where a leaf gets it");
+    }
+  }
+
   /// Brings gradients that users computed to the shapes and dtypes of the inputs, where they are meant for them.
   void validate(const Node& node, std::vector<Tensor>& results) {
     results.resize(node.next.size());
@@ -253,9 +267,12 @@ class Run {
       }
       if (!g.defined() || !node.inputs[i]) continue;
       const ir::Meta& wanted = *node.inputs[i];
-      SMOLDER_CHECK(broadcasts_to(wanted.shape, g.shape()), RuntimeError, "Function ", node.name(),
-                    " returned an invalid gradient at index ", i, " - got ", g.shape(),
+      const auto parts = sparse_parts(g);
+      const Dims& shape = parts ? parts->shape : g.shape();
+      SMOLDER_CHECK(parts ? shape == wanted.shape : broadcasts_to(wanted.shape, shape), RuntimeError, "Function ",
+                    node.name(), " returned an invalid gradient at index ", i, " - got ", shape,
                     " but expected shape compatible with ", wanted.shape);
+      if (parts) continue;
       if (!(g.shape() == wanted.shape)) g = sum_to_size(g, wanted.shape);
       g = g.to(wanted.dtype);
     }
@@ -274,10 +291,10 @@ class Run {
     Tensor& variable = const_cast<Tensor&>(leaf);
     if (!before.defined()) {
       variable.set_grad(own_handle(grad, create_));
-    } else if (create_) {
-      variable.set_grad(before + grad);
+    } else if (create_ || sparse_parts(before)) {
+      variable.set_grad(add_gradients(before, grad));
     } else {
-      lazy::assign(before, before + grad);
+      lazy::assign(before, add_gradients(before, grad));
     }
   }
 

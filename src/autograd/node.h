@@ -13,6 +13,7 @@ namespace smolder::autograd {
 
 class Node;
 struct Hooks;
+struct SparseParts;
 
 /// Output `output` of `node`: where a gradient flows to.
 struct Edge {
@@ -25,10 +26,11 @@ struct TensorMeta : lazy::AutogradMeta {
   Edge grad_fn;                     ///< where it came from; null for a leaf
   std::weak_ptr<Node> accumulator;  ///< of a leaf: adds to `grad`
   Tensor grad;
-  std::shared_ptr<Hooks> leaf_hooks;  ///< what an accumulator of it runs
-  std::shared_ptr<Tensor> retained;   ///< where the gradient of no leaf is kept, if asked for
-  std::shared_ptr<uint32_t> version;  ///< of who holds storage: how often it was written, where that is checked
-  std::string forbidden_write;        ///< why it must not be written in place, if so
+  std::shared_ptr<Hooks> leaf_hooks;          ///< what an accumulator of it runs
+  std::shared_ptr<Tensor> retained;           ///< where the gradient of no leaf is kept, if asked for
+  std::shared_ptr<uint32_t> version;          ///< of who holds storage: how often it was written, where that is checked
+  std::string forbidden_write;                ///< why it must not be written in place, if so
+  std::shared_ptr<const SparseParts> sparse;  ///< of the values of a sparse tensor: see sparse.h
 };
 
 class SavedTensorHooks;

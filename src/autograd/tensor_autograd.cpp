@@ -5,6 +5,7 @@
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/hooks.h"
 #include "smolder/autograd/node.h"
+#include "smolder/autograd/sparse.h"
 #include "smolder/core/cuda/driver.h"
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/memory_history.h"
@@ -142,7 +143,8 @@ void Tensor::set_grad(const Tensor& g) {
                   "' to a tensor with dtype '", name(dtype()),
                   "'. Please ensure that the gradient and the tensor have the "
                   "same dtype");
-    SMOLDER_CHECK(g.shape() == shape(), RuntimeError, "attempting to assign a gradient of size '", g.shape(),
+    const Dims& size = autograd::whole_shape(g);
+    SMOLDER_CHECK(size == shape(), RuntimeError, "attempting to assign a gradient of size '", size,
                   "' to a tensor of size '", shape(),
                   "'. Please ensure that the gradient and the tensor are the same size");
   }

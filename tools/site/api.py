@@ -56,6 +56,7 @@ MODULES = [
     "smolder.distributions.transforms",
     "smolder.linalg",
     "smolder.fft",
+    "smolder.sparse",
     "smolder.special",
     "smolder.random",
     "smolder.library",

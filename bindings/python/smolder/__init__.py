@@ -46,6 +46,7 @@ from smolder._samplers import _standard_gamma as _standard_gamma
 from smolder._settings import *
 from smolder._types import *
 from smolder._unheld import *
+from smolder._to_sparse import *
 from smolder._views import *
 from smolder._windows import *
 from smolder._checks import _assert as _assert, _check as _check, _check_index as _check_index
@@ -91,6 +92,7 @@ _LATER = {
     "multiprocessing",
     "overrides",
     "profiler",
+    "sparse",
     "special",
     "storage",
     "testing",

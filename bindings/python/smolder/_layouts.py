@@ -1,4 +1,4 @@
-"""How tensors lie in memory, as torch names it: one layout, strided, and the formats that calls may ask for."""
+"""How tensors lie in memory, as torch names it: layouts, and the formats that calls may ask for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ channels_last: memory_format = memory_format("channels_last")
 channels_last_3d: memory_format = memory_format("channels_last_3d")
 legacy_contiguous_format: memory_format = contiguous_format
 strided: layout = layout("strided")
-# Of tensors that are not here: names to compare a tensor's layout with.
 sparse_coo: layout = layout("sparse_coo")
 sparse_csr: layout = layout("sparse_csr")
 sparse_csc: layout = layout("sparse_csc")
@@ -65,6 +64,7 @@ sparse_bsr: layout = layout("sparse_bsr")
 sparse_bsc: layout = layout("sparse_bsc")
 jagged: layout = layout("jagged")
 CONSTANTS = (contiguous_format, preserve_format, channels_last, channels_last_3d, strided)
+CONSTANTS += (sparse_coo, sparse_csr, sparse_csc)
 
 
 def check_format(name: str, wanted: Any) -> None:
@@ -112,7 +112,7 @@ for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("i
     setattr(Tensor, _name, _method)
 
 
-Tensor.layout = property(lambda self: strided, doc="strided, as every tensor is.")
+Tensor.layout = property(lambda self: strided, doc="strided; sparse tensors have others.")
 
 
 def _resize(self, *sizes, memory_format=None):

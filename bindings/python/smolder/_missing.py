@@ -23,10 +23,10 @@ KINDS = [
         "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2",
     ),
     (
-        "sparse tensors",
-        "tensors are dense",
-        "gather, index_add and scatter_add on indices and values",
-        "sparse sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor SparseAdam",
+        "sparse tensors of blocks",
+        "sparse tensors are COO, CSR or CSC",
+        "sparse_csr_tensor",
+        "sparse_bsr_tensor sparse_bsc_tensor",
     ),
     ("nested tensors", "tensors are rectangular", "padding and a mask", "nested"),
     (

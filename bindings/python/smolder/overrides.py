@@ -50,12 +50,22 @@ def _is_overriding(kind):
 def _answer(function, args, kwargs):
     """Answers a call of a bound function for C++; NotImplemented where the call is the function's own."""
     name = function.__name__
-    if _state.off or (name.startswith("_") and (name == "__init__" or not name.endswith("__"))):
+    private = name.startswith("_") and (name == "__init__" or not name.endswith("__"))
+    if _state.off or name == "__init__" or name.startswith("_sparse_"):
         return NotImplemented
     relevant = [*_flat(args), *_flat(kwargs.values())]
+    if private and not _answers_private(function, args, relevant):
+        return NotImplemented
     if not _state.modes and (_state.subclasses_off or not _overriding(relevant)):
         return NotImplemented
     return handle_torch_function(function, relevant, *args, **kwargs)
+
+
+def _answers_private(function, args, relevant):
+    """Whether a class answers for functions that programs do not name: of tensors, and not of what else C++ has."""
+    if type(function).__name__ == "nb_method" and not isinstance(args[0], Tensor):
+        return False
+    return any(getattr(type(x), "_answers_private", False) for x in relevant)
 
 
 def _flat(values):

@@ -63,6 +63,8 @@ class _Global:
 
 
 _REBUILD_TENSOR = _Global("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_SPARSE = _Global("torch._utils", "_rebuild_sparse_tensor")
+_LAYOUT = _Global("torch.serialization", "_get_layout")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_WITH_STATE = _Global("torch._tensor", "_rebuild_from_type_v2")
 _CLASSES = {Tensor: _Global("torch", "Tensor"), Parameter: _Global("torch.nn.parameter", "Parameter")}
@@ -99,6 +101,8 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             return self._reduce_tensor(obj)
         if isinstance(obj, Size):
             return _SIZE, (tuple(obj),)
+        if isinstance(obj, _layouts.layout):
+            return _LAYOUT, (f"torch.{obj.name}",)
         if isinstance(obj, device):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
@@ -111,6 +115,8 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
         super().save(obj, save_persistent_id)
 
     def _reduce_tensor(self, tensor):
+        if tensor.layout is not _layouts.strided:
+            return _REBUILD_SPARSE, tensor.__reduce_ex__(2)[1][:2]
         state = {k: v for k, v in vars(tensor).items() if k != "grad"}
         if type(tensor) is Parameter:
             parts = _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
@@ -388,6 +394,21 @@ def _with_state(tensor, state):
     return tensor
 
 
+def _rebuild_sparse(layout, data):
+    from smolder._sparse._make import rebuilt
+
+    if not isinstance(data, tuple) or not isinstance(layout, _layouts.layout):
+        raise UnpicklingError("a sparse tensor has no parts")
+    return rebuilt(layout, data)
+
+
+def _layout(name):
+    found = {f"torch.{c.name}": c for c in _layouts.CONSTANTS if isinstance(c, _layouts.layout)}
+    if name not in found:
+        raise UnpicklingError(f"the layout {name!r:.100} is not supported")
+    return found[name]
+
+
 def _size(extents):
     if not isinstance(extents, tuple):
         raise UnpicklingError("a size is made of a tuple")
@@ -406,6 +427,7 @@ def _names():
     out |= {"torch._utils._rebuild_tensor_v2": _rebuild_tensor, "torch._utils._rebuild_parameter": _rebuild_parameter}
     out |= {"torch._utils._rebuild_parameter_with_state": _rebuild_parameter}
     out |= {"torch._tensor._rebuild_from_type_v2": _rebuild_from_type}
+    out |= {"torch._utils._rebuild_sparse_tensor": _rebuild_sparse, "torch.serialization._get_layout": _layout}
     return out
 
 

@@ -4,6 +4,7 @@
 #include "smolder/autograd/function.h"
 #include "smolder/autograd/hooks.h"
 #include "smolder/autograd/saved.h"
+#include "smolder/autograd/sparse.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
@@ -114,7 +115,7 @@ Tensor checked(nb::handle hook, const Tensor& before, nb::handle result) {
   SMOLDER_CHECK(t->dtype() == before.dtype(), RuntimeError, "hook '", hook_name(hook),
                 "' has changed the type of value (was smolder.", autograd::type_name(before.dtype()), " got smolder.",
                 autograd::type_name(t->dtype()), ")");
-  SMOLDER_CHECK(t->shape() == before.shape(), RuntimeError, "hook '", hook_name(hook),
+  SMOLDER_CHECK(autograd::whole_shape(*t) == autograd::whole_shape(before), RuntimeError, "hook '", hook_name(hook),
                 "' has changed the size of value");
   return *t;
 }
@@ -313,7 +314,7 @@ class GradientObjects {
     if (const auto found = all().find(grad.impl()); found != all().end()) {
       if (nb::object object = found->second(); !object.is_none()) return object;
     }
-    nb::object object = nb::cast(grad);
+    nb::object object = object_for(grad);
     note(object, grad);
     return object;
   }

@@ -1,10 +1,13 @@
 // Calls of functions of C++ that are not theirs alone: objects with a __torch_function__ answer those they are given to
 // (smolder/overrides.py), and what users read when arguments do not fit is written by smolder._call_errors.
+#include "src/call_errors.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_set>
 
+#include "src/slots.h"
 #include "src/tensor.h"
 
 namespace smolder::python {
@@ -64,6 +67,7 @@ std::unordered_set<PyTypeObject*> g_answering;
 
 bool answers(PyObject* o) {
   PyTypeObject* const type = Py_TYPE(o);
+  if (type == tensor_type()) return false;
   if (type != &PyList_Type && type != &PyTuple_Type) return g_answering.contains(type);
   PyObject** const items = PySequence_Fast_ITEMS(o);
   return std::any_of(items, items + PySequence_Fast_GET_SIZE(o), answers);
@@ -164,10 +168,12 @@ void wrap_all(nb::handle scope) {
 
 }  // namespace
 
+void ask_class(PyTypeObject* type) { g_answering.insert(type); }
+
 void explain_call_errors(nb::module_& m) {
   m.def("_count_modes", [](int more) { g_modes += more; }, nb::arg("more"));
   m.def(
-      "_ask_class", [](nb::handle cls) { g_answering.insert(reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr())); },
+      "_ask_class", [](nb::handle cls) { ask_class(reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr())); },
       nb::arg("cls"));
   wrap_all(m);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/casters.h"
+#include "src/sparse.h"
 #include "src/without_gil.h"
 
 namespace smolder::python {
@@ -25,7 +26,7 @@ class SharedObject {
 };
 
 /// None for an undefined tensor.
-inline nb::object object_of(const Tensor& t) { return t.defined() ? nb::cast(t) : nb::none(); }
+inline nb::object object_of(const Tensor& t) { return t.defined() ? object_for(t) : nb::none(); }
 
 inline nb::tuple objects_of(const std::vector<Tensor>& list) {
   nb::list out;

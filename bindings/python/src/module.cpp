@@ -9,6 +9,7 @@
 #include "smolder/lazy/tape.h"
 #include "src/cells.h"
 #include "src/slots.h"
+#include "src/sparse.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
 #include "src/without_gil.h"
@@ -193,6 +194,7 @@ NB_MODULE(_core, m) {
   bind_ops(m, tensor);
   bind_linalg(m);
   bind_vmap(m);
+  bind_sparse(m);
   bind_precision(m);
   bind_module_call(m);
   bind_watch(m);

@@ -9,6 +9,7 @@
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/step_undo.h"
 #include "src/distributed.h"
+#include "src/sparse.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
 
@@ -18,6 +19,9 @@ namespace {
 PyTypeObject* g_type = nullptr;
 
 bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_type || PyType_IsSubtype(Py_TYPE(o), g_type); }
+
+/// Of whose values alone there is a handle: Python answers for it.
+bool is_sparse(PyObject* o) { return Py_TYPE(o) != g_type && is_sparse_type(Py_TYPE(o)); }
 
 Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
 
@@ -69,6 +73,8 @@ struct Argument {
 /// asked for by name here.
 template <bool kArrayFirst, class F>
 PyObject* of_two(PyObject* a, PyObject* b, F&& f) {
+  if (is_sparse(a) || is_sparse(b)) [[unlikely]]
+    Py_RETURN_NOTIMPLEMENTED;
   try {
     Argument x, y;
     if (!(kArrayFirst ? x.read_any(a) : x.read(a)) || !y.read_any(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -105,6 +111,8 @@ PyObject* binary(PyObject* a, PyObject* b) {
 
 template <ir::Op op>
 PyObject* in_place(PyObject* self, PyObject* b) {
+  if (is_sparse(b)) [[unlikely]]
+    return sparse_in_place(ir::name(op).data(), self, b);
   try {
     Argument y;
     if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -140,6 +148,8 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
 
 PyObject* power_in_place(PyObject* self, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  if (is_sparse(b)) [[unlikely]]
+    return sparse_in_place("pow", self, b);
   try {
     Argument y;
     if (!y.read(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -152,7 +162,7 @@ PyObject* power_in_place(PyObject* self, PyObject* b, PyObject* modulus) {
 }
 
 PyObject* matrix_product(PyObject* a, PyObject* b) {
-  if (!is_tensor(a)) Py_RETURN_NOTIMPLEMENTED;
+  if (!is_tensor(a) || is_sparse(b)) Py_RETURN_NOTIMPLEMENTED;
   try {
     const Tensor other = is_tensor(b) ? tensor_in(b) : array_in(b);
     if (!other.defined()) Py_RETURN_NOTIMPLEMENTED;
@@ -291,5 +301,7 @@ PyType_Slot* tensor_slots() {
 }
 
 void set_tensor_type(PyTypeObject* type) { g_type = type; }
+
+PyTypeObject* tensor_type() { return g_type; }
 
 }  // namespace smolder::python

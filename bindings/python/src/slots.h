@@ -7,6 +7,7 @@ namespace smolder::python {
 
 PyType_Slot* tensor_slots();
 void set_tensor_type(PyTypeObject* type);
+PyTypeObject* tensor_type();
 /// Sets the Python error that `e` becomes, with the user's line.
 void set_python_error(const Error& e);
 /// Python's class of OutOfMemoryError: torch's name, and a class of Python's.

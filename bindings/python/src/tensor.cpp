@@ -1,5 +1,6 @@
 #include "src/tensor.h"
 
+#include "smolder/autograd/sparse.h"
 #include "smolder/lazy/batch.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
@@ -76,7 +77,13 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
-  tensor.def(nb::init<const Tensor&>())
+  tensor
+      .def("__init__",
+           [](Tensor* self, const Tensor& other) {
+             SMOLDER_CHECK(!other.defined() || !autograd::sparse_parts(other), NotImplementedError,
+                           "a sparse tensor as one of another class is not supported: its to_dense() is a strided one");
+             new (self) Tensor(other);
+           })
       .def("__init__",
            [](Tensor* self, const nb::args& args, const nb::kwargs& options) {
              // Tensor(2, 3) and Tensor([2, 3]): rare, and Python's to make.

@@ -80,9 +80,9 @@ def layer_norm(
     return _first(_layer_norm(input, tuple(normalized_shape), weight, bias, eps))
 
 
-def check_embedding(max_norm: float, scale_grad_by_freq: bool, sparse: bool) -> None:
+def check_embedding(max_norm: float | None, scale_grad_by_freq: bool) -> None:
     """Raises NotImplementedError for what torch's embeddings do and these don't."""
-    for name, given in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
+    for name, given in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq)):
         if given not in (None, False):
             raise NotImplementedError(f"embedding: {name} is not supported")
 
@@ -96,14 +96,22 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight, by number. Row padding_idx gets no gradient. norm_type goes with max_norm, which is not supported."""
-    check_embedding(max_norm, scale_grad_by_freq, sparse)
+    """Rows of weight, by number. Row padding_idx gets no gradient. norm_type goes with max_norm, which is not supported.
+
+    sparse: the gradient of a weight that is a leaf is a sparse tensor of the rows that were looked up.
+    """
+    check_embedding(max_norm, scale_grad_by_freq)
     if padding_idx is not None:
         rows = weight.size(0)
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
-    return _core.embedding(weight, input, -1 if padding_idx is None else padding_idx)
+    padding_idx = -1 if padding_idx is None else padding_idx
+    if sparse and weight.requires_grad and weight.is_leaf and _core.is_grad_enabled():
+        from smolder.nn._sparse_embedding import Embedding
+
+        return Embedding.apply(weight, input, padding_idx)
+    return _core.embedding(weight, input, padding_idx)
 
 
 def _bag_of(offsets, count):
@@ -154,7 +162,9 @@ def embedding_bag(
 
     Rows padding_idx count for nothing. norm_type goes with max_norm, which is not supported.
     """
-    check_embedding(max_norm, scale_grad_by_freq, sparse)
+    check_embedding(max_norm, scale_grad_by_freq)
+    if sparse and mode == "max":
+        raise ValueError("max mode does not support sparse weights")
     _check_bags(input, weight, offsets, mode, per_sample_weights)
     if input.dim() == 2:
         offsets = _arange(input.size(0), device=input.device) * input.size(1)
@@ -164,7 +174,7 @@ def embedding_bag(
         offsets = offsets[:-1]
     bags, count = offsets.size(0), input.size(0)
     bag = _bag_of(offsets, count)
-    rows = embedding(input, weight, padding_idx)
+    rows = embedding(input, weight, padding_idx, sparse=sparse)
     counted = weight.new_ones(count)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.size(0)).to(weight.dtype)

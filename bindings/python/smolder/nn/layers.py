@@ -144,7 +144,7 @@ class Embedding(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        F.check_embedding(max_norm, scale_grad_by_freq, sparse)
+        F.check_embedding(max_norm, scale_grad_by_freq)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -197,11 +197,11 @@ class Embedding(Module):
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
 
     def extra_repr(self) -> str:
         tail = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{tail}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{tail}" + (", sparse=True" if self.sparse else "")
 
 
 class EmbeddingBag(Module):
@@ -233,7 +233,7 @@ class EmbeddingBag(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        F.check_embedding(max_norm, scale_grad_by_freq, sparse)
+        F.check_embedding(max_norm, scale_grad_by_freq)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.mode, self.sparse = scale_grad_by_freq, mode, sparse
@@ -264,6 +264,7 @@ class EmbeddingBag(Module):
             self.weight,
             offsets,
             mode=self.mode,
+            sparse=self.sparse,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
             padding_idx=self.padding_idx,

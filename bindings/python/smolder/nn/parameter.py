@@ -33,6 +33,10 @@ class Parameter(_core.Tensor):
             data = _core.zeros((0,))
         if not isinstance(data, _core.Tensor):
             raise TypeError(f"Parameter() expects a tensor, got {type(data).__name__}")
+        if type(data) is not _core.Tensor and (data.is_sparse or data.is_sparse_csr):
+            raise NotImplementedError(
+                "Parameter() of a sparse tensor is not supported: make its values a parameter, or the tensor a buffer"
+            )
         super().__init__(data.detach())
         if self.requires_grad != requires_grad:
             self.requires_grad_(requires_grad)

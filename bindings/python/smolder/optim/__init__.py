@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smolder.optim.asgd import ASGD as ASGD
     from smolder.optim.lbfgs import LBFGS as LBFGS
     from smolder.optim.rprop import Rprop as Rprop
+    from smolder.optim.sparse_adam import SparseAdam as SparseAdam
 
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
 ]
 __dir__ = _listing(__name__)
@@ -47,6 +49,8 @@ def __getattr__(name: str) -> Any:
 
     if name in ("ASGD", "LBFGS", "Rprop"):
         return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
+    if name == "SparseAdam":
+        return importlib.import_module(f"{__name__}.sparse_adam").SparseAdam
     if name == "swa_utils":
         return importlib.import_module(f"{__name__}.{name}")
     from smolder._missing import missing

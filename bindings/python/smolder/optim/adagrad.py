@@ -60,3 +60,21 @@ class Adagrad(Optimizer):
         self._assign(
             parameter, state, ["sum"], _core.adagrad_step, grad, numbers | {"step": self._count(state, parameter)}
         )
+
+    def _update_sparse(self, parameter, grad, options):
+        from smolder.optim._rows import Rows
+
+        numbers, initial = options
+        if numbers["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        if not self.state[parameter]:
+            self._begin(parameter, initial)
+        state = self.state[parameter]
+        size = numbers["lr"] / (1 + (self._count(state, parameter) - 1) * numbers["lr_decay"])
+        rows = Rows(parameter, grad)
+        values = -rows.values if numbers["maximize"] else rows.values
+        squares = values.square()
+        total = rows.of(state["sum"]) + squares
+        self._write(state["sum"], rows.added(state["sum"], squares))
+        change = values / (total.sqrt() + numbers["eps"]) * -size
+        self._write(parameter, rows.added(parameter, change))

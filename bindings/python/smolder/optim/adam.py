@@ -49,6 +49,9 @@ class Adam(Optimizer):
         lr = _run_time_number(group, "lr") if _core._is_capturing() else float(group["lr"])
         return group["amsgrad"], (lr, *map(float, numbers), bool(group["maximize"]), group["decoupled_weight_decay"])
 
+    def _update_sparse(self, parameter, grad, options):
+        raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+
     def _update(self, parameter, grad, options):
         amsgrad, numbers = options
         state = self.state[parameter]

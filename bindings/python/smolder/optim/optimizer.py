@@ -157,6 +157,9 @@ class Optimizer:
     def _update(self, parameter, grad, options):
         raise NotImplementedError(f"{type(self).__name__} defines no update")
 
+    def _update_sparse(self, parameter, grad, options):
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+
     @staticmethod
     def _numbers(group, *names):
         """Options as steps take them. Floats always: an int where a float was before would be another op to compile."""
@@ -228,7 +231,11 @@ class Optimizer:
                 options = self._options(group)
                 for p in group["params"]:
                     grad = p.grad
-                    if grad is not None:
+                    if grad is None:
+                        continue
+                    if grad.is_sparse:
+                        self._update_sparse(p, grad, options)
+                    else:
                         self._update(p, grad, options)
         self._counted = None  # held on, the step would have to produce them
         _core.step_boundary("optimizer.step")

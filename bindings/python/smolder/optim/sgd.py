@@ -60,6 +60,25 @@ class SGD(Optimizer):
         elif options["momentum"] != 0:
             state["momentum_buffer"] = new_buffer
 
+    def _update_sparse(self, parameter, grad, options):
+        from smolder._sparse._elementwise import add
+
+        if options["weight_decay"] != 0:
+            raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+        state, momentum, grad = self.state[parameter], options["momentum"], grad.detach()
+        grad = -grad if options["maximize"] else grad
+        if momentum != 0:
+            if self._skip is not None:
+                raise NotImplementedError(
+                    "SGD: momentum of sparse gradients is not supported where a step may be skipped"
+                )
+            buffer = state.get("momentum_buffer")
+            grad = grad.coalesce()
+            new = grad if buffer is None else add(buffer * momentum, grad, alpha=1 - options["dampening"])
+            state["momentum_buffer"] = new
+            grad = add(grad, new, alpha=momentum) if options["nesterov"] else new
+        self._write(parameter, add(parameter.detach(), grad, alpha=-options["lr"]))
+
     def _can_skip(self):
         def begun(group):
             return all("momentum_buffer" in self.state[p] for p in group["params"] if p.grad is not None)

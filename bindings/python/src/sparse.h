@@ -1,0 +1,16 @@
+// Sparse tensors as objects of a class in Python, smolder._sparse.SparseTensor: each is the handle of its values.
+#pragma once
+
+#include "src/casters.h"
+
+namespace smolder::python {
+
+/// Whether objects of a type are sparse tensors.
+bool is_sparse_type(PyTypeObject* type);
+/// The object that a tensor is in Python: of a sparse one's values, the sparse tensor.
+nb::object object_for(const Tensor& t);
+/// What `dense += sparse` and its like are, which Python says: smolder._sparse.in_place(name, self, other).
+PyObject* sparse_in_place(const char* name, PyObject* self, PyObject* other);
+void bind_sparse(nb::module_& m);
+
+}  // namespace smolder::python
