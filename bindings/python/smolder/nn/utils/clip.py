@@ -46,7 +46,7 @@ def get_total_norm(
     """The norm of tensors, taken as one vector. Reads nothing, unless it is to raise an error."""
     tensors = [tensors] if isinstance(tensors, _core.Tensor) else list(tensors)
     if not tensors:
-        return _core.full((), 0.0)
+        return _core.full((), 0.0, dtype=_core._default_dtype())
     order = float(norm_type)
     norms = [t.norm(order).to(tensors[0].device) for t in tensors]
     total = norms[0] if len(norms) == 1 else _core.stack(norms).norm(order)
