@@ -11,6 +11,7 @@
 #include "smolder/autograd/engine.h"
 #include "smolder/autograd/node.h"
 #include "smolder/core/half.h"
+#include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/view.h"
 
@@ -236,8 +237,8 @@ std::vector<std::string> suffixes_of(const Tensor& t, const PrintOptions& option
   if (t.device() != DeviceType::kCPU) out.push_back("device='" + to_string(t.device()) + "'");
   const bool empty = t.numel() == 0;
   if (empty ? t.dim() != 1 : options.edgeitems == 0) out.push_back("size=" + tuple_text(t.shape()));
-  if (dtype != DType::kFloat32 && dtype != DType::kComplex64 &&
-      (empty || (dtype != DType::kInt64 && dtype != DType::kBool))) {
+  const DType usual = lazy::default_dtype();
+  if (dtype != usual && dtype != complex_type(usual) && (empty || (dtype != DType::kInt64 && dtype != DType::kBool))) {
     out.push_back("dtype=smolder." + std::string(name(dtype)));
   }
   if (!t.is_leaf()) {

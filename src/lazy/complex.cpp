@@ -227,6 +227,137 @@ Tensor near(const ComplexCall& c) {
   return logical_or(eq(a, b), logical_and(within, isfinite(a)));
 }
 
+/// Products of the elements along an axis, whose extent is 1 then, by halves.
+Tensor multiplied(Tensor z, int axis) {
+  if (z.size(axis) == 0) {
+    Dims shape = z.shape();
+    shape[axis] = 1;
+    return full(shape, Scalar(1), z.dtype());
+  }
+  while (z.size(axis) > 1) {
+    const int64_t n = z.size(axis), half = n / 2;
+    Tensor product = slice(z, axis, 0, half) * slice(z, axis, half, 2 * half);
+    if (n % 2) product = cat({product, slice(z, axis, 2 * half, n)}, axis);
+    z = std::move(product);
+  }
+  return z;
+}
+
+/// `t` in the dtype that words may give: whether they do, and which.
+Tensor in_given_dtype(const Tensor& t, std::span<const int64_t> given) {
+  return given[0] ? t.to(static_cast<DType>(given[1])) : t;
+}
+
+/// Words: a list of axes, of which none is all; whether they stay; a dtype.
+Tensor product_of(const ComplexCall& c) {
+  const size_t count = static_cast<size_t>(c.attrs[0]);
+  Dims given;
+  for (size_t i = 0; i < count; ++i) given.push_back(c.attrs[1 + i]);
+  Tensor z = in_given_dtype(c.tensor(0), c.attrs.subspan(count + 2));
+  const Dims axes = ir::reduction_axes("prod", given, z.dim());
+  for (const int64_t axis : axes) z = multiplied(z, static_cast<int>(axis));
+  return reshape(z, ir::reduced_shape("prod", z.shape(), given, c.attrs[count + 1] != 0));
+}
+
+/// Running products along an axis: each step multiplies by what is twice as far before (Hillis and Steele).
+Tensor running_product(const ComplexCall& c) {
+  Tensor z = in_given_dtype(c.tensor(0), c.attrs.subspan(1));
+  if (z.dim() == 0) return z;
+  const int axis = normalize_axis(c.attrs[0], z.dim());
+  const int64_t n = z.size(axis);
+  for (int64_t apart = 1; apart < n; apart *= 2) {
+    const Tensor multiplied = slice(z, axis, apart, n) * slice(z, axis, 0, n - apart);
+    z = cat({slice(z, axis, 0, apart), multiplied}, axis);
+  }
+  return z;
+}
+
+/// Words: a list of axes, and whether they stay. The largest real part is taken out first.
+Tensor log_of_sum(const ComplexCall& c) {
+  const Tensor z = c.tensor(0);
+  const size_t count = static_cast<size_t>(c.attrs[0]);
+  Dims axes;
+  for (size_t i = 0; i < count; ++i) axes.push_back(c.attrs[1 + i]);
+  const Tensor largest = amax(parts_of(z).first.detach(), axes, true);
+  const Tensor shift = where(isfinite(largest), Operand(largest), Operand(Scalar(0.0)));
+  const Tensor out = log(sum(exp(z - shift), axes, true)) + shift;
+  return reshape(out, ir::reduced_shape("logsumexp", z.shape(), axes, c.attrs[count + 1] != 0));
+}
+
+/// What torch says of ops that complex numbers have no order for, and of others that it has no kernels of.
+struct Refusal {
+  std::string_view op;
+  std::string_view text;  ///< a sentence, or the name of the kernel that is missing
+};
+constexpr Refusal kRefusals[] = {
+    {"sort", " Sort does not support complex dtypes on CPU"},
+    {"sorted", " Sort does not support complex dtypes on CPU"},
+    {"argsort", " Sort does not support complex dtypes on CPU"},
+    {"topk", " topk does not support complex dtypes on CPU"},
+    {"max_dim", "max(): does not support complex input"},
+    {"min_dim", "min(): does not support complex input"},
+    {"argmax", "argmax(): does not support complex input"},
+    {"argmin", "argmin(): does not support complex input"},
+    {"amax", "max_values_cpu"},
+    {"amin", "min_values_cpu"},
+    {"clamp_min", "clamp is not supported for complex types"},
+    {"clamp_max", "clamp is not supported for complex types"},
+    {"clamp_range", "clamp is not supported for complex types"},
+    {"relu", "clamp is not supported for complex types"},
+    {"maximum", "maximum not implemented for complex tensors."},
+    {"minimum", "minimum not implemented for complex tensors."},
+    {"fmax", "fmax not implemented for complex tensors."},
+    {"fmin", "fmin not implemented for complex tensors."},
+    {"floor", "floor is not supported for complex inputs"},
+    {"ceil", "ceil is not supported for complex inputs"},
+    {"trunc", "trunc is not supported for complex inputs"},
+    {"heaviside", "heaviside is not yet implemented for complex tensors."},
+    {"signbit", "signbit is not implemented for complex tensors."},
+    {"isposinf", "isposinf does not support complex inputs."},
+    {"isneginf", "isneginf does not support complex inputs."},
+    {"round", "round_vml_cpu"},
+    {"frac", "frac_cpu"},
+    {"lt", "lt_cpu"},
+    {"le", "le_cpu"},
+    {"gt", "gt_cpu"},
+    {"ge", "ge_cpu"},
+    {"kthvalue", "kthvalue_cpu"},
+    {"median", "median_cpu"},
+    {"mode", "mode_cpu"},
+    {"cummax", "cummax_cpu"},
+    {"cummin", "cummin_cpu"},
+    {"remainder", "remainder_cpu"},
+    {"floor_div", "div_floor_cpu"},
+    {"fmod", "fmod_cpu"},
+    {"erf", "erf_vml_cpu"},
+    {"gelu", "GeluKernelImpl"},
+    {"softmax", "softmax_lastdim_kernel_impl"},
+    {"log_softmax", "log_softmax_lastdim_kernel_impl"},
+    {"lgamma", "lgamma_vml_cpu"},
+    {"atan2", "atan2_cpu"},
+    {"hypot", "hypot_cpu"},
+    {"bitwise_and", "bitwise_and_cpu"},
+    {"bitwise_or", "bitwise_or_cpu"},
+    {"bitwise_xor", "bitwise_xor_cpu"},
+    {"logit", "logit_cpu"},
+    {"xlogy", "xlogy_cpu"},
+    {"layer_norm", "LayerNormKernelImpl"},
+};
+
+[[noreturn]] void refuse(const ComplexCall& c) {
+  std::string_view text = ir::name(c.op);
+  for (const Refusal& r : kRefusals) {
+    if (r.op == text) text = r.text;
+  }
+  SMOLDER_CHECK(text.find(' ') == text.npos, NotImplementedError, text);
+  DType dtype = DType::kComplex64;
+  for (const Operand& o : c.operands) {
+    if (o.kind() == Operand::kTensor && is_complex(o.meta()->dtype)) dtype = o.meta()->dtype;
+  }
+  raise<NotImplementedError>('"', text, "\" not implemented for '",
+                             dtype == DType::kComplex64 ? "ComplexFloat" : "ComplexDouble", "'");
+}
+
 /// The one result of an op; empty where there is no rule.
 std::optional<Tensor> result_of(const ComplexCall& c) {
   switch (c.op) {
@@ -263,6 +394,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kSum:
     case Op::kMean:
     case Op::kCumsum:
+    case Op::kNanToNum:
     case Op::kNeg:
     case Op::kAdd:
     case Op::kSub:
@@ -271,7 +403,16 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
       return linear_in_parts(c);
     case Op::kLerp:
       return c.tensor(0) + mul(Operand(c.tensor(1) - c.tensor(0)), c.operands[2]);
+    case Op::kProd:
+      return product_of(c);
+    case Op::kCumprod:
+      return running_product(c);
+    case Op::kLogsumexp:
+      return log_of_sum(c);
     case Op::kMatmul:
+    case Op::kConvForward:
+    case Op::kConvBackwardInput:
+    case Op::kConvBackwardWeight:
       return bilinear(c, c.operands[0], c.operands[1], c.attrs);
     case Op::kLinear:
       return linear_layer(c);
@@ -326,6 +467,13 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
       const Operand operand(truth);
       return call(c.op, {&operand, 1}, c.attrs);
     }
+    case Op::kLogicalAnd:
+    case Op::kLogicalOr:
+    case Op::kLogicalXor: {
+      const Tensor a = ne(c.tensor(0), Scalar(0.0)), b = ne(c.operands[1], Operand(Scalar(0.0)));
+      const Operand truth[] = {Operand(a), Operand(b)};
+      return call(c.op, truth, c.attrs);
+    }
     default:
       break;
   }
@@ -365,12 +513,7 @@ void record_complex(Op op, std::span<const Operand> operands, std::span<const in
     outputs[0] = std::move(*made);
     return;
   }
-  DType dtype = DType::kComplex64;
-  for (const Operand& o : operands) {
-    if (o.kind() == Operand::kTensor && is_complex(o.meta()->dtype)) dtype = o.meta()->dtype;
-  }
-  raise<NotImplementedError>('"', ir::name(op), "\" not implemented for '",
-                             dtype == DType::kComplex64 ? "ComplexFloat" : "ComplexDouble", "'");
+  refuse(c);
 }
 
 Tensor complex_number(double re, double im) {

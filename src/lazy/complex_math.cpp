@@ -102,7 +102,7 @@ Complex logarithm(const Complex& z) {
 /// The principal root: Kahan's way, exact on both axes.
 Complex square_root(const Complex& z) {
   const Tensor re = z.re.tensor(), im = z.im.tensor();
-  const Tensor root = sqrt((safe_hypot(re, im) + abs(re)) * Scalar(0.5));
+  const Tensor root = sqrt(safe_hypot(re, im) * Scalar(0.5) + abs(re) * Scalar(0.5));  // whose sum may overflow
   const Tensor zero = eq(root.detach(), Scalar(0.0));
   const Tensor divisor = where(zero, Operand(Scalar(1.0)), Operand(root)) * Scalar(2.0);
   const Tensor right = re >= Scalar(0.0);
@@ -126,14 +126,67 @@ Complex hyperbolic_cosine(const Complex& z) {
   const Tensor a = z.re.tensor(), b = z.im.tensor();
   return {cosh(a) * cos(b), sinh(a) * sin(b)};
 }
+/// exp(z) - 1, accurate near 0.
+Complex exponential_less_one(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  const Tensor half = sin(b * Scalar(0.5));
+  return {expm1(a) * cos(b) - half * half * Scalar(2.0), exp(a) * sin(b)};
+}
+/// log(1 + z), accurate near 0.
+Complex logarithm_of_one_more(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor();
+  const Complex more{a + Scalar(1.0), b};
+  const Tensor near = lt(safe_hypot(a, b).detach(), Scalar(0.5));
+  // The formulas for one place are kept from infinities at the other, whose gradients would be nan.
+  const Tensor x = where(near, Operand(a), Operand(Scalar(0.0))), y = where(near, Operand(b), Operand(Scalar(0.0)));
+  const Tensor small = log1p(x * (x + Scalar(2.0)) + y * y) * Scalar(0.5);
+  const Complex far = logarithm(more);
+  return {where(near, Operand(small), Operand(far.re.tensor())), far.im};
+}
 /// In tangents of the parts, which do not overflow.
 Complex hyperbolic_tangent(const Complex& z) {
   const Tensor t = tanh(z.re.tensor()), u = tan(z.im.tensor());
   const Tensor size = (t * t) * (u * u) + Scalar(1.0);
   return {t * (u * u + Scalar(1.0)) / size, u * (Scalar(1.0) - t * t) / size};
 }
+// Inverse functions by Kahan's formulas (Branch cuts for complex elementary functions, 1987), which hold on both sides
+// of the cuts, where the sign of a zero says which side is meant.
+
 Complex times_i(const Complex& z) { return {negated(z.im), z.re}; }
 Complex over_i(const Complex& z) { return {z.im, negated(z.re)}; }
+
+Complex less_than_one(const Complex& z) { return {Part(1.0) - z.re, negated(z.im)}; }
+Complex one_more(const Complex& z) { return {z.re + Part(1.0), z.im}; }
+Complex one_less(const Complex& z) { return {z.re - Part(1.0), z.im}; }
+
+/// The imaginary part of conj(a) b, the real one, and that of a b.
+Tensor cross(const Complex& a, const Complex& b) {
+  return a.re.tensor() * b.im.tensor() - a.im.tensor() * b.re.tensor();
+}
+Tensor dot(const Complex& a, const Complex& b) { return a.re.tensor() * b.re.tensor() + a.im.tensor() * b.im.tensor(); }
+Tensor real_product(const Complex& a, const Complex& b) {
+  return a.re.tensor() * b.re.tensor() - a.im.tensor() * b.im.tensor();
+}
+
+Complex inverse_sine(const Complex& z) {
+  const Complex less = square_root(less_than_one(z)), more = square_root(one_more(z));
+  return {atan2(z.re.tensor(), real_product(less, more)), asinh(cross(less, more))};
+}
+Complex inverse_cosine(const Complex& z) {
+  const Complex less = square_root(less_than_one(z)), more = square_root(one_more(z));
+  return {atan2(less.re.tensor(), more.re.tensor()) * Scalar(2.0), asinh(cross(more, less))};
+}
+Complex inverse_hyperbolic_cosine(const Complex& z) {
+  const Complex less = square_root(one_less(z)), more = square_root(one_more(z));
+  return {asinh(dot(less, more)), atan2(less.im.tensor(), more.re.tensor()) * Scalar(2.0)};
+}
+Complex inverse_hyperbolic_tangent(const Complex& z) {
+  const Tensor a = z.re.tensor(), b = z.im.tensor(), less = Scalar(1.0) - a, more = a + Scalar(1.0);
+  const Tensor size = less * less + b * b;
+  return {log1p(a * Scalar(4.0) / size) * Scalar(0.25), atan2(b * Scalar(2.0), less * more - b * b) * Scalar(0.5)};
+}
+Complex inverse_hyperbolic_sine(const Complex& z) { return over_i(inverse_sine(times_i(z))); }
+Complex inverse_tangent(const Complex& z) { return over_i(inverse_hyperbolic_tangent(times_i(z))); }
 
 /// z / |z|, and 0 at 0.
 Complex sign_of(const Complex& z) {
@@ -186,7 +239,6 @@ Complex scaled(const Complex& z, double by) { return {z.re * Part(by), z.im * Pa
 
 std::optional<Complex> function_of(ir::Op op, const Complex& z) {
   const Complex one{Part(1.0), Part()};
-  const auto plus_one = [&] { return Complex{z.re + Part(1.0), z.im}; };
   switch (op) {
     case ir::Op::kSquare:
       return product(z, z);
@@ -200,10 +252,8 @@ std::optional<Complex> function_of(ir::Op op, const Complex& z) {
       return exponential(z);
     case ir::Op::kExp2:
       return exponential(scaled(z, std::numbers::ln2));
-    case ir::Op::kExpm1: {
-      const Complex e = exponential(z);
-      return Complex{e.re - Part(1.0), e.im};
-    }
+    case ir::Op::kExpm1:
+      return exponential_less_one(z);
     case ir::Op::kLog:
       return logarithm(z);
     case ir::Op::kLog2:
@@ -211,7 +261,7 @@ std::optional<Complex> function_of(ir::Op op, const Complex& z) {
     case ir::Op::kLog10:
       return scaled(logarithm(z), 1 / std::numbers::ln10);
     case ir::Op::kLog1p:
-      return logarithm(plus_one());
+      return logarithm_of_one_more(z);
     case ir::Op::kSin:
       return sine(z);
     case ir::Op::kCos:
@@ -224,6 +274,18 @@ std::optional<Complex> function_of(ir::Op op, const Complex& z) {
       return hyperbolic_cosine(z);
     case ir::Op::kTanh:
       return hyperbolic_tangent(z);
+    case ir::Op::kAsin:
+      return inverse_sine(z);
+    case ir::Op::kAcos:
+      return inverse_cosine(z);
+    case ir::Op::kAtan:
+      return inverse_tangent(z);
+    case ir::Op::kAsinh:
+      return inverse_hyperbolic_sine(z);
+    case ir::Op::kAcosh:
+      return inverse_hyperbolic_cosine(z);
+    case ir::Op::kAtanh:
+      return inverse_hyperbolic_tangent(z);
     case ir::Op::kSigmoid: {
       const Complex e = exponential({negated(z.re), negated(z.im)});
       return quotient(one, Complex{e.re + Part(1.0), e.im});

@@ -88,7 +88,7 @@ std::string by(const Dims& sizes) {
 }  // namespace
 
 Tensor convolve_images(const Tensor& x, const Tensor& weight, const ConvArguments& a) {
-  if (is_floating(x.dtype())) return conv_forward(x, weight, a.stride, a.padding, a.dilation, a.groups);
+  if (is_differentiable(x.dtype())) return conv_forward(x, weight, a.stride, a.padding, a.dilation, a.groups);
   // A product of the filters with the columns, which is exact.
   const auto places = [&](int i) {
     return ir::num_windows(x.size(2 + i), weight.size(2 + i), a.stride[i], a.padding[i], a.dilation[i]);
@@ -146,7 +146,8 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
 
 Tensor transposed_convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight,
                               const Tensor& bias, const Dims& output_padding, const ConvArguments& given) {
-  const ConvArguments a = conv_arguments(op, dims, input, weight, "float", given);
+  const std::string_view taken = is_complex(input.dtype()) ? "number" : "float";
+  const ConvArguments a = conv_arguments(op, dims, input, weight, taken, given);
   const Dims more = conv_numbers("output_padding", output_padding, dims);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0), filters = (Size(weight.size(1)) * a.groups).value();

@@ -19,6 +19,7 @@
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/complex_access.h"
+#include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/known.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/run_op.h"
@@ -340,6 +341,7 @@ void set_grad_hook(GradHook hook) { g_grad_hook = hook; }
 namespace {
 
 void record_mixed(const Call& c);
+bool record_in_default_dtype(const Call& c);
 
 /// In vmap: the rule of the op, and the history of the level.
 void record_batched(const Call& c) {
@@ -352,6 +354,8 @@ void record_batched(const Call& c) {
 }
 
 inline void record_call(Call c) {
+  if (default_dtype() != DType::kFloat32 && record_in_default_dtype(c)) [[unlikely]]
+    return;
   c.look_at_operands();
   if (c.complex && c.op != ir::Op::kViewAsReal) [[unlikely]]
     return record_complex(c.op, c.operands, c.attrs, c.outputs);
@@ -363,6 +367,15 @@ inline void record_call(Call c) {
     return record_external(c);
   record_known(c);
   finish(c);
+}
+
+/// Where the default dtype is not float32: whether it changed the operands, and recorded the op of those.
+bool record_in_default_dtype(const Call& c) {
+  std::vector<Tensor> kept;
+  const std::vector<Operand> operands = in_default_dtype(c.op, c.operands, c.attrs, kept);
+  if (operands.empty()) return false;
+  record_call({c.op, operands, c.attrs, c.outputs});
+  return true;
 }
 
 /// Elementwise ops take tensors of the CPU without dimensions beside those of a device, as in torch: they are copied

@@ -31,6 +31,7 @@ REMARKS = {
     "transformers gpt2 saved": "saved and loaded again",
     "torchvision mobilenet_v3_small": "its dropout draws other numbers",
     "stable_baselines3": "counts alone are compared",
+    "pyro": "its first guess is drawn from other numbers",
 }
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 

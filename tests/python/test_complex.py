@@ -44,6 +44,14 @@ UNARY = {
     "sinh": np.sinh,
     "cosh": np.cosh,
     "tanh": np.tanh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "prod": np.prod,
+    "nan_to_num": np.nan_to_num,
     "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
     "sgn": lambda z: z / np.abs(z),
     "real": np.real,
@@ -190,6 +198,19 @@ MOVES = {
     "sum": (lambda t: t.sum(-1), lambda a: a.sum(-1)),
     "mean": (lambda t: t.mean(0, keepdim=True), lambda a: a.mean(0, keepdims=True)),
     "cumsum": (lambda t: t.cumsum(-1), lambda a: a.cumsum(-1)),
+    "cumprod": (lambda t: t.cumprod(1), lambda a: a.cumprod(1)),
+    "cumprod first": (lambda t: t.cumprod(0), lambda a: a.cumprod(0)),
+    "prod": (lambda t: t.prod(1), lambda a: a.prod(1)),
+    "prod kept": (lambda t: t.prod(0, keepdim=True), lambda a: a.prod(0, keepdims=True)),
+    "logsumexp": (lambda t: t.logsumexp(1), lambda a: np.log(np.exp(a).sum(1))),
+    "cov": (lambda t: smolder.cov(t), lambda a: np.cov(a)),
+    "conv": (
+        lambda t: smolder.nn.functional.conv1d(t[None], t[:2, None, :2].expand(2, 3, 2), t[:2, 0], padding=1),
+        lambda a: np.stack([sum(np.convolve(a[c], a[f, :2][::-1]) for c in range(3)) + a[f, 0] for f in range(2)])[
+            None
+        ],
+    ),
+    "logical_and": (lambda t: smolder.logical_and(t, t * 0), lambda a: np.logical_and(a, a * 0)),
     "var": (lambda t: t.var(0), lambda a: a.var(0, ddof=1)),
     "std": (lambda t: t.std(), lambda a: np.asarray(a.std(ddof=1))),
     "norm": (lambda t: t.norm(), lambda a: np.asarray(np.linalg.norm(a))),
@@ -214,7 +235,7 @@ def test_movement_sums_and_products(name, eager):
     same(out.resolve_conj(), np.ascontiguousarray(expected(z)) if np.ndim(expected(z)) else np.asarray(expected(z)))
 
 
-@pytest.mark.parametrize("name", [n for n in MOVES if n not in {"mask", "std"}])
+@pytest.mark.parametrize("name", [n for n in MOVES if n not in {"mask", "std", "logical_and"}])
 def test_gradients_of_movement_sums_and_products(name):
     pairs = smolder.view_as_real(smolder.from_numpy(numbers(3, 4))).clone().requires_grad_()
 
@@ -268,10 +289,20 @@ def test_making_reading_and_printing():
 
 def test_what_complex_numbers_have_not_is_refused():
     z = smolder.ones(3, dtype=smolder.complex64)
-    for name in ("floor", "relu", "erf", "argmax", "sort", "cumprod"):
-        with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)complex"):
+    for name, text in {
+        "floor": "floor is not supported for complex inputs",
+        "relu": "clamp is not supported for complex types",
+        "erf": "\"erf_vml_cpu\" not implemented for 'ComplexFloat'",
+        "argmax": r"argmax\(\): does not support complex input",
+        "sort": "Sort does not support complex dtypes on CPU",
+        "topk": "topk does not support complex dtypes on CPU",
+        "maximum": "maximum not implemented for complex tensors.",
+        "lt": "\"lt_cpu\" not implemented for 'ComplexFloat'",
+        "signbit": "signbit is not implemented for complex tensors.",
+    }.items():
+        with pytest.raises((NotImplementedError, RuntimeError), match=text):
             function = getattr(smolder, name)
-            function(z, 0) if name in {"sort", "cumprod"} else function(z)
+            function(z, *{"topk": (1,), "maximum": (z,), "lt": (z,)}.get(name, ()))
     with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)complex"):
         z < z  # noqa: B015
     with pytest.raises(RuntimeError, match="only supported for complex tensors"):
@@ -313,6 +344,132 @@ def test_compiled_functions_vmap_and_rotary_positions():
     for function in (rotate, smolder.compile(rotate), smolder.vmap(rotate)):
         np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(function(x).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+CUTS = [complex(a, b) for a in (-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0) for b in (-2.0, -0.0, 0.0, 2.0)]
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "sqrt", "log", "log1p"])
+def test_cuts_and_branch_points(name):
+    numpys = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
+    numpys = {**numpys, "atanh": "arctanh"}.get(name, name)
+    z = np.array(CUTS)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, numpys)(z)
+    keep = np.isfinite(expected)
+    out = getattr(smolder, name)(smolder.from_numpy(z.copy())).numpy()
+    np.testing.assert_allclose(out[keep], expected[keep], rtol=1e-12, atol=1e-12)
+
+
+def test_accurate_near_zero_and_far_out():
+    tiny = np.array([1e-10 + 1e-10j, -1e-12j, 1e-9 + 0j])
+    for name, sign in (("log1p", -1), ("expm1", 1)):  # NumPy's are not accurate here
+        out = getattr(smolder.from_numpy(tiny.copy()), name)().numpy()
+        np.testing.assert_allclose(out, tiny + sign * tiny * tiny / 2, rtol=1e-14)
+    large = np.array([0.9e308 + 0.9e308j, -1.7e308 + 0j])
+    np.testing.assert_allclose(smolder.from_numpy(large.copy()).sqrt().numpy(), np.sqrt(large), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 8])
+def test_products_of_any_number(size):
+    z = numbers(2, size)
+    same(smolder.from_numpy(z.copy()).prod(1), z.prod(1))
+    same(smolder.from_numpy(z.copy()).prod((0, 1)), np.asarray(z.prod()))
+    same(smolder.from_numpy(z.copy()).cumprod(1), z.cumprod(1))
+
+
+def test_gradients_of_products_with_zeros():
+    pairs = smolder.view_as_real(smolder.tensor([1 + 1j, 0j, 2 - 1j], dtype=smolder.complex128)).requires_grad_()
+    for function in (lambda z: z.prod(), lambda z: z.cumprod(0)):
+        assert gradcheck(lambda p: smolder.view_as_real(function(smolder.view_as_complex(p))), (pairs,))  # noqa: B023
+
+
+def test_spread_numbers():
+    same(smolder.linspace(0, 1 + 2j, 5, dtype=smolder.complex128), np.linspace(0, 1 + 2j, 5))
+    same(smolder.logspace(0, 1j, 3, dtype=smolder.complex128), np.logspace(0, 1j, 3))
+    assert smolder.linspace(0, 1j, 3).dtype is smolder.complex64
+    with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+        smolder.arange(0, 1j)
+    with pytest.raises(NotImplementedError, match="\"arange_cpu\" not implemented for 'ComplexFloat'"):
+        smolder.arange(3, dtype=smolder.complex64)
+
+
+def test_gradcheck_takes_complex_numbers():
+    z = smolder.from_numpy(numbers(2, 2)).requires_grad_()
+    w = smolder.randn(2, dtype=smolder.float64, requires_grad=True)
+    assert gradcheck(lambda z, w: (z.exp() * w, z.abs()), (z, w))
+    assert smolder.autograd.gradgradcheck(lambda z, w: z * z * w, (z, w))
+
+    class Wrong(smolder.autograd.Function):
+        @staticmethod
+        def forward(ctx, z):
+            return z * 2j
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2j  # where the conjugate is due
+
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        gradcheck(Wrong.apply, (z,))
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "Rprop"])
+def test_optimizers_of_complex_weights(name):
+    target = smolder.from_numpy(numbers(3, dtype="complex64"))
+    weight = smolder.zeros(3, dtype=smolder.complex64, requires_grad=True)
+    optimizer = getattr(smolder.optim, name)([weight], lr=0.5 if name == "LBFGS" else 0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weight - target).abs().square().sum()
+        loss.backward()
+        return loss
+
+    first = closure().item()
+    for _ in range(15):
+        optimizer.step(closure)
+    assert closure().item() < first / 100
+
+
+def test_rprop_steps_are_those_of_both_parts():
+    """Of pairs of real numbers it takes the same steps."""
+    start = numbers(4, dtype="complex64")
+    z = smolder.from_numpy(start.copy()).requires_grad_()
+    pairs = smolder.view_as_real(smolder.from_numpy(start.copy())).clone().requires_grad_()
+    for weight in (z, pairs):
+        optimizer = smolder.optim.Rprop([weight], lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            x = smolder.view_as_real(weight) if weight.is_complex() else weight
+            (x**4).sum().backward()
+            optimizer.step()
+    np.testing.assert_array_equal(smolder.view_as_real(z.detach()).numpy(), pairs.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: smolder.nn.Linear(3, 2, dtype=smolder.complex64),
+        lambda: smolder.nn.Conv1d(3, 2, 2, dtype=smolder.complex64),
+        lambda: smolder.nn.Conv2d(3, 2, 2, dtype=smolder.complex64),
+        lambda: smolder.nn.ConvTranspose1d(3, 2, 2, dtype=smolder.complex64),
+    ],
+)
+def test_layers_of_complex_numbers(make):
+    smolder.manual_seed(0)
+    layer = make()
+    shape = {1: (4, 3), 2: (4, 3), 3: (2, 3, 5), 4: (2, 3, 5, 5)}[layer.weight.dim()]
+    x = smolder.randn(*shape, dtype=smolder.complex64)
+    out = layer(x)
+    assert out.dtype is smolder.complex64
+    w, b, z = (t.detach().to(smolder.complex128) for t in (layer.weight, layer.bias, x))
+
+    def run(w, b, z):
+        fresh = make()
+        return smolder.func.functional_call(fresh.to(smolder.complex128), {"weight": w, "bias": b}, (z,))
+
+    np.testing.assert_allclose(out.detach().numpy(), run(w, b, z).numpy(), rtol=1e-4, atol=1e-5)
+    assert gradcheck(run, tuple(t.requires_grad_() for t in (w, b, z)))
 
 
 @pytest.mark.parametrize(

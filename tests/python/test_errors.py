@@ -299,5 +299,30 @@ def test_a_step_whose_plan_finds_no_memory_runs_op_by_op():
 
 
 def test_unsupported_things_say_so():
-    with pytest.raises(RuntimeError, match=r"Expected one of cpu, cuda.* device type at start of device string: mps"):
-        smolder.device("mps")
+    with pytest.raises(RuntimeError, match=r"Expected one of cpu, cuda.* device type at start of device string: lava"):
+        smolder.device("lava")
+    for name in ("mps", "xpu:1"):  # of torch's, which programs compare with
+        assert str(smolder.device(name)) == name and not smolder.is_autocast_enabled(name.partition(":")[0])
+        with pytest.raises(NotImplementedError, match=f"tensors on the device {name} are not supported"):
+            smolder.zeros(2, device=name)
+        with pytest.raises(NotImplementedError, match=f"tensors on the device {name} are not supported"):
+            smolder.zeros(2).to(name)
+
+
+@pytest.mark.parametrize("dtype, name", [("int64", "Long"), ("bool", "Bool"), ("uint8", "Byte")])
+def test_means_and_norms_of_integers_are_refused_as_torch_does(dtype, name):
+    x = smolder.ones(4).to(getattr(smolder, dtype))
+    for compute in (lambda: x.std(), lambda: x.var(0), lambda: smolder.var(x, dim=0)):
+        with pytest.raises(RuntimeError, match=r"^std and var only support floating point and complex dtypes$"):
+            compute()
+    text = (
+        r"mean\(\): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
+    )
+    with pytest.raises(RuntimeError, match=f"^{text}{name}$"):
+        x.mean()
+    norm = "^linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+    for compute in (lambda: x.norm(), lambda: smolder.norm(x), lambda: smolder.linalg.norm(x)):
+        with pytest.raises(RuntimeError, match=f"{norm}{name}$"):
+            compute()
+    with pytest.raises(NotImplementedError, match=f"\"softmax_lastdim_kernel_impl\" not implemented for '{name}'"):
+        x.softmax(0)

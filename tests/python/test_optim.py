@@ -295,3 +295,34 @@ def test_parameters_and_state_are_updated_in_place(kind):
     optimizer.step()
     smolder.mark_step()
     assert smolder.metrics()["counters"]["memory.donated"] - before == 3 * len(parameters)
+
+
+def test_hooks_of_all_optimizers():
+    from smolder.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    told = []
+    weight = smolder.ones(2, requires_grad=True)
+    before = smolder.optim.SGD([weight], lr=0.1)
+    before.register_step_pre_hook(lambda o, args, kwargs: told.append("own pre"))
+    before.register_step_post_hook(lambda o, args, kwargs: told.append("own post"))
+    handles = [
+        register_optimizer_step_pre_hook(lambda o, args, kwargs: told.append(("pre", type(o).__name__))),
+        register_optimizer_step_post_hook(lambda o, args, kwargs: told.append(("post", type(o).__name__))),
+    ]
+    try:
+        after = smolder.optim.Adam([weight], lr=0.1)
+        for optimizer in (before, after):
+            weight.sum().backward()
+            optimizer.step()
+        assert told == [
+            *[("pre", "SGD"), "own pre", "own post", ("post", "SGD")],
+            *[("pre", "Adam"), ("post", "Adam")],
+        ]
+        assert copy.deepcopy(after).state_dict()["param_groups"] == after.state_dict()["param_groups"]
+    finally:
+        for handle in handles:
+            handle.remove()
+    told.clear()
+    before.step()
+    after.step()
+    assert told == ["own pre", "own post"]

@@ -193,7 +193,7 @@ def test_programs_and_modules_are_run(tmp_path):
             out = subprocess.run(
                 [*base, *options, *program, *given], capture_output=True, text=True, cwd=tmp_path, env=env
             )
-            assert out.stdout == f"__main__ {given} 3 smolder\n", out.stderr
+            assert out.stdout == f"__main__ {given} 3 torch\n", out.stderr
             assert len(out.stderr.splitlines()) == told
 
 
@@ -242,3 +242,58 @@ def test_versions_compare_by_their_numbers():
 def test_the_table_is_of_the_version_that_is_claimed():
     assert smolder.torch.VERSION.partition("+")[0] == _names.version() == "2.11.0"
     assert len(_names.modules()) > 900 and "Linear" in _names.row("nn").kinds
+
+
+def test_what_probabilistic_libraries_ask_while_they_are_imported():
+    said = run(
+        """
+import torch
+from torch.serialization import MAP_LOCATION
+print(torch.__name__ == "torch", torch.optim.optimizer.register_optimizer_step_pre_hook.__name__[:8] == "register")
+found = [name for name, kind in torch.optim.__dict__.items()
+         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.LBFGS]
+print({"Adam", "Rprop", "ASGD", "SGD"} <= set(found), "LBFGS" not in found)
+def load(name, map_location: MAP_LOCATION = None): ...
+try: torch.nothing_of_the_kind
+except AttributeError as e: print("nothing_of_the_kind" in str(e))
+compiled = torch.compile(lambda x: torch.sin(x) * 2)
+print(torch.allclose(compiled(torch.ones(3)), torch.sin(torch.ones(3)) * 2))
+"""
+    )
+    assert {word for line in said for word in line.split()} == {"True"}, said
+
+
+def test_types_of_tensors_as_text():
+    said = run(
+        """
+import torch
+for dtype in ("complex64", "complex128", "uint16", "float8_e4m3fn", "bfloat16", "bool", "int8"):
+    print(torch.ones(2).to(getattr(torch, dtype)).type())
+print(torch.ones(2, dtype=torch.uint32))
+"""
+    )
+    assert said == [
+        "torch.ComplexFloatTensor",
+        "torch.ComplexDoubleTensor",
+        "torch.UInt16Tensor",
+        "torch.Float8_e4m3fnTensor",
+        "torch.BFloat16Tensor",
+        "torch.BoolTensor",
+        "torch.CharTensor",
+        "tensor([1, 1], dtype=torch.uint32)",
+    ]
+
+
+def test_what_libraries_make_while_they_are_imported():
+    said = run(
+        """
+import torch
+from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+print(Shard(-1) == Shard(-1), len({Replicate(), Replicate(), Shard(0)}) == 2, Partial().is_partial("sum"))
+print(str(Shard(0)) == "S(0)", _StridedShard(0, split_factor=2).is_shard(0), not Replicate().is_shard())
+print(torch.distributed.ReduceOp.RedOpType is not None, not torch.backends.mkldnn.is_available())
+print(torch.torch.Tensor is torch.Tensor, not torch.backends.mkl.is_available())
+"""
+    )
+    assert {word for line in said for word in line.split()} == {"True"}, said

@@ -115,4 +115,4 @@ def __getattr__(name):
         return getattr(_core.Tensor, name)  # exp_(x) is x.exp_()
     from smolder._missing import missing
 
-    raise missing(__name__, name)
+    raise missing("smolder", name)

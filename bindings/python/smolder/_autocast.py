@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smolder import _core
+from smolder._device import OTHERS
 from smolder._tensor import Tensor
 from smolder._warn import warn
 
@@ -29,7 +30,7 @@ DTYPES = (_core.bfloat16, _core.float16)
 
 def is_autocast_available(device_type: str) -> bool:
     """Whether a type of devices knows autocast."""
-    return _core._is_autocast_available(device_type)
+    return device_type not in OTHERS and _core._is_autocast_available(device_type)
 
 
 def _expect(function, name, position, value, kind):
@@ -43,7 +44,7 @@ def _expect(function, name, position, value, kind):
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether the calling thread is in a region of this type of devices."""
     _expect("is_autocast_enabled", "device_type", 1, device_type, str)
-    return _core._is_autocast_enabled(device_type)
+    return device_type not in OTHERS and _core._is_autocast_enabled(device_type)
 
 
 def set_autocast_enabled(device_type: str, enabled: bool | None = None) -> None:

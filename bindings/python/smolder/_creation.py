@@ -13,7 +13,7 @@ from smolder import _core
 from smolder._call_errors import size_message
 from smolder._device import moved, placed, placed_like, usable_device
 from smolder._out import takes_out
-from smolder._tensor import Tensor
+from smolder._tensor import Tensor, kind_name
 from smolder._types import name_of
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ _NUMPY = {
     "uint8",
     "bool",
 }
+_UNSIGNED = ("uint16", "uint32", "uint64")  # which kernels do not know: _bits.py
 _UNSUPPORTED = (
     "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, complex64, "
-    "complex128, int64, int32, int16, int8, uint8, and bool."
+    "complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
 )
 
 
@@ -141,7 +142,7 @@ def tensor(
 ) -> Tensor:
     """A tensor with a copy of data: a number, nested lists, a NumPy array, a tensor.
 
-    Python floats become float32, integers int64, bools bool; arrays keep their dtype.
+    Python floats become the default dtype, float32 at first, integers int64, bools bool; arrays keep their dtype.
     """
     if isinstance(data, Tensor):
         out = data.detach().clone()
@@ -150,10 +151,12 @@ def tensor(
     if dtype is None:
         dtype = _dtype_of_items(data)
     typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
+    if dtype is None and typed and array.dtype.name in _UNSIGNED:
+        return from_numpy(array.copy())
     if dtype is None and not typed and array.dtype == numpy.float64:
-        dtype = _core.float32
+        dtype = _core._default_dtype()
     if dtype is None and not typed and array.dtype == numpy.complex128:
-        dtype = _core.complex64
+        dtype = _core._default_dtype().to_complex()
     if not isinstance(data, numpy.ndarray) and array.dtype.kind != "c":
         _check_fits(array, dtype or (_core.float32 if array.dtype.kind == "f" else _core.int64))
     return _finish(_from_array(array, dtype), requires_grad)
@@ -162,22 +165,26 @@ def tensor(
 def _dtype_of_items(data):
     """The dtype of lists that hold tensors, arrays or NumPy's numbers, to which all items promote; else None."""
     found, lists = set(), [data] if isinstance(data, list | tuple) else []
+    of_python = of_numbers()
     while lists:
         items = lists.pop()
         kinds = set(map(type, items))
-        found |= {_OF_PYTHON[kind] for kind in kinds & _OF_PYTHON.keys()}
-        for item in items if kinds - _OF_PYTHON.keys() else ():
+        found |= {of_python[kind] for kind in kinds & of_python.keys()}
+        for item in items if kinds - of_python.keys() else ():
             if isinstance(item, list | tuple):
                 lists.append(item)
             elif isinstance(item, Tensor):
                 found.add(item.dtype)
             elif isinstance(item, numpy.generic | numpy.ndarray) and item.dtype.name in _NUMPY:
                 found.add(getattr(_core, item.dtype.name))
-    return functools.reduce(_core.promote_types, found) if found - set(_OF_PYTHON.values()) else None
+    return functools.reduce(_core.promote_types, found) if found - set(of_python.values()) else None
 
 
-_OF_PYTHON = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
-_OF_PYTHON[builtins.complex] = _core.complex64
+def of_numbers() -> dict[type, DType]:
+    """The dtypes of tensors made of Python's numbers, by their types."""
+    default = _core._default_dtype()
+    floats = {builtins.float: default, builtins.complex: default.to_complex()}
+    return {builtins.bool: _core.bool, builtins.int: _core.int64, **floats}
 
 
 def _check_fits(array, dtype):
@@ -220,6 +227,9 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device = None) -> T
         return moved(as_tensor(data, dtype), usable_device(device))
     if isinstance(data, Tensor):
         return data if dtype is None or dtype == data.dtype else data.to(dtype)
+    if isinstance(data, numpy.ndarray) and data.dtype.name in _UNSIGNED:
+        made = from_numpy(data)
+        return made if dtype is None else made.to(dtype)
     if (
         isinstance(data, numpy.ndarray)
         and data.dtype.name in _NUMPY
@@ -251,7 +261,7 @@ def asarray(
         out = source.detach() if same else source.to(dtype)
         return _finish(out.clone() if copy and same else out, requires_grad)
     if isinstance(obj, bytes | bytearray | memoryview):
-        out = frombuffer(obj, dtype=dtype or _core.float32)
+        out = frombuffer(obj, dtype=dtype or _core._default_dtype())
         return _finish(out.clone() if copy else out, requires_grad)
     if copy is False:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
@@ -262,6 +272,10 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
     """A tensor in the memory of an array: a write to either is seen by the other."""
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    if ndarray.dtype.name in _UNSIGNED:
+        from smolder._bits import of_array
+
+        return of_array(ndarray)
     if ndarray.dtype.name not in _NUMPY:
         raise TypeError(_UNSUPPORTED.format(ndarray.dtype.type.__name__))
     if not ndarray.dtype.isnative:
@@ -333,8 +347,8 @@ def zeros(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of zeros; float32 by default."""
-    return _finish(_core.zeros(_size("zeros", given, size), dtype=dtype or _core.float32), requires_grad)
+    """A tensor of zeros; of the default dtype unless another is given."""
+    return _finish(_core.zeros(_size("zeros", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
 
 
 @takes_out
@@ -347,8 +361,8 @@ def ones(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor of ones; float32 by default."""
-    return _finish(_core.ones(_size("ones", given, size), dtype=dtype or _core.float32), requires_grad)
+    """A tensor of ones; of the default dtype unless another is given."""
+    return _finish(_core.ones(_size("ones", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
 
 
 @takes_out
@@ -362,7 +376,7 @@ def empty(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
-    return _finish(_core.empty(_size("empty", given, size), dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.empty(_size("empty", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
 
 
 @takes_out
@@ -382,8 +396,10 @@ def full(
 
 def _filled(size, value, dtype):
     if not isinstance(value, builtins.complex):
+        if dtype is None and isinstance(value, builtins.float):
+            dtype = _core._default_dtype()
         return _core.full(size, value, dtype=dtype)
-    dtype = dtype or _core.complex64
+    dtype = dtype or _core._default_dtype().to_complex()
     if not dtype.is_complex:
         raise RuntimeError(f"value cannot be converted to type {name_of(dtype)} without overflow")
     parts = (_core.full(size, x, dtype=dtype.to_real()) for x in (value.real, value.imag))
@@ -417,7 +433,20 @@ def arange(
     if end is None:
         raise TypeError('arange() missing 1 required positional argument: "end"')
     first, by = (0 if start is None else start), (1 if step is None else step)
+    if any(isinstance(b, builtins.complex) for b in (first, end, by)):
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    if dtype is not None and dtype.is_complex:
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{kind_name(dtype)}'")
+    if dtype is None and any(map(_is_float, (first, end, by))):
+        dtype = _core._default_dtype()
     return _finish(_core.arange(first, end, by, dtype=dtype), requires_grad)
+
+
+def _is_float(number):
+    """Whether a bound, a number of Python's or NumPy's or a tensor of one, is a float."""
+    if isinstance(number, Tensor):
+        return number.dtype.is_floating_point
+    return isinstance(number, builtins.float | numpy.floating)
 
 
 @takes_out
@@ -433,7 +462,17 @@ def linspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
-    return _finish(_core.linspace(start, end, steps, dtype=dtype or _core.float32), requires_grad)
+    return _finish(_spread(start, end, steps, dtype), requires_grad)
+
+
+def _spread(start, end, steps, dtype):
+    complex_bounds = isinstance(start, builtins.complex) or isinstance(end, builtins.complex)
+    dtype = dtype or (_core._default_dtype().to_complex() if complex_bounds else _core._default_dtype())
+    if not dtype.is_complex:
+        return _core.linspace(start, end, steps, dtype=dtype)
+    start, end = (x.item() if isinstance(x, Tensor) else builtins.complex(x) for x in (start, end))
+    parts = ((start.real, end.real), (start.imag, end.imag))
+    return _core.complex(*(_core.linspace(a, b, steps, dtype=dtype.to_real()) for a, b in parts))
 
 
 @takes_out
@@ -450,7 +489,9 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
-    out = _core.pow(base, _core.linspace(start, end, steps, dtype=_core.float64)).to(dtype or _core.float32)
+    dtype = dtype or _spread(start, end, 0, None).dtype
+    exponents = _spread(start, end, steps, _core.complex128 if dtype.is_complex else _core.float64)
+    out = _core.pow(base, exponents).to(dtype)
     return _finish(out, requires_grad)
 
 
@@ -466,7 +507,7 @@ def eye(
     pin_memory: bool = False,
 ) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
-    return _finish(_core.eye(n, m, dtype=dtype or _core.float32), requires_grad)
+    return _finish(_core.eye(n, m, dtype=dtype or _core._default_dtype()), requires_grad)
 
 
 @takes_out
@@ -482,7 +523,8 @@ def rand(
 ) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _finish(
-        _core.rand(_size("rand", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
+        _core.rand(_size("rand", given, size), dtype=dtype or _core._default_dtype(), generator=generator),
+        requires_grad,
     )
 
 
@@ -499,7 +541,8 @@ def randn(
 ) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     return _finish(
-        _core.randn(_size("randn", given, size), dtype=dtype or _core.float32, generator=generator), requires_grad
+        _core.randn(_size("randn", given, size), dtype=dtype or _core._default_dtype(), generator=generator),
+        requires_grad,
     )
 
 
@@ -567,7 +610,8 @@ def normal(
         if std < 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
         return _finish(
-            _core.empty(size, dtype=dtype or _core.float32).normal_(mean, std, generator=generator), requires_grad
+            _core.empty(size, dtype=dtype or _core._default_dtype()).normal_(mean, std, generator=generator),
+            requires_grad,
         )
     if size is not None or dtype is not None:
         raise TypeError("normal() takes a size and a dtype only with two numbers")

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._call_errors import check_dtype
+from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
     from typing import Any, Self
 
     from smolder._typing import Tensor
+
+
+# Kinds of devices that torch knows: programs compare with them, and no tensor is on one.
+OTHERS = {"mps", "xpu", "hpu", "xla", "mtia", "ipu", "maia", "privateuseone", "vulkan", "mkldnn", "lazy", "hip"}
 
 
 class device:
@@ -38,8 +43,9 @@ class device:
         text = type.type if isinstance(type, device) else str(type)
         if isinstance(type, device) and index is None:
             index = type.index
-        _core._check_device(text)
         name, _, number = text.partition(":")
+        if name not in OTHERS or not (number.isdecimal() or name == text):
+            _core._check_device(text)
         if number and index is not None:
             raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {text}")
         self.type, self.index = name, builtins.int(number) if number else index
@@ -77,6 +83,8 @@ META = device("meta")  # of tensors that have shapes and dtypes, and no elements
 def usable_device(where: str | device | int) -> device:
     """The device that `where` names; raises unless tensors may be there."""
     where = where if isinstance(where, device) else device(where)
+    if where.type in OTHERS:
+        raise NotImplementedError(f"tensors on the device {where} are not supported: there are cpu, cuda and meta")
     if where.type == "cuda":
         if not _core._cuda_is_available():
             raise RuntimeError(f"CUDA is not available: {_core._cuda_unavailable_reason()}")
@@ -97,6 +105,11 @@ def placed(make: _F) -> _F:
     def call(*args, device=None, pin_memory=False, **options):
         if "dtype" in options:
             check_dtype(name, options["dtype"])
+            if isinstance(options["dtype"], UnheldDtype):
+                from smolder import _bits
+
+                where = {} if device is None and not pin_memory else {"device": device, "pin_memory": pin_memory}
+                return _bits.made(call, options.pop("dtype"), args, options | where)
         if pin_memory:
             return _pinned(make(*args, **options), device)
         if device is None:

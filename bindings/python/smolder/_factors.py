@@ -20,6 +20,9 @@ def _by_solver(a):
     """Whether cuSOLVER takes the matrices. Those without elements it does not know."""
     if not a.is_cuda or a.numel() == 0:
         return False
+    if a.dtype.is_complex:
+        _core.tell_fallback("smolder.linalg on CUDA", "complex matrices go through the host")
+        return False
     missing = _core._cusolver_missing()
     if missing:
         _core.tell_fallback("smolder.linalg on CUDA", f"it goes through the host, as there is no cuSOLVER: {missing}")
@@ -192,6 +195,25 @@ def _product_of_reflectors(factors, tau, count):
     inner = _core.where(eye(k, **like) == 1, diagonal, inner)
     right = _core._cuda_solve_triangular(inner, reflectors.narrow(-1, 0, count), True, True, False)
     return eye(rows, count, **like) - _core._cuda_product(reflectors, True, right, False)
+
+
+@with_leading_batches
+def eig(a, vectors=True):
+    """Eigenvalues and eigenvectors, which are complex, on the host."""
+    if not a._on_cpu:
+        _core.tell_fallback(
+            "smolder.linalg on CUDA", "eigenvalues of matrices that are not symmetric are found on the host"
+        )
+    kind = numpy.complex128 if a.dtype.to_real() == _core.float64 else numpy.complex64
+
+    def found(m):
+        if not numpy.isfinite(m).all():
+            raise LinAlgError("linalg.eig: input tensor should not contain infs or NaNs.")
+        made = numpy.linalg.eig(m) if vectors else (numpy.linalg.eigvals(m),)
+        return tuple(x.astype(kind) for x in made)
+
+    out = _arrays(found, a)
+    return tuple(out) if vectors else (*out, None)
 
 
 def _not_converged(what):

@@ -87,8 +87,9 @@ def _category(dtype):
 
 def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     """The dtype of an operation on two tensors or numbers: dimensions outrank zero-dim tensors, those numbers."""
-    defaults = {builtins.bool: _core.bool, builtins.int: _core.int64, builtins.float: _core.float32}
-    defaults[builtins.complex] = _core.complex64
+    from smolder._creation import of_numbers
+
+    defaults = of_numbers()
     ranked = []
     for x in (tensor, other):
         if isinstance(x, _core.Tensor):
@@ -102,7 +103,7 @@ def result_type(tensor: Tensor | Number, other: Tensor | Number) -> DType:
     if _category(weak) == _COMPLEX > _category(strong):
         return strong.to_complex() if strong.is_floating_point else weak
     if _category(weak) > _category(strong):
-        return _core.float32 if _category(weak) == _FLOAT and min(rank_a, rank_b) == 0 else weak
+        return weak
     return strong
 
 
@@ -139,7 +140,7 @@ def is_nonzero(input: Tensor) -> bool:
 @placed
 def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """A number as a tensor without dimensions."""
-    return _core.full((), s, dtype=dtype or _core.float32)
+    return _core.full((), s, dtype=dtype or _core._default_dtype())
 
 
 # -- joining and spreading

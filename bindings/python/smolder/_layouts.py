@@ -160,7 +160,7 @@ def _constructed(dtype, name, args, device):
         if dtype is not None and args[0].dtype != dtype:
             raise TypeError(f"{name}(): expected a tensor of {dtype}, got one of {args[0].dtype}; convert it with to()")
         return args[0].detach()
-    wanted = dtype or _core.float32
+    wanted = dtype or _core._default_dtype()
     if len(args) == 1 and not isinstance(args[0], Size) and not isinstance(args[0], numbers.Integral):
         if isinstance(args[0], str | bytes):
             raise TypeError(f"new(): invalid data type '{type(args[0]).__name__}'")

@@ -82,6 +82,16 @@ def _t(a):
     return a.transpose(-2, -1)
 
 
+def _h(a):
+    """The conjugate transpose."""
+    return a.mH if a.dtype.is_complex else a.transpose(-2, -1)
+
+
+def _size(a):
+    """What LAPACK chooses pivots by: the magnitude, or the sum of those of both parts."""
+    return numpy.abs(a.real) + numpy.abs(a.imag) if a.dtype.kind == "c" else numpy.abs(a)
+
+
 def _linalg():
     """smolder.linalg, which imports this module."""
     from smolder import linalg
@@ -99,7 +109,7 @@ def _lu_in_place(a, pivots, first):
         if rows == 0:
             return
         column = a[:, first:, 0]
-        best = numpy.abs(column).argmax(-1)
+        best = _size(column).argmax(-1)
         pivots[:, first] = first + best
         each = numpy.arange(len(a))
         top = column[:, 0].copy()
@@ -175,9 +185,9 @@ class _LuFunction(Function):
             raise NotImplementedError("linalg.lu: the gradient is supported for square matrices")
         linalg = _linalg()
         low, up = _unit_lower(lu), _core.triu(lu)
-        inner = _core.tril(_t(low) @ _core.tril(grad, -1), -1) + _core.triu(_core.triu(grad) @ _t(up))
-        left = linalg.solve_triangular(_t(low), inner, upper=True, unitriangular=True)
-        right = linalg.solve_triangular(_t(up), left, upper=False, left=False)
+        inner = _core.tril(_h(low) @ _core.tril(grad, -1), -1) + _core.triu(_core.triu(grad) @ _h(up))
+        left = linalg.solve_triangular(_h(low), inner, upper=True, unitriangular=True)
+        right = linalg.solve_triangular(_h(up), left, upper=False, left=False)
         return _permutation(pivots, lu.size(-2), lu.dtype) @ right
 
 
@@ -242,7 +252,7 @@ def _raise_singular(name, text, info, a):
 def lu_factor(A: Tensor, *, pivot: bool = True) -> linalg_lu_factor:
     """L and U in one matrix each (L has ones on its diagonal), and pivots: row i was exchanged with row pivots[i], from 1.
 
-    A: [..., m, n], float32 or float64. Gradients are supported for square matrices.
+    A: [..., m, n], of floats or complex numbers. Gradients are supported for square matrices.
     """
     return linalg_lu_factor(*lu_factor_ex(A, pivot=pivot)[:2])
 
@@ -266,18 +276,18 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 @takes_out
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """X with A X = B (X A = B without left; with A transposed where adjoint is set), from the factors of A."""
+    """X with A X = B (X A = B without left; with A's conjugate transpose where adjoint is set), from the factors of A."""
     linalg = _linalg()
     linalg._check("linalg.lu_solve", LU)
     if not left:
-        return _t(lu_solve(LU, pivots, _t(B), adjoint=not adjoint))
+        return _h(lu_solve(LU, pivots, _h(B), adjoint=not adjoint))
     order = _order(pivots, LU.size(-1))
     lead = linalg.broadcast_shapes(tuple(LU.shape[:-2]), tuple(B.shape[:-2]))
     index = order.unsqueeze(-1).expand((*lead, *B.shape[-2:]))
     B = B.expand((*lead, *B.shape[-2:]))
     if adjoint:
-        y = linalg.solve_triangular(_t(LU), B, upper=False)
-        y = linalg.solve_triangular(_t(LU), y, upper=True, unitriangular=True)
+        y = linalg.solve_triangular(_h(LU), B, upper=False)
+        y = linalg.solve_triangular(_h(LU), y, upper=True, unitriangular=True)
         return _core.scatter(_core.zeros_like(y), -2, index, y)
     y = linalg.solve_triangular(LU, _core.gather(B, -2, index), upper=False, unitriangular=True)
     return linalg.solve_triangular(LU, y, upper=True)
@@ -313,7 +323,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
             raise
     flat = A.detach().cpu().numpy().reshape(-1, *A.shape[-2:])
     low = numpy.tril(flat)
-    orders = numpy.array([_minor(m + numpy.tril(m, -1).T) for m in low], dtype=numpy.int32)
+    orders = numpy.array([_minor(m + numpy.tril(m, -1).conj().T) for m in low], dtype=numpy.int32)
     info = from_numpy(orders.reshape(A.shape[:-2])).to(A.device)
     whole = (info == 0)[..., None, None]
     factors = linalg.cholesky(_core.where(whole, A, linalg._eye_like(A, A.size(-1))), upper=upper)
@@ -358,13 +368,13 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = B, from the factor of A that cholesky gives: L, or L^T with upper. B: [..., n, k], L: [..., n, n]."""
+    """X with A X = B, from the factor of A that cholesky gives: L, or L^H with upper. B: [..., n, k], L: [..., n, n]."""
     linalg = _linalg()
     if B.dim() < 2:
         raise RuntimeError(f"b should have at least 2 dimensions, but has {B.dim()} dimensions instead")
     linalg._check("cholesky_solve", L)
-    low = _t(L) if upper else L
-    return linalg.solve_triangular(_t(low), linalg.solve_triangular(low, B, upper=False), upper=True)
+    low = _h(L) if upper else L
+    return linalg.solve_triangular(_h(low), linalg.solve_triangular(low, B, upper=False), upper=True)
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
@@ -410,7 +420,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     none = zeros((0,), dtype=A.dtype, device=A.device)
     residuals = none
     if A.size(-2) > A.size(-1) and (rank == A.size(-1)).all().item():
-        residuals = (A @ solution - columns).square().sum(-2)
+        residuals = (A @ solution - columns).abs().square().sum(-2)
     return linalg_lstsq(
         solution.squeeze(-1) if vector else solution,
         residuals,
@@ -436,7 +446,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     if not norm < float("inf"):
         return _core.full_like(A, float("nan"))
     halvings = 0
-    while norm / 2**halvings > _LARGEST[A.dtype]:
+    while norm / 2**halvings > _LARGEST[A.dtype.to_real()]:
         halvings += 1
     x = A / 2**halvings
     unit = linalg._eye_like(A, A.size(-1))
@@ -571,5 +581,5 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     q = eye(rows, columns, dtype=A.dtype, device=A.device).expand(A.shape)
     for i in reversed(range(tau.size(-1))):
         v = vectors[..., i : i + 1]
-        q = q - tau[..., i, None, None] * (v @ (_t(v) @ q))
+        q = q - tau[..., i, None, None] * (v @ (_h(v) @ q))
     return q

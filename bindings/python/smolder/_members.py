@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from smolder import _core
+from smolder import _core, _shared
 from smolder._creation import from_numpy
 from smolder._tensor import Tensor
 from smolder._types import name_of
+from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,10 @@ def view_as(self: Tensor, dtype: DType) -> Tensor:
 
     Shares the memory, and is no part of a graph of gradients; of and to bfloat16, which NumPy has not, it is a copy.
     """
+    if isinstance(dtype, UnheldDtype):
+        from smolder._bits import view_bits
+
+        return view_bits(self, dtype)
     if dtype == self.dtype:
         return self.view(self.shape)
     if not self.is_cpu:
@@ -77,15 +82,19 @@ def _sizes_in(self: Tensor, dtype: DType) -> list[int]:
 
 @_add
 def is_shared(self: Tensor) -> bool:
-    """Whether other processes see the memory: CUDA's counts as shared, and that of the CPU is copied where it is sent."""
-    return self.is_cuda
+    """Whether other processes see the memory: CUDA's counts as shared, and that of the CPU after share_memory_()."""
+    return self.is_cuda or (self.is_cpu and _shared.is_shared(self))
 
 
 @_add
 def share_memory_(self: Tensor) -> Tensor:
-    """Raises on the CPU: tensors that are sent to other processes are copied. On CUDA it is the tensor."""
-    if not self.is_cuda:
-        raise NotImplementedError("share_memory_ is not supported: tensors that are sent to other processes are copied")
+    """Moves the tensor's storage to memory that other processes see; returns self. On CUDA nothing changes.
+
+    Processes that are forked from then on, or are sent the tensor, read what any of them writes. Each reads and writes
+    when its step runs, and nothing orders these.
+    """
+    if self.is_cpu:
+        _shared.move_there(self)
     return self
 
 

@@ -11,16 +11,10 @@ KINDS = [
         "chalf complex32",
     ),
     (
-        "unsigned integers",
-        "integers are uint8, int8, int16, int32 and int64",
-        "the next wider signed type",
-        "uint16 uint32 uint64",
-    ),
-    (
-        "floats of 8 bits and fewer",
-        "floats are float64, float32, float16 and bfloat16",
-        "bfloat16",
-        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2",
+        "other floats of 8 bits and fewer",
+        "of these there are float8_e4m3fn and float8_e5m2",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2",
     ),
     (
         "sparse tensors of blocks",

@@ -2,7 +2,7 @@
 
 Gamma, large Poisson, large binomial and von Mises draws are accepted or drawn again (rejection); small Poisson and
 binomial ones are found by going through the probabilities of 0, 1, 2, ... Each is a recorded loop that turns until the
-last element has its draw, so nothing is read, and they run on any device. They are computed in float64.
+last element has its draw, so that no draw is read, and they run on any device. They are computed in float64.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from smolder import _core
+from smolder import _batches, _core
 from smolder._control_flow import while_loop
 from smolder._creation import rand, randn
 from smolder._functions import broadcast_tensors
 from smolder._integrals import LogGammaSlope
 from smolder._modes import no_grad
+from smolder._tensor import kind_name
 from smolder._types import finfo
 
 if TYPE_CHECKING:
@@ -117,12 +118,15 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson draws, of input's dtype and shape.
 
     Args:
-        input: The rates; where one is negative, the draw is nan.
+        input: The rates, none of which may be negative: they are looked at, which ends the step; in a function that is
+            captured they are not, and the draw is nan.
         generator: What draws; the default generator by default.
 
     Rates below 10 are drawn by inversion, others by transformed rejection (PTRS, Hörmann 1993).
     """
     _check_float("poisson", input)
+    if not (_core._is_capturing() or input.is_meta) and not bool((_batches.whole(input.detach()) >= 0).all()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     with no_grad():
         rate = input.detach().to(_core.float64)
         small, unknown = rate < 10, _core.logical_not(rate >= 0)
@@ -232,4 +236,4 @@ def _check_float(name: str, x: Any) -> None:
     if not isinstance(x, _core.Tensor):
         raise TypeError(f"{name}(): argument must be Tensor, not {type(x).__name__}")
     if not x.dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}_cpu" not implemented for {x.dtype}')
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{kind_name(x.dtype)}'")

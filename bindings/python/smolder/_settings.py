@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._device import CPU, device, usable_device
-from smolder._types import get_default_dtype
 from smolder._warn import warn
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_default_tensor_type(t: Tensor) -> None:
-    """Deprecated: the dtype of tensors made from Python floats, which can be float32 alone, and where they are made.
+    """Deprecated: the dtype of tensors made from Python floats, and where they are made.
 
     t is a type such as smolder.FloatTensor and smolder.cuda.FloatTensor, or its name.
     """
@@ -106,13 +105,17 @@ def set_default_tensor_type(t: Tensor) -> None:
 
 
 def set_default_dtype(d: DType) -> None:
-    """The dtype of tensors made from Python floats, which is float32 and can be no other."""
+    """The dtype of floats that nothing else says the dtype of: of tensors made from Python's floats or from sizes, of
+    parameters, of integers beside Python's floats, and of quotients and functions of integers.
+
+    Of the process. Complex numbers of Python's are of the dtype whose parts are of it.
+
+    Arguments:
+        d (dtype): a floating-point one
+    """
     if not isinstance(d, _core.dtype) or not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    if d != get_default_dtype():
-        raise NotImplementedError(
-            f"set_default_dtype: {d} is not supported: the default dtype is {get_default_dtype()}"
-        )
+    _core._set_default_dtype(d)
 
 
 def get_default_device() -> device:

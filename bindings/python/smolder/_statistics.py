@@ -49,7 +49,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
         )
         left = 0
     rows = rows - mean.unsqueeze(1)
-    return (rows @ (rows if weights is None else rows * weights).t() / left).squeeze()
+    return (rows @ (rows if weights is None else rows * weights).t().conj() / left).squeeze()
 
 
 def _check_rows(name: str, input: Tensor) -> None:
@@ -81,8 +81,11 @@ def corrcoef(input: Tensor) -> Tensor:
     c = cov(input)
     if c.dim() == 0:
         return c / c
-    deviation = c.diagonal().sqrt()
-    return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+    deviation = (c.real if c.dtype.is_complex else c).diagonal().sqrt()
+    out = c / deviation.unsqueeze(1) / deviation
+    if c.dtype.is_complex:
+        return _core.complex(out.real.clamp(-1, 1), out.imag.clamp(-1, 1))
+    return out.clamp(-1, 1)
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:

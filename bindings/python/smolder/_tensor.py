@@ -13,6 +13,7 @@ import numpy
 
 from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
 from smolder._device import CPU, META, device, is_on, moved, usable_device
+from smolder._unheld import UnheldDtype
 
 __all__ = ["Size", "Tensor", "device"]
 
@@ -447,6 +448,10 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
 
         check_format("to", memory_format)
     out = self
+    if isinstance(dtype, UnheldDtype):
+        from smolder import _bits
+
+        return _bits.cast(self, dtype).to(device=device, copy=copy)
     if dtype is not None and dtype != self.dtype:
         out = _to(self, dtype)
     if device is not None:
@@ -492,7 +497,13 @@ def cuda(self, device=None, non_blocking=False):
 # torch's names of tensors' types, which type() returns and takes.
 _TYPE_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"}
 _TYPE_NAMES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+_TYPE_NAMES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
 _TYPE_NAMES = {getattr(_core, k): f"smolder.{v}Tensor" for k, v in _TYPE_NAMES.items()}
+
+
+def kind_name(dtype):
+    """What torch's errors call a dtype: `Long` for int64."""
+    return _TYPE_NAMES[dtype].rpartition(".")[2].removesuffix("Tensor")
 
 
 @_method

@@ -52,7 +52,7 @@ def _batched_string(tensor, level):
 
 
 def _without_elements(tensor: Tensor, kind: str) -> str:
-    dtype = "" if tensor.dtype == _core.float32 else f", dtype={tensor.dtype}"
+    dtype = "" if tensor.dtype == _core._default_dtype() else f", dtype={tensor.dtype}"
     node = tensor.grad_fn
     grad = f", grad_fn=<{node.name()}>" if node else ", requires_grad=True" if tensor.requires_grad else ""
     return f"{kind}(..., device='meta', size={tuple(tensor.shape)}{dtype}{grad})"

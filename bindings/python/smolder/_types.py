@@ -68,8 +68,8 @@ dtype.__reduce__ = lambda self: (named, (name_of(self),))
 
 
 def get_default_dtype() -> DType:
-    """The dtype of tensors made from Python floats: float32, always."""
-    return _core.float32
+    """The dtype of tensors made from Python floats, and of quotients of integers: float32 at first."""
+    return _core._default_dtype()
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -89,8 +89,8 @@ class finfo:
     smallest_normal: builtins.float
     resolution: builtins.float
 
-    def __init__(self, dtype: DType = _core.float32) -> None:
-        dtype = dtype.to_real()
+    def __init__(self, dtype: DType | None = None) -> None:
+        dtype = (dtype or _core._default_dtype()).to_real()
         if name_of(dtype) not in _FLOATS:
             raise TypeError(f"finfo() requires a floating point input type, got {dtype!r}. Use iinfo to handle it")
         self.dtype = name_of(dtype)

@@ -1,4 +1,4 @@
-"""dtypes of torch's that no tensor here has: they are dtypes, to compare with and to look up; a tensor of one raises."""
+"""dtypes of torch's that kernels do not know. Tensors of some have their bits (_bits.py); of the others there are none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ warnings.filterwarnings(
 
 
 class UnheldDtype(_core.dtype):
-    """A dtype that no tensor has."""
+    """A dtype that kernels do not know."""
 
     def __init__(self, name: str, itemsize: int) -> None:
         self._name, self._itemsize = name, itemsize
@@ -92,6 +92,10 @@ def named(name):
 
 
 def why(dtype):
-    """Why no tensor has it, and what does instead."""
+    """Why a function does not take it, and what does instead."""
+    if dtype._name not in REASONS:
+        return (
+            f"not implemented for {dtype}, whose tensors are cast, moved, compared and saved; convert to another dtype"
+        )
     what, reason, instead = REASONS[dtype._name]
     return f"tensors of {dtype} are not supported: {what}: {reason}. Use {instead}"

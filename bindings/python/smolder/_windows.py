@@ -17,7 +17,7 @@ __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"
 @on_device
 def _window(name, window_length, periodic, dtype, device, requires_grad, shape):
     """shape(x) for x from 0 to 1, over the window, or over one that is an element longer where it is periodic."""
-    dtype = dtype or _core.float32
+    dtype = dtype or _core._default_dtype()
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if window_length < 0:

@@ -50,7 +50,7 @@ def _floating(name, x, real=False):
         return x
     if x.dtype in (_core.float16, _core.bfloat16):
         raise RuntimeError(f"Unsupported dtype {'Half' if x.dtype == _core.float16 else 'BFloat16'}")
-    return x if x.dtype.is_floating_point else x.to(_core.float32)
+    return x if x.dtype.is_floating_point else x.to(_core._default_dtype())
 
 
 def _complex(name, x):
@@ -327,7 +327,7 @@ def fftfreq(
 ) -> Tensor:
     """Frequencies of a transform of n samples that are d apart."""
     _check(layout)
-    k = arange(n, dtype=dtype or _core.float32, device=device)
+    k = arange(n, dtype=dtype or _core._default_dtype(), device=device)
     return (_core.where(k < (n + 1) // 2, k, k - n) * (1.0 / (n * d))).requires_grad_(requires_grad)
 
 
@@ -343,7 +343,7 @@ def rfftfreq(
 ) -> Tensor:
     """Frequencies of a transform of n real samples that are d apart."""
     _check(layout)
-    k = arange(n // 2 + 1, dtype=dtype or _core.float32, device=device)
+    k = arange(n // 2 + 1, dtype=dtype or _core._default_dtype(), device=device)
     return (k * (1.0 / (n * d))).requires_grad_(requires_grad)
 
 

@@ -33,6 +33,7 @@ from smolder._linalg_factors import (
 )
 from smolder._names import listing as _listing
 from smolder._out import takes_out
+from smolder._tensor import kind_name
 from smolder.autograd.function import Function
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "householder_product",
     "inv",
@@ -102,6 +105,13 @@ class linalg_eigh(NamedTuple):
     eigenvectors: _core.Tensor
 
 
+class linalg_eig(NamedTuple):
+    """What eig() returns."""
+
+    eigenvalues: _core.Tensor
+    eigenvectors: _core.Tensor
+
+
 class linalg_slogdet(NamedTuple):
     """The result of slogdet()."""
 
@@ -118,12 +128,12 @@ def _check(name, a, square=True):
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
         )
-    if a.dtype.is_complex:
-        raise NotImplementedError(f"{name}: complex matrices are not supported, got {a.dtype}")
-    if not a.dtype.is_floating_point:
-        raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {a.dtype}")
+    if not (a.dtype.is_floating_point or a.dtype.is_complex):
+        raise NotImplementedError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(a.dtype)}"
+        )
     if a.dtype.itemsize < 4:
-        raise NotImplementedError(f"{name}: Low precision dtypes not supported. Got {a.dtype}")
+        raise NotImplementedError(f"{name}: Low precision dtypes not supported. Got {kind_name(a.dtype)}")
 
 
 def _eye_like(a, n):
@@ -132,6 +142,15 @@ def _eye_like(a, n):
 
 def _t(a):
     return a.transpose(-2, -1)
+
+
+def _h(a):
+    """The conjugate transpose."""
+    return a.mH if a.dtype.is_complex else a.transpose(-2, -1)
+
+
+def _real(a):
+    return a.real if a.dtype.is_complex else a
 
 
 def _needs_gradient(a):
@@ -154,7 +173,7 @@ class _Inverse(Function):
     @staticmethod
     def backward(ctx, grad):
         (out,) = ctx.saved_tensors
-        return -(_t(out) @ grad @ _t(out))
+        return -(_h(out) @ grad @ _h(out))
 
 
 @takes_out
@@ -177,8 +196,8 @@ class _Solve(Function):
     @staticmethod
     def backward(ctx, grad):
         a, x = ctx.saved_tensors
-        of_b = _Solve.apply(_t(a), grad)
-        return -(of_b @ _t(x)), of_b
+        of_b = _Solve.apply(_h(a), grad)
+        return -(of_b @ _h(x)), of_b
 
 
 def _batched(name, a, b):
@@ -229,8 +248,8 @@ class _SolveTriangular(Function):
     def backward(ctx, grad):
         a, x = ctx.saved_tensors
         upper, left, ones = ctx.how
-        of_b = _SolveTriangular.apply(_t(a), grad, not upper, left, ones)
-        of_a = -(of_b @ _t(x)) if left else -(_t(x) @ of_b)
+        of_b = _SolveTriangular.apply(_h(a), grad, not upper, left, ones)
+        of_a = -(of_b @ _h(x)) if left else -(_h(x) @ of_b)
         return _core.triu(of_a, int(ones)) if upper else _core.tril(of_a, -int(ones)), of_b, None, None, None
 
 
@@ -288,7 +307,7 @@ class _Det(Function):
         a, out = ctx.saved_tensors
         if _batches.whole(out == 0).any().item():
             raise NotImplementedError("linalg.det: the gradient for a singular matrix is not supported")
-        return (grad * out)[..., None, None] * _t(inv(a))
+        return (grad * out.conj())[..., None, None] * _h(inv(a))
 
 
 @takes_out
@@ -304,14 +323,18 @@ class _LogDet(Function):
     @staticmethod
     def forward(ctx, a):
         sign, log = _factors.log_determinant(a)
-        ctx.save_for_backward(a)
-        ctx.mark_non_differentiable(sign)
+        ctx.save_for_backward(a, sign)
+        if not a.dtype.is_complex:
+            ctx.mark_non_differentiable(sign)
         return sign, log
 
     @staticmethod
-    def backward(ctx, _, grad):
-        (a,) = ctx.saved_tensors
-        return grad[..., None, None] * _t(inv(a))
+    def backward(ctx, of_sign, grad):
+        a, sign = ctx.saved_tensors
+        grad = _core.zeros_like(_real(sign)) if grad is None else grad
+        if a.dtype.is_complex and of_sign is not None:  # the sign turns as the imaginary part of the logarithm grows
+            grad = _core.complex(grad, -(of_sign.conj() * sign).imag)
+        return grad[..., None, None] * _h(inv(a))
 
 
 @takes_out
@@ -336,19 +359,19 @@ class _Cholesky(Function):
     @staticmethod
     def backward(ctx, grad):
         (low,) = ctx.saved_tensors
-        inner = _core.tril(_t(low) @ _core.tril(grad))
+        inner = _core.tril(_h(low) @ _core.tril(grad))
         inner = inner - inner * _eye_like(low, low.size(-1)) * 0.5
-        out = solve_triangular(_t(low), solve_triangular(low, inner, upper=False, left=False), upper=True)
-        return (out + _t(out)) * 0.5
+        out = solve_triangular(_h(low), solve_triangular(low, inner, upper=False, left=False), upper=True)
+        return (out + _h(out)) * 0.5
 
 
 @takes_out
 @listed("linalg_cholesky")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """L with A = L L^T, of symmetric positive-definite matrices, whose lower triangles are read; or L^T with upper."""
+    """L with A = L L^H, of Hermitian positive-definite matrices, whose lower triangles are read; or L^H with upper."""
     _check("linalg.cholesky", A)
     low = _Cholesky.apply(A)
-    return _t(low) if upper else low
+    return _h(low) if upper else low
 
 
 class _Qr(Function):
@@ -370,10 +393,10 @@ class _Qr(Function):
         q, r = ctx.saved_tensors
         of_q = _core.zeros_like(q) if of_q is None else of_q
         of_r = _core.zeros_like(r) if of_r is None else of_r
-        m = r @ _t(of_r) - _t(of_q) @ q
+        m = r @ _h(of_r) - _h(of_q) @ q
         lower = _core.tril(m, -1)
-        symmetric = lower + _t(lower) + m * _eye_like(m, m.size(-1))
-        return _t(solve_triangular(r, _t(of_q + q @ symmetric), upper=True)), None
+        symmetric = lower + _h(lower) + _real(m) * _real(_eye_like(m, m.size(-1)))  # R has a real diagonal
+        return _h(solve_triangular(r, _h(of_q + q @ symmetric), upper=True)), None
 
 
 @takes_out
@@ -415,22 +438,26 @@ class _Svd(Function):
         if ctx.full and not (of_u is None and of_vh is None):
             raise NotImplementedError("linalg.svd: the gradient with full_matrices=True is not supported")
         k = s.size(-1)
-        u, v = u[..., :k], _t(vh)[..., :k]
+        u, v = u[..., :k], _h(vh)[..., :k]
         inner = _core.diag_embed(_core.zeros_like(s) if of_s is None else of_s)
         apart = _differences_inverted(s * s)
         rest = 0
         if of_u is not None:
-            m = _t(u) @ of_u
-            inner = inner + (apart * (m - _t(m))) * s.unsqueeze(-2)
+            m = _h(u) @ of_u
+            inner = inner + (apart * (m - _h(m))) * s.unsqueeze(-2)
             if u.size(-2) > k:
-                rest = rest + ((of_u - u @ m) / s.unsqueeze(-2)) @ _t(v)
+                rest = rest + ((of_u - u @ m) / s.unsqueeze(-2)) @ _h(v)
         if of_vh is not None:
-            of_v = _t(of_vh)
-            m = _t(v) @ of_v
-            inner = inner + s.unsqueeze(-1) * (apart * (m - _t(m)))
+            of_v = _h(of_vh)
+            m = _h(v) @ of_v
+            inner = inner + s.unsqueeze(-1) * (apart * (m - _h(m)))
             if v.size(-2) > k:
-                rest = rest + (u / s.unsqueeze(-2)) @ _t(of_v - v @ m)
-        return u @ inner @ _t(v) + rest, None, None
+                rest = rest + (u / s.unsqueeze(-2)) @ _h(of_v - v @ m)
+        if u.dtype.is_complex and of_u is not None and of_vh is not None:
+            # Vectors turn together by any phase, which no loss may depend on; what is left is that of one of them.
+            turned = _core.diagonal(_h(u) @ of_u[..., :k], 0, -2, -1).imag / s
+            inner = inner + _core.diag_embed(_core.complex(_core.zeros_like(turned), turned))
+        return u @ inner @ _h(v) + rest, None, None
 
 
 def _check_svd(A, driver):
@@ -479,9 +506,9 @@ class _EighFunction(Function):
         w, v = ctx.saved_tensors
         inner = _core.diag_embed(_core.zeros_like(w) if of_w is None else of_w)
         if of_v is not None:
-            inner = inner + (_t(v) @ of_v) * _differences_inverted(w)
-        out = v @ inner @ _t(v)
-        return (out + _t(out)) * 0.5, None
+            inner = inner + (_h(v) @ of_v) * _differences_inverted(w)
+        out = v @ inner @ _h(v)
+        return (out + _h(out)) * 0.5, None
 
 
 def _check_eigh(A, UPLO):
@@ -493,7 +520,7 @@ def _check_eigh(A, UPLO):
 @takes_out
 @listed("linalg_eigh")
 def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
-    """Eigenvalues, in ascending order, and eigenvectors of symmetric matrices, whose triangle UPLO is read."""
+    """Eigenvalues, in ascending order, and eigenvectors of Hermitian matrices, whose triangle UPLO is read."""
     _check_eigh(A, UPLO)
     return linalg_eigh(*_EighFunction.apply(A, UPLO.upper()))
 
@@ -501,11 +528,55 @@ def eigh(A: Tensor, UPLO: str = "L") -> linalg_eigh:
 @takes_out
 @listed("linalg_eigvalsh")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """Eigenvalues of symmetric matrices, in ascending order."""
+    """Eigenvalues of Hermitian matrices, in ascending order."""
     if _needs_gradient(A):
         return eigh(A, UPLO).eigenvalues
     _check_eigh(A, UPLO)
     return _factors.eigh(A, UPLO.upper() == "L", vectors=False)[0]
+
+
+class _Eig(Function):
+    """Vectors are of length 1, and any phase; the gradient is that of losses that do not depend on the phase."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx, a):
+        w, v = _factors.eig(a)
+        ctx.save_for_backward(w, v)
+        ctx.of_real = not a.dtype.is_complex
+        return w, v
+
+    @staticmethod
+    def backward(ctx, of_w, of_v):
+        w, v = ctx.saved_tensors
+        inner = _core.zeros_like(v) if of_w is None else _core.diag_embed(of_w)
+        if of_v is not None:
+            m = _h(v) @ of_v
+            along = _core.real(_core.diagonal(m, 0, -2, -1)).unsqueeze(-2)  # what would change lengths
+            inner = inner + (m - (_h(v) @ v) * along) * _differences_inverted(w).conj()
+        out = solve(_h(v), inner @ _h(v))
+        return out.real if ctx.of_real else out
+
+
+@takes_out
+@listed("linalg_eig")
+def eig(A: Tensor) -> linalg_eig:
+    """Eigenvalues and eigenvectors of matrices, which are complex; in no order.
+
+    Through LAPACK, on the host. Gradients are those of losses that do not depend on the phase of the vectors, which is
+    arbitrary, and need eigenvalues that differ.
+    """
+    _check("linalg.eig", A)
+    return linalg_eig(*_Eig.apply(A))
+
+
+@takes_out
+@listed("linalg_eigvals")
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues of matrices, which are complex; in no order."""
+    _check("linalg.eigvals", A)
+    return eig(A).eigenvalues if _needs_gradient(A) else _factors.eig(A, vectors=False)[0]
 
 
 def _pinv(a, rtol, hermitian):
@@ -513,10 +584,10 @@ def _pinv(a, rtol, hermitian):
         return zeros((*a.shape[:-2], a.size(-1), a.size(-2)), dtype=a.dtype, device=a.device)
     if hermitian:
         s, v = _factors.eigh(a, True)
-        uh = _t(v)
+        uh = _h(v)
     else:
         u, s, vh = _factors.svd(a, False)
-        uh, v = _t(u), _t(vh)
+        uh, v = _h(u), _h(vh)
     size = s.abs()
     inverted = _core.where(size > rtol * size.amax(-1, keepdim=True), 1 / s, 0.0)
     return (v * inverted.unsqueeze(-2)) @ uh
@@ -534,9 +605,9 @@ class _Pinv(Function):
     @staticmethod
     def backward(ctx, grad):
         a, p = ctx.saved_tensors
-        g = _t(grad)
+        g = _h(grad)
         of_rows, of_columns = _eye_like(a, a.size(-2)) - a @ p, _eye_like(a, a.size(-1)) - p @ a
-        return -(_t(p) @ grad @ _t(p)) + of_rows @ g @ p @ _t(p) + _t(p) @ p @ g @ of_columns, None, None
+        return -(_h(p) @ grad @ _h(p)) + of_rows @ g @ p @ _h(p) + _h(p) @ p @ g @ of_columns, None, None
 
 
 def _cut(A, rtol, atol, name):
@@ -544,7 +615,7 @@ def _cut(A, rtol, atol, name):
     if atol is not None:
         raise NotImplementedError(f"{name}: atol is not supported; use rtol")
     if rtol is None:
-        epsilon = 2.0**-52 if A.dtype == _core.float64 else 2.0**-23
+        epsilon = 2.0**-52 if A.dtype.to_real() == _core.float64 else 2.0**-23
         return max(A.size(-1), A.size(-2)) * epsilon
     return rtol.item() if isinstance(rtol, _core.Tensor) else float(rtol)
 
@@ -590,7 +661,9 @@ def matrix_rank(
 
 def _in_dtype(x, dtype, name):
     if not (x.dtype.is_floating_point or x.dtype.is_complex) and dtype is None:
-        raise NotImplementedError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype}")
+        raise NotImplementedError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(x.dtype)}"
+        )
     return x if dtype is None else x.to(dtype)
 
 
@@ -676,8 +749,8 @@ def norm(
 @takes_out
 @listed("linalg_vecdot")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Sums of the products of vectors along dim."""
-    return (x * y).sum(dim)
+    """Sums of the products of vectors along dim, of which the first are taken conjugate."""
+    return (x.conj() * y).sum(dim)
 
 
 @takes_out

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from smolder import _core
+from smolder import _core, _unheld
 from smolder._device import CPU, moved, usable_device
 from smolder._names import listing as _listing
 from smolder._tensor import Tensor
@@ -28,7 +28,9 @@ __dir__ = _listing(__name__)
 _NAMES = {_core.int64: "I64", _core.float64: "F64", _core.float32: "F32", _core.int32: "I32"}
 _NAMES |= {_core.bfloat16: "BF16", _core.float16: "F16", _core.int16: "I16", _core.complex64: "C64"}
 _NAMES |= {_core.uint8: "U8", _core.int8: "I8", _core.bool: "BOOL"}
-_ORDER = list(_NAMES)
+_NAMES |= {_unheld.uint64: "U64", _unheld.uint32: "U32", _unheld.uint16: "U16"}
+_NAMES |= {_unheld.float8_e4m3fn: "F8_E4M3", _unheld.float8_e5m2: "F8_E5M2"}
+_ORDER = sorted(_NAMES, key=lambda dtype: -dtype.itemsize)
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MOST_HEADER = 100_000_000  # bytes, as the safetensors package has it
 
@@ -240,6 +242,10 @@ class safe_open:
         dtype = _DTYPES[entry["dtype"]]
         if dtype == _core.bool:
             array = (array != 0).view(numpy.uint8)  # any other byte is no bool
+        if isinstance(dtype, _unheld.UnheldDtype):
+            from smolder import _bits
+
+            return _bits.of_contents(array, entry["shape"], dtype).to(device=self._device)
         return moved(_core._from_contents(array, entry["shape"], dtype), self._device)
 
 

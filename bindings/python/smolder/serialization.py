@@ -5,6 +5,7 @@ What is written here torch.load reads, and the other way round. Tensors that sha
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import io
 import os
@@ -14,11 +15,11 @@ import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
-from smolder import _core, _layouts
+from smolder import _core, _layouts, _unheld
 from smolder._device import CPU, device, moved, usable_device
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
@@ -30,12 +31,15 @@ from smolder.nn.parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO, Any
+    from typing import IO
 
     from smolder._typing import PathLike
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = ["MAP_LOCATION", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 __dir__ = _listing(__name__)
+
+# What load's map_location may be, as programs annotate it.
+MAP_LOCATION: Any = collections.abc.Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 _ALIGNMENT = 64  # of storages in the file, as in torch's
 _COMMENT = 0x4246  # the field that torch fills up with to align them
@@ -46,7 +50,8 @@ _STORAGES |= {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char",
 _STORAGES |= {"complex64": "ComplexFloat", "complex128": "ComplexDouble"}
 _STORAGES = {getattr(_core, k): f"{v}Storage" for k, v in _STORAGES.items()}
 _OTHER_STORAGES = ("QInt8", "QUInt8", "QInt32")
-_OTHER_DTYPES = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+# Those whose storages have no type: torch writes bytes, and the dtype beside them.
+_UNTYPED = {n: getattr(_unheld, n) for n in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")}
 
 
 # -- writing
@@ -68,7 +73,10 @@ _LAYOUT = _Global("torch.serialization", "_get_layout")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_WITH_STATE = _Global("torch._tensor", "_rebuild_from_type_v2")
 _CLASSES = {Tensor: _Global("torch", "Tensor"), Parameter: _Global("torch.nn.parameter", "Parameter")}
+_REBUILD_UNTYPED = _Global("torch._utils", "_rebuild_tensor_v3")
 _DTYPES = {d: _Global("torch", repr(d).removeprefix("smolder.")) for d in _STORAGES}
+_DTYPES |= {d: _Global("torch", name) for name, d in _UNTYPED.items()}
+_UNTYPED_STORAGE = _Global("torch.storage", "UntypedStorage")
 _TYPED_STORAGES = {d: _Global("torch", name) for d, name in _STORAGES.items()}
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 
@@ -125,8 +133,11 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             key, _, elements = self.storages.setdefault(
                 identity, (str(len(self.storages)), holder, _elements_of(holder))
             )
-            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, str(tensor.device), elements)
             where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+            if isinstance(tensor.dtype, _unheld.UnheldDtype):
+                storage = ("storage", _UNTYPED_STORAGE, key, str(tensor.device), elements * tensor.itemsize)
+                return _REBUILD_UNTYPED, (_PersistentStorage(storage), *where, False, OrderedDict(), tensor.dtype)
+            storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, str(tensor.device), elements)
             parts = _REBUILD_TENSOR, (_PersistentStorage(storage), *where, tensor.requires_grad, OrderedDict())
         if not state and type(tensor) in (Tensor, Parameter):
             return parts
@@ -274,8 +285,8 @@ class _UnsupportedDtype:
 
 
 class _StorageType:
-    def __init__(self, dtype):
-        self.dtype = dtype
+    def __init__(self, dtype, untyped=False):
+        self.dtype, self.untyped = dtype, untyped
 
 
 class _Storage:
@@ -373,6 +384,21 @@ def _rebuild_tensor(storage, offset, size, stride, requires_grad=False, backward
     return out.requires_grad_() if requires_grad else out
 
 
+def _rebuild_untyped(storage, offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    """A tensor of a dtype that storages have no type of, whose bytes are read now."""
+    from smolder import _bits
+
+    if not isinstance(dtype, _core.dtype):
+        raise UnpicklingError(f"a tensor has {dtype!r:.200} for a dtype")
+    carrier = _bits.carrier_of(dtype)
+    if isinstance(storage, _Storage) and storage.holder is None:
+        storage.dtype, storage.elements = carrier, storage.data.nbytes // carrier.itemsize
+    if getattr(storage, "dtype", None) != carrier:
+        raise NotImplementedError("load: tensors of different types on one storage are not supported")
+    out = _rebuild_tensor(storage, offset, size, stride, requires_grad, backward_hooks, metadata)
+    return _bits.of_bits(out, dtype) if isinstance(dtype, _unheld.UnheldDtype) else out
+
+
 def _rebuild_parameter(data, requires_grad=True, backward_hooks=None, state=None):
     return _with_state(Parameter(data, bool(requires_grad)), state)
 
@@ -420,7 +446,9 @@ def _names():
     out = {f"torch.{name}": _StorageType(dtype) for dtype, name in _STORAGES.items()}
     out |= {f"torch.{repr(d).removeprefix('smolder.')}": d for d in _STORAGES}
     out |= {f"torch.{n}Storage": _UnsupportedDtype(n) for n in _OTHER_STORAGES}
-    out |= {f"torch.{n}": _UnsupportedDtype(n) for n in _OTHER_DTYPES}
+    out |= {f"torch.{n}": d for n, d in _UNTYPED.items()}
+    out |= {"torch.storage.UntypedStorage": _StorageType(_core.uint8, untyped=True)}
+    out |= {"torch._utils._rebuild_tensor_v3": _rebuild_untyped}
     out |= {"torch.Tensor": Tensor, "torch.nn.parameter.Parameter": Parameter}
     out |= {"torch.Size": _size, "torch.device": device, "smolder._core.dtype_named": _core.dtype_named}
     out |= {f"smolder._layouts.{c.name}": c for c in _layouts.CONSTANTS}
@@ -498,9 +526,11 @@ class _Storages:
         if not isinstance(kind, _StorageType) or not isinstance(key, str) or not isinstance(location, str):
             raise UnpicklingError(f"a storage is described as {pid!r:.200}")
         if key not in self.known:
+            if kind.untyped and self.swapped:
+                raise NotImplementedError("load: storages without a type in another byte order are not supported")
             self.known[key] = self._read(kind.dtype, key, location, elements)
         storage = self.known[key]
-        if storage.dtype != kind.dtype:
+        if storage.dtype != kind.dtype and not kind.untyped:
             raise NotImplementedError("load: tensors of different types on one storage are not supported")
         return storage
 

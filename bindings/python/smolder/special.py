@@ -74,12 +74,12 @@ def multigammaln(input: Tensor, p: float) -> Tensor:
 
 
 def _wide(function, *inputs):
-    """A function of float64, of other dtypes: integers are float32, as for the functions that are ops."""
+    """A function of float64, of other dtypes: integers are the default dtype, as for the functions that are ops."""
     dtype = inputs[0].dtype
     for x in inputs[1:]:
         dtype = _core.promote_types(dtype, x.dtype)
     if not dtype.is_floating_point:
-        dtype = _core.float32
+        dtype = _core._default_dtype()
     return function(*(x.to(_core.float64) for x in inputs)).to(dtype)
 
 

@@ -23,6 +23,10 @@ __dir__ = _listing(__name__)
 Tensor = _core.Tensor
 
 
+def _package() -> str:
+    return repr(_core.uint8).partition(".")[0]  # torch under smolder.torch
+
+
 class UntypedStorage:
     """The bytes that a tensor's storage has. Storages of one memory are equal; reading one ends the step."""
 
@@ -36,10 +40,13 @@ class UntypedStorage:
 
             given = args[0] if args else 0
             uint8 = _core.uint8
+            self._own = True
             holder = (
                 zeros(given, dtype=uint8, device=device) if isinstance(given, int) else tensor(list(given), dtype=uint8)
             )
         self._identity, self._holder = holder._storage()
+
+    _own = False  # whether no tensor but the holder is in the memory
 
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
@@ -88,8 +95,14 @@ class UntypedStorage:
         return self._identity
 
     def is_shared(self) -> bool:
-        """False: no memory is shared between processes."""
-        return False
+        """Whether other processes see the memory."""
+        return self._holder.is_shared()
+
+    def share_memory_(self) -> Self:
+        """Moves the memory to where other processes see it."""
+        self._holder.share_memory_()
+        self._identity = self._holder._storage()[0]
+        return self
 
     def is_pinned(self, device: Device = None) -> bool:
         """Whether it is in memory that CUDA's devices read by themselves."""
@@ -139,15 +152,78 @@ class UntypedStorage:
         return UntypedStorage(self._holder.detach().clone())
 
     def resize_(self, size: int) -> Self:
-        """Raises unless the size is what it is: memory is of the size of the tensor that holds it."""
-        if size != self.nbytes():
-            raise NotImplementedError("UntypedStorage.resize_ is not supported: memory has the size of its tensor")
+        """Makes the memory have so many bytes; those there are stay, and new ones are 0.
+
+        Memory that tensors lie in only grows: they keep their shapes.
+        """
+        old = self.nbytes()
+        if size == old:
+            return self
+        item = 1 if self._own else self._holder.itemsize
+        if size < old and not self._own:
+            raise NotImplementedError(
+                f"UntypedStorage.resize_: {size} bytes for a tensor of {old} are not supported: tensors keep their shapes"
+            )
+        if size % item:
+            raise NotImplementedError(
+                f"UntypedStorage.resize_: {size} bytes are no whole number of elements of {name_of(self._holder.dtype)}"
+            )
+        holder, count = self._holder.detach(), min(size, old) // item
+        larger = holder.new_zeros(size // item)
+        larger[:count].copy_(holder.reshape(-1)[:count])
+        if self._own:
+            self._identity, self._holder = larger._storage()
+        else:
+            self._holder._set_data(larger[:count].reshape(holder.shape))
+            self._identity, self._holder = self._holder._storage()
         return self
+
+    def _write(self, array: NDArray[Any]) -> Self:
+        """Makes the bytes those of an array."""
+        from smolder._creation import frombuffer, zeros
+
+        holder = self._holder.detach()
+        if holder.numel():
+            made = frombuffer(bytearray(array.tobytes()), dtype=holder.dtype)
+            holder.copy_(made.reshape(holder.shape) if made.numel() else zeros(holder.shape))
+        return self
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> Self:
+        """Writes the bytes of another storage of the same size."""
+        if source.nbytes() != self.nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self.nbytes()} bytes but src was {source.nbytes()} bytes"
+            )
+        return self._write(source._bytes())
+
+    def fill_(self, value: int) -> Self:
+        """Makes each byte `value`."""
+        import numpy
+
+        return self._write(numpy.full(self.nbytes(), value, numpy.uint8))
+
+    def __setitem__(self, index: int | slice, value: int) -> None:
+        changed = self._bytes().copy()
+        changed[index] = value
+        self._write(changed)
+
+    def cpu(self) -> UntypedStorage:
+        """The bytes on the CPU: itself where they are there."""
+        return self if self._holder.is_cpu else UntypedStorage(self._holder.detach().cpu())
+
+    def cuda(self, device: Device = None, non_blocking: bool = False) -> UntypedStorage:
+        """The bytes on a device of CUDA."""
+        return UntypedStorage(self._holder.detach().cuda(device, non_blocking))
+
+    def get_device(self) -> int:
+        """The number of the device of CUDA that it is on; -1 on the CPU."""
+        return self._holder.get_device()
 
     untyped = untyped_storage
 
     def __repr__(self) -> str:
-        return f"[storage of {self.nbytes()} bytes on {self.device}]"
+        elements = "".join(f" {byte}\n" for byte in self.tolist())
+        return f"{elements}[{_package()}.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
 
 class TypedStorage:
@@ -191,8 +267,32 @@ class TypedStorage:
         return self._untyped_storage._cdata
 
     def is_shared(self) -> bool:
-        """False: no memory is shared between processes."""
-        return False
+        """Whether other processes see the memory."""
+        return self._untyped_storage.is_shared()
+
+    def share_memory_(self) -> Self:
+        """Moves the memory to where other processes see it."""
+        self._untyped_storage.share_memory_()
+        return self
+
+    def resize_(self, size: int) -> Self:
+        """Makes it have so many elements, as UntypedStorage.resize_ makes bytes."""
+        self._untyped_storage.resize_(size * self.element_size())
+        return self
+
+    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> Self:
+        """Writes the elements of another storage of the same size and dtype."""
+        self._untyped_storage.copy_(source._untyped_storage)
+        return self
+
+    def cpu(self) -> TypedStorage:
+        """The elements on the CPU."""
+        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on a device of CUDA."""
+        return self._untyped_storage.is_cuda
 
     def tolist(self) -> list[Any]:
         """The elements as numbers."""
@@ -211,4 +311,6 @@ class TypedStorage:
         return hash(self._untyped_storage)
 
     def __repr__(self) -> str:
-        return f"[storage of {self.size()} elements of {name_of(self.dtype)} on {self.device}]"
+        elements = "".join(f" {element}\n" for element in self.tolist())
+        kind = f"{_package()}.storage.TypedStorage(dtype={self.dtype}, device={self.device})"
+        return f"{elements}[{kind} of size {self.size()}]"

@@ -10,6 +10,7 @@
 #include "smolder/autograd/saved.h"
 #include "smolder/lazy/autocast.h"
 #include "smolder/lazy/branch.h"
+#include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/recompute.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
@@ -107,6 +108,7 @@ Modes Modes::now() {
           lazy::NoAutocast::on(),
           get_autocast_dtype(DeviceType::kCPU),
           get_autocast_dtype(DeviceType::kCUDA),
+          lazy::default_dtype(),
           lazy::creation_device(),
           smolder::precision(),
           tape.options().strict};
@@ -121,6 +123,10 @@ std::string Modes::difference(const Modes& now) const {
   if (inference != now.inference) return differs("inference mode", inference, now.inference);
   if (autocast != now.autocast) return differs("autocast (a bit a device type)", autocast, now.autocast);
   if (lower_cpu != now.lower_cpu || lower_cuda != now.lower_cuda) return "the dtype of autocast differs";
+  if (default_dtype != now.default_dtype) {
+    return "the default dtype was " + std::string(name(default_dtype)) + " and is " +
+           std::string(name(now.default_dtype));
+  }
   if (autocast_cache != now.autocast_cache) return "whether autocast keeps casts differs";
   if (device != now.device) return "the default device differs";
   if (strict != now.strict) return differs("strict mode", strict, now.strict);

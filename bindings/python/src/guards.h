@@ -15,7 +15,7 @@ namespace smolder::python {
 struct Modes {
   bool grad, inference, autocast_cache;
   uint8_t autocast;
-  DType lower_cpu, lower_cuda;
+  DType lower_cpu, lower_cuda, default_dtype;
   Device device;
   Precision precision;
   bool strict;

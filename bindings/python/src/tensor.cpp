@@ -2,6 +2,7 @@
 
 #include "smolder/autograd/sparse.h"
 #include "smolder/lazy/batch.h"
+#include "smolder/lazy/default_dtype.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/strides.h"
@@ -73,6 +74,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   m.def(
       "promote_types", [](PyDType a, PyDType b) { return the_dtype(promote(a.value, b.value)); }, nb::arg("type1"),
       nb::arg("type2"), nb::rv_policy::reference, "The dtype that values of both convert to.");
+  m.def("_default_dtype", [] { return the_dtype(lazy::default_dtype()); }, nb::rv_policy::reference);
+  m.def("_set_default_dtype", [](PyDType d) { lazy::set_default_dtype(d.value); });
 
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
@@ -107,8 +110,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
       .def("detach", &Tensor::detach)
       .def(  // before the overload of sizes, which takes what it is given for one
           "view",
-          [](nb::handle self, PyDType dtype) {
-            return nb::module_::import_("smolder._members").attr("view_as")(self, the_dtype(dtype.value));
+          [](nb::handle self, nb::handle_t<PyDType> dtype) {  // of Python's too, which have no value here
+            return nb::module_::import_("smolder._members").attr("view_as")(self, dtype);
           },
           nb::arg("dtype"))
       .def(

@@ -27,6 +27,30 @@ def _outputs(result):
     return tuple(r for r in results if isinstance(r, _core.Tensor) and r.dtype.is_floating_point)
 
 
+def _is_complex(x):
+    return isinstance(x, _core.Tensor) and x.dtype.is_complex
+
+
+def _in_parts(func, inputs):
+    """func and its inputs with real tensors in place of complex ones: pairs of both parts, along a last dimension.
+
+    The gradient of a complex number is that of its parts, so that what holds for these holds for it.
+    """
+    complex_at = [_is_complex(x) for x in inputs]
+
+    def of_parts(*args):
+        given = [_core.view_as_complex(x) if c else x for x, c in zip(args, complex_at, strict=True)]
+        results = func(*given)
+        several = (results,) if isinstance(results, _core.Tensor) else tuple(results)
+        return tuple(_core.view_as_real(r) if _is_complex(r) else r for r in several)
+
+    parts = [
+        _core.view_as_real(x.detach().clone()).requires_grad_(x.requires_grad) if c else x
+        for x, c in zip(inputs, complex_at, strict=True)
+    ]
+    return of_parts, tuple(parts)
+
+
 def _checked_inputs(inputs):
     """Positions of the inputs to differentiate."""
     at = [i for i, x in enumerate(inputs) if isinstance(x, _core.Tensor) and x.requires_grad]
@@ -167,6 +191,7 @@ def gradcheck(
     if check_batched_grad:
         raise NotImplementedError("gradcheck: check_batched_grad is not supported")
     inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
+    func, inputs = _in_parts(func, inputs)
     try:
         at = _checked_inputs(inputs)
         _compare(func, inputs, at, eps, atol, rtol, nondet_tol, check_grad_dtypes)
@@ -204,11 +229,13 @@ def gradgradcheck(
     if not check_rev_over_rev:
         raise ValueError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = (inputs,) if isinstance(inputs, _core.Tensor) else tuple(inputs)
+    if grad_outputs is not None:
+        grad_outputs = (grad_outputs,) if isinstance(grad_outputs, _core.Tensor) else tuple(grad_outputs)
+        grad_outputs = tuple(_core.view_as_real(g) if _is_complex(g) else g for g in grad_outputs)
+    func, inputs = _in_parts(func, inputs)
     outputs = _outputs(func(*inputs))
     if grad_outputs is None:
         grad_outputs = tuple(_core.randn_like(o.detach()).requires_grad_() for o in outputs)
-    else:
-        grad_outputs = (grad_outputs,) if isinstance(grad_outputs, _core.Tensor) else tuple(grad_outputs)
     n = len(grad_outputs)
     wanted = [isinstance(x, _core.Tensor) and x.requires_grad for x in inputs]
 

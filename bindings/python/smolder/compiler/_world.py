@@ -413,7 +413,7 @@ class World:
     def _module(self, module, path):
         """A module that code has as a value: what has a name that any code spells."""
         space, library = module.__dict__, is_library_module(module)
-        if module.__name__.partition(".")[0] == "smolder":
+        if module.__name__.partition(".")[0] in _allowed.OURS:
             for name in space.keys() & (self.named or ()):  # its values are not the program's
                 self._entry(space, name, f"{path}.{name}")
                 if getattr(space[name], "__self__", None) is None and not _allowed.is_function_of_ours(space[name]):

@@ -62,6 +62,7 @@ class ReduceOp(enum.Enum):
     PREMUL_SUM = 8
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # torch's members are of a class within
 reduce_op = ReduceOp
 _NUMBERS = {
     ReduceOp.SUM: 0,

@@ -38,7 +38,7 @@ def broadcast_all(*values: Tensor | Number) -> tuple[Tensor, ...]:
             "Input arguments must all be instances of Number, smolder.Tensor or objects implementing __torch_function__."
         )
     first = next((v for v in values if isinstance(v, _core.Tensor)), None)
-    first = _core.zeros(()) if first is None else first
+    first = _core.zeros((), dtype=_core._default_dtype()) if first is None else first
     return broadcast_tensors(*(v if isinstance(v, _core.Tensor) else first.new_full((), v) for v in values))
 
 

@@ -125,6 +125,10 @@ def interpolate(
     _check_mode(input, mode, antialias)
     if mode == "area":  # which autocast lists as what it is
         return getattr(_core, f"adaptive_avg_pool{dims}d")(input, sizes)
+    if input.dtype == _core.uint8 and mode in ("bilinear", "bicubic"):
+        from smolder.nn._resample_bytes import resized
+
+        return resized(input, sizes, scales, mode, bool(align_corners), antialias)
     scales = dict(zip(("scale_width", "scale_height", "scale_depth"), reversed(scales), strict=False))
     return _core.interpolate_to(input, sizes, mode, bool(align_corners), antialias, **scales)
 

@@ -172,7 +172,7 @@ class PReLU(Module):
     ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
-        self.weight = Parameter(_core.full((num_parameters,), float(init), dtype=dtype or _core.float32))
+        self.weight = Parameter(_core.full((num_parameters,), float(init), dtype=dtype or _core._default_dtype()))
 
     def reset_parameters(self) -> None:
         """Sets the weights to `init` again."""

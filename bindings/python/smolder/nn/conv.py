@@ -79,7 +79,7 @@ class _ConvNd(Module):
         self.transposed, self.output_padding = transposed, output_padding
         self.groups, self.padding_mode = groups, padding_mode
         shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
-        dtype = dtype or _core.float32
+        dtype = dtype or _core._default_dtype()
         self.weight = Parameter(_core.empty((*shape, *kernel_size), dtype=dtype))
         if bias:
             self.bias = Parameter(_core.empty((out_channels,), dtype=dtype))

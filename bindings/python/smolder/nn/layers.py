@@ -25,7 +25,7 @@ __dir__ = _listing(__name__)
 
 
 def _empty(*shape, dtype=None):
-    return Parameter(_core.empty(shape, dtype=dtype or _core.float32))
+    return Parameter(_core.empty(shape, dtype=dtype or _core._default_dtype()))
 
 
 class Identity(Module):

@@ -368,6 +368,12 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
 
         return self._convert(lambda t: empty_like(t, device=device), recurse)
 
+    def share_memory(self) -> Self:
+        """Moves parameters and buffers to memory that other processes see."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
     def float(self) -> Self:
         """Converts to float32."""
         return self.to(_core.float32)

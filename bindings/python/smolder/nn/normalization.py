@@ -28,7 +28,7 @@ __dir__ = _listing(__name__)
 
 
 def _affine(module, shape, weight, bias, dtype):
-    dtype = dtype or _core.float32
+    dtype = dtype or _core._default_dtype()
     module.register_parameter("weight", Parameter(_core.empty(shape, dtype=dtype)) if weight else None)
     module.register_parameter("bias", Parameter(_core.empty(shape, dtype=dtype)) if weight and bias else None)
 
@@ -62,7 +62,7 @@ class _NormBase(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         _affine(self, (num_features,), affine, bias, dtype)
         if track_running_stats:
-            dtype = dtype or _core.float32
+            dtype = dtype or _core._default_dtype()
             self.register_buffer("running_mean", _core.zeros((num_features,), dtype=dtype))
             self.register_buffer("running_var", _core.ones((num_features,), dtype=dtype))
             self.register_buffer("num_batches_tracked", _core.zeros((), dtype=_core.int64))
@@ -373,7 +373,7 @@ class RMSNorm(Module):
         super().__init__()
         self.normalized_shape, self.eps = _trailing(normalized_shape), eps
         self.elementwise_affine = elementwise_affine
-        dtype = dtype or _core.float32
+        dtype = dtype or _core._default_dtype()
         weight = Parameter(_core.empty(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", weight)
         self.reset_parameters()

@@ -8,6 +8,7 @@ from smolder import _core
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
 from smolder._subclass import _disabled
+from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +23,14 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
+def _check_kernels(name, data):
+    """Raises for a dtype that kernels do not know: such a tensor is of another class."""
+    if isinstance(data.dtype, UnheldDtype):
+        raise NotImplementedError(
+            f"{name}() of {data.dtype} is not supported: assign the tensor, or use register_buffer()"
+        )
+
+
 class Parameter(_core.Tensor):
     """A tensor that becomes a parameter of the module it is assigned to. Shares data with it."""
 
@@ -30,13 +39,14 @@ class Parameter(_core.Tensor):
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         if data is None:
-            data = _core.zeros((0,))
+            data = _core.zeros((0,), dtype=_core._default_dtype())
         if not isinstance(data, _core.Tensor):
             raise TypeError(f"Parameter() expects a tensor, got {type(data).__name__}")
         if type(data) is not _core.Tensor and (data.is_sparse or data.is_sparse_csr):
             raise NotImplementedError(
                 "Parameter() of a sparse tensor is not supported: make its values a parameter, or the tensor a buffer"
             )
+        _check_kernels("Parameter", data)
         super().__init__(data.detach())
         if self.requires_grad != requires_grad:
             self.requires_grad_(requires_grad)
@@ -51,7 +61,9 @@ class Buffer(_core.Tensor):
     __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        super().__init__(_core.zeros((0,)) if data is None else data.detach())
+        if data is not None:
+            _check_kernels("Buffer", data)
+        super().__init__(_core.zeros((0,), dtype=_core._default_dtype()) if data is None else data.detach())
         self.persistent = persistent
         if data is not None and data.requires_grad:
             self.requires_grad_()

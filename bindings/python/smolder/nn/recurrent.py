@@ -102,7 +102,7 @@ class RNNBase(Module):
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
                 for name, shape in shapes.items():
-                    setattr(self, name + suffix, Parameter(_core.empty(shape, dtype=dtype or _core.float32)))
+                    setattr(self, name + suffix, Parameter(_core.empty(shape, dtype=dtype or _core._default_dtype())))
         self.reset_parameters()
 
     @property
@@ -312,7 +312,7 @@ class RNNCellBase(Module):
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows, dtype = self._gates * hidden_size, dtype or _core.float32
+        rows, dtype = self._gates * hidden_size, dtype or _core._default_dtype()
         self.weight_ih = Parameter(_core.empty((rows, input_size), dtype=dtype))
         self.weight_hh = Parameter(_core.empty((rows, hidden_size), dtype=dtype))
         for name in ("bias_ih", "bias_hh"):

@@ -71,7 +71,7 @@ class MultiheadAttention(Module):
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
         self.add_zero_attn = add_zero_attn
-        self._make(bias, add_bias_kv, dtype or _core.float32)
+        self._make(bias, add_bias_kv, dtype or _core._default_dtype())
         self._reset_parameters()
 
     def _make(self, bias, add_bias_kv, dtype):

@@ -44,10 +44,18 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
+_LATER = ("ASGD", "LBFGS", "Rprop")
+
+
+def _import_all() -> None:
+    """Puts optimizers that are imported when they are named into the module, for those who go through its names."""
+    globals().update({name: __getattr__(name) for name in _LATER})
+
+
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in ("ASGD", "LBFGS", "Rprop"):
+    if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
     if name == "SparseAdam":
         return importlib.import_module(f"{__name__}.sparse_adam").SparseAdam

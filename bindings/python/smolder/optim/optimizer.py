@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from typing import TYPE_CHECKING, overload
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
     from smolder._typing import Params, T
     from smolder.utils.hooks import RemovableHandle
 
-__all__ = ["Optimizer", "check_betas", "check_options", "implementation", "required", "steps_conditionally"]
+__all__ = [
+    "Optimizer",
+    "check_betas",
+    "check_options",
+    "implementation",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "required",
+    "steps_conditionally",
+]
 __dir__ = _listing(__name__)
 
 
@@ -64,22 +74,55 @@ def implementation(foreach: bool, fused: bool, differentiable: bool, fusible: bo
     return chosen | {"fused": fused} if fusible else chosen
 
 
+# Hooks of all optimizers, and the optimizers: a step has hooks around it from when there is one.
+_global_optimizer_pre_hooks, _global_optimizer_post_hooks = OrderedDict(), OrderedDict()
+_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 def _between_hooks(step):
-    """A bound step, between the hooks of its optimizer."""
+    """A bound step, between the hooks of all optimizers and those of its own."""
 
     @functools.wraps(step)
     def between(*args, **kwargs):
         optimizer = step.__self__
-        for hook in list(optimizer._optimizer_step_pre_hooks.values()):
+        for hook in (*_global_optimizer_pre_hooks.values(), *optimizer._optimizer_step_pre_hooks.values()):
             given = hook(optimizer, args, kwargs)
             if given is not None:
+                if not (isinstance(given, tuple) and len(given) == 2):
+                    raise RuntimeError(
+                        f"{step.__func__.__qualname__} must return None or a tuple of (new_args, new_kwargs), but got "
+                        f"{given}."
+                    )
                 args, kwargs = given
         out = step(*args, **kwargs)
-        for hook in list(optimizer._optimizer_step_post_hooks.values()):
+        for hook in (*optimizer._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
             hook(optimizer, args, kwargs)
         return out
 
     return between
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """As Optimizer.register_step_pre_hook, for all optimizers."""
+    return _global_hook(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """As Optimizer.register_step_post_hook, for all optimizers."""
+    return _global_hook(_global_optimizer_post_hooks, hook)
+
+
+def _global_hook(hooks, hook):
+    from smolder.utils.hooks import RemovableHandle
+
+    for optimizer in list(_optimizers):
+        optimizer._make_hooked()
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+_NOT_COPIED = ("step", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
 class Optimizer:
@@ -106,6 +149,21 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+        self._known()
+
+    def _known(self):
+        """Takes part in hooks of all optimizers."""
+        _optimizers.add(self)
+        if _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
+            self._make_hooked()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and pickled: hooks are not, as torch's are not."""
+        return {k: v for k, v in vars(self).items() if k not in _NOT_COPIED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._known()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters with options of their own; options not given are the optimizer's."""
@@ -249,12 +307,15 @@ class Optimizer:
         """Calls hook(optimizer, args, kwargs) after each step. Returns a handle."""
         return self._step_hook("_optimizer_step_post_hooks", hook)
 
-    def _step_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-        from smolder.utils.hooks import RemovableHandle
-
+    def _make_hooked(self):
         if "_optimizer_step_pre_hooks" not in vars(self):
             self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
             self.step = _between_hooks(self.step)
+
+    def _step_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+        from smolder.utils.hooks import RemovableHandle
+
+        self._make_hooked()
         hooks = getattr(self, kind)
         handle = RemovableHandle(hooks)
         hooks[handle.id] = hook

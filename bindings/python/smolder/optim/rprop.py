@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._creation import full_like
 from smolder._names import listing as _listing
 from smolder.optim.optimizer import Optimizer, check_options, implementation
 
@@ -40,14 +41,26 @@ class Rprop(Optimizer):
         state = self.state[parameter]
         if not state:
             state["prev"] = _core.zero_state(parameter)
-            state["step_size"] = _core.full_like(grad.detach(), float(options["lr"]))
+            first, complex_one = float(options["lr"]), parameter.dtype.is_complex
+            state["step_size"] = full_like(grad.detach(), complex(first, first) if complex_one else first)
         self._count(state, parameter)
         grad = -grad if options["maximize"] else grad
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
-        turned = grad * state["prev"]
+        # Of complex numbers both parts, each by itself.
+        back = _core.view_as_complex if parameter.dtype.is_complex else _same
+        grad, value, prev, size = map(_parts, (grad, parameter, state["prev"], state["step_size"]))
+        turned = grad * prev
         change = _core.where(turned > 0, grow, _core.where(turned < 0, shrink, 1.0))
-        size = (state["step_size"] * change.to(grad.dtype)).clamp(least, most)
+        size = (size * change.to(grad.dtype)).clamp(least, most)
         grad = _core.where(turned < 0, 0.0, grad)  # where it turned, the step is left out
-        self._write(parameter, parameter - grad.sign() * size)
-        self._write(state["prev"], grad)
-        self._write(state["step_size"], size)
+        self._write(parameter, back(value - grad.sign() * size))
+        self._write(state["prev"], back(grad))
+        self._write(state["step_size"], back(size))
+
+
+def _parts(x):
+    return _core.view_as_real(x) if x.dtype.is_complex else x
+
+
+def _same(x):
+    return x

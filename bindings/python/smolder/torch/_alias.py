@@ -121,6 +121,9 @@ def install(missing: bool = False) -> None:
         )
     sys.meta_path.insert(0, _Finder())
     sys.modules["torch"] = smolder
+    smolder.__name__ = "torch"  # what programs compare; imports go by __spec__ and __package__
+    smolder.torch.__getattr__ = lambda name: getattr(smolder, name)  # torch.torch is torch
+    smolder.optim._import_all()  # programs go through its names
     _naming.take_names()
     smolder.__version__ = smolder.version.__version__ = _naming.TorchVersion(VERSION)
     for path in [p for p in _names.modules() if _names.is_loaded(p)]:

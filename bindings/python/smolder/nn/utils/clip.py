@@ -41,7 +41,7 @@ def get_total_norm(
     """The norm of tensors, taken as one vector. Reads nothing, unless it is to raise an error."""
     tensors = [tensors] if isinstance(tensors, _core.Tensor) else list(tensors)
     if not tensors:
-        return _core.full((), 0.0)
+        return _core.full((), 0.0, dtype=_core._default_dtype())
     order = float(norm_type)
     if any(hasattr(t, "_spec") for t in tensors):  # which processes hold parts of
         from smolder.distributed.tensor import _rules

@@ -1,0 +1,11 @@
+"""What torch says of Intel's library for matrices, which is not used."""
+
+from smolder._names import listing as _listing
+
+__all__ = ["is_available"]
+__dir__ = _listing(__name__)
+
+
+def is_available() -> bool:
+    """False."""
+    return False
