@@ -314,10 +314,7 @@ def test_hooks_of_all_optimizers():
         for optimizer in (before, after):
             weight.sum().backward()
             optimizer.step()
-        assert told == [
-            *[("pre", "SGD"), "own pre", "own post", ("post", "SGD")],
-            *[("pre", "Adam"), ("post", "Adam")],
-        ]
+        assert told == [*[("pre", "SGD"), "own pre", "own post", ("post", "SGD")], *[("pre", "Adam"), ("post", "Adam")]]
         assert copy.deepcopy(after).state_dict()["param_groups"] == after.state_dict()["param_groups"]
     finally:
         for handle in handles:

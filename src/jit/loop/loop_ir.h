@@ -189,7 +189,8 @@ inline bool is_vector(const Stmt& s) {
          (s.kind == StmtKind::kThread && s.chunk == 0);
 }
 
-/// On a device, whose threads share out rows (jit/cuda/schedule.h): rows that a kernel is made for. It takes others, too.
+/// On a device, whose threads share out rows (jit/cuda/schedule.h): rows that a kernel is made for. It takes others,
+/// too.
 struct RowSize {
   int vector = 4;               ///< elements that a thread takes at once; 1: no more than that
   int sides = 1;                ///< lanes of a reduction that these are of

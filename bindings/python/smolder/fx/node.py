@@ -182,11 +182,7 @@ class Node:
         self._update_args_kwargs(*map_arg((self._args, self._kwargs), lambda n: new_input if n is old_input else n))
 
     def replace_all_uses_with(
-        self,
-        replace_with: Node,
-        delete_user_cb: Callable[[Node], bool] | None = None,
-        *,
-        propagate_meta: bool = False,
+        self, replace_with: Node, delete_user_cb: Callable[[Node], bool] | None = None, *, propagate_meta: bool = False
     ) -> list[Node]:
         """Makes the nodes that read this one read another; returns those. delete_user_cb says of each whether it does."""
         if propagate_meta:

@@ -391,8 +391,8 @@ KERNEL(add_rows_in_any_order, AddRowsArguments) {
   if (i < 0) return;
   add_to(a.result + (outer * a.n + i) * a.inner + column, a.source[(outer * a.count + row) * a.inner + column]);
 }
-//! Rows of few places. Blocks add their part up in tables of their own, in halves, since the hardware adds 32 bits there;
-//! the upper half has little to do.
+//! Rows of few places. Blocks add their part up in tables of their own, in halves, since the hardware adds 32 bits
+//! there; the upper half has little to do.
 //@ kScatterTables
 DEVICE void add_in_halves(u32* low, u32* high, u64 x) {
   const u32 added = static_cast<u32>(x), before = atomicAdd(low, added);
