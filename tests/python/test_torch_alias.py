@@ -171,7 +171,9 @@ print(torch._dynamo.optimize("inductor")(lambda x: x + 1)(torch.ones(1)).item(),
 
 
 def test_what_was_asked_for_and_is_missing_is_printed():
-    program = "import torch\nhasattr(torch, 'nothing')\nfrom torch.distributed.rpc import RRef\ntorch.nn.functional.relu"
+    program = (
+        "import torch\nhasattr(torch, 'nothing')\nfrom torch.distributed.rpc import RRef\ntorch.nn.functional.relu"
+    )
     out = run(program, env={"SMOLDER_TORCH_MISSING": "1"}, check=False)
     assert out.stderr.splitlines() == [
         "smolder.torch: 2 names were asked for that are not here",
