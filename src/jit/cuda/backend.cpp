@@ -39,22 +39,21 @@ std::shared_ptr<const Module> module_of(const std::string& cubin) {
 class CudaKernel final : public DeviceKernel {
  public:
   explicit CudaKernel(const Object& object)
-      : kernel_(from_bytes(object.kernel)),
-        shape_(shape_of(kernel_)),
-        numbers_(kernel_),
+      : schedule_(from_bytes(object.kernel)),
+        numbers_(schedule_.kernel),
         module_(module_of(object.cubin)),
         function_(module_->kernel(object.entry.c_str())) {}
 
   void launch(Stream& stream, std::span<const KernelArguments> calls) const override {
     const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
-    if (kernel_.together) {
-      for (TableLaunch& table : launch_together(kernel_, shape_, calls, info)) {
+    if (schedule_.kernel.together) {
+      for (TableLaunch& table : launch_together(schedule_, calls, info)) {
         launch(stream, table.shape, table.words);
       }
       return;
     }
     for (const KernelArguments& call : calls) {
-      Launch own(kernel_, shape_, call, info);
+      Launch own(schedule_, call, info);
       if (own.empty()) continue;
       BufferRef scratch;
       if (own.scratch_bytes() > 0) {
@@ -74,8 +73,7 @@ class CudaKernel final : public DeviceKernel {
     smolder::cuda::launch(function_, stream, shape, parameters);
   }
 
-  const Kernel kernel_;
-  const KernelShape shape_;
+  const Schedule schedule_;
   const Numbers numbers_;
   const std::shared_ptr<const Module> module_;
   const smolder::cuda::DriverKernel function_;

@@ -13,18 +13,15 @@
 namespace smolder::jit::cuda {
 
 KernelEmitter::KernelEmitter(const Kernel& kernel, std::string entry, Functions& functions)
-    : k_(kernel),
+    : schedule_(kernel),
+      k_(schedule_.kernel),
+      shape_(schedule_.shape),
       entry_(std::move(entry)),
       functions_(functions),
-      shape_(shape_of(kernel)),
-      numbers_(kernel),
-      locals_(kernel.num_locals),
-      accs_(kernel.num_accs) {
-  for (int v = 0; v < kernel.num_vars; ++v) vars_.push_back("v" + std::to_string(v));
-  for_each_statement(kernel.root, [&](const Stmt& s, const Stmt* vector) {
-    if (s.kind != StmtKind::kLoad) return;
-    if (!vector || stride_of(s.address.map, vector->vars[0]) == IntRef{}) loads_uniform_ = true;
-  });
+      numbers_(k_),
+      locals_(k_.num_locals),
+      accs_(k_.num_accs) {
+  for (int v = 0; v < k_.num_vars; ++v) vars_.push_back("v" + std::to_string(v));
 }
 
 void KernelEmitter::line(const std::string& text) {
@@ -38,10 +35,9 @@ void KernelEmitter::line(const std::string& text) {
 std::string KernelEmitter::run() {
   if (!k_.name.empty()) line("// " + k_.name);
   out_ += arguments();
-  const bool columns_mode = shape_.mode == KernelShape::kColumns;
   // A compiler that is not told that one block will do may move what is held out of registers for the sake of two.
-  std::string threads = std::to_string(columns_mode ? kColumnThreads : shape_.team_threads);
-  if (columns_mode && shape_.team) threads += ", " + std::to_string(shape_.team_blocks);
+  std::string threads = std::to_string(is_columns() ? kColumnThreads : shape_.team_threads);
+  if (is_columns() && shape_.team) threads += ", " + std::to_string(shape_.team_blocks);
   if (has_two_rows()) threads += ", " + std::to_string(std::max(k_.row.near, 1));
   line("extern \"C\" __global__ void __launch_bounds__(" + threads + ") " + entry_ + "(const __grid_constant__ " +
        entry_ + "_arguments " + (k_.together ? "table" : "a") + ") {");
@@ -49,38 +45,18 @@ std::string KernelEmitter::run() {
   line("wait_for_kernel_before();");
   // All blocks find the same: what sets the word has ended.
   if (k_.guarded) line("if (*static_cast<const volatile u32*>(a.errors) != 0) return;");
-  columns_mode ? columns() : rows();
+  is_columns() ? columns() : rows();
   line("}");
   return std::move(out_);
 }
 
-// Words of eight bytes, in the order that a launch writes them.
 std::string KernelEmitter::arguments() const {
   const std::string call = entry_ + (k_.together ? "_call" : "_arguments");
   std::string text = "struct " + call + " {\n";
-  for (size_t b = 0; b < k_.buffers.size(); ++b) {
-    text += cat({"  ", type_name(storage_lane(k_.buffers[b].dtype)), "* ", buffer(static_cast<int>(b)), ";\n"});
-  }
-  for (int i = 0; i < k_.num_ints; ++i) text += cat({"  i64 n", std::to_string(i), ";\n"});
-  text += "  const u64* scalars;\n  u32* errors;\n  i64 positions, tiles;\n";
-  for (const auto& row : shape_.scratch) text += cat({"  i64 step", std::to_string(row.buffer), ";\n"});
-  for (const auto& column : shape_.columns) {
-    const std::string b = std::to_string(column.buffer);
-    text += cat({"  i64 slots", b, ", memory", b, ", slot_size", b, ";\n"});
-  }
-  for (const auto& row : shape_.shared_rows) text += cat({"  i64 row", std::to_string(row.buffer), ";\n"});
-  for (const auto& row : shape_.near_rows) text += cat({"  i64 near", std::to_string(row.buffer), ";\n"});
-  if (walks()) text += "  i64 blocks;\n";
-  if (shape_.summed) text += shape_.mode == KernelShape::kColumns ? "  i64 strip, groups;\n" : "  i64 strip, strips;\n";
-  if (shape_.takes_several) text += "  i64 chunks;\n";
-  if (shape_.synchronizes) {
-    for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
-      if (s.kind == StmtKind::kVector) text += cat({"  i64 lanes", std::to_string(s.vars[0]), ";\n"});
-    });
-  }
+  for (const Argument& x : schedule_.arguments) text += "  " + x.declaration + ";\n";
   text += "};\n";
   if (k_.together) {
-    const std::string most = std::to_string(most_together(k_, shape_));
+    const std::string most = std::to_string(most_together(schedule_));
     text += cat(
         {"struct ", entry_, "_arguments {\n  ", call, " calls[", most, "];\n  u32 first[", most, "], count;\n};\n"});
   }
@@ -95,7 +71,7 @@ std::string KernelEmitter::arguments() const {
 
 /// Which of the table's calls the block is of: the last that begins no later.
 void KernelEmitter::find_call() {
-  const auto most = static_cast<unsigned>(most_together(k_, shape_));
+  const auto most = static_cast<unsigned>(most_together(schedule_));
   line("u32 call = 0;");
   line("#pragma unroll");
   line(cat({"for (u32 step = ", std::to_string(std::bit_floor(most - 1)), "; step > 0; step /= 2) {"}));
@@ -117,7 +93,7 @@ void KernelEmitter::position(const std::string& name) {
 }
 
 void KernelEmitter::columns() {
-  const bool flat = k_.root.kind == StmtKind::kParallelVector;
+  const Stmt& loop = *shape_.chunk_loop;
   line("constexpr int V = " + std::to_string(shape_.vector) + ";");
   for (size_t i = 0; i < shape_.turned.size(); ++i) {
     line(cat({"__shared__ ", type_name(storage_lane(shape_.turned[i]->dtype)), " tile", std::to_string(i), "[",
@@ -127,37 +103,34 @@ void KernelEmitter::columns() {
     const std::string name = buffer(static_cast<int>(b));
     line(cat({type_name(storage_lane(k_.buffers[b].dtype)), "* const ", name, " = a.", name, ";"}));
   }
-  const Stmt* loop = nullptr;
-  for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
-    if (!loop && (s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector)) loop = &s;
-  });
-  if (flat) {
+  if (schedule_.is_flat()) {
     line("const i64 tile = " + block() + ";");
   } else {
     line(cat({"const u32 tiles = static_cast<u32>(a.tiles), row = ", block(), " / tiles, tile = ", block(),
               " - row * tiles;"}));
-    if (shape_.team) return team_of_columns(*loop);
-    if (!shape_.turned.empty()) turn_loads(*loop);
+    if (shape_.team) return team_of_columns(loop);
+    if (!shape_.turned.empty()) turn_loads(loop);
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
     position("position");
   }
   line("const bool aligned = " + aligned() + ";");
   regular();
-  line("const i64 n = " + extent(*loop) + ";");
-  if (shape_.takes_several) return several_chunks(*loop);
+  line("const i64 n = " + extent(loop) + ";");
+  if (shape_.takes_several) return several_chunks();
   line(moves_rows() ? std::string("for_moved_columns<V>(tile, n, aligned, [&](auto i, auto lanes) {")
                     : "for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
   lanes_begin();
-  if (!flat) load_first();
-  flat ? vector_columns(k_.root) : body(k_.root.body);
+  load_first();
+  body(loop.body);
   line("});");
 }
 
 /// Whether the kernel does no more than to move rows, so that it costs little to have it written once more.
 bool KernelEmitter::moves_rows() const {
-  if (shape_.vector == 1 || k_.root.body.size() != 1 || k_.root.body[0].kind != StmtKind::kVector) return false;
-  const Stmt& loop = k_.root.body[0];
+  const std::vector<Stmt>& all = shape_.chunk_loop->body;
+  if (shape_.vector == 1 || schedule_.is_flat() || all.size() != 1 || all[0].kind != StmtKind::kLanes) return false;
+  const Stmt& loop = all[0];
   return std::ranges::all_of(loop.body, [&](const Stmt& s) {
     const bool moves = s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore;
     return moves ? s.bounds.empty() && is_contiguous(s.address, loop.vars[0]) : s.op == ir::Op::kCast;
@@ -166,7 +139,9 @@ bool KernelEmitter::moves_rows() const {
 
 /// What is the same for all elements of a position, once; and chunks of it, of which one is loaded while another is
 /// used. What is left behind the last whole one is the last block's.
-void KernelEmitter::several_chunks(const Stmt& s) {
+void KernelEmitter::several_chunks() {
+  const std::vector<Stmt>& all = shape_.chunk_loop->body;
+  const Stmt& s = all.back();
   line("const i64 step = V * blockDim.x, start = tile * step * a.chunks, end = smaller(n, start + step * a.chunks);");
   line("const i64 first = start + threadIdx.x * V, all = aligned ? n - n % V : 0, whole = smaller(all, end);");
   loop_ = &s;
@@ -187,7 +162,7 @@ void KernelEmitter::several_chunks(const Stmt& s) {
     taken_ahead_.push_back(&x);
   }
   if (!loads.empty()) line("if (const i64 i = first; i < whole) { " + loads + "}");
-  for (const Stmt& x : k_.root.body) {
+  for (const Stmt& x : all) {
     if (&x != &s) statement(x);
   }
   uniform_part(s);
@@ -215,16 +190,17 @@ void KernelEmitter::several_chunks(const Stmt& s) {
 /// as a trip to memory, and the compiler moves no load across a branch.
 void KernelEmitter::load_first() {
   std::vector<int> written;
-  const bool waits = std::ranges::any_of(k_.root.body, [](const Stmt& s) { return s.kind == StmtKind::kLoad; });
+  const std::vector<Stmt>& all = shape_.chunk_loop->body;
+  const bool waits = std::ranges::any_of(all, [](const Stmt& s) { return s.kind == StmtKind::kLoad; });
   const auto may_read = [&](const Stmt& s) { return std::ranges::find(written, s.address.buffer) == written.end(); };
-  for (const Stmt& loop : k_.root.body) {
-    if (!waits || loop.kind == StmtKind::kLoop) return;
+  for (const Stmt& loop : all) {
+    if (!waits || is_sequential(loop.kind)) return;
     if (loop.kind == StmtKind::kStore) written.push_back(loop.address.buffer);
     if (loop.kind == StmtKind::kLoad && loop.bounds.empty() && loop.address.indirect.empty() && may_read(loop)) {
       statement(loop);
       loaded_first_.push_back(&loop);
     }
-    if (loop.kind != StmtKind::kVector) continue;
+    if (loop.kind != StmtKind::kLanes) continue;
     loop_ = &loop;
     vars_[loop.vars[0]] = "(i + k)";
     for (const Stmt& s : loop.body) {
@@ -272,7 +248,7 @@ std::string KernelEmitter::aligned() const {
     if (std::ranges::find(terms, term) == terms.end()) terms.push_back(std::move(term));
   };
   for_each_statement(k_.root, [&](const Stmt& s, const Stmt* vector) {
-    if ((s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) || !vector) return;
+    if (!is_access(s) || !vector) return;
     const auto spread = static_cast<int>(is_spread(s, *vector) ? spread_of(s, vector->vars[0]) : 0);
     const bool is_next = stride_of(s.address.map, vector->vars[0]) == IntRef{1} && s.address.indirect.empty();
     if (spread == 0 && (!is_next || !s.bounds.empty())) return;
@@ -329,7 +305,7 @@ void KernelEmitter::rows() {
   }
   if (!walks()) position("position");
   scratch_rows();
-  if (!shape_.extents.empty() && shape_.vector > 1) line("const bool aligned = " + aligned() + ";");
+  if (!shape_.thread_loops.empty() && shape_.vector > 1) line("const bool aligned = " + aligned() + ";");
   if (shape_.in_chunks() && shape_.vector > 1) held_rows();
   if (k_.num_accs > 0) line("u32 turn = 0;");
   has_near_rows() ? near_positions() : body(k_.root.body);
@@ -347,7 +323,8 @@ void KernelEmitter::rows() {
 void KernelEmitter::near_positions() {
   line("if constexpr (near) {");
   if (walks()) position("position");
-  line("const int n = static_cast<int>(" + integer(shape_.extents[0]) + ")" + (k_.row.rest ? " / V * V;" : ";"));
+  line("const int n = static_cast<int>(" + integer(shape_.thread_loops[0]->extents[0]) + ")" +
+       (k_.row.rest ? " / V * V;" : ";"));
   std::string copies;
   for (const auto& near : shape_.near_rows) {
     const KernelShape::HeldRow& row = *held_row(near.buffer);
@@ -373,8 +350,7 @@ void KernelEmitter::scratch_rows() {
   for (size_t i = 0; i < k_.buffers.size(); ++i) {
     const int b = static_cast<int>(i);
     const std::string type = type_name(storage_lane(k_.buffers[i].dtype)), name = buffer(b);
-    const bool scratch = std::ranges::any_of(shape_.scratch, [&](const auto& row) { return row.buffer == b; });
-    if (!scratch) {
+    if (!shared_row(k_, b)) {
       line(cat({type, "* const ", name, " = a.", name, ";"}));
       continue;
     }
@@ -388,11 +364,7 @@ void KernelEmitter::scratch_rows() {
 /// Rows in registers, and whether they have room there. Where that is the same for all of a kernel, what follows is
 /// written for either case: a compiler that sees that a row fits interleaves all of it.
 void KernelEmitter::held_rows() {
-  const Stmt* loop = nullptr;
-  for_each_statement(k_.root, [&](const Stmt& s, const Stmt*) {
-    if (s.kind == StmtKind::kVector) loop = &s;
-  });
-  const std::string n = integer(loop->extents[0]);
+  const std::string n = integer(shape_.thread_loops[0]->extents[0]);
   line("const int unit = unit_of(" + n + ");");
   if (!shape_.has_row_size()) {
     regular();
@@ -449,20 +421,22 @@ std::string KernelEmitter::extent(const Stmt& s) const {
 
 void KernelEmitter::body(const std::vector<Stmt>& statements) {
   for (const Stmt& s : statements) {
-    const bool columns_mode = shape_.mode == KernelShape::kColumns;
-    if (s.kind == StmtKind::kLoop) {
+    if (is_sequential(s.kind)) {
       if (&s == shape_.team) {
-        columns_mode ? column_turns(s) : team(s);
+        is_columns() ? column_turns(s) : team(s);
       } else {
         sequential(s);
       }
-    } else if (s.kind == StmtKind::kVector) {
-      if (sets_column(s)) continue;
+    } else if (is_vector(s)) {
       const bool first_group = shape_.team && !in_team_;  // what is outside the loop is done once
-      if (first_group) line(columns_mode ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
-      columns_mode ? vector_columns(s) : shape_.in_chunks() ? vector_chunks(s) : vector_rows(s);
+      if (first_group) line(is_columns() ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
+      is_columns() ? vector_columns(s) : shape_.in_chunks() ? vector_chunks(s) : vector_rows(s);
       if (first_group) line("}");
-    } else if (in_team_ && !columns_mode && s.kind == StmtKind::kLoad && s.bounds.empty()) {
+    } else if (s.kind == StmtKind::kShared) {
+      continue;  // see scratch_rows
+    } else if (s.kind == StmtKind::kBarrier) {
+      line(group_sync());
+    } else if (in_team_ && !is_columns() && s.kind == StmtKind::kLoad && s.bounds.empty()) {
       number_of_turn(s);
     } else if (std::ranges::find(loaded_first_, &s) == loaded_first_.end()) {
       statement(s);
@@ -471,7 +445,7 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
 }
 
 void KernelEmitter::sequential(const Stmt& s) {
-  std::vector<Kept> kept = shape_.mode == KernelShape::kColumns ? find_kept(s) : std::vector<Kept>{};
+  std::vector<Kept> kept = is_columns() ? find_kept(s) : std::vector<Kept>{};
   for (const Kept& x : kept) transfer_kept(x, true);
   const size_t before = kept_.size();
   kept_.insert(kept_.end(), kept.begin(), kept.end());
@@ -532,12 +506,13 @@ std::vector<KernelEmitter::Kept> KernelEmitter::find_kept(const Stmt& loop) cons
   std::vector<Uses> uses(k_.buffers.size());
   std::vector<VarId> inner;
   for_each_statement(loop, [&](const Stmt& s, const Stmt*) {
-    if (s.kind == StmtKind::kLoop) inner.push_back(s.vars[0]);
+    if (is_sequential(s.kind)) inner.push_back(s.vars[0]);
   });
   for_each_statement(loop, [&](const Stmt& s, const Stmt* vector) {
-    if (s.kind != StmtKind::kLoad && s.kind != StmtKind::kStore) return;
+    if (!is_access(s)) return;
     Uses& u = uses[s.address.buffer];
-    ++(s.kind == StmtKind::kLoad ? u.loads : u.stores);
+    u.loads += s.kind != StmtKind::kStore;
+    u.stores += s.kind != StmtKind::kLoad;
     if (!vector || !s.bounds.empty() || !s.address.indirect.empty()) {
       u.same = false;
       return;
@@ -629,13 +604,11 @@ void KernelEmitter::declare(const Stmt& s) {
             "u;"}));
 }
 
-// One thread of the group, when all have read what it may overwrite.
+/// One thread of the group.
 void KernelEmitter::store(const Stmt& s) {
-  if (loads_uniform_ || shape_.synchronizes) line(group_sync());
   const std::string first = shape_.team && !in_team_ ? "t == 0 && threadIdx.y == 0" : "t == 0";
   line("if (" + first + ") " + buffer(s.address.buffer) + "[" + element(s.address) +
        "] = " + stored(s.dtype, value(s.args[0])) + ";");
-  if (shape_.synchronizes) line(group_sync());
 }
 
 // -- expressions

@@ -9,7 +9,7 @@
 
 namespace smolder::jit::cuda {
 
-// -- kColumns: a thread has the same elements of all its turns
+// -- columns: a thread has the same elements of all its turns
 
 /// As `columns`, where the threads of a block meet: all take the same way. A block may have several positions.
 void KernelEmitter::team_of_columns(const Stmt& vector) {
@@ -28,7 +28,7 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
   line("const i64 i = first + threadIdx.x * V;");
   line("if (groups == blockDim.y && first >= n) return;");
   line("const bool mine = i < n;");
-  body(k_.root.body);
+  body(shape_.chunk_loop->body);
   line("});");
 }
 
@@ -37,11 +37,11 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
 void KernelEmitter::column_turns(const Stmt& s) {
   const std::string v = vars_[s.vars[0]], all = integer(s.extents[0]);
   const auto at = [&](const KernelShape::TeamColumn& c) {
-    return cat({buffer(c.buffer), "[", affine(c.load->address.map, c.vector->vars[0]), " + first + column",
+    return cat({buffer(c.buffer), "[", affine(c.address().map, c.vector->vars[0]), " + first + column",
                 std::to_string(c.buffer), "]"});
   };
   const auto chunk = [&](const KernelShape::TeamColumn& c) {
-    return buffer(c.buffer) + " + (" + affine(c.load->address.map, c.vector->vars[0]) + ") + i";
+    return buffer(c.buffer) + " + (" + affine(c.address().map, c.vector->vars[0]) + ") + i";
   };
   const auto each = [&](const auto& visit) {
     for (const auto& c : shape_.columns) visit(c, std::to_string(c.buffer));
@@ -49,19 +49,19 @@ void KernelEmitter::column_turns(const Stmt& s) {
   line("const bool alone = groups == 1;");
   line("const int slot = group * blockDim.x + threadIdx.x;");
   line("const bool adds = !alone && slot < blockDim.x * V;");
-  if (std::ranges::any_of(shape_.columns, [](const auto& c) { return !c.initial; })) line("__syncthreads();");
+  if (std::ranges::any_of(shape_.columns, [](const auto& c) { return !c.has_initial(); })) line("__syncthreads();");
   each([&](const KernelShape::TeamColumn& c, const std::string& b) {
     const std::string type = type_name(storage_lane(k_.buffers[c.buffer].dtype));
     line(cat({type, "* const slots", b, " = reinterpret_cast<", type, "*>(shared + a.slots", b, ") + a.slot_size", b,
               " * (threadIdx.y / groups * groups);"}));
     line(cat({"const int column", b, " = slot_column<", type, ", V>(slot);"}));
     line(cat({"const bool owns", b, " = adds && first + column", b, " < n;"}));
-    line(
-        cat({type, " sum", b, " = ", c.initial ? initial(c) : cat({"owns", b, " ? ", at(c), " : ", type, "()"}), ";"}));
+    line(cat({type, " sum", b, " = ", c.has_initial() ? initial(c) : cat({"owns", b, " ? ", at(c), " : ", type, "()"}),
+              ";"}));
     line(cat({pack(c.buffer), " own", b, ";"}));
     line("if (alone) {");
-    c.initial ? lanes(cat({"own", b, ".x[k] = sum", b, ";"}))
-              : line(cat({"if (mine) load_whole(own", b, ", ", chunk(c), ");"}));
+    c.has_initial() ? lanes(cat({"own", b, ".x[k] = sum", b, ";"}))
+                    : line(cat({"if (mine) load_whole(own", b, ", ", chunk(c), ");"}));
     line(cat({"store_slot(slots", b, ", own", b, ");"}));
     line("}");
     lanes(cat({"own", b, ".x[k] = ", identity(c), ";"}));
@@ -114,7 +114,7 @@ void KernelEmitter::column_turns(const Stmt& s) {
     line(cat({"store_whole(", chunk(c), ", total", b, ");"}));
     line("}");
   });
-  if (&s != &k_.root.body.back()) line("__syncthreads();");
+  if (&s != &body_of(k_).back()) line("__syncthreads();");
 }
 
 /// What a group that is alone has of all strips, which waits in its slot.
@@ -127,14 +127,14 @@ void KernelEmitter::add_strip(const KernelShape::TeamColumn& c) {
 
 void KernelEmitter::add_lanes(const KernelShape::TeamColumn& c, const std::string& to, const std::string& x) {
   const DType t = k_.buffers[c.buffer].dtype;
-  lanes(to + " = " + stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, to) + ", " + loaded(t, x) + ")") +
+  lanes(to + " = " + stored(t, functions_.primitive(c.step(), t) + "(" + loaded(t, to) + ", " + loaded(t, x) + ")") +
         ";");
 }
 
 /// As memory has it.
 std::string KernelEmitter::identity(const KernelShape::TeamColumn& c) const {
   const DType t = k_.buffers[c.buffer].dtype;
-  return stored(t, literal(register_lane(t), register_bits(step_identity(c.step->op, t), t)));
+  return stored(t, literal(register_lane(t), register_bits(step_identity(c.step(), t), t)));
 }
 
 /// Where what the strip's turns load is.
@@ -178,23 +178,18 @@ void KernelEmitter::load_ahead(const Stmt& s) {
   line("}");
 }
 
-/// Whether all that a loop does is what `initial` says of a column.
-bool KernelEmitter::sets_column(const Stmt& s) const {
-  return std::ranges::find(shape_.columns, &s, &KernelShape::TeamColumn::initial) != shape_.columns.end();
-}
-
 std::string KernelEmitter::initial(const KernelShape::TeamColumn& c) const {
-  return stored(k_.buffers[c.buffer].dtype, value(c.initial->body[0].args[0]));
+  return stored(k_.buffers[c.buffer].dtype, value(c.combine->args[1]));
 }
 
 std::string KernelEmitter::step_of(const KernelShape::TeamColumn& c) {
   const DType t = k_.buffers[c.buffer].dtype;
   const std::string type = type_name(storage_lane(t));
-  const std::string sum = functions_.primitive(c.step->op, t) + "(" + loaded(t, "x") + ", " + loaded(t, "y") + ")";
+  const std::string sum = functions_.primitive(c.step(), t) + "(" + loaded(t, "x") + ", " + loaded(t, "y") + ")";
   return cat({"[](", type, " x, ", type, " y) { return static_cast<", type, ">(", stored(t, sum), "); }"});
 }
 
-// -- kRows: the threads of a group share out the elements of a turn
+// -- rows: the threads of a group share out the elements of a turn
 
 /// What strips come to is in slots, in shared memory, or the device's for want of room.
 void KernelEmitter::slots() {
@@ -205,7 +200,7 @@ void KernelEmitter::slots() {
               ") + a.slot_size", b, " * a.strips * position : reinterpret_cast<", type, "*>(shared + a.slots", b,
               ");"}));
     line(cat({type, "* const sums", b, " = ", buffer(column.buffer), " + (",
-              affine(column.load->address.map, column.vector->vars[0]), ");"}));
+              affine(column.address().map, column.vector->vars[0]), ");"}));
     if (column.in_registers) line(cat({pack(column.buffer), " own", b, "[C];"}));
   }
 }
@@ -334,26 +329,20 @@ void KernelEmitter::add_in_order(size_t column) {
   const KernelShape::TeamColumn& c = shape_.columns[column];
   const std::string b = std::to_string(c.buffer);
   line(cat({"add_turns<V>(", std::to_string(column), ", ", std::to_string(shape_.columns.size()), ", sums", b, ", ",
-            c.initial ? "round == 0, " + initial(c) : "false, " + identity(c), ", slots", b, ", a.slot_size", b,
+            c.has_initial() ? "round == 0, " + initial(c) : "false, " + identity(c), ", slots", b, ", a.slot_size", b,
             ", turns, ", extent(*c.vector), shape_.vector > 1 ? ", aligned, " : ", false, ", step_of(c), ");"}));
 }
 
-/// The column that a statement is part of, where groups take turns.
-const KernelShape::TeamColumn* KernelEmitter::team_column(const Stmt& s) const {
-  if (!in_team_) return nullptr;
-  const auto it = std::ranges::find_if(shape_.columns,
-                                       [&](const auto& c) { return &s == c.load || &s == c.step || &s == c.store; });
-  return it == shape_.columns.end() ? nullptr : &*it;
-}
-
 /// Adds to a strip.
-void KernelEmitter::varying_add(const KernelShape::TeamColumn& c) {
+void KernelEmitter::combine(const Stmt& s) {
+  const KernelShape::TeamColumn& c = *std::ranges::find(shape_.columns, &s, &KernelShape::TeamColumn::combine);
   const DType t = k_.buffers[c.buffer].dtype;
-  const std::string b = std::to_string(c.buffer), x = value(c.step->args[1]);
+  const std::string b = std::to_string(c.buffer), x = value(s.args[0]);
   const auto add = [&](const std::string& own) {
-    lanes(own + " = " + stored(t, functions_.primitive(c.step->op, t) + "(" + loaded(t, own) + ", " + x + ")") + ";");
+    lanes(own + " = " + stored(t, functions_.primitive(c.step(), t) + "(" + loaded(t, own) + ", " + x + ")") + ";");
   };
-  if (shape_.mode == KernelShape::kColumns) return add("own" + b + ".x[k]");
+  if (const Kept* kept = kept_of(c.buffer)) return add(kept->name + ".x[k]");
+  if (is_columns()) return add("own" + b + ".x[k]");
   if (c.in_registers) {
     line("if constexpr (V > 1 && fits) {");
     add("own" + b + "[c].x[k]");

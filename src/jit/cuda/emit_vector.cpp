@@ -72,7 +72,6 @@ std::string KernelEmitter::divided(const Stmt& s) const {
 
 /// Units are dealt out to the threads of the group in turn: unit j to thread j mod `lanes`.
 void KernelEmitter::vector_rows(const Stmt& s) {
-  line(group_sync());
   line("if (const int n = static_cast<int>(" + extent(s) + "); n > 0) {");
   line("const int unit = unit_of(" + integer(s.extents[0]) + ");");
   uniform_part(s);
@@ -85,7 +84,6 @@ void KernelEmitter::vector_rows(const Stmt& s) {
   line("for_units<V>(n, unit, aligned, a.lanes" + std::to_string(s.vars[0]) + ", chunk);");
   line("}");
   loop_ = nullptr;
-  line(group_sync());
 }
 
 /// The same units, as many at once as there are registers for. What is done with a chunk is written once, for whole
@@ -183,7 +181,7 @@ void KernelEmitter::single_elements(const Stmt& s) {
 bool KernelEmitter::may_deal_anew(const Stmt& s) const {
   const std::vector<Stmt>& all = k_.root.body;
   const auto before = std::find_if(all.rbegin() + 1, all.rend(), [](const Stmt& x) {
-    return x.kind == StmtKind::kResult || x.kind == StmtKind::kVector;
+    return x.kind == StmtKind::kResult || x.kind == StmtKind::kThread;
   });
   return &s == &all.back() && before != all.rend() && before->kind == StmtKind::kResult &&
          std::ranges::none_of(s.body, [](const Stmt& x) { return x.kind == StmtKind::kUpdate; });
@@ -290,7 +288,7 @@ void KernelEmitter::load_next(const Stmt& s) {
 }
 
 std::string KernelEmitter::row_at(const Address& a, VarId v) {
-  const bool scratch = is_scratch(a.buffer);
+  const bool scratch = shared_row(k_, a.buffer) != nullptr;
   const std::string at = buffer(a.buffer) + " + (" + affine(a.map, v) + ")";
   const std::string text = scratch ? at : "fixed(" + at + ")";
   const auto it = std::ranges::find(rows_at_, text);
@@ -305,18 +303,17 @@ std::string KernelEmitter::pack(int buffer) const {
 
 std::string KernelEmitter::chunk_at(const Address& a) {
   if (in_team_ && is_shared(a)) return cat({"shared_row", std::to_string(a.buffer), " + i"});
-  if (shape_.takes_several || (shape_.mode == KernelShape::kRows && shape_.in_chunks()))
-    return row_at(a, loop_->vars[0]) + " + i";
+  if (shape_.takes_several || shape_.in_chunks()) return row_at(a, loop_->vars[0]) + " + i";
   return buffer(a.buffer) + " + (" + affine(a.map, loop_->vars[0]) + ") + i";
 }
 
 bool KernelEmitter::is_uniform(const Stmt& s) const {
   const VarId v = loop_->vars[0];
   const auto varies = [&](LocalId l) { return locals_[l].varies; };
-  if (team_column(s)) return false;  // whatever is added
   switch (s.kind) {
     case StmtKind::kStore:
     case StmtKind::kUpdate:
+    case StmtKind::kCombine:
       return false;
     case StmtKind::kLoad:
       return is_fixed(s.address.map, v) &&
@@ -340,11 +337,9 @@ std::string KernelEmitter::declare_lanes(const Stmt& s) {
 }
 
 void KernelEmitter::varying(const Stmt& s) {
-  if (const KernelShape::TeamColumn* c = team_column(s)) {
-    if (&s == c->store) varying_add(*c);
-    return;
-  }
   switch (s.kind) {
+    case StmtKind::kCombine:
+      return combine(s);
     case StmtKind::kLoad:
       return varying_load(s);
     case StmtKind::kStore:
@@ -433,7 +428,7 @@ bool KernelEmitter::rare_lanes(const Stmt& s) {
 
 /// A row divided by one number, as most divisions of rows are.
 bool KernelEmitter::divides_row(const Stmt& s) const {
-  return shape_.mode == KernelShape::kRows && s.kind == StmtKind::kPrimitive && s.op == ir::Op::kDiv &&
+  return !is_columns() && s.kind == StmtKind::kPrimitive && s.op == ir::Op::kDiv &&
          compute_type(s.dtype) == DType::kFloat32 && locals_[s.args[0]].varies && !locals_[s.args[1]].varies;
 }
 
@@ -534,17 +529,12 @@ void KernelEmitter::store_joined(const Stmt& s) {
   line("}");
 }
 
-bool KernelEmitter::is_scratch(int buffer) const {
-  return std::ranges::find(shape_.scratch, buffer, &KernelShape::ScratchRow::buffer) != shape_.scratch.end();
-}
-
 const KernelEmitter::Kept* KernelEmitter::kept_of(int buffer) const {
   const auto it = std::ranges::find(kept_, buffer, &Kept::buffer);
   return it == kept_.end() ? nullptr : &*it;
 }
 
 const KernelShape::HeldRow* KernelEmitter::held_row(int buffer) const {
-  if (shape_.mode != KernelShape::kRows) return nullptr;
   const auto it = std::ranges::find(shape_.held, buffer, &KernelShape::HeldRow::buffer);
   return it == shape_.held.end() ? nullptr : &*it;
 }
@@ -627,13 +617,13 @@ void KernelEmitter::varying_store(const Stmt& s) {
         row && (row->is_scratch || row->last_store != &s)) {
       line(cat({"keep_held(held", n, "[c], ", out, ");"}));
       const std::string stores = row->is_scratch && row->last_store == &s ? "stores" + n : "!fits";
-      const std::string store = is_scratch(s.address.buffer) ? "store_whole(" : "store_global(";
+      const std::string store = shared_row(k_, s.address.buffer) ? "store_whole(" : "store_global(";
       return line(cat({"if (V == 1 || ", stores, ") ", store, chunk_at(s.address), ", ", out, ");"}));
     }
-    const bool streams = s.streaming && shape_.mode == KernelShape::kRows;
-    const std::string store = streams                        ? "stream_whole("
-                              : is_scratch(s.address.buffer) ? "store_whole("
-                                                             : "store_global(";
+    const bool streams = s.streaming && !is_columns();
+    const std::string store = streams                            ? "stream_whole("
+                              : shared_row(k_, s.address.buffer) ? "store_whole("
+                                                                 : "store_global(";
     return line(cat({store, chunk_at(s.address), ", ", out, ");"}));
   }
   // All elements go to one place: the last stays.

@@ -9,7 +9,7 @@
 
 #include "smolder/jit/cuda/functions.h"
 #include "smolder/jit/cuda/numbers.h"
-#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/loop/loop_ir.h"
 
 namespace smolder::jit::cuda {
@@ -39,7 +39,7 @@ class KernelEmitter {
     std::string side() const { return sides == 1 ? name : name + "[k / " + std::to_string(kUnit) + "]"; }
     std::string address() const { return (sides == 1 ? "&" : "") + name; }
   };
-  /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (kColumns).
+  /// A buffer's element that a sequential loop updates and that a thread keeps in registers meanwhile (columns).
   struct Kept {
     int buffer = -1;
     std::string name;
@@ -51,7 +51,7 @@ class KernelEmitter {
   std::string arguments() const;
   void find_call();
   void columns();
-  void several_chunks(const Stmt& s);
+  void several_chunks();
   void turn_loads(const Stmt& loop);
   bool moves_rows() const;
   void load_first();
@@ -84,7 +84,6 @@ class KernelEmitter {
   std::string raw_ahead(const Stmt& s) const {
     return (is_made_once(s) ? "same" : "loads[u].raw") + std::to_string(s.result);
   }
-  bool sets_column(const Stmt& s) const;
   std::string initial(const KernelShape::TeamColumn& c) const;
   /// The function that adds to an element of the column.
   std::string step_of(const KernelShape::TeamColumn& c);
@@ -101,8 +100,7 @@ class KernelEmitter {
   void number_of_turn(const Stmt& s);
   bool is_number_ahead(const Stmt& s) const;
   std::string number_at(const Stmt& s, const std::string& turn);
-  const KernelShape::TeamColumn* team_column(const Stmt& s) const;
-  void varying_add(const KernelShape::TeamColumn& c);
+  void combine(const Stmt& s);
 
   // -- statements that are the same for all lanes (emit_kernel.cpp)
   void statement(const Stmt& s);
@@ -165,7 +163,6 @@ class KernelEmitter {
   const KernelShape::HeldRow* held_row(int buffer) const;
   bool is_contiguous(const Address& a) const { return is_contiguous(a, loop_->vars[0]); }
   bool is_contiguous(const Address& a, VarId v) const;
-  bool is_scratch(int buffer) const;
   /// Where the chunk from element `i` on is in memory.
   std::string chunk_at(const Address& a);
   /// A pointer that is worked out once, before the loop.
@@ -195,16 +192,18 @@ class KernelEmitter {
   std::string error_slot(const Stmt& s) const;
   std::string bounds(const Stmt& s) const;
   std::string buffer(int b) const { return "b" + std::to_string(b); }
+  bool is_columns() const { return shape_.chunk_loop != nullptr; }
   /// Number of the block, in its call.
   std::string block() const { return k_.together ? "block" : "blockIdx.x"; }
 
   void line(const std::string& text);
   Local& define(const Stmt& s, bool varies);
 
+  const Schedule schedule_;
   const Kernel& k_;
+  const KernelShape& shape_;
   const std::string entry_;
   Functions& functions_;
-  const KernelShape shape_;
   const Numbers numbers_;
   std::string out_;
   int depth_ = 0;
@@ -218,7 +217,6 @@ class KernelEmitter {
   std::vector<std::string> rows_at_;       ///< of this loop: what `at0`, `at1` and so on are
   int outs_ = 0;                           ///< chunks on their way to memory
   bool in_team_ = false;                   ///< in the loop whose turns groups take side by side
-  bool loads_uniform_ = false;             ///< somewhere a value is loaded for all threads of a group
 };
 
 }  // namespace smolder::jit::cuda

@@ -51,12 +51,24 @@ int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
+/// Of the kernel's shared rows, that each group has, each.
+std::vector<int64_t> shared_bytes(const Schedule& schedule, std::span<const int64_t> ints) {
+  std::vector<int64_t> all;
+  for (const Stmt& s : schedule.kernel.root.body) {
+    if (s.kind != StmtKind::kShared) break;
+    const DType t = schedule.kernel.buffers[static_cast<size_t>(s.address.buffer)].dtype;
+    all.push_back(row_bytes(schedule.shape, s.limit, static_cast<int64_t>(itemsize(t)), ints));
+  }
+  return all;
+}
+
 /// Shared memory of a team of so many groups: what it holds, combines and adds.
-int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, int64_t strips,
+int64_t team_bytes(const Schedule& schedule, int64_t group, int64_t groups, int64_t strips,
                    std::span<const int64_t> ints) {
+  const KernelShape& shape = schedule.shape;
   int64_t rows = 0, slots = 0, bytes = group > kWarp ? kCombineBytes : 0;
   for (const auto& column : shape.columns) slots += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
-  for (const auto& row : shape.scratch) bytes += row_bytes(shape, row.extent, row.itemsize, ints);
+  for (const int64_t row : shared_bytes(schedule, ints)) bytes += row;
   for (const auto& row : shape.shared_rows) rows += row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
   return rows + groups * bytes + strips * slots;
 }
@@ -64,7 +76,7 @@ int64_t team_bytes(const KernelShape& shape, int64_t group, int64_t groups, int6
 /// Groups of a block that have a position each.
 int64_t groups_of(const KernelShape& shape, int64_t group, std::span<const int64_t> ints) {
   int64_t longest = 1;
-  for (const IntRef n : shape.extents) longest = std::max(longest, value_of(n, ints));
+  for (const Stmt* loop : shape.thread_loops) longest = std::max(longest, value_of(loop->extents[0], ints));
   const auto enough = std::bit_floor(static_cast<uint64_t>(kBlockElements / longest));
   return std::clamp<int64_t>(static_cast<int64_t>(enough), kWarp / group, kRowBlock / group);
 }
@@ -76,11 +88,12 @@ int64_t strips_of(const KernelShape& shape, std::span<const int64_t> ints) {
 }
 
 /// Groups of a block that take strips of a loop side by side, and strips of a round: as many as there is room for.
-int64_t team_of(LaunchPlan& plan, const KernelShape& shape, int64_t group, std::span<const int64_t> ints,
+int64_t team_of(LaunchPlan& plan, const Schedule& schedule, int64_t group, std::span<const int64_t> ints,
                 int64_t shared_limit) {
+  const KernelShape& shape = schedule.shape;
   plan.strips = strips_of(shape, ints);
   int64_t groups = std::min(plan.strips, std::max<int64_t>(shape.team_threads / group, 1));
-  while (plan.strips > 1 && team_bytes(shape, group, groups, plan.strips, ints) > shared_limit) {
+  while (plan.strips > 1 && team_bytes(schedule, group, groups, plan.strips, ints) > shared_limit) {
     plan.strips /= 2;
     groups = std::min(groups, plan.strips);
   }
@@ -134,54 +147,55 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
   place_slots(plan, shape);
 }
 
-}  // namespace
-
-LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       const smolder::cuda::DeviceInfo& device, bool together) {
-  const int64_t shared_limit = device.shared_bytes;
-  LaunchPlan plan;
-  if (shape.summed) plan.strip = strip_of(value_of(shape.summed->extents[0], ints));
-  if (shape.mode == KernelShape::kColumns) {
-    plan.slots.resize(shape.columns.size());
-    const int64_t rows = flat ? 1 : positions;
-    int64_t columns = flat ? positions : value_of(shape.extent, ints);
-    if (shape.total) columns = std::min(columns, value_of(*shape.total, ints));
-    const int64_t threads = ceil_div(columns, shape.vector);
-    if (rows <= 0 || threads <= 0) {
-      set_grid(plan, 0);
-      return plan;
-    }
-    if (!shape.turned.empty()) {
-      plan.tiles = ceil_div(threads, kColumnThreads / kTile);
-      set_block(plan, kColumnThreads / kTile, kTile);
-      set_grid(plan, ceil_div(rows, kTile) * plan.tiles);
-      return plan;
-    }
-    if (shape.team) {
-      plan_column_team(plan, shape, ints, rows, threads, shared_limit);
-      return plan;
-    }
-    if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
-    // Blocks of several rows find in the first-level cache what is next to what one row loads.
-    const int64_t widest = shape.transposed ? kWarp : plan.chunks > 1 ? kSeveralThreads : kColumnThreads;
-    const int64_t group = together && flat ? widest : share_of(ceil_div(threads, plan.chunks), widest);
-    plan.tiles = ceil_div(threads, group * plan.chunks);
-    const int64_t groups = together ? kColumnThreads / group : std::min<int64_t>(kColumnThreads / group, rows);
-    set_block(plan, group, groups);
-    set_grid(plan, ceil_div(rows, groups) * plan.tiles);
-    return plan;
+void plan_columns(LaunchPlan& plan, const Schedule& schedule, std::span<const int64_t> ints, int64_t positions,
+                  int64_t shared_limit) {
+  const KernelShape& shape = schedule.shape;
+  plan.slots.resize(shape.columns.size());
+  const bool flat = schedule.is_flat(), together = schedule.kernel.together;
+  const int64_t rows = flat ? 1 : positions;
+  int64_t columns = flat ? positions : value_of(shape.chunk_loop->extents[0], ints);
+  if (shape.chunk_loop->clamp_var >= 0) columns = std::min(columns, value_of(shape.chunk_loop->clamp_total, ints));
+  const int64_t threads = ceil_div(columns, shape.vector);
+  if (rows <= 0 || threads <= 0) {
+    set_grid(plan, 0);
+    return;
   }
+  if (!shape.turned.empty()) {
+    plan.tiles = ceil_div(threads, kColumnThreads / kTile);
+    set_block(plan, kColumnThreads / kTile, kTile);
+    set_grid(plan, ceil_div(rows, kTile) * plan.tiles);
+    return;
+  }
+  if (shape.team) {
+    plan_column_team(plan, shape, ints, rows, threads, shared_limit);
+    return;
+  }
+  if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
+  // Blocks of several rows find in the first-level cache what is next to what one row loads.
+  const int64_t widest = shape.transposed ? kWarp : plan.chunks > 1 ? kSeveralThreads : kColumnThreads;
+  const int64_t group = together && flat ? widest : share_of(ceil_div(threads, plan.chunks), widest);
+  plan.tiles = ceil_div(threads, group * plan.chunks);
+  const int64_t groups = together ? kColumnThreads / group : std::min<int64_t>(kColumnThreads / group, rows);
+  set_block(plan, group, groups);
+  set_grid(plan, ceil_div(rows, groups) * plan.tiles);
+}
+
+void plan_rows(LaunchPlan& plan, const Schedule& schedule, std::span<const int64_t> ints, int64_t positions,
+               const smolder::cuda::DeviceInfo& device) {
+  const KernelShape& shape = schedule.shape;
+  const int64_t shared_limit = device.shared_bytes;
   int64_t group = 1;
-  for (const IntRef n : shape.extents) group = std::max<int64_t>(group, lanes_of(row_extent(n, ints)) / shape.sides);
-  const int64_t groups = shape.team       ? team_of(plan, shape, group, ints, shared_limit)
+  for (const Stmt* loop : shape.thread_loops) {
+    group = std::max<int64_t>(group, lanes_of(row_extent(loop->extents[0], ints)) / shape.sides);
+  }
+  const int64_t groups = shape.team       ? team_of(plan, schedule, group, ints, shared_limit)
                          : group <= kWarp ? groups_of(shape, group, ints)
                                           : 1;
   set_block(plan, group, groups);
   set_grid(plan, shape.team ? std::max<int64_t>(positions, 0) : ceil_div(std::max<int64_t>(positions, 0), groups));
   int64_t shared = group > kWarp ? kCombineBytes * groups : 0;
   const int64_t lanes = shared;
-  for (const auto& row : shape.scratch) {
-    const int64_t bytes = row_bytes(shape, row.extent, row.itemsize, ints);
+  for (const int64_t bytes : shared_bytes(schedule, ints)) {
     plan.scratch.push_back({shared, bytes});
     shared += bytes * groups;
   }
@@ -214,52 +228,85 @@ LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int6
     plan.shape.grid[0] = std::min(plan.shape.grid[0], static_cast<unsigned>(blocks));
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
+}
+
+}  // namespace
+
+LaunchPlan plan_launch(const Schedule& schedule, std::span<const int64_t> ints, int64_t positions,
+                       const smolder::cuda::DeviceInfo& device) {
+  const KernelShape& shape = schedule.shape;
+  LaunchPlan plan;
+  if (shape.summed) plan.strip = strip_of(value_of(shape.summed->extents[0], ints));
+  shape.chunk_loop ? plan_columns(plan, schedule, ints, positions, device.shared_bytes)
+                   : plan_rows(plan, schedule, ints, positions, device);
   return plan;
 }
 
-Launch::Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call,
-               const smolder::cuda::DeviceInfo& device) {
-  const std::span<const int64_t> integers(call.ints, static_cast<size_t>(kernel.num_ints));
-  const bool flat = kernel.root.kind == StmtKind::kParallelVector;
-  plan_ = plan_launch(shape, flat, integers, call.positions, device, kernel.together);
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) words_.push_back(reinterpret_cast<int64_t>(call.buffers[i]));
-  words_.insert(words_.end(), integers.begin(), integers.end());
-  words_.push_back(reinterpret_cast<int64_t>(call.scalars));
-  words_.push_back(reinterpret_cast<int64_t>(call.errors));
-  words_.push_back(call.positions);
-  words_.push_back(plan_.tiles);
-  // By scratch row, bytes from one group's to the next's: negative in shared memory.
-  for (size_t i = 0; i < shape.scratch.size(); ++i) {
-    const auto word = static_cast<size_t>(shape.scratch[i].buffer);
-    const LaunchPlan::Row& row = plan_.scratch[i];
-    if (words_[word] != 0) {
-      words_.push_back(0);  // the caller's memory: there is one position
-    } else if (plan_.scratch_in_memory) {
-      words_.push_back(row.bytes);
-      placed_.push_back({word, scratch_bytes_});
-      scratch_bytes_ += row.bytes * call.positions * (shape.team ? plan_.shape.block[1] : 1);
-    } else {
-      words_[word] = row.offset;
-      words_.push_back(-row.bytes);
+Launch::Launch(const Schedule& schedule, const KernelArguments& call, const smolder::cuda::DeviceInfo& device) {
+  const std::span<const int64_t> ints(call.ints, static_cast<size_t>(schedule.kernel.num_ints));
+  plan_ = plan_launch(schedule, ints, call.positions, device);
+  for (const Argument& x : schedule.arguments) words_.push_back(word(x, schedule, call, ints));
+}
+
+int64_t Launch::word(const Argument& x, const Schedule& schedule, const KernelArguments& call,
+                     std::span<const int64_t> ints) {
+  const KernelShape& shape = schedule.shape;
+  switch (x.kind) {
+    case Argument::kBuffer:
+    case Argument::kStep: {
+      const bool is_step = x.kind == Argument::kStep;
+      void* const given = call.buffers[x.index];
+      const Stmt* const row = shared_row(schedule.kernel, static_cast<int>(x.index));
+      // The caller's memory for a shared row: there is one position.
+      if (given || !row) return is_step ? 0 : reinterpret_cast<int64_t>(given);
+      const auto [offset, bytes] = plan_.scratch[static_cast<size_t>(row - schedule.kernel.root.body.data())];
+      if (is_step) return plan_.scratch_in_memory ? bytes : -bytes;
+      return plan_.scratch_in_memory ? take_memory(bytes * call.positions * (shape.team ? plan_.shape.block[1] : 1))
+                                     : offset;
     }
-  }
-  for (size_t i = 0; i < shape.columns.size(); ++i) {
-    const LaunchPlan::Row& slots = plan_.slots[i];
-    if (shape.mode == KernelShape::kRows && slots.offset < 0) {
-      placed_.push_back({words_.size() + 1, scratch_bytes_});
-      scratch_bytes_ += slots.bytes * call.positions * plan_.strips;
+    case Argument::kInt:
+      return ints[x.index];
+    case Argument::kScalars:
+      return reinterpret_cast<int64_t>(call.scalars);
+    case Argument::kErrors:
+      return reinterpret_cast<int64_t>(call.errors);
+    case Argument::kPositions:
+      return call.positions;
+    case Argument::kTiles:
+      return plan_.tiles;
+    case Argument::kSlots:
+      return plan_.slots[x.index].offset;
+    case Argument::kMemory: {
+      const LaunchPlan::Row& slots = plan_.slots[x.index];
+      return !shape.chunk_loop && slots.offset < 0 ? take_memory(slots.bytes * call.positions * plan_.strips) : 0;
     }
-    words_.insert(words_.end(), {slots.offset, 0, slots.bytes / shape.columns[i].itemsize});
+    case Argument::kSlotSize:
+      return plan_.slots[x.index].bytes / shape.columns[x.index].itemsize;
+    case Argument::kSharedRow:
+      return plan_.shared_rows[x.index].offset;
+    case Argument::kNearRow:
+      return plan_.near_rows[x.index].offset;
+    case Argument::kBlocks:
+      return plan_.shape.grid[0];
+    case Argument::kStrip:
+      return plan_.strip;
+    case Argument::kGroups:
+      return plan_.groups;
+    case Argument::kStrips:
+      return plan_.strips;
+    case Argument::kChunks:
+      return plan_.chunks;
+    case Argument::kLanes:
+      return lanes_of(value_of(shape.thread_loops[x.index]->extents[0], ints));
   }
-  for (const LaunchPlan::Row& row : plan_.shared_rows) words_.push_back(row.offset);
-  for (const LaunchPlan::Row& row : plan_.near_rows) words_.push_back(row.offset);
-  if (shape.near_blocks > 0) words_.push_back(plan_.shape.grid[0]);
-  if (shape.summed)
-    words_.insert(words_.end(), {plan_.strip, shape.mode == KernelShape::kRows ? plan_.strips : plan_.groups});
-  if (shape.takes_several) words_.push_back(plan_.chunks);
-  if (shape.synchronizes) {
-    for (const IntRef extent : shape.extents) words_.push_back(lanes_of(value_of(extent, integers)));
-  }
+  raise<InternalError>("internal error: an argument of no kind");
+}
+
+/// For the word that comes next.
+int64_t Launch::take_memory(int64_t bytes) {
+  placed_.push_back({words_.size(), scratch_bytes_});
+  scratch_bytes_ += bytes;
+  return 0;
 }
 
 void Launch::place_scratch(int64_t address) {

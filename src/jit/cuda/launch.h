@@ -1,4 +1,4 @@
-// How many threads a launch has, from a kernel's shape and its sizes.
+// How many threads a launch has, from a kernel's schedule and its sizes.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 #include "smolder/core/cuda/driver.h"
 #include "smolder/jit/backend.h"
-#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/cuda/schedule.h"
 
 namespace smolder::jit::cuda {
 
 struct LaunchPlan {
   smolder::cuda::LaunchShape shape;
-  int64_t tiles = 1;  ///< kColumns: blocks that share the elements of one row of positions
-  /// By scratch row: where in shared memory, and its bytes; `in_memory` when there is no room for them.
+  int64_t tiles = 1;  ///< columns: blocks that share the elements of one row of positions
+  /// By shared row of the kernel: where in shared memory, and its bytes; `in_memory` when there is no room for them.
   struct Row {
     int64_t offset = 0, bytes = 0;
   };
@@ -23,23 +23,21 @@ struct LaunchPlan {
   /// By team column: what a strip comes to (an offset of -1 where that is in registers, or there is no room).
   std::vector<Row> slots;
   std::vector<Row> shared_rows, near_rows;  ///< -1 where there is no room
-  int64_t groups = 1;                       ///< kColumns: of the team of a position
+  int64_t groups = 1;                       ///< columns: of the team of a position
   int64_t strip = 1;                        ///< turns of a strip of the team
-  int64_t strips = 1;                       ///< kRows: of a round, in slots of their own
-  int64_t chunks = 1;                       ///< kColumns: that a thread takes one after the other
+  int64_t strips = 1;                       ///< rows: of a round, in slots of their own
+  int64_t chunks = 1;                       ///< columns: that a thread takes one after the other
 };
 
-/// `flat`: the root is one vector loop. Throws RuntimeError when there are more blocks than a launch can have. Without
-/// work, the grid is empty. `together`: blocks have as many threads as those of other calls, where they can.
-LaunchPlan plan_launch(const KernelShape& shape, bool flat, std::span<const int64_t> ints, int64_t positions,
-                       const smolder::cuda::DeviceInfo& device, bool together = false);
+/// Throws RuntimeError when there are more blocks than a launch can have. Without work, the grid is empty. Where the
+/// kernel has `together`, blocks have as many threads as those of other calls, where they can.
+LaunchPlan plan_launch(const Schedule& schedule, std::span<const int64_t> ints, int64_t positions,
+                       const smolder::cuda::DeviceInfo& device);
 
-/// A plan and the words of the arguments' struct, in the order that the generator declares them.
+/// A plan and the words of the arguments.
 class Launch {
  public:
-  /// `shape` is the kernel's.
-  Launch(const Kernel& kernel, const KernelShape& shape, const KernelArguments& call,
-         const smolder::cuda::DeviceInfo& device);
+  Launch(const Schedule& schedule, const KernelArguments& call, const smolder::cuda::DeviceInfo& device);
 
   const LaunchPlan& plan() const { return plan_; }
   bool empty() const { return plan_.shape.grid[0] == 0; }
@@ -49,6 +47,9 @@ class Launch {
   void place_scratch(int64_t address);
 
  private:
+  int64_t word(const Argument& x, const Schedule& schedule, const KernelArguments& call, std::span<const int64_t> ints);
+  int64_t take_memory(int64_t bytes);
+
   LaunchPlan plan_;
   std::vector<int64_t> words_;
   int64_t scratch_bytes_ = 0;

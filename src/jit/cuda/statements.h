@@ -5,12 +5,38 @@
 
 namespace smolder::jit::cuda {
 
-/// Calls `visit` for each statement, in order, loops before their bodies, with the vector loop it is in (or null).
+inline constexpr int kUnit = 4;  ///< neighbours that threads take at least, where rows allow that
+
+/// Calls `visit` for each statement, in order, loops before their bodies, with the loop over elements it is in (or
+/// null).
 template <class Visit>
 void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = nullptr) {
   visit(s, vector);
-  const bool is_vector = s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector;
-  for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector ? &s : vector);
+  for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector(s) ? &s : vector);
+}
+
+/// Of a scheduled kernel, the loop whose chunks threads take through all that a position does; null where they share
+/// out each of its loops.
+inline const Stmt* chunk_loop(const Kernel& k) {
+  if (k.root.body.empty() || k.root.body[0].kind != StmtKind::kThread) return nullptr;
+  return k.root.body[0].chunk > 0 ? &k.root.body[0] : nullptr;
+}
+/// What a position does.
+inline const std::vector<Stmt>& body_of(const Kernel& k) { return chunk_loop(k) ? chunk_loop(k)->body : k.root.body; }
+
+/// Of a scheduled kernel, what says that a buffer is a row of each group; null where it is the device's memory.
+inline const Stmt* shared_row(const Kernel& k, int buffer) {
+  for (const Stmt& s : k.root.body) {
+    if (s.kind == StmtKind::kShared && s.address.buffer == buffer) return &s;
+  }
+  return nullptr;
+}
+inline bool has_shared_rows(const Kernel& k) {
+  return !k.root.body.empty() && k.root.body[0].kind == StmtKind::kShared;
+}
+/// Whether a statement touches an element of a buffer.
+inline bool is_access(const Stmt& s) {
+  return s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore || s.kind == StmtKind::kCombine;
 }
 
 /// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "smolder/core/error.h"
 #include "smolder/jit/cuda/launch.h"
 
 namespace smolder::jit::cuda {
@@ -15,17 +14,6 @@ constexpr int64_t kArgumentBytes = 4096;
 /// Beyond this, blocks search for long.
 constexpr int64_t kMostCalls = 64;
 constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;
-
-/// Words of one call's arguments: see Launch.
-int64_t words_of_call(const Kernel& kernel, const KernelShape& shape) {
-  size_t words = kernel.buffers.size() + static_cast<size_t>(kernel.num_ints) + 4 + 3 * shape.columns.size();
-  words += shape.shared_rows.size() + shape.near_rows.size();
-  if (shape.summed) words += 2;
-  if (shape.near_blocks > 0) ++words;
-  if (shape.takes_several) ++words;
-  if (shape.synchronizes) words += shape.extents.size();
-  return static_cast<int64_t>(words);
-}
 
 /// A launch that calls are added to.
 struct Table {
@@ -63,25 +51,24 @@ struct Table {
 
 }  // namespace
 
-int64_t most_together(const Kernel& kernel, const KernelShape& shape) {
-  const bool sums_rows = shape.team && shape.mode == KernelShape::kRows;
-  if (!shape.scratch.empty() || sums_rows) return 0;  // rows that may need memory of their own
-  const int64_t bytes = words_of_call(kernel, shape) * 8 + 4;
+int64_t most_together(const Schedule& schedule) {
+  const bool sums_rows = schedule.shape.team && !schedule.shape.chunk_loop;
+  // Rows that may need memory of their own.
+  if (sums_rows || has_shared_rows(schedule.kernel)) return 0;
+  const int64_t bytes = static_cast<int64_t>(schedule.arguments.size()) * 8 + 4;
   const int64_t calls = std::min((kArgumentBytes - 8) / bytes, kMostCalls);
   return calls < 2 ? 0 : calls;
 }
 
-bool may_run_together(const Kernel& kernel) { return most_together(kernel, shape_of(kernel)) > 0; }
+bool may_run_together(const Kernel& kernel) { return most_together(Schedule(kernel)) > 0; }
 
-std::vector<TableLaunch> launch_together(const Kernel& kernel, const KernelShape& shape,
-                                         std::span<const KernelArguments> calls,
+std::vector<TableLaunch> launch_together(const Schedule& schedule, std::span<const KernelArguments> calls,
                                          const smolder::cuda::DeviceInfo& device) {
-  const int64_t most = most_together(kernel, shape), words = words_of_call(kernel, shape);
+  const auto most = most_together(schedule), words = static_cast<int64_t>(schedule.arguments.size());
   std::vector<Table> tables;
   for (const KernelArguments& c : calls) {
-    Launch launch(kernel, shape, c, device);
+    Launch launch(schedule, c, device);
     if (launch.empty()) continue;
-    SMOLDER_INVARIANT(static_cast<int64_t>(launch.words().size()) == words);
     const smolder::cuda::LaunchShape& own = launch.plan().shape;
     auto table = std::ranges::find_if(tables, [&](const Table& t) { return t.takes(own, most); });
     if (table == tables.end()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "smolder/core/error.h"
@@ -20,17 +21,17 @@ using scalar::HostBuilder;
 using V = HostBuilder::V;
 using ir::Op;
 
-V load_element(const void* base, int64_t at, DType t) {
+V load_element(const void* place, DType t) {
   V raw{0};
-  std::memcpy(&raw.bits, static_cast<const char*>(base) + at * static_cast<int64_t>(itemsize(t)), itemsize(t));
+  std::memcpy(&raw.bits, place, itemsize(t));
   HostBuilder b;
   return scalar::emit_load(b, t, raw);
 }
 
-void store_element(void* base, int64_t at, DType t, V v) {
+void store_element(void* place, DType t, V v) {
   HostBuilder b;
   const V raw = scalar::emit_store(b, t, v);
-  std::memcpy(static_cast<char*>(base) + at * static_cast<int64_t>(itemsize(t)), &raw.bits, itemsize(t));
+  std::memcpy(place, &raw.bits, itemsize(t));
 }
 
 /// A number as a register of dtype `t` holds it.
@@ -44,6 +45,70 @@ V evaluate(scalar::Primitive p, DType t, std::span<const V> args) {
   HostBuilder b;
   return scalar::emit_primitive(b, p, t, args);
 }
+
+/// Who touched places of memory since the last barrier. Threads are numbered within their group; groups, which no
+/// barrier joins, by position.
+class Races {
+ public:
+  static constexpr int kAll = -1;  ///< all threads of a group
+
+  void next_position() {
+    ++position_;
+    ++phase_;
+  }
+  void barrier() { ++phase_; }
+  /// Of threads that run one after the other here, each begins where the first did.
+  int64_t phase() const { return phase_; }
+  void begin_thread(int64_t phase) { phase_ = phase; }
+  /// Iterations of a split loop are of strips, which no barrier joins until it ends.
+  void begin_split() { split_ = ++splits_; }
+  void strip(int64_t strip) { strip_ = strip; }
+  void end_split() {
+    split_ = 0;
+    ++phase_;
+  }
+
+  /// Throws InternalError where the access and an earlier one may come in either order, and one of them writes. `own`:
+  /// the memory is each group's own.
+  void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes, bool own) {
+    Place& p = places_[place];
+    if (own && p.read.position != position_ && p.written.position != position_) p = {};
+    const Touch now{position_, phase_, split_, strip_, thread};
+    const bool races = p.written.races(now) || (writes && p.read.races(now));
+    SMOLDER_CHECK(!races, InternalError, "internal error: two threads touch b", buffer, "[", element,
+                  "] without a barrier between them, and one writes it, in\n", print(k));
+    Touch& last = writes ? p.written : p.read;
+    // Of several readers no one is the only one.
+    if (!writes && last.position >= 0 && last.position != now.position) {
+      last.position = kSeveral;
+    } else if (!writes && last.split != 0 && last.split == now.split && last.strip != now.strip) {
+      last.strip = kSeveral;
+    } else if (!writes && last.phase == now.phase && last.thread != now.thread) {
+      last.thread = kAll;
+    } else if (last.position != kSeveral) {
+      last = now;
+    }
+  }
+
+ private:
+  static constexpr int64_t kNone = -1, kSeveral = -2;
+  struct Touch {
+    int64_t position = kNone, phase = 0, split = 0, strip = 0;
+    int thread = 0;
+    /// Whether a later access of another kind may come before this one.
+    bool races(const Touch& later) const {
+      if (position == kNone) return false;
+      if (position != later.position) return true;
+      if (split != 0 && split == later.split && strip != later.strip) return true;
+      return phase == later.phase && (thread == kAll || thread != later.thread);
+    }
+  };
+  struct Place {
+    Touch read, written;
+  };
+  std::unordered_map<const void*, Place> places_;
+  int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, strip_ = 0;
+};
 
 class Interpreter {
  public:
@@ -65,6 +130,10 @@ class Interpreter {
 
   void run(int64_t begin, int64_t end) {
     const Stmt& root = k_.root;
+    if (root.kind == StmtKind::kGrid && root.vars.empty()) {  // its positions are elements
+      elements_ = {begin, end};
+      return body(root);
+    }
     for (int64_t position = begin; position < end; ++position) {
       int64_t rest = position;
       for (size_t i = root.vars.size(); i-- > 0;) {
@@ -72,6 +141,7 @@ class Interpreter {
         vars_[root.vars[i]] = rest % extent;
         rest /= extent;
       }
+      races_.next_position();
       body(root);
     }
   }
@@ -103,40 +173,132 @@ class Interpreter {
     return sum;
   }
 
+  /// A row of the group, which holds whatever others left there.
+  void share(const Stmt& s) {
+    std::vector<char>& row = shared_[s.address.buffer];
+    row.assign(static_cast<size_t>(integer(s.limit)) * itemsize(k_.buffers[s.address.buffer].dtype), '\xa5');
+  }
+  char* memory(int buffer) {
+    return static_cast<char*>(buffers_[buffer] ? buffers_[buffer] : shared_.at(buffer).data());
+  }
+  /// Where an element is. Of a scheduled kernel, races are looked for; where all iterations store to one place, the
+  /// last alone does.
+  char* touch(const Stmt& s, bool writes) {
+    const int64_t element = at(s.address);
+    char* const place = memory(s.address.buffer) + element * static_cast<int64_t>(itemsize(s.dtype));
+    if (k_.root.kind != StmtKind::kGrid) return place;  // what follows takes time
+    const bool is_fixed = s.address.indirect.empty() && std::ranges::none_of(s.address.map.terms, [&](const auto& t) {
+                            return t.var == element_var_ && t.stride != IntRef{};
+                          });
+    if (writes && is_fixed && thread_ != Races::kAll && !is_last_) return place;
+    const int thread = thread_ != Races::kAll ? thread_ : writes ? 0 : Races::kAll;
+    races_.touch(k_, s.address.buffer, place, element, thread, writes, !buffers_[s.address.buffer]);
+    return place;
+  }
+
   void body(const Stmt& s) {
     for (const Stmt& inner : s.body) run(inner);
+  }
+
+  /// Each thread's chunk, through the whole body.
+  void chunks(const Stmt& s) {
+    int64_t extent = integer(s.extents[0]);
+    if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
+    const auto [begin, end] = k_.root.vars.empty() ? elements_ : std::pair<int64_t, int64_t>{0, extent};
+    row_end_ = end;
+    const int64_t phase = races_.phase();
+    for (int64_t i = begin; i < end; i += s.chunk) {
+      races_.begin_thread(phase);
+      lanes_ = {i, std::min(i + s.chunk, end)};
+      thread_ = static_cast<int>((i - begin) / s.chunk);
+      vars_[s.vars[0]] = i;
+      body(s);
+    }
+    thread_ = Races::kAll;
+  }
+
+  void lanes(const Stmt& s) {
+    element_var_ = s.vars[0];
+    for (int64_t i = lanes_.first; i < lanes_.second; ++i) {
+      is_last_ = i == row_end_ - 1;
+      vars_[s.vars[0]] = i;
+      body(s);
+    }
   }
 
   void loop(const Stmt& s) {
     int64_t extent = integer(s.extents[0]);
     const ReduceOrder::Deal deal = order_ ? order_->deal(extent) : ReduceOrder::Deal{kReduceLanes, 1};
-    const bool in_strips = &s == strips_.loop;
-    const int64_t strip = in_strips ? strips_.turns(extent) : 1;
+    const bool is_split = s.kind == StmtKind::kSplit, in_strips = is_split || &s == strips_.loop;
+    const int64_t strip = in_strips && strips_.turns ? strips_.turns(extent) : std::max<int64_t>(extent, 1);
     if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
+    if (is_split) {
+      begin_sums_ = true;
+      body(s);
+      begin_sums_ = false;
+      races_.begin_split();
+    }
     for (int64_t i = 0; i < extent; ++i) {
       vars_[s.vars[0]] = i;
+      if (is_split) races_.strip(i / strip);
       if (in_strips) {
         begins_strip_ = i % strip == 0;
         ends_strip_ = i % strip == strip - 1 || i == extent - 1;
       }
-      lane_ = s.kind == StmtKind::kVector ? static_cast<int>(i / deal.unit % deal.lanes) : 0;
+      lane_ = is_vector(s) ? static_cast<int>(i / deal.unit % deal.lanes) : 0;
+      if (s.kind == StmtKind::kThread) {
+        thread_ = lane_;
+        element_var_ = s.vars[0];
+        is_last_ = i == extent - 1;
+      }
       body(s);
     }
+    if (s.kind == StmtKind::kThread) thread_ = Races::kAll;
+    if (is_split) races_.end_split();
+  }
+
+  /// Each strip's own from the identity on, and the strips' in order.
+  void combine(const Stmt& s) {
+    const int64_t element = at(s.address);
+    char* const place = memory(s.address.buffer) + element * static_cast<int64_t>(itemsize(s.dtype));
+    if (begin_sums_) {
+      if (s.args.size() > 1) store_element(place, s.dtype, locals_[s.args[1]].value);
+      return;
+    }
+    V& own = sums_[&s][element];
+    if (begins_strip_) own = number(step_identity(s.op, s.dtype), s.dtype);
+    const auto p = static_cast<scalar::Primitive>(s.op);
+    own = evaluate(p, s.dtype, std::array<V, 2>{own, locals_[s.args[0]].value});
+    if (ends_strip_)
+      store_element(place, s.dtype, evaluate(p, s.dtype, std::array<V, 2>{load_element(place, s.dtype), own}));
   }
 
   void run(const Stmt& s) {
+    if (begin_sums_ && !is_vector(s) && s.kind != StmtKind::kCombine) return;
     switch (s.kind) {
       case StmtKind::kParallel:
       case StmtKind::kParallelVector:
+      case StmtKind::kGrid:
         raise<InternalError>("internal error: a parallel loop is not the root");
       case StmtKind::kLoop:
       case StmtKind::kVector:
         return loop(s);
+      case StmtKind::kThread:
+        return s.chunk > 0 ? chunks(s) : loop(s);
+      case StmtKind::kLanes:
+        return lanes(s);
+      case StmtKind::kSplit:
+        return loop(s);
+      case StmtKind::kCombine:
+        return combine(s);
+      case StmtKind::kShared:
+        return share(s);
+      case StmtKind::kBarrier:
+        return races_.barrier();
       case StmtKind::kLoad:
         return set(s, from_strip(s, load(s)));
       case StmtKind::kStore:
-        return store_element(buffers_[s.address.buffer], at(s.address), s.dtype,
-                             with_total(s, locals_[s.args[0]].value));
+        return store_element(touch(s, true), s.dtype, with_total(s, locals_[s.args[0]].value));
       case StmtKind::kPrimitive:
         return set(s, primitive(s));
       case StmtKind::kConstant:
@@ -165,12 +327,12 @@ class Interpreter {
 
   void set(const Stmt& s, V v) { locals_[s.result].value = v; }
 
-  V load(const Stmt& s) const {
+  V load(const Stmt& s) {
     for (const Bound& b : s.bounds) {
       const int64_t x = at(b.map);
       if (x < integer(b.lo) || x >= integer(b.hi)) return number(s.constant, s.dtype);
     }
-    return load_element(buffers_[s.address.buffer], at(s.address), s.dtype);
+    return load_element(touch(s, false), s.dtype);
   }
 
   /// What is in memory is a strip's sum from its first turn on, and the total again after its last.
@@ -247,6 +409,16 @@ class Interpreter {
   std::vector<std::unordered_map<int64_t, V>> totals_;  ///< by sum and element, while a strip of it is added up
   bool begins_strip_ = false, ends_strip_ = false;
   int lane_ = 0;
+  // Of a scheduled kernel
+  Races races_;
+  std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a strip's
+  bool begin_sums_ = false;                                               ///< elements get what they begin with
+  std::unordered_map<int, std::vector<char>> shared_;                     ///< by buffer
+  std::pair<int64_t, int64_t> elements_{0, 0}, lanes_{0, 0};  ///< of a grid without variables; of the thread
+  int64_t row_end_ = 0;
+  int thread_ = Races::kAll;
+  VarId element_var_ = -1;  ///< of the loop over elements
+  bool is_last_ = false;    ///< in its last iteration
 };
 
 }  // namespace

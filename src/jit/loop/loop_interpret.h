@@ -11,7 +11,9 @@
 namespace smolder::jit {
 
 /// Runs positions [begin, end) of a verified kernel's root loop; arguments as KernelFn's. `order`: a device's,
-/// where that is not the canonical one.
+/// where that is not the canonical one. A scheduled kernel runs as its groups of threads do, with memory of theirs
+/// for shared rows. Throws InternalError where two threads touch a place, one of them writes it, and no barrier lies
+/// between: by which thread has which iteration, whatever order they would come in.
 void interpret(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
                int64_t begin, int64_t end, const ReduceOrder* order = nullptr);
 

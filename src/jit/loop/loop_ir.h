@@ -36,6 +36,32 @@
 //  - an operand of a primitive of a half dtype may be float32: a number that nothing has rounded;
 //  - the address of a buffer is readable even when it has no elements: a clamped index of an empty
 //    axis reads there.
+//
+// A device's kernel is scheduled before code is made of it: passes say who runs which loop, and where rows lie.
+//
+//   kernel {
+//     buffers b0:float32 r, b1:float32 rw, b2:float32 w
+//     ints 2
+//     grid v0 < n0 {
+//       shared b1[n1]
+//       thread v1 < n1 {
+//         ...
+//       }
+//       barrier
+//       thread v2 < n1 {
+//
+//  - `grid` is the root: a group of threads takes a position of it. All of the group run what is in it, with the same
+//    values; the first thread makes its stores;
+//  - the iterations of a `thread` loop are shared out among the group. Without a chunk, as lanes of a reduction are
+//    (ReduceOrder), and it stands for a vector loop. With `chunk 4` a thread takes so many neighbouring ones at once
+//    through the whole body, in which a `lanes` loop stands for a vector loop: it runs over those that the thread has;
+//  - a `barrier` is where the threads of a group wait for each other. Between two of them no thread may touch a place
+//    that another writes: loop_interpret.h looks for such races;
+//  - strips of the iterations of a `split` loop run side by side, in groups of their own. What they share is the
+//    elements that they `combine`: of each a strip has its own, from the identity on, and these are added in order to
+//    what the element begins with;
+//  - a `shared` buffer is a row of the group's own, of so many elements, that lives for one position. Where the caller
+//    gives memory for it there is one position, and that is where it lies. All else is the device's memory.
 #pragma once
 
 #include <cstdint>
@@ -116,7 +142,21 @@ enum class StmtKind : uint8_t {
   kResult,          ///< result = lanes of acc combined
   kCheckIndex,      ///< args[0] (int64) must lie in [0, limit): result is the clamped index; when out of range
                     ///< the error word `error_slot` of the launch is set
+  // Of scheduled kernels
+  kGrid,     ///< vars/extents, body. Root only, of a scheduled kernel; without vars, one group has all
+  kThread,   ///< one var, `chunk`: shared out among the threads of a group
+  kLanes,    ///< one var, innermost, in a kThread of chunks: the thread's own
+  kSplit,    ///< one var: strips of its iterations run side by side
+  kShared,   ///< first in a kGrid: buffer `address.buffer` is a row of each group, of `limit` elements
+  kBarrier,  ///< the threads of a group wait for each other
+  kCombine,  ///< in a kSplit: buffer[address] = op(buffer[address], args[0]), by strips. It begins with args[1], if any
 };
+constexpr bool is_loop(StmtKind kind) {
+  return kind <= StmtKind::kVector || (kind >= StmtKind::kGrid && kind <= StmtKind::kSplit);
+}
+
+/// Whether one iteration comes after the other, or may.
+constexpr bool is_sequential(StmtKind kind) { return kind == StmtKind::kLoop || kind == StmtKind::kSplit; }
 
 /// One statement; which fields count depends on `kind`.
 struct Stmt {
@@ -124,26 +164,33 @@ struct Stmt {
   DType dtype = DType::kFloat32;  ///< kLoad, kStore: the buffer's. kResult: the accumulator's
   LocalId result = -1;
   std::vector<LocalId> args;
-  ir::Op op{};                ///< kPrimitive
+  ir::Op op{};                ///< kPrimitive, kCombine
   Scalar constant = 0.0;      ///< kConstant, and fill of a bounded kLoad
   int slot = 0;               ///< kScalar slot; kCheckIndex error slot
-  Address address;            ///< kLoad, kStore
+  Address address;            ///< kLoad, kStore, kCombine
   std::vector<Bound> bounds;  ///< kLoad
   Affine map;                 ///< kIndex
   AccId acc = -1;             ///< kAcc, kUpdate, kResult
   ir::ReduceKind reduce{};    ///< kAcc
   bool streaming = false;     ///< kStore: write-once output beyond the last-level cache
-  IntRef limit;               ///< kCheckIndex
+  IntRef limit;               ///< kCheckIndex, kShared
   // loops
   std::vector<VarId> vars;
   std::vector<IntRef> extents;  ///< one per var
   /// Chunked loops: when clamp_var >= 0 the extent is min(extents[0], clamp_total - clamp_var*extents[0]).
   VarId clamp_var = -1;
+  int chunk = 0;  ///< kThread: neighbouring iterations that a thread takes at once; 0: as lanes of a reduction
   IntRef clamp_total;
   std::vector<Stmt> body;
 };
+/// Whether a loop is over elements: a vector loop, or what a schedule made of one.
+inline bool is_vector(const Stmt& s) {
+  return s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector || s.kind == StmtKind::kLanes ||
+         (s.kind == StmtKind::kThread && s.chunk == 0);
+}
 
-/// On a device, whose threads share out rows (jit/cuda/shape.h): rows that a kernel is made for. It takes others, too.
+/// On a device, whose threads share out rows (jit/cuda/schedule.h): rows that a kernel is made for. It takes others,
+/// too.
 struct RowSize {
   int vector = 4;               ///< elements that a thread takes at once; 1: no more than that
   int sides = 1;                ///< lanes of a reduction that these are of

@@ -176,6 +176,28 @@ class Parser {
       loop(s, StmtKind::kLoop);
     } else if (w == "vector") {
       loop(s, StmtKind::kVector);
+    } else if (w == "grid") {
+      loop(s, StmtKind::kGrid);
+    } else if (w == "thread") {
+      loop(s, StmtKind::kThread);
+    } else if (w == "lanes") {
+      loop(s, StmtKind::kLanes);
+    } else if (w == "split") {
+      loop(s, StmtKind::kSplit);
+    } else if (w == "combine") {
+      s.kind = StmtKind::kCombine;
+      address(s);
+      s.op = op(in_.word("a primitive"));
+      s.args = {in_.id('%')};
+      if (in_.take("from")) s.args.push_back(in_.id('%'));
+    } else if (w == "shared") {
+      s.kind = StmtKind::kShared;
+      s.address.buffer = in_.id('b');
+      in_.expect("[");
+      s.limit = int_ref();
+      in_.expect("]");
+    } else if (w == "barrier") {
+      s.kind = StmtKind::kBarrier;
     } else if (w == "load") {
       s.kind = StmtKind::kLoad;
       address(s);
@@ -229,17 +251,20 @@ class Parser {
 
   void loop(Stmt& s, StmtKind kind) {
     s.kind = kind;
-    do {
-      s.vars.push_back(in_.id('v'));
-      k_.num_vars = std::max(k_.num_vars, s.vars.back() + 1);
-      in_.expect("<");
-      s.extents.push_back(int_ref());
-    } while (in_.take(","));
+    if (kind != StmtKind::kGrid || in_.peek() == 'v') {
+      do {
+        s.vars.push_back(in_.id('v'));
+        k_.num_vars = std::max(k_.num_vars, s.vars.back() + 1);
+        in_.expect("<");
+        s.extents.push_back(int_ref());
+      } while (in_.take(","));
+    }
     if (in_.take("clamp")) {
       s.clamp_var = in_.id('v');
       in_.expect("of");
       s.clamp_total = int_ref();
     }
+    if (kind == StmtKind::kThread && in_.take("chunk")) s.chunk = count();
     in_.expect("{");
     // Deep nesting is not loop IR, and must not exhaust the stack.
     constexpr int kDeepest = 16;

@@ -81,6 +81,28 @@ class Printer {
         return loop("loop ", s, depth);
       case StmtKind::kVector:
         return loop("vector ", s, depth);
+      case StmtKind::kGrid:
+        return loop(s.vars.empty() ? "grid" : "grid ", s, depth);
+      case StmtKind::kThread:
+        return loop("thread ", s, depth);
+      case StmtKind::kLanes:
+        return loop("lanes ", s, depth);
+      case StmtKind::kSplit:
+        return loop("split ", s, depth);
+      case StmtKind::kCombine:
+        out += "combine ";
+        address(s.address);
+        text(" ", ir::name(s.op), " %", s.args[0]);
+        if (s.args.size() > 1) text(" from %", s.args[1]);
+        break;
+      case StmtKind::kShared:
+        text("shared b", s.address.buffer, "[");
+        integer(s.limit);
+        out += ']';
+        break;
+      case StmtKind::kBarrier:
+        out += "barrier";
+        break;
       case StmtKind::kLoad:
         out += "load ";
         address(s.address);
@@ -137,6 +159,7 @@ class Printer {
       text(" clamp v", s.clamp_var, " of ");
       integer(s.clamp_total);
     }
+    if (s.kind == StmtKind::kThread && s.chunk > 0) text(" chunk ", s.chunk);
     out += " {\n";
     for (const Stmt& inner : s.body) statement(inner, depth + 1);
     out.append(2 * depth, ' ');

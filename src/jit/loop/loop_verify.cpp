@@ -21,9 +21,11 @@ class Verifier {
 
   void run() {
     const Stmt& root = k_.root;
-    VERIFY(root.kind == StmtKind::kParallel || root.kind == StmtKind::kParallelVector, "the root is no parallel loop");
+    VERIFY(root.kind == StmtKind::kParallel || root.kind == StmtKind::kParallelVector || root.kind == StmtKind::kGrid,
+           "the root is no parallel loop");
     VERIFY(root.clamp_var < 0, "the root's extent is clamped");
     loop(root);
+    if (root.kind == StmtKind::kGrid) return;  // no key; passes leave numbers out
     // Every number stands for something: kernels that differ in a count only would be one kernel.
     for (size_t v = 0; v < vars_.size(); ++v) VERIFY(vars_[v].declared, "variable v", v, " is not declared");
     for (size_t l = 0; l < locals_.size(); ++l) VERIFY(locals_[l].declared, "value %", l, " is not defined");
@@ -42,10 +44,10 @@ class Verifier {
   };
 
   void loop(const Stmt& s) {
-    const bool vector = s.kind == StmtKind::kVector || s.kind == StmtKind::kParallelVector;
-    const bool root = &s == &k_.root;
-    VERIFY(s.vars.size() == s.extents.size() && !s.vars.empty(), "a loop has an extent for each variable");
-    VERIFY(s.kind == StmtKind::kParallel || s.vars.size() == 1, "only a parallel loop has several variables");
+    const bool vector = is_vector(s), root = &s == &k_.root, grid = s.kind == StmtKind::kGrid;
+    const bool takes_chunks = s.kind == StmtKind::kThread && s.chunk > 0;
+    VERIFY(s.vars.size() == s.extents.size() && (grid || !s.vars.empty()), "a loop has an extent for each variable");
+    VERIFY(s.kind == StmtKind::kParallel || grid || s.vars.size() == 1, "only a parallel loop has several variables");
     for (const IntRef& e : s.extents) integer(e);
     if (s.clamp_var >= 0) {
       var(s.clamp_var);
@@ -54,7 +56,10 @@ class Verifier {
     for (const VarId v : s.vars) declare(vars_, v, "variable v");
     std::vector<LocalId> locals;
     std::vector<AccId> accs;
+    ++in_loops_;
     in_vector_ += vector;
+    in_chunks_ += takes_chunks;
+    in_split_ += s.kind == StmtKind::kSplit;
     for (const Stmt& inner : s.body) {
       ++number_;
       VERIFY(!vector || !is_loop(inner.kind), "a vector loop holds a loop");
@@ -62,26 +67,61 @@ class Verifier {
       if (inner.result >= 0) locals.push_back(inner.result);
       if (inner.kind == StmtKind::kAcc) accs.push_back(inner.acc);
     }
+    --in_loops_;
     in_vector_ -= vector;
+    in_chunks_ -= takes_chunks;
+    in_split_ -= s.kind == StmtKind::kSplit;
     if (root) return;
     for (const VarId v : s.vars) vars_[v].visible = false;
     for (const LocalId l : locals) locals_[l].visible = false;
     for (const AccId a : accs) accs_[a].visible = false;
   }
 
-  static bool is_loop(StmtKind k) { return k <= StmtKind::kVector; }
-
   void statement(const Stmt& s) {
     VERIFY(defines(s.kind) == (s.result >= 0), "a statement defines a value exactly when its kind does");
     switch (s.kind) {
       case StmtKind::kParallel:
       case StmtKind::kParallelVector:
+      case StmtKind::kGrid:
         VERIFY(false, "a parallel loop is not the root");
         break;
-      case StmtKind::kLoop:
       case StmtKind::kVector:
+        VERIFY(k_.root.kind != StmtKind::kGrid, "a vector loop in a scheduled kernel");
         loop(s);
         return;
+      case StmtKind::kThread:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_chunks_ == 0, "a thread loop is in another, or in no grid");
+        loop(s);
+        return;
+      case StmtKind::kLanes:
+        VERIFY(in_chunks_ != 0, "lanes are in no thread loop of chunks");
+        loop(s);
+        return;
+      case StmtKind::kSplit:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_split_ == 0, "a split loop is in another, or in no grid");
+        loop(s);
+        return;
+      case StmtKind::kLoop:
+        loop(s);
+        return;
+      case StmtKind::kCombine:
+        address(s.address);
+        VERIFY(in_split_ != 0 && in_vector_ != 0, "elements are combined in no split loop");
+        VERIFY(k_.buffers[s.address.buffer].write, "a store to a buffer that is not written");
+        VERIFY(s.args.size() == 1 || s.args.size() == 2, "a statement has ", s.args.size(), " operands, not 1");
+        for (int i = 0; i < static_cast<int>(s.args.size()); ++i) {
+          VERIFY(argument(s, i) == s.dtype, "a value of ", name(argument(s, i)), " is stored as ", name(s.dtype));
+        }
+        break;
+      case StmtKind::kShared:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_loops_ == 1, "a row is shared in a loop, or in no grid");
+        address(s.address);
+        integer(s.limit);
+        break;
+      case StmtKind::kBarrier:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_vector_ == 0 && in_chunks_ == 0,
+               "a barrier where not all threads of a group come");
+        break;
       case StmtKind::kLoad:
         address(s.address);
         VERIFY(k_.buffers[s.address.buffer].read, "a load of a buffer that is not read");
@@ -112,7 +152,7 @@ class Verifier {
         affine(s.map);
         break;
       case StmtKind::kAcc:
-        VERIFY(in_vector_ == 0, "an accumulator is declared in a vector loop");
+        VERIFY(in_vector_ == 0 && in_chunks_ == 0, "an accumulator is declared in a vector loop");
         declare(accs_, s.acc, "accumulator a");
         accs_[s.acc].dtype = s.dtype;
         VERIFY(s.dtype == DType::kBool || (s.reduce != ir::ReduceKind::kAny && s.reduce != ir::ReduceKind::kAll),
@@ -213,7 +253,7 @@ class Verifier {
   std::vector<Named> vars_;
   std::vector<Local> locals_;
   std::vector<Acc> accs_;
-  int in_vector_ = 0;
+  int in_loops_ = 0, in_vector_ = 0, in_chunks_ = 0, in_split_ = 0;
   int number_ = 0;
 };
 

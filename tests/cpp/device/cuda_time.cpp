@@ -257,9 +257,7 @@ void time_kernel(const std::string& name, const KernelSample& s, double copy_spe
         stream, {buffers[static_cast<size_t>(i % sets)].data(), s.ints.data(), static_cast<uint64_t*>(scalars.data()),
                  static_cast<uint32_t*>(errors.data()), s.positions});
   });
-  const cuda::KernelShape shape = cuda::shape_of(s.kernel);
-  const auto plan = cuda::plan_launch(shape, s.kernel.root.kind == StmtKind::kParallelVector, s.ints, s.positions,
-                                      smolder::cuda::device_info(0));
+  const auto plan = cuda::plan_launch(cuda::Schedule(s.kernel), s.ints, s.positions, smolder::cuda::device_info(0));
   std::printf("%-36s %-30s %7u x %3ux%-3u %6u B %9.1f us %6.3f TB/s %5.2f\n", name.c_str(), s.kernel.name.c_str(),
               plan.shape.grid[0], plan.shape.block[0], plan.shape.block[1], plan.shape.shared_bytes, us,
               bytes / us / 1e6, bytes / us / 1e6 / copy_speed);

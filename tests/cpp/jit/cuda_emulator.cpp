@@ -40,7 +40,7 @@ void CudaEmulator::launch(size_t kernel, void* const* buffers, const int64_t* in
   const Kernel& k = *kernels_[kernel];
   std::vector<uint64_t> words;
   const KernelArguments call = with_numbers(kernel, {buffers, ints, scalars, errors, positions}, words);
-  cuda::Launch launch(k, cuda::shape_of(k), call, emulated_device());
+  cuda::Launch launch(cuda::Schedule(k), call, emulated_device());
   if (launch.empty()) return;
   SMOLDER_CHECK(launch.scratch_bytes() == 0, RuntimeError, "scratch rows beyond shared memory are not emulated");
   const smolder::cuda::LaunchShape& shape = launch.plan().shape;
@@ -62,7 +62,7 @@ size_t CudaEmulator::launch(size_t kernel, std::span<const KernelArguments> call
   std::vector<std::vector<uint64_t>> words(calls.size());
   std::vector<KernelArguments> own;
   for (size_t i = 0; i < calls.size(); ++i) own.push_back(with_numbers(kernel, calls[i], words[i]));
-  const std::vector<cuda::TableLaunch> launches = cuda::launch_together(k, cuda::shape_of(k), own, emulated_device());
+  const std::vector<cuda::TableLaunch> launches = cuda::launch_together(cuda::Schedule(k), own, emulated_device());
   for (const cuda::TableLaunch& t : launches) {
     program_.run(text_.entries[kernel], t.words.data(), t.shape.grid, t.shape.block);
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <regex>
 #include <sstream>
@@ -27,6 +28,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/loop/loop_interpret.h"
 
@@ -129,9 +131,7 @@ TEST(CudaKernel, FunctionsAreNamedAfterTheirOps) {
 // -- launches
 
 cuda::LaunchPlan planned(const std::string& name, const std::vector<int64_t>& ints, int64_t positions) {
-  const Kernel k = golden(name);
-  return cuda::plan_launch(cuda::shape_of(k), k.root.kind == StmtKind::kParallelVector, ints, positions,
-                           test::emulated_device());
+  return cuda::plan_launch(cuda::Schedule(golden(name)), ints, positions, test::emulated_device());
 }
 
 TEST(CudaLaunch, ElementsInOneGrid) {
@@ -160,9 +160,9 @@ TEST(CudaLaunch, RowsByLength) {
 
 TEST(CudaLaunch, RowsAreHeld) {
   const auto held = [](const std::string& name) {
-    const Kernel k = golden(name);
+    const cuda::Schedule schedule(golden(name));
     std::vector<int> buffers;
-    for (const auto& row : cuda::shape_of(k).held) buffers.push_back(row.buffer);
+    for (const auto& row : schedule.shape.held) buffers.push_back(row.buffer);
     return buffers;
   };
   EXPECT_EQ(held("softmax"), (std::vector<int>{0}));
@@ -211,20 +211,20 @@ TEST(CudaLaunch, BlocksWalkOverLongRows) {
   const std::vector<int64_t> ints{1000, 20000};
   k.row = cuda::row_size(k, ints);
   EXPECT_EQ(k.row, (RowSize{.vector = 8, .near = 2}));
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, ints, 1000, emulated_device()).shape.grid[0], 4u);
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, ints, 3, emulated_device()).shape.grid[0], 3u);
+  EXPECT_EQ(cuda::plan_launch(cuda::Schedule(k), ints, 1000, emulated_device()).shape.grid[0], 4u);
+  EXPECT_EQ(cuda::plan_launch(cuda::Schedule(k), ints, 3, emulated_device()).shape.grid[0], 3u);
   // There is no room for longer ones.
   const std::vector<int64_t> longer{1000, 60000};
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(k), false, longer, 1000, emulated_device()).shape.grid[0], 1000u);
+  EXPECT_EQ(cuda::plan_launch(cuda::Schedule(k), longer, 1000, emulated_device()).shape.grid[0], 1000u);
   // Exponentials take longer than memory does, unless threads keep them.
   Kernel costly = golden("softmax");
   const std::vector<int64_t> most{1000, 55000};
   costly.row = cuda::row_size(costly, most);
   EXPECT_EQ(costly.row, (RowSize{.vector = 8, .near = 1}));
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, most, 1000, emulated_device()).shape.grid[0], 1000u);
+  EXPECT_EQ(cuda::plan_launch(cuda::Schedule(costly), most, 1000, emulated_device()).shape.grid[0], 1000u);
   costly.row = cuda::row_size(costly, ints);
   EXPECT_EQ(costly.row, (RowSize{8, 1, 512, 5, false, 1}));
-  EXPECT_EQ(cuda::plan_launch(cuda::shape_of(costly), false, ints, 1000, emulated_device()).shape.grid[0], 2u);
+  EXPECT_EQ(cuda::plan_launch(cuda::Schedule(costly), ints, 1000, emulated_device()).shape.grid[0], 2u);
 }
 
 TEST(CudaLaunch, ColumnsAreSharedOut) {
@@ -285,7 +285,7 @@ TEST(CudaLaunch, TransposesInTiles) {
     }
   }
   const auto plan =
-      cuda::plan_launch(cuda::shape_of(samples[0].kernel), false, samples[0].ints, 1000, test::emulated_device());
+      cuda::plan_launch(cuda::Schedule(samples[0].kernel), samples[0].ints, 1000, test::emulated_device());
   EXPECT_EQ(plan.shape.block[0], 8u);
   EXPECT_EQ(plan.shape.block[1], 32u);
   EXPECT_EQ(plan.shape.grid[0], 32u * 19);
@@ -313,7 +313,7 @@ TEST(CudaLaunch, TransposesInTiles) {
        {70, 50},
        {},
        70});
-  EXPECT_EQ(cuda::shape_of(samples.back().kernel).turned.size(), 2u);
+  EXPECT_EQ(cuda::Schedule(samples.back().kernel).shape.turned.size(), 2u);
   expect_same(samples, {});
 }
 
@@ -337,11 +337,10 @@ TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
       "      }\n      %2 = result a0\n      vector v4 < n0 {\n        %3 = load b1[v2*n0 + v4]\n"
       "        %4 = sub float32 %3, %2\n        %5 = load b0[v4]\n        %6 = add float32 %5, %4\n"
       "        store b0[v4], %6\n        store b2[v2*n0 + v4], %4\n      }\n    }\n  }\n}\n");
-  const cuda::KernelShape shape = cuda::shape_of(k);
-  EXPECT_TRUE(shape.scratch.empty());
-  EXPECT_EQ(shape.columns.size(), 1u);
-  EXPECT_EQ(cuda::plan_launch(shape, false, std::vector<int64_t>{10, 32}, 1, test::emulated_device()).shape.block[1],
-            8u);
+  const cuda::Schedule schedule(k);
+  EXPECT_EQ(cuda::shared_row(schedule.kernel, 0), nullptr);
+  EXPECT_EQ(schedule.shape.columns.size(), 1u);
+  EXPECT_EQ(cuda::plan_launch(schedule, std::vector<int64_t>{10, 32}, 1, test::emulated_device()).shape.block[1], 8u);
   expect_same({{k, {10, 320, 320}, {}, {10, 32}, {}, 1}}, {});
 }
 
@@ -407,7 +406,10 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 // -- what the text means, without a device
 
-/// Runs each kernel emulated, in place where it may be, and interpreted, and expects equal bits.
+constexpr int64_t kFewElements = 20000;  // whose races it takes little time to look for
+
+/// Runs each kernel emulated, in place where it may be, and interpreted, as it is and as it is scheduled, and expects
+/// equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
   std::vector<const Kernel*> kernels;
   for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
@@ -434,8 +436,29 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
     ErrorSlots got_errors(s.kernel.num_errors);
     std::vector<uint32_t> want_errors(static_cast<size_t>(s.kernel.num_errors));
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
-    interpret(s.kernel, on_host.data(), s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions,
-              &cuda::reduce_order());
+    const auto host = [&](const Kernel& k, void* const* buffers) {
+      interpret(k, buffers, s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions, &cuda::reduce_order());
+    };
+    if (std::accumulate(s.sizes.begin(), s.sizes.end(), int64_t{0}) < kFewElements) {
+      std::vector<Array> scheduled;
+      std::vector<void*> places = on_host;
+      for (size_t b = 0; b < want.size(); ++b) {
+        scheduled.push_back(want[b].clone());
+        places[b] = on_device[b] ? scheduled[b].data() : nullptr;
+      }
+      for (const auto& [read, written] : s.in_place) places[written] = places[read];
+      EXPECT_NO_THROW(host(cuda::Schedule(s.kernel).kernel, places.data()));
+      host(s.kernel, on_host.data());
+      for (const auto& [read, written] : s.in_place) {
+        std::memcpy(scheduled[written].data(), scheduled[read].data(), scheduled[read].bytes());
+        scheduled[read] = want[read].clone();
+      }
+      for (size_t b = 0; b < want.size(); ++b) {
+        if (places[b]) EXPECT_TRUE(same(scheduled[b], want[b])) << "b" << b << " of the schedule";
+      }
+    } else {
+      host(s.kernel, on_host.data());
+    }
     for (const auto& [read, written] : s.in_place) {
       std::memcpy(got[written].data(), got[read].data(), got[read].bytes());
       want[read] = got[read].clone();  // it was overwritten
@@ -491,7 +514,7 @@ TEST(CudaEmulated, GoldenKernels) {
       s.kernel.row = cuda::row_size(s.kernel, s.ints);
       const bool fits = n < 120000;
       EXPECT_EQ(s.kernel.row, (RowSize{.vector = 8, .near = fits ? 2 : 0, .rest = true}));
-      const auto plan = cuda::plan_launch(cuda::shape_of(s.kernel), false, s.ints, positions, test::emulated_device());
+      const auto plan = cuda::plan_launch(cuda::Schedule(s.kernel), s.ints, positions, test::emulated_device());
       EXPECT_EQ(plan.shape.grid[0], walks && fits ? 4U : positions);
       samples.push_back(std::move(s));
     }

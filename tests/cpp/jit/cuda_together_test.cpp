@@ -19,7 +19,7 @@
 #include "smolder/ir/graph.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/cuda/compiler.h"
-#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/cuda/together.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/loop/loop_interpret.h"
@@ -123,7 +123,7 @@ TEST(Together, OfAllSizes) {
   const Kernel k = together(golden("gelu"));
   const Kernel* kernels[] = {&k};
   const CudaEmulator emulator(kernels, SMOLDER_HOST_CXX);
-  const auto most = static_cast<size_t>(cuda::most_together(k, cuda::shape_of(k)));
+  const auto most = static_cast<size_t>(cuda::most_together(cuda::Schedule(k)));
   EXPECT_EQ(most, 64u);
   EXPECT_EQ(expect_same(emulator, 0, k, {elements(5000)}), 1u);
   EXPECT_EQ(expect_same(emulator, 0, k, {elements(1), elements(0), elements(4096), elements(1025, 1), elements(7, 3)}),
@@ -207,7 +207,7 @@ TEST(Together, RandomKernels) {
   for (size_t i = 0; i < samples.size(); ++i) {
     const RandomKernel& r = samples[i];
     const Call call{r.sizes, r.ints, r.scalars, r.positions, r.index_limit};
-    const auto most = static_cast<size_t>(cuda::most_together(r.kernel, cuda::shape_of(r.kernel)));
+    const auto most = static_cast<size_t>(cuda::most_together(cuda::Schedule(r.kernel)));
     EXPECT_EQ(expect_same(emulator, i, r.kernel, {call, call, call}), r.positions > 0 ? 2 / most + 1 : 0);
   }
 }
@@ -216,15 +216,15 @@ TEST(Together, TablesAreNoLargerThanArgumentsMayBe) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const RandomKernel r = random_kernel(seed);
     const Kernel k = together(r.kernel);
-    const cuda::KernelShape shape = cuda::shape_of(k);
-    const int64_t most = cuda::most_together(k, shape);
+    const cuda::Schedule schedule(k);
+    const int64_t most = cuda::most_together(schedule);
     if (most == 0) {
-      EXPECT_FALSE(shape.scratch.empty());
+      EXPECT_TRUE(cuda::has_shared_rows(schedule.kernel));
       continue;
     }
     std::vector<void*> buffers(k.buffers.size());
     const KernelArguments call{buffers.data(), r.ints.data(), r.scalars.data(), nullptr, r.positions};
-    for (const cuda::TableLaunch& t : cuda::launch_together(k, shape, {&call, 1}, test::emulated_device())) {
+    for (const cuda::TableLaunch& t : cuda::launch_together(schedule, {&call, 1}, test::emulated_device())) {
       EXPECT_LE(t.words.size() * 8, 4096u);
     }
   }

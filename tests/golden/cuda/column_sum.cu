@@ -8,9 +8,13 @@ struct k0_arguments {
   i64 n4;
   const u64* scalars;
   u32* errors;
-  i64 positions, tiles;
-  i64 slots0, memory0, slot_size0;
-  i64 strip, groups;
+  i64 positions;
+  i64 tiles;
+  i64 slots0;
+  i64 memory0;
+  i64 slot_size0;
+  i64 strip;
+  i64 groups;
 };
 template <int V> struct k0_loads { Pack<u16, V> raw1; };
 extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ k0_arguments a) {
@@ -26,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
   u64 rest = static_cast<u64>(position);
   const i64 v1 = take_digit(rest, static_cast<u64>(a.n1));
   const i64 v0 = static_cast<i64>(rest);
-  const bool whole = ((from_address(b0) & 15) | (a.n2 * 4 & 15) | (from_address(b1) & 15) | (a.n4 * 2 & 15) | (a.n2 * 2 & 15)) == 0 && 1024ll % V == 0 && a.n2 % V == 0;
+  const bool whole = ((from_address(b1) & 15) | (a.n4 * 2 & 15) | (a.n2 * 2 & 15) | (from_address(b0) & 15) | (a.n2 * 4 & 15)) == 0 && 1024ll % V == 0 && a.n2 % V == 0;
   const i64 n = place < a.positions ? smaller(1024ll, a.n2 - v1 * 1024ll) : 0;
   for_team_columns<V>(tile, whole, [&](i64 first, auto lanes) {
     constexpr int V = decltype(lanes)::kCount;

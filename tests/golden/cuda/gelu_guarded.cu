@@ -4,7 +4,8 @@ struct k0_arguments {
   i64 n0;
   const u64* scalars;
   u32* errors;
-  i64 positions, tiles;
+  i64 positions;
+  i64 tiles;
 };
 extern "C" __global__ void __launch_bounds__(256) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();

@@ -4,7 +4,8 @@ struct together_k0_call {
   i64 n0;
   const u64* scalars;
   u32* errors;
-  i64 positions, tiles;
+  i64 positions;
+  i64 tiles;
 };
 struct together_k0_arguments {
   together_k0_call calls[64];

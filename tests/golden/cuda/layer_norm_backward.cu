@@ -13,11 +13,17 @@ struct k0_arguments {
   i64 n3;
   const u64* scalars;
   u32* errors;
-  i64 positions, tiles;
-  i64 slots0, memory0, slot_size0;
-  i64 slots1, memory1, slot_size1;
+  i64 positions;
+  i64 tiles;
+  i64 slots0;
+  i64 memory0;
+  i64 slot_size0;
+  i64 slots1;
+  i64 memory1;
+  i64 slot_size1;
   i64 row5;
-  i64 strip, strips;
+  i64 strip;
+  i64 strips;
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
@@ -33,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   f32* const b5 = a.b5;
   f32* const b6 = a.b6;
   f32* const b7 = a.b7;
-  const bool aligned = ((from_address(b0) & 15) | (a.n1 * 4 & 15) | (from_address(b1) & 15) | (from_address(b4) & 15) | (a.n3 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b7) & 15)) == 0;
+  const bool aligned = ((from_address(b4) & 15) | (a.n3 * 4 & 15) | (a.n1 * 4 & 15) | (from_address(b5) & 15) | (from_address(b6) & 15) | (from_address(b0) & 15) | (from_address(b1) & 15) | (from_address(b7) & 15)) == 0;
   const int unit = unit_of(a.n1);
   constexpr int pair = 0;
   const bool whole = aligned && a.n1 % V == 0 && unit == V / 1;

@@ -15,9 +15,13 @@ struct k0_arguments {
   i64 n9;
   const u64* scalars;
   u32* errors;
-  i64 positions, tiles;
-  i64 slots0, memory0, slot_size0;
-  i64 strip, groups;
+  i64 positions;
+  i64 tiles;
+  i64 slots0;
+  i64 memory0;
+  i64 slot_size0;
+  i64 strip;
+  i64 groups;
 };
 template <int V> struct k0_loads { Pack<u16, V> raw3; };
 extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ k0_arguments a) {

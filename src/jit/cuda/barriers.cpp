@@ -1,0 +1,105 @@
+#include "smolder/jit/cuda/barriers.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "smolder/jit/cuda/accesses.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+class Inserter {
+ public:
+  explicit Inserter(Kernel& k) : k_(k) {}
+
+  void run() {
+    walk(k_.root.body);
+    insert(k_.root.body);
+  }
+
+ private:
+  /// A statement that all threads of a group run, or one of a thread loop.
+  struct Touch {
+    const Stmt* statement;
+    const Stmt* loop;  ///< null: all load it, and the first thread stores it
+    bool writes() const { return statement->kind == StmtKind::kStore; }
+    /// Whether an element is one thread's, which the loop's extent and the address tell.
+    bool is_owned() const {
+      const Address& at = statement->address;
+      return loop && at.indirect.empty() && stride_of(at.map, loop->vars[0]) != IntRef{};
+    }
+  };
+
+  /// What is touched since the last barrier is in `pending_`. The body of a sequential loop is walked twice, because
+  /// one iteration comes after another.
+  void walk(const std::vector<Stmt>& body) {
+    for (const Stmt& s : body) {
+      if (is_sequential(s.kind)) {
+        walk(s.body);
+        walk(s.body);
+        continue;
+      }
+      std::vector<Touch> touches;
+      if (s.kind == StmtKind::kThread) {
+        for_each_statement(s, [&](const Stmt& inner, const Stmt*) { add(inner, &s, touches); });
+      } else {
+        add(s, nullptr, touches);
+      }
+      if (is_marked(s) || std::ranges::any_of(touches, [&](const Touch& t) { return must_wait(t); })) {
+        if (!is_marked(s)) marked_.push_back(&s);
+        pending_.clear();
+      }
+      pending_.insert(pending_.end(), touches.begin(), touches.end());
+    }
+  }
+  static void add(const Stmt& s, const Stmt* loop, std::vector<Touch>& out) {
+    if (s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore) out.push_back({&s, loop});
+  }
+  bool is_marked(const Stmt& s) const { return std::ranges::find(marked_, &s) != marked_.end(); }
+
+  bool must_wait(const Touch& now) const {
+    return std::ranges::any_of(pending_, [&](const Touch& before) { return conflict(before, now); });
+  }
+
+  bool conflict(const Touch& a, const Touch& b) const {
+    const Address &x = a.statement->address, &y = b.statement->address;
+    if (!a.writes() && !b.writes()) return false;
+    if (!a.loop && !b.loop && a.writes() && b.writes()) return false;  // the first thread makes both
+    if (x.buffer != y.buffer) return may_overwrite(a, b);
+    return !(a.is_owned() && b.is_owned() && same_extent(*a.loop, *b.loop) &&
+             same_column(x, a.loop->vars[0], y, b.loop->vars[0]));
+  }
+
+  /// What is written may be the memory of what was read before at the same element (KernelCall::in_place): by the
+  /// thread that writes it, but for what all threads load.
+  bool may_overwrite(const Touch& before, const Touch& now) const {
+    const BufferArg &read = k_.buffers[before.statement->address.buffer],
+                    &written = k_.buffers[now.statement->address.buffer];
+    return !before.writes() && !before.is_owned() && now.writes() && !now.loop &&
+           !shared_row(k_, before.statement->address.buffer) && itemsize(read.dtype) == itemsize(written.dtype);
+  }
+
+  void insert(std::vector<Stmt>& body) const {
+    std::vector<Stmt> all;
+    for (Stmt& s : body) {
+      if (is_marked(s)) all.emplace_back().kind = StmtKind::kBarrier;
+      if (is_sequential(s.kind)) insert(s.body);
+      all.push_back(std::move(s));
+    }
+    body = std::move(all);
+  }
+
+  Kernel& k_;
+  std::vector<Touch> pending_;
+  std::vector<const Stmt*> marked_;
+};
+
+}  // namespace
+
+void insert_barriers(Kernel& k) {
+  if (!chunk_loop(k)) Inserter(k).run();
+}
+
+}  // namespace smolder::jit::cuda

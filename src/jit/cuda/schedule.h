@@ -1,0 +1,35 @@
+// A kernel's schedule: its loops mapped to threads (map_threads.h), strips of sums (split_sums.h), barriers
+// (barriers.h), and what of it threads keep where (shape.h). It follows from the kernel alone, so that the generator,
+// which writes the code, and the launch, which knows the sizes, agree. docs/architecture/cuda_kernels.md has the
+// reasons.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "smolder/jit/cuda/arguments.h"
+#include "smolder/jit/cuda/shape.h"
+#include "smolder/jit/loop/loop_ir.h"
+
+namespace smolder::jit::cuda {
+
+/// A kernel as its code is made: scheduled loop IR, a shape that refers to its statements, and what a call is told.
+struct Schedule {
+  Kernel kernel;
+  KernelShape shape;
+  std::vector<Argument> arguments;
+
+  explicit Schedule(const Kernel& kernel);
+  Schedule(Schedule&&) = default;
+  Schedule(const Schedule&) = delete;
+  /// Whether the kernel is one loop over elements, whatever their positions.
+  bool is_flat() const { return kernel.root.vars.empty(); }
+};
+
+/// What `Kernel::row` had better be, where `ints` are what is expected.
+RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
+/// Of the rows that it counts for.
+IntRef row_extent(const Kernel& kernel);
+
+}  // namespace smolder::jit::cuda

@@ -1,0 +1,193 @@
+// Kernels as a device runs them: what the passes make of loop IR, and that barriers are where they must be.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "jit/kernel_samples.h"
+#include "smolder/core/error.h"
+#include "smolder/jit/cuda/barriers.h"
+#include "smolder/jit/cuda/schedule.h"
+#include "smolder/jit/loop/loop_interpret.h"
+
+namespace smolder::jit::test {
+namespace {
+
+std::string contents(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+// Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
+// shared memory; rows of two lengths; numbers that one thread writes for all.
+// SMOLDER_BLESS=1 writes what is expected anew.
+TEST(CudaSchedule, Text) {
+  for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers"}) {
+    const std::string own = std::string("tests/golden/schedule/") + name + ".loop.smir";
+    const std::string common = std::string("tests/golden/loop/") + name + ".smir";
+    const std::string before = contents(own).empty() ? contents(common) : contents(own);
+    const cuda::Schedule schedule(parse_loop(before));
+    const std::string text = print(schedule.kernel);
+    const std::string file = std::string("tests/golden/schedule/") + name + ".smir";
+    if (std::getenv("SMOLDER_BLESS")) std::ofstream(file) << text;
+    EXPECT_EQ(text, contents(file)) << file;
+    EXPECT_NO_THROW(verify(schedule.kernel));
+    EXPECT_EQ(print(parse_loop(text)), text);
+  }
+}
+
+TEST(CudaSchedule, OfEveryKernelIsValid) {
+  for (const KernelSample& s : op_kernels()) {
+    const cuda::Schedule schedule(s.kernel);
+    EXPECT_NO_THROW(verify(schedule.kernel)) << print(s.kernel);
+    EXPECT_EQ(print(parse_loop(print(schedule.kernel))), print(schedule.kernel));
+  }
+}
+
+/// What the interpreter says of a scheduled kernel whose buffers have so many float32.
+std::string race_of(const std::string& text, std::vector<int64_t> ints, int64_t positions, int64_t elements = 256) {
+  const Kernel k = parse_loop(text);
+  verify(k);
+  std::vector<std::vector<float>> memory(k.buffers.size(), std::vector<float>(static_cast<size_t>(elements), 1));
+  std::vector<void*> buffers;
+  for (size_t b = 0; b < memory.size(); ++b) {
+    buffers.push_back(cuda::shared_row(k, static_cast<int>(b)) ? nullptr : memory[b].data());
+  }
+  try {
+    interpret(k, buffers.data(), ints.data(), nullptr, nullptr, 0, positions, &cuda::reduce_order());
+  } catch (const InternalError& e) {
+    const std::string message = e.what();
+    return message.substr(0, message.find(", in\n"));
+  }
+  return "";
+}
+std::string race_at(const std::string& place) {
+  return "internal error: two threads touch " + place + " without a barrier between them, and one writes it";
+}
+
+// A row in shared memory, read the other way round. Of eight elements a thread has four.
+TEST(CudaSchedule, RacesAreErrors) {
+  const auto reversed = [](const std::string& between) {
+    return "kernel {\n  buffers b0:float32 r, b1:float32 rw, b2:float32 w\n  ints 1\n  grid v0 < n0 {\n"
+           "    shared b1[8]\n"
+           "    thread v1 < 8 {\n      %0 = load b0[v0*8 + v1]\n      store b1[v1], %0\n    }\n" +
+           between +
+           "    thread v2 < 8 {\n      %1 = load b1[7 + v2*-1]\n      store b2[v0*8 + v2], %1\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(reversed(""), {3}, 3), race_at("b1[7]"));
+  EXPECT_EQ(race_of(reversed("    barrier\n"), {3}, 3), "");
+}
+
+// The first thread writes what all read in the next iteration, and reads what all wrote in this one.
+TEST(CudaSchedule, RacesBetweenIterations) {
+  const auto loop = [](const std::string& first, const std::string& second) {
+    return "kernel {\n  buffers b0:float32 rw, b1:float32 w\n  ints 2\n  grid v0 < n0 {\n    loop v1 < n1 {\n" + first +
+           "      %0 = load b0[v0]\n      thread v2 < 8 {\n        store b1[v0*32 + v1*8 + v2], %0\n      }\n" +
+           second + "      store b0[v0], %0\n    }\n  }\n}\n";
+  };
+  const std::string barrier = "      barrier\n";
+  EXPECT_EQ(race_of(loop("", ""), {2, 4}, 2), race_at("b0[0]"));
+  EXPECT_EQ(race_of(loop("", barrier), {2, 4}, 2), race_at("b0[0]"));
+  EXPECT_EQ(race_of(loop(barrier, ""), {2, 4}, 2), race_at("b0[0]"));
+  EXPECT_EQ(race_of(loop(barrier, barrier), {2, 4}, 2), "");
+  // That is what the pass finds.
+  Kernel k = parse_loop(loop("", ""));
+  cuda::insert_barriers(k);
+  EXPECT_EQ(print(k), loop(barrier, barrier));
+}
+
+// No barrier joins groups, nor threads that take chunks.
+TEST(CudaSchedule, RacesBetweenGroups) {
+  const std::string grid = "kernel {\n  buffers b0:float32 w, b1:float32 rw\n  ints 1\n  grid v0 < n0 {\n";
+  EXPECT_EQ(
+      race_of(grid + "    thread v1 < 8 {\n      %0 = load b1[v1]\n      store b0[v0*4 + v1], %0\n    }\n  }\n}\n", {2},
+              1),
+      "");
+  EXPECT_EQ(
+      race_of(grid + "    thread v1 < 8 {\n      %0 = load b1[v1]\n      store b0[v0*4 + v1], %0\n    }\n  }\n}\n", {2},
+              2),
+      race_at("b0[4]"));
+  const auto chunks = [&](const std::string& at) {
+    return grid +
+           "    thread v1 < 8 chunk 4 {\n      lanes v2 < 8 {\n        %0 = load b1[v0*8 + v2]\n        store b1[" +
+           at + "], %0\n        store b0[v0*8 + v2], %0\n      }\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(chunks("v0*8 + v2"), {2}, 2), "");
+  EXPECT_EQ(race_of(chunks("4 + v0*8 + v2"), {1}, 1), race_at("b1[4]"));
+}
+
+// Nor strips: of eight iterations there are two.
+TEST(CudaSchedule, RacesBetweenStrips) {
+  const auto split = [](const std::string& at) {
+    return "kernel {\n  buffers b0:float32 w, b1:float32 w\n  ints 2\n  grid v0 < n0 {\n    %0 = constant float32 0.5\n"
+           "    split v1 < n1 {\n      thread v2 < 8 {\n        store b1[v0*64 + " +
+           at + "], %0\n        combine b0[v0*8 + v2] add %0 from %0\n      }\n    }\n  }\n}\n";
+  };
+  EXPECT_EQ(race_of(split("v1*8 + v2"), {2, 8}, 2), "");
+  EXPECT_EQ(race_of(split("v2"), {2, 4}, 2), "") << "one strip";
+  EXPECT_EQ(race_of(split("v2"), {2, 8}, 2), race_at("b1[0]"));
+}
+
+/// Calls `visit` with the kernel without each of its barriers, which is put back.
+void without_each_barrier(Kernel& k, std::vector<Stmt>& body, const std::function<void()>& visit) {
+  for (size_t i = 0; i < body.size(); ++i) {
+    if (body[i].kind == StmtKind::kBarrier) {
+      const auto at = body.begin() + static_cast<std::ptrdiff_t>(i);
+      const Stmt barrier = *at;
+      body.erase(at);
+      visit();
+      body.insert(body.begin() + static_cast<std::ptrdiff_t>(i), barrier);
+    } else {
+      without_each_barrier(k, body[i].body, visit);
+    }
+  }
+}
+
+// Rows of two lengths, with a row in shared memory that loops of either read: each barrier is one that there must be,
+// as elements of the longer rows are dealt out in fours, and those of the shorter one by one.
+TEST(CudaSchedule, NoBarrierIsLeftOut) {
+  Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/schedule/two_lengths.loop.smir"))).kernel;
+  EXPECT_EQ(race_of(print(k), {2, 64, 63}, 2, 512), "");
+  int barriers = 0;
+  without_each_barrier(k, k.root.body, [&] {
+    ++barriers;
+    EXPECT_NE(race_of(print(k), {2, 64, 63}, 2, 512), "") << print(k);
+  });
+  EXPECT_GE(barriers, 2);
+}
+
+TEST(CudaSchedule, VerifiesWhatIsScheduled) {
+  const auto broken = [](const std::function<void(Kernel&)>& damage) -> std::string {
+    Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/gelu.smir"))).kernel;
+    damage(k);
+    try {
+      verify(k);
+    } catch (const InternalError& e) {
+      const std::string m = e.what();
+      return m.substr(m.rfind("}\n") + 2);
+    }
+    return "";
+  };
+  Stmt barrier{};
+  barrier.kind = StmtKind::kBarrier;
+  EXPECT_EQ(broken([](Kernel&) {}), "");
+  EXPECT_EQ(broken([&](Kernel& k) { k.root.body.push_back(barrier); }), "");
+  EXPECT_EQ(broken([&](Kernel& k) { k.root.body[0].body.push_back(barrier); }),
+            "a barrier where not all threads of a group come");
+  EXPECT_EQ(broken([](Kernel& k) { k.root.body[0].body[0].kind = StmtKind::kVector; }),
+            "a vector loop in a scheduled kernel");
+  EXPECT_EQ(broken([](Kernel& k) { k.root.body = std::vector<Stmt>(k.root.body[0].body); }),
+            "lanes are in no thread loop of chunks");
+  Stmt row{};
+  row.kind = StmtKind::kShared;
+  EXPECT_EQ(broken([&](Kernel& k) { k.root.body.insert(k.root.body.begin(), row); }), "");
+  EXPECT_EQ(broken([&](Kernel& k) { k.root.body[0].body.push_back(row); }), "a row is shared in a loop, or in no grid");
+}
+
+}  // namespace
+}  // namespace smolder::jit::test
