@@ -336,6 +336,9 @@ Value set_rows(Value x, Value index, Value src, int64_t axis) {
 
 Value scatter_at(ScatterKind kind, Value x, Value index, Value src, int axis) {
   Builder& b = *x.b;
+  if (x.rank() == 1 && index.rank() == 0) index = b.reshape(index, {1});
+  if (x.rank() == 1 && src.rank() == 0) src = b.reshape(src, {1});
+  if (x.rank() > 0 && index.rank() != x.rank()) return x;  // which only an index without elements is let do
   if (x.rank() > 0) return b.scatter_into(kind, x, index, src, axis);
   const Value y = b.scatter_into(kind, b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0);
   return b.reshape(y, {});
