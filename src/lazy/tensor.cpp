@@ -10,6 +10,7 @@
 #include "smolder/core/size.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/former.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -67,6 +68,8 @@ ViewStep::~ViewStep() {
 }
 
 TensorImpl::~TensorImpl() {
+  if (base && any_former()) [[unlikely]]
+    forget_storage(this);  // what was given another's storage has a base too
   if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
 }
 

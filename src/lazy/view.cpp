@@ -6,6 +6,7 @@
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/former.h"
 #include "smolder/lazy/ops.h"  // generated
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
@@ -154,6 +155,8 @@ void share(TensorImpl* impl, const Tensor& t) {
   impl->saw_base();
   impl->steps = std::move(steps);
   impl->detached = true;
+  if (any_former()) [[unlikely]]
+    count_dependent(owner);
 }
 
 }  // namespace
@@ -186,11 +189,14 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
   if (!grad_enabled()) view->origin = inference_mode_enabled() ? ViewOrigin::kInference : ViewOrigin::kNoGrad;
   if (again && input->origin != ViewOrigin::kOrdinary) view->origin = input->origin;
   view->saw_base();
+  if (any_former()) [[unlikely]]
+    count_dependent(base);
   view->steps = one_more(again ? input->steps : nullptr, op, {attrs.begin(), attrs.end()}, input->value->meta,
                          view->value->meta->shape);
 }
 
 void read_again(TensorImpl* impl) {
+  if (any_former() && follow_storage(impl)) return refresh(impl);
   const bool written = impl->base_was_written();
   // As torch does, where gradients are off too: the history may be read later. A leaf, whose base has no history that
   // it could have, stays one.
@@ -229,18 +235,20 @@ void set_data(const Tensor& self, const Tensor& t) {
     std::lock_guard hold(tape.mutex());
     if (!impl->value->external) tape.note_write(self, value);
   }
-  // A view of self cannot be what self views: it keeps the value alone.
-  if (storage_of(t).first != impl) {
-    share(impl, t);
-    impl->external.reset();
-  }
-  impl->value = value;
+  if (&self == &t || t.impl() == impl) return;
+  leave_storage(impl);
+  refresh(t.impl());  // it may have been of that
+  share(impl, t);
+  impl->external.reset();
+  impl->value = t.impl()->value;
 }
 
 uint32_t version(const Tensor& t) { return storage_of(t).first->writes(); }
 
 void assign(const Tensor& self, const Tensor& source) {
   TensorImpl* const impl = self.impl();
+  if (any_former()) [[unlikely]]
+    refresh(impl);
   if (const BranchTape* const branch = BranchTape::current()) [[unlikely]]
     branch->check_write(self);
   SMOLDER_CHECK(
