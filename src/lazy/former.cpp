@@ -131,4 +131,10 @@ void forget_storage(TensorImpl* dying) {
   }
 }
 
+TensorImpl::~TensorImpl() {
+  if (base && any_former()) [[unlikely]]
+    forget_storage(this);  // what was given another's storage has a base too
+  if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
+}
+
 }  // namespace smolder::lazy
