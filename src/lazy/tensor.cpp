@@ -10,7 +10,6 @@
 #include "smolder/core/size.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
-#include "smolder/lazy/former.h"
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/tape.h"
@@ -65,12 +64,6 @@ void TensorImpl::operator delete(void* p) noexcept {
 ViewStep::~ViewStep() {
   std::shared_ptr<const ViewStep> rest = std::move(before);
   while (rest && rest.use_count() == 1) rest = std::exchange(rest->before, nullptr);
-}
-
-TensorImpl::~TensorImpl() {
-  if (base && any_former()) [[unlikely]]
-    forget_storage(this);  // what was given another's storage has a base too
-  if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
 }
 
 }  // namespace lazy
