@@ -248,8 +248,10 @@ TEST(CudaNative, CountsAreThoseOfTheHost) {
       {{0, 4}, {600}, 0, true},
       {{4, 0}, {600}, 0, true, true},
   };
-  for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kBool, DType::kInt8}) {
-    for (const ScatterCase& c : cases) check_scatter(Op::kIndexAdd, {}, c, dtype, DType::kInt64, random);
+  for (const ScatterCase& c : cases) check_scatter(Op::kIndexAdd, {}, c, DType::kInt64, DType::kInt64, random);
+  for (const DType dtype : {DType::kInt32, DType::kBool, DType::kInt8}) {  // in tables, and in memory
+    check_scatter(Op::kIndexAdd, {}, cases[1], dtype, DType::kInt64, random);
+    check_scatter(Op::kIndexAdd, {}, cases[5], dtype, DType::kInt64, random);
   }
 }
 
