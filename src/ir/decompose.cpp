@@ -249,11 +249,10 @@ Value matmul(Value a, Value b, DType out, Value bias) {
 }
 
 Value weight_int8pack_mm(Value x, Value weight, Value scales, DType out) {
-  constexpr int64_t kFewRows = 8;
   Builder& b = *x.b;
   const DType compute = compute_type(out);
   const Value scale = in_compute_type(scales, out);
-  if (b.sym().less_equal(x.shape()[0], kFewRows)) {
+  if (b.sym().less_equal(x.shape()[0], kFewInt8Rows)) {
     const Value rows = b.unsqueeze(in_compute_type(x, out), 1), columns = b.unsqueeze(b.cast(weight, compute), 0);
     return sum(rows * columns, {2}, false) * scale;
   }

@@ -36,6 +36,8 @@ Value logsumexp_keepdim(Value x, int axis);
 
 /// torch.matmul: vectors, matrices and batches, which broadcast. The result has dtype `out`. A bias needs a matrix `b`.
 Value matmul(Value a, Value b, DType out, Value bias = {});
+/// Up to how many rows of `x` weight_int8pack_mm sums products with the weights as they are.
+inline constexpr int64_t kFewInt8Rows = 8;
 /// `x` [rows, in] by int8 weights [out, in], times a scale for each of these [out]; in the compute type of `out`. A few
 /// rows, as those of a token, are sums that read the weights as they are; for more the weights are cast once.
 Value weight_int8pack_mm(Value x, Value weight, Value scales, DType out);

@@ -290,43 +290,7 @@ void check_rank(std::string_view op, std::string_view arg, const Meta& m, int ra
   SMOLDER_CHECK(m.shape.size() == rank, RuntimeError, op, ": ", arg, " must be ", rank, "-D, got ", to_string(m));
 }
 
-namespace {
-
-/// torch's names of dtypes in such messages.
-std::string_view scalar_name(DType t) {
-  constexpr std::string_view kNames[] = {"Bool", "Byte",     "Char",  "Short",  "Int",          "Long",
-                                         "Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"};
-  return kNames[static_cast<int>(t)];
-}
-
-/// What torch says of ops that take floats alone, by the op's name: $ is the dtype's.
-struct FloatsAlone {
-  std::string_view op, text;
-};
-constexpr FloatsAlone kFloatsAlone[] = {
-    {"var", "std and var only support floating point and complex dtypes"},
-    {"std", "std and var only support floating point and complex dtypes"},
-    {"mean",
-     "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: $"},
-    {"norm", "linalg.vector_norm: Expected a floating point or complex tensor as input. Got $"},
-    {"softmax", "\"softmax_lastdim_kernel_impl\" not implemented for '$'"},
-    {"log_softmax", "\"log_softmax_lastdim_kernel_impl\" not implemented for '$'"},
-    {"gelu", "\"GeluKernelImpl\" not implemented for '$'"},
-};
-
-}  // namespace
-
 void check_dtype(std::string_view op, std::string_view arg, const Meta& m, std::string_view set) {
-  if (in_set(m.dtype, set)) return;
-  for (const FloatsAlone& known : kFloatsAlone) {
-    if (known.op != op || set != "float") continue;
-    const size_t at = std::min(known.text.find('$'), known.text.size());
-    const std::string_view rest = known.text.substr(std::min(at + 1, known.text.size()));
-    const std::string text = std::string(known.text.substr(0, at)) +
-                             std::string(at < known.text.size() ? scalar_name(m.dtype) : "") + std::string(rest);
-    if (text.front() == '"') raise<NotImplementedError>(text);
-    raise<RuntimeError>(text);
-  }
   SMOLDER_CHECK(in_set(m.dtype, set), NotImplementedError, op, ": expected ", arg, " to have ", describe_set(set),
                 ", got ", to_string(m), "; convert it with to()");
 }

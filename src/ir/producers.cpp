@@ -48,8 +48,10 @@ bool repeats(Value x, int axis) {
   for (;;) {
     if (x.shape()[axis] == Dim(1)) return true;
     switch (producer(x).op) {
-      case Op::kLeaf:
-        return leaf_strides(x)[axis] == Dim(0);
+      case Op::kLeaf: {
+        const SymDims strides = leaf_strides(x);  // none in graphs of files, whose leaves are row-major
+        return !strides.empty() && strides[axis] == Dim(0);
+      }
       case Op::kExpand:
         axis -= x.rank() - operand(x, 0).rank();
         if (axis < 0) return true;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "smolder/ir/attr_words.h"
+#include "smolder/ir/decompose.h"
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/batch_rule_names.h"  // generated
 #include "smolder/lazy/op_support.h"
@@ -235,15 +236,12 @@ Tensors linear(const BatchCall& c) {
 }
 
 Tensors int8_product(const BatchCall& c) {
-  if (!c.any_spread({1, 2})) {
-    const Tensor x = c.elements(0);
-    const Tensor rows = smolder::reshape(x, {-1, x.size(2)});
-    const Tensor y = smolder::weight_int8pack_mm(rows, c.elements(1), c.elements(2));
-    return {smolder::reshape(y, {x.size(0), x.size(1), y.size(1)})};
-  }
   return c.parts([&]() -> Tensors {
-    const Tensor x = c.element(0);
-    return {smolder::matmul(x, transpose(c.element(1).to(x.dtype()), 0, 1)) * c.element(2)};
+    const DType dtype = c.element(0).dtype(), compute = compute_type(dtype);
+    const Tensor x = c.element(0).to(compute), w = c.element(1).to(compute);
+    const Tensor y = x.size(0) <= ir::kFewInt8Rows ? sum(unsqueeze(x, 1) * unsqueeze(w, 0), {2})
+                                                   : smolder::matmul(x, transpose(w, 0, 1));
+    return {(y * c.element(2).to(compute)).to(dtype)};
   });
 }
 

@@ -256,15 +256,17 @@ Tensor product_of(const ComplexCall& c) {
   Tensor z = in_given_dtype(c.tensor(0), c.attrs.subspan(count + 2));
   const Dims axes = ir::reduction_axes("prod", given, z.dim());
   for (const int64_t axis : axes) z = multiplied(z, static_cast<int>(axis));
-  return reshape(z, ir::reduced_shape("prod", z.shape(), given, c.attrs[count + 1] != 0));
+  const Tensor out = reshape(z, ir::reduced_shape("prod", z.shape(), given, c.attrs[count + 1] != 0));
+  return out.numel() == c.tensor(0).numel() ? clone(out) : out;  // of axes of one element: no view of the operand
 }
 
 /// Running products along an axis: each step multiplies by what is twice as far before (Hillis and Steele).
 Tensor running_product(const ComplexCall& c) {
   Tensor z = in_given_dtype(c.tensor(0), c.attrs.subspan(1));
-  if (z.dim() == 0) return z;
+  if (z.dim() == 0) return clone(z);
   const int axis = normalize_axis(c.attrs[0], z.dim());
   const int64_t n = z.size(axis);
+  if (n <= 1) return clone(z);
   for (int64_t apart = 1; apart < n; apart *= 2) {
     const Tensor multiplied = slice(z, axis, apart, n) * slice(z, axis, 0, n - apart);
     z = cat({slice(z, axis, 0, apart), multiplied}, axis);

@@ -23,6 +23,11 @@ _BY_HAND = {
     name: ["input = smolder.tensor([1 + 2j, -3j])", f"smolder.{name}(input)"]
     for name in ("view_as_real", "real", "imag", "conj", "angle")
 }
+_BY_HAND["weight_int8pack_mm"] = [
+    "input = smolder.tensor([[1.0, -2.0, 0.5]])",
+    "mat2 = smolder.tensor([[10, 20, 30], [-1, 2, 4]], dtype=smolder.int8)",
+    "smolder._weight_int8pack_mm(input, mat2, smolder.tensor([0.1, 0.5]))",
+]
 
 
 def literal(array, dtype):

@@ -538,3 +538,12 @@ def test_optimizers_step_both_parts(name):
 def test_modules_become_complex():
     layer = smolder.nn.Linear(2, 2).to(smolder.complex64)
     assert layer.weight.is_complex() and layer(smolder.tensor([1j, 2])).is_complex()
+
+
+@pytest.mark.parametrize("shape, dim", [((), 0), ((1,), 0), ((3, 1), 1)])
+def test_products_of_one_element_are_no_views_of_it(shape, dim):
+    x = smolder.full(shape, 2 + 1j)
+    before = x.tolist()
+    for product in (x.cumprod(dim), x.prod(dim), x.prod(dim, keepdim=True)):
+        product.add_(1)
+    assert x.tolist() == before

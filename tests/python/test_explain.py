@@ -154,7 +154,7 @@ def test_a_neighbour_that_is_not_fused():
 @of_the_cpu("products are other calls")
 def test_every_reason_of_the_compiler_has_a_meaning():
     """The texts of the compiler's source are those that are explained."""
-    folder = Path(__file__).resolve().parents[2] / "src/jit"
+    folder = Path(__file__).resolve().parents[2] / "src/jit/fuse"
     text = "".join((folder / name).read_text() for name in ("fuse.cpp", "fuse_store.cpp", "fuse_clusters.h"))
     forms = (r'return (?:both\()?"([^"]+)"', r'\? "([^"]+)" : nullptr', r'const char\* k\w+ =\s+"([^"]+)"')
     said = {why for form in forms for why in re.findall(form, text)}

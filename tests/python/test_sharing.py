@@ -208,7 +208,7 @@ def test_buffers():
 def test_what_cannot_be_shared_says_so():
     for array, error, text in [
         (np.zeros(3)[::-1], ValueError, "stride in the given numpy array is negative"),
-        (np.zeros(3, np.uint16), TypeError, "numpy.uint16"),
+        (np.zeros(3, np.longdouble), TypeError, "longdouble"),
         (np.zeros(3, ">f4"), ValueError, "byte order"),
         (np.zeros(3, [("a", "u1"), ("b", "f4")])["b"], ValueError, "not a multiple of the element byte size"),
         ([1], TypeError, "expected np.ndarray"),

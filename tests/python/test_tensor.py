@@ -25,8 +25,8 @@ def test_tensor_infers_dtypes_from_python_and_keeps_numpys():
 
 
 def test_tensor_refuses_what_it_cannot_hold():
-    with pytest.raises(TypeError, match="uint16"):
-        smolder.tensor(np.zeros(2, np.uint16))
+    with pytest.raises(TypeError, match="longdouble"):
+        smolder.tensor(np.zeros(2, np.longdouble))
     with pytest.raises(ValueError, match="expected sequence of length 2"):
         smolder.tensor([[1, 2], [3]])
     with pytest.raises(ValueError, match="too many dimensions 'str'"):

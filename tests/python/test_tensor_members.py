@@ -4,7 +4,7 @@ import pytest
 from torch_peer import assert_torch_says, needs_torch
 
 import smolder
-from smolder import nn
+from smolder import _bits, _unheld, nn
 from smolder.autograd import Variable
 
 BEFORE = """
@@ -84,7 +84,7 @@ def test_bytes_of_a_file_are_a_storage(tmp_path):
     assert smolder.asarray(storage[4:8], dtype=smolder.uint8).tolist() == [4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("dtype", smolder._unheld.__all__)
+@pytest.mark.parametrize("dtype", [d for d in _unheld.__all__ if not _bits.is_held(getattr(smolder, d))])
 def test_a_tensor_of_a_dtype_that_is_a_name_raises(dtype):
     named = getattr(smolder, dtype)
     assert isinstance(named, smolder.dtype) and smolder.ones(1).dtype != named and {named: 1}[named] == 1

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from smolder._typing import DType
 
-__all__ = ["Bits", "carrier_of", "cast", "is_held", "made", "of_array", "of_bits", "of_contents", "view_bits"]
-
 Tensor = _core.Tensor
 _CARRIERS = {"float8_e4m3fn": _core.uint8, "float8_e5m2": _core.uint8}
 _CARRIERS |= {"uint16": _core.int16, "uint32": _core.int32, "uint64": _core.int64}

@@ -127,6 +127,11 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     _check_float("poisson", input)
     if not (_core._is_capturing() or input.is_meta) and not bool((_batches.whole(input.detach()) >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return poisson_unchecked(input, generator)
+
+
+def poisson_unchecked(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """The draws of poisson() where rates are known to be good: nothing is read. A negative one gives nan."""
     with no_grad():
         rate = input.detach().to(_core.float64)
         small, unknown = rate < 10, _core.logical_not(rate >= 0)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from smolder._typing import Tensor
 
-__all__ = ["is_shared", "move_there", "tell_pickler"]
-
 # By the identity of a storage: the array that it lies in, as long as that is used, and the file.
 _known: dict[int, tuple[weakref.ref[Any], int]] = {}
 # In a process that was sent tensors: the storages, by file, so that those which share memory do so here.

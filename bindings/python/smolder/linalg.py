@@ -561,22 +561,22 @@ class _Eig(Function):
 
 @takes_out
 @listed("linalg_eig")
-def eig(A: Tensor) -> linalg_eig:
+def eig(input: Tensor) -> linalg_eig:
     """Eigenvalues and eigenvectors of matrices, which are complex; in no order.
 
     Through LAPACK, on the host. Gradients are those of losses that do not depend on the phase of the vectors, which is
     arbitrary, and need eigenvalues that differ.
     """
-    _check("linalg.eig", A)
-    return linalg_eig(*_Eig.apply(A))
+    _check("linalg.eig", input)
+    return linalg_eig(*_Eig.apply(input))
 
 
 @takes_out
 @listed("linalg_eigvals")
-def eigvals(A: Tensor) -> Tensor:
+def eigvals(input: Tensor) -> Tensor:
     """Eigenvalues of matrices, which are complex; in no order."""
-    _check("linalg.eigvals", A)
-    return eig(A).eigenvalues if _needs_gradient(A) else _factors.eig(A, vectors=False)[0]
+    _check("linalg.eigvals", input)
+    return eig(input).eigenvalues if _needs_gradient(input) else _factors.eig(input, vectors=False)[0]
 
 
 def _pinv(a, rtol, hermitian):

@@ -63,7 +63,7 @@ def _answer(function, args, kwargs):
 
 def _answers_private(function, args, relevant):
     """Whether a class answers for functions that programs do not name: of tensors, and not of what else C++ has."""
-    if type(function).__name__ == "nb_method" and not isinstance(args[0], Tensor):
+    if type(function).__name__ == "nb_method" and not (args and isinstance(args[0], Tensor)):
         return False
     return any(getattr(type(x), "_answers_private", False) for x in relevant)
 

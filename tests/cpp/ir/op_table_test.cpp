@@ -141,7 +141,7 @@ TEST(InferErrors, Axes) {
                {"sum", "dim 1 appears multiple times"});
   expect_parts(message<IndexError>([] { infer(Op::kAmax, {tensor({0, 3})}, {1, 0, 0}); }),
                {"amax", "non-zero size", "[0, 3]"});
-  expect_parts(message<RuntimeError>([] { infer(Op::kMean, {tensor({3}, kI64)}, {0, 0, 0, 0}); }), {"mean", "Long"});
+  expect_parts(message<RuntimeError>([] { infer(Op::kMean, {tensor({3}, kI64)}, {0, 0, 0, 0}); }), {"mean", "int64"});
 }
 
 TEST(InferErrors, Movement) {

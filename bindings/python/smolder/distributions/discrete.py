@@ -10,7 +10,7 @@ from smolder import _core
 from smolder._creation import arange
 from smolder._modes import no_grad
 from smolder._names import listing as _listing
-from smolder._samplers import binomial, poisson
+from smolder._samplers import binomial, poisson_unchecked
 from smolder._types import finfo
 from smolder.distributions import constraints
 from smolder.distributions.distribution import Distribution, OfParameters
@@ -228,7 +228,7 @@ class Poisson(OfParameters, ExponentialFamily):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
+            return poisson_unchecked(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         rate, value = broadcast_all(self.rate, self._checked(value))
@@ -384,7 +384,7 @@ class NegativeBinomial(OfLogOdds):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            return poisson(self._gamma.sample(sample_shape))
+            return poisson_unchecked(self._gamma.sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)
