@@ -79,8 +79,15 @@ _NUMBERS = {
 class Work:
     """A collective that was begun. Its tensors have their new values once wait() was called."""
 
-    def __init__(self, finish: Callable[[], Any], tensors: Sequence[Tensor] = (), group: Any = None) -> None:
-        self._finish: Callable[[], Any] | None = finish
+    # Also of an instance of a class derived from it that does not call __init__.
+    _finish: Callable[[], Any] | None = None
+    _tensors: list[Tensor] = []
+    _group: Any = None
+
+    def __init__(
+        self, finish: Callable[[], Any] | None = None, tensors: Sequence[Tensor] = (), group: Any = None
+    ) -> None:
+        self._finish = finish
         self._tensors, self._group = list(tensors), group
 
     def wait(self, timeout: timedelta | None = None) -> bool:
