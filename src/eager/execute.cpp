@@ -305,6 +305,11 @@ class Program::Runner {
   std::vector<Array> values_;
 };
 
+void check_result(Op op, const Meta& result) {
+  SMOLDER_CHECK(!is_complex(result.dtype) || op == Op::kViewAsComplex, NotImplementedError, ir::name(op),
+                ": results of dtype ", name(result.dtype), " are not supported");
+}
+
 Program::Program() = default;
 Program::~Program() = default;
 
@@ -323,6 +328,7 @@ std::shared_ptr<const Program> Program::for_op(Op op, std::span<const Meta* cons
   SMOLDER_CHECK(row.infer, ValueError, row.name, " is no op to run by itself");
   std::vector<Meta> outputs(row.num_outputs);
   row.infer({inputs, attrs}, outputs.data());
+  for (const Meta& m : outputs) check_result(op, m);
 
   ir::Graph g;
   ir::Builder b(g);
@@ -396,6 +402,7 @@ std::vector<Array> execute(Op op, std::span<const Array> inputs, std::span<const
   if (runs != op || (!row.flags.primitive && find_kernel(key, op))) {
     std::vector<Meta> outputs(row.num_outputs);
     row.infer({pointers, attrs}, outputs.data());
+    for (const Meta& m : outputs) check_result(op, m);
     std::optional<BadIndex> bad;
     std::vector<Array> out = run_kernel(runs, inputs, attrs, outputs, key, bad);
     if (bad) report(*bad);

@@ -21,6 +21,9 @@ struct BadIndex {
 /// "index out of range in take: 7 is not in [0, 5)"
 std::string to_string(const BadIndex& bad);
 
+/// Throws NotImplementedError where an op is to write complex numbers: they are computed as pairs, by other ops.
+void check_result(ir::Op op, const ir::Meta& result);
+
 /// Runs one op (or primitive): shape and dtype rule, decomposition, a kernel a primitive. `inputs` follow the op's
 /// operands, lists flattened, with undefined arrays for absent optionals. Decompositions are remembered by op,
 /// attributes and operand metadata. If a kernel for the op itself is registered for `key` (override_kernel), that

@@ -104,6 +104,9 @@ Value scatter_at(ScatterKind kind, Value x, Value index, Value src, int axis) {
     const Value y = b.scatter_into(kind, b.reshape(x, {1}), b.reshape(index, {1}), b.reshape(src, {1}), 0);
     return b.reshape(y, {});
   }
+  if (x.rank() == 1 && index.rank() == 0) index = b.reshape(index, {1});
+  if (x.rank() == 1 && src.rank() == 0) src = b.reshape(src, {1});
+  if (index.rank() != x.rank()) return x;  // which only an index without elements is let do
   axis = normalize_axis(axis, x.rank());
   src = held_once(src);
   if (kind != ScatterKind::kSet) return b.scatter_into(kind, x, index, src, axis);

@@ -33,8 +33,6 @@ constexpr size_t kMostJobs = 128, kMostInstrs = size_t{1} << 18;
 constexpr auto kRest = std::chrono::milliseconds(20);
 /// The cost in `Shared::credit` of compiling for a step that came once, and the credit at first.
 constexpr int kGuess = 4, kMostCredit = 16;
-/// How long the end of the process waits for the kernel at hand.
-constexpr auto kLastKernel = std::chrono::seconds(2);
 
 Compiling from_environment() {
   const char* const text = std::getenv("SMOLDER_COMPILE");
@@ -252,11 +250,11 @@ void PlanQueue::finish() {
   std::unique_lock lock(s.mutex);
   s.stopping = true;
   s.wake.notify_one();
-  const bool ended = s.done.wait_for(lock, kLastKernel, [&] { return !s.running; });
+  // However long the kernel at hand takes: `exit` goes on to take down what the code generator works with.
+  s.done.wait(lock, [&] { return !s.running; });
   std::thread thread = std::move(s.thread);
   lock.unlock();
-  if (!thread.joinable()) return;
-  ended ? thread.join() : thread.detach();
+  if (thread.joinable()) thread.join();
 }
 
 /// Between two stages of the compiler, or two kernels, where the thread holds no lock that others know.

@@ -10,6 +10,7 @@
 #include "smolder/jit/cuda/shared.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/capture.h"
+#include "smolder/lazy/former.h"
 #include "smolder/lazy/strides.h"
 #include "smolder/lazy/tape.h"
 #include "smolder/lazy/view.h"
@@ -154,6 +155,8 @@ Tensor from_foreign(BufferRef buffer, Dims shape, Dims strides, DType dtype, std
 }
 
 bool is_external(const Tensor& t) {
+  if (any_former()) [[unlikely]]
+    refresh(t.impl());
   TensorImpl* const owner = owner_of(t.impl());
   if (owner->external) take_back(owner);
   refresh(t.impl());

@@ -10,6 +10,7 @@
 #include "smolder/core/fork.h"
 #include "smolder/core/profile.h"
 #include "smolder/core/size.h"
+#include "smolder/eager/execute.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
 #include "smolder/lazy/dead_values.h"
@@ -304,8 +305,7 @@ void Tape::append(ir::Op op, std::span<const Operand> operands, std::span<const 
   row.infer({{inputs, operands.size()}, attrs}, inferred_.data());
   for (const ir::Meta& m : inferred_) {
     storage_bytes(m.shape, m.dtype);
-    SMOLDER_CHECK(!is_complex(m.dtype) || op == ir::Op::kViewAsComplex, NotImplementedError, row.name,
-                  ": results of dtype ", name(m.dtype), " are not supported");
+    eager::check_result(op, m);
   }
   if (options_.strict) check_lowering(device_.type, op, {inputs, operands.size()}, attrs, inferred_);
 

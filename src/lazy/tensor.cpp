@@ -66,10 +66,6 @@ ViewStep::~ViewStep() {
   while (rest && rest.use_count() == 1) rest = std::exchange(rest->before, nullptr);
 }
 
-TensorImpl::~TensorImpl() {
-  if (base && base->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete base;
-}
-
 }  // namespace lazy
 
 Tensor Tensor::from_buffer(BufferRef buffer, Dims shape, DType dtype) {

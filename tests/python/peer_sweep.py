@@ -1,6 +1,7 @@
 """Runs a file of tests/python/sweeps with smolder or with torch, as T, and says what each of its cases gave.
 
     python peer_sweep.py torch FILE        writes {case: result} as JSON
+    python peer_sweep.py torch golden      writes what torch gave to each file beside the tests, in brief
 
 A file calls case(name, function); what the function returns is flattened to tensors, [dtype, shape, elements], and
 to the repr of anything else; an error is its type.
@@ -13,6 +14,11 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+
+FOLDER = Path(__file__).parent / "sweeps"
+GOLDEN = Path(__file__).parents[1] / "golden/sweeps"
+DIGITS = {"float64": 13, "float32": 7, "float16": 5, "bfloat16": 4}
+MOST = 8  # elements of a tensor that the golden files write out
 
 
 class Sweep:
@@ -68,5 +74,39 @@ def sweep(module, path):
     return s.results
 
 
+def brief(results):
+    """The results with the elements of large tensors as sums, and with the digits that a dtype has."""
+    return {case: [item if isinstance(item, str) else in_brief(*item) for item in r] for case, r in results.items()}
+
+
+def in_brief(dtype, shape, elements):
+    if len(elements) > MOST:
+        elements = sums(elements)
+    return [dtype, shape, [short(x, DIGITS.get(dtype, 17)) for x in elements]]
+
+
+def short(x, digits):
+    x = float(f"{x:.{digits}g}")
+    return int(x) if x.is_integer() else x
+
+
+def sums(elements):
+    """What tells elements from others: how many are no numbers or infinite, and means that weigh each place otherwise."""
+    x, at = np.array(elements, "float64"), np.arange(len(elements))
+    finite = np.where(np.isfinite(x), x, 0)
+    counts = [np.isnan(x).sum(), (x == np.inf).sum(), (x == -np.inf).sum()]
+    means = [np.abs(finite).mean(), *((finite * np.cos(k * (at + 1))).mean() for k in (0, 1, 2.7))]
+    return [float(n) for n in (*counts, *means)]
+
+
+def write_golden(module):
+    for path in sorted(FOLDER.glob("*.py")):
+        lines = [json.dumps({c: r}, separators=(",", ":"))[1:-1] for c, r in brief(sweep(module, path)).items()]
+        (GOLDEN / f"{path.stem}.json").write_text("{" + ",\n".join(lines) + "}\n")
+
+
 if __name__ == "__main__":
-    json.dump(sweep(importlib.import_module(sys.argv[1]), sys.argv[2]), sys.stdout)
+    if sys.argv[2] == "golden":
+        write_golden(importlib.import_module(sys.argv[1]))
+    else:
+        json.dump(sweep(importlib.import_module(sys.argv[1]), sys.argv[2]), sys.stdout)

@@ -1,7 +1,6 @@
 """Programs of views, arrays on their memory, writes and gradients in any order, run by Smolder or by torch.
 
-    python sharing_programs.py torch          writes the golden file beside the tests, from torch
-    python sharing_programs.py torch to PATH  writes it there
+    python sharing_programs.py torch to PATH  writes a golden file there, from torch
     python sharing_programs.py torch NUMBER   says what a program left
 
 What a program left is looked at only when it has ended, as looking may change it: which names are one tensor, what needs
@@ -17,7 +16,7 @@ import numpy as np
 from container_programs import Dice, digest
 
 GOLDEN = Path(__file__).parents[1] / "golden/sharing_programs.json"
-PROGRAMS, STEPS = 1500, 9
+PROGRAMS, ASSIGNING, STEPS = 1500, 1500, 9  # those that also give a tensor another's memory come last
 
 SAME = ["{x}.reshape({x}.shape)", "{x}.view({x}.shape)", "{x}.view(-1)", "{x}.reshape(-1)", "{x}.flatten()", "{x}[...]"]
 SAME += ["{x}[:]", "{x}.view_as({x})", "{x}.expand({x}.shape)", "{x}.expand_as({x})", "{x}.squeeze()", "{x}.t()"]
@@ -59,9 +58,22 @@ READS = [
     "repr({x})",
     "no_grad(lambda: {x} * 2)",
 ]
+ASSIGNS = ["{x}.data = {z}", "{x}.data = {z}.detach()", "{x}.data = {z}[0]", "{x}.data = {z} * 2", "{x}.data = {x}"]
+ASSIGNS += [
+    "{x}.data = {z}.detach().view(-1)",
+    "{x}.data = T.ones(3)",
+    "{x}.data = T.eye(2).t()",
+    "{x}.data = {x}.data",
+]
+ASSIGNS += ["{x}.data = {x}.data.clone()", "{x}.data = {x}.detach().t()", "{x}.data = T.from_numpy({n})"]
+ASSIGNS += ["{x}.set_({z})", "{x}.set_({z}.detach())", "no_grad(lambda: {x}.set_({z}))", "{x}.data.set_({z}.data)"]
+ASSIGNS += ["{x}.set_()", "no_grad(lambda: {x}.set_(T.ones(3)))", "{x}.detach().set_(T.ones(3))"]
+ASSIGNS += ["no_grad(lambda: {x}.resize_(2))", "{x}.data.resize_(2)", "{x}.grad.data = T.ones(4)"]
+ASSIGNS += ["{x}.data = T.zeros(2, dtype=T.float64)", "{x}.data = T.ones(2, dtype=T.int64)", "{x}.data.t_()"]
+ASSIGNS += ["{x}.t_()", "{x}.unsqueeze_(0)", "{x}.squeeze_()", "{x}.transpose_(0, -1)", "{x}.detach().unsqueeze_(0)"]
 
 
-def statement(dice):
+def statement(dice, assigning=False):
     x, z, n, k = f"x{dice.of('012')}", f"x{dice.of('012')}", f"n{dice.of('01')}", dice.of("2357")
     text = dice.of(
         [f"{z} = {dice.of(SAME)}"] * 6
@@ -73,18 +85,19 @@ def statement(dice):
         + [dice.of(READS)] * 2
         + [f"{z} = T.{dice.of(['from_numpy', 'as_tensor', 'asarray', 'from_dlpack'])}({n})"]
         + [f"{n}[...] = {k}", f"{n} += {k}", f"{n} = np.ones(2)", f"{z} = T.ones(2)", dice.of(ARRAYS)]
+        + ([dice.of(ASSIGNS)] * 12 if assigning else [])
     )
-    return text.format(x=x, k=k)
+    return text.format(x=x, z=z, n=n, k=k)
 
 
 def programs():
-    for i in range(PROGRAMS):
+    for i in range(PROGRAMS + ASSIGNING):
         dice = Dice(f"sharing {i}")
         first = dice.of(
             ["T.arange(4.0)", "T.ones(2, 2)", "T.ones(4, requires_grad=True)", "T.ones(4, requires_grad=True) + 1"]
         )
         begin = [f"x0 = {first}", "x1 = x0", "x2 = x0.view(2, 2)", "n0 = n1 = np.zeros(4, dtype='float32')"]
-        yield [*begin, *(statement(dice) for _ in range(1 + i % STEPS))]
+        yield [*begin, *(statement(dice, i >= PROGRAMS) for _ in range(1 + i % STEPS))]
 
 
 class Run:
@@ -116,8 +129,8 @@ class Run:
         tensors, arrays = ([self.names.get(f"{c}{i}") for i in range(n)] for c, n in (("x", 3), ("n", 2)))
         each = [t for t in tensors if t is not None]
         same = [[a is b or self.is_same(a, b) for a in each] for b in each]
-        flags = [[t.requires_grad, t.is_leaf, t.grad_fn is None, list(t.shape)] for t in each]
-        seen = [self.values(t) for t in (*each, *arrays)]
+        flags = [self.said(lambda t=t: [t.requires_grad, t.is_leaf, t.grad_fn is None, list(t.shape)]) for t in each]
+        seen = [self.said(lambda t=t: self.values(t)) for t in (*each, *arrays)]
         gradients = [self.said(lambda t=t: self.values(t.grad) if t.is_leaf else None) for t in each]
         after = []
         for t in each:
@@ -125,7 +138,7 @@ class Run:
             after.append([self.said(lambda t=t: self.values(t.grad) if t.is_leaf else None) for t in each])
         for t in each:
             after.append(self.said(lambda t=t: t.detach().add_(100) and None))
-            after.append([self.values(t) for t in (*each, *arrays)])
+            after.append([self.said(lambda t=t: self.values(t)) for t in (*each, *arrays)])
         return json.dumps([errors, same, flags, seen, gradients, after])
 
 

@@ -60,6 +60,7 @@ bool read_dims(PyObject* sequence, Dims& out) {
     return false;
   }
   out = {};
+  if (PySequence_Fast_GET_SIZE(fast.ptr()) > kMaxRank) return false;  // casters must not throw
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.ptr()); ++i) {
     PyObject* const item = PySequence_Fast_GET_ITEM(fast.ptr(), i);
     if (!PyIndex_Check(item) || PyBool_Check(item)) return false;
@@ -75,6 +76,9 @@ bool read_dims(PyObject* sequence, Dims& out) {
 
 Dims dims_of(const nb::args& args, const char* function, const char* name) {
   Dims out;
+  nb::handle sizes = args;
+  if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))) sizes = args[0];
+  SMOLDER_CHECK(PySequence_Size(sizes.ptr()) <= kMaxRank, ValueError, "tensors have at most ", kMaxRank, " dimensions");
   if (args.size() == 1 && read_dims(nb::handle(args[0]).ptr(), out)) return out;
   if (read_dims(args.ptr(), out)) return out;
   const nb::object text = nb::module_::import_("smolder._call_errors").attr("size_message")(function, name, args);
