@@ -306,7 +306,6 @@ def program_fsdp_recomputed(rank, size):
 def program_fsdp_wrapped(rank, size):
     """FullyShardedDataParallel has the losses of one process; its state is given whole or in parts, and taken back."""
     from smolder.distributed.algorithms._checkpoint import checkpoint_wrapper as wrappers
-    from smolder.distributed.fsdp import FullyShardedDataParallel as FSDP
     from smolder.distributed.fsdp import (
         FullOptimStateDictConfig,
         FullStateDictConfig,
@@ -314,6 +313,7 @@ def program_fsdp_wrapped(rank, size):
         ShardingStrategy,
         StateDictType,
     )
+    from smolder.distributed.fsdp import FullyShardedDataParallel as FSDP
     from smolder.distributed.fsdp.wrap import ModuleWrapPolicy
 
     expected, plain = alone(GPT, 3)

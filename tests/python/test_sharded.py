@@ -25,37 +25,39 @@ from smolder.distributed.fsdp import wrap
 
 PROGRAMS = Path(__file__).with_name("sharded_programs.py")
 LIMIT = 300  # seconds: nothing takes as long but what is stuck
+# What many processes do is tested, not kernels: these are compiled where two processes run, which costs more than all else.
+SMALL = {"SMOLDER_BACKEND": "interpret"}
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="built without Gloo")
 
 
 def test_programs(tmp_path):
     """Processes are started once for each number of them. What three saved, two and four go on from."""
-    folder = {"FOLDER": str(tmp_path), "timeout": LIMIT}
-    errors, out = errors_of(start("fsdp_more,dtensor,save,save_killed", 3, PROGRAMS, FOLDER=str(tmp_path)), LIMIT)
-    # The last one is cut off; load_killed looks at what it left.
+    folder = {"FOLDER": str(tmp_path)}
+    three = "fsdp_more,dtensor,save,save_killed"  # the last one is cut off; load_killed looks at what it left
+    errors, out = errors_of(start(three, 3, PROGRAMS, **folder, **SMALL), LIMIT)
     assert set(errors) == {0, 2} and all("rank 1 has left" in text for text in errors.values()), out
-    programs = "load,load_killed,fsdp,fsdp_dropped,fsdp_recomputed,fsdp_wrapped,fsdp_compiled,tensor_parallel,pipeline"
-    run(programs, 2, PROGRAMS, **folder)
-    run("load,mesh,hsdp,dtensor,dp_tp,pipeline", 4, PROGRAMS, **folder)
+    two = "load,load_killed,fsdp,fsdp_dropped,fsdp_recomputed,fsdp_wrapped,fsdp_compiled,tensor_parallel,pipeline"
+    run(two, 2, PROGRAMS, LIMIT, **folder)
+    run("load,mesh,hsdp,dtensor,dp_tp,pipeline", 4, PROGRAMS, LIMIT, **folder, **SMALL)
 
 
 def test_example(tmp_path):
-    """Two processes have the losses of one, and one goes on where they ended."""
+    """Four processes have the losses of one, and one goes on where they ended."""
     example = str(PROGRAMS.parents[2] / "examples" / "parallel_gpt.py")
-    given = [example, "--steps", "10", "--checkpoint"]
-    two = [sys.executable, "-m", "smolder.distributed.run", "--nproc-per-node", "2", *given, str(tmp_path / "two")]
-    env = {**os.environ, "SMOLDER_NUM_THREADS": "1"}
+    given = [example, "--steps", "3", "--checkpoint"]
+    four = [sys.executable, "-m", "smolder.distributed.run", "--nproc-per-node", "4", *given, str(tmp_path / "four")]
+    env = {**os.environ, **SMALL, "SMOLDER_NUM_THREADS": "1"}
     said = [
         subprocess.run(c, capture_output=True, text=True, timeout=LIMIT, check=True, env=env).stdout
         for c in (
-            [*two, "--mesh", "dp=1,tp=2"],
+            [*four, "--mesh", "dp=2,tp=2"],
             [sys.executable, *given, str(tmp_path / "one")],
-            [sys.executable, *given, str(tmp_path / "two")],
+            [sys.executable, *given, str(tmp_path / "four")],
         )
     ]
     losses = [[float(x) for x in re.findall(r"loss ([\d.]+)", text)] for text in said]
     assert len(losses[0]) == 1 and losses[0] == pytest.approx(losses[1], abs=2e-3), said
-    assert "step 20" in said[2] and losses[2][0] < losses[0][0], said
+    assert "step 6:" in said[2] and losses[2][0] < losses[0][0], said
 
 
 @pytest.mark.parametrize(("kind", "signal"), [("fsdp", "SIGKILL"), ("pipeline", "SIGKILL"), ("tensor", "SIGSTOP")])
@@ -70,7 +72,7 @@ def test_faults(kind, signal):
     for _ in range(int(os.environ.get("SMOLDER_TEST_FAULTS", "1"))):
         victim, wait = rng.randrange(signal == "SIGSTOP", size), rng.uniform(0, 0.5)
         given = {"KIND": kind, "SIGNAL": signal, "VICTIM": str(victim), "WAIT": str(wait)}
-        processes = start("faults", size, PROGRAMS, **given)
+        processes = start("faults", size, PROGRAMS, **given, **SMALL)
         try:
             texts = ended([p for r, p in enumerate(processes) if r != victim], LIMIT)
         except subprocess.TimeoutExpired:

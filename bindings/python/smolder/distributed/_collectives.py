@@ -81,7 +81,7 @@ class Work:
 
     # Also of an instance of a class derived from it that does not call __init__.
     _finish: Callable[[], Any] | None = None
-    _tensors: list[Tensor] = []
+    _tensors: Sequence[Tensor] = ()
     _group: Any = None
 
     def __init__(
@@ -122,7 +122,7 @@ class Work:
     def result(self) -> list[Tensor]:
         """The tensors, with their new values."""
         self.wait()
-        return self._tensors
+        return list(self._tensors)
 
     def source_rank(self) -> int:
         """Who sent what was received from any process, by its rank in the default group. Ends the step."""
