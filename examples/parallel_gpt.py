@@ -108,7 +108,7 @@ def main():
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if step % 10 == 9:
+        if step % 10 == 9 or step + 1 == first + args.steps:
             total = loss.full_tensor().detach().clone()
             dist.all_reduce(total, dist.ReduceOp.AVG, dp.get_group())
             if dist.get_rank() == 0:

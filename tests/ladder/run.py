@@ -26,6 +26,7 @@ FILES = [
     "styles_of_training.py",
     "styles_of_models.py",
     "styles_of_fields.py",
+    "styles_of_signals.py",
 ]
 REMARKS = {
     "transformers gpt2 saved": "saved and loaded again",

@@ -1,5 +1,6 @@
 """Several processes on this machine. What they run is in distributed_programs.py."""
 
+import gc
 import os
 import re
 import signal
@@ -53,9 +54,9 @@ def ended(processes, timeout=60):
                 p.kill()
 
 
-def run(program, size, programs=PROGRAMS, **env):
+def run(program, size, programs=PROGRAMS, timeout=60, **env):
     processes = start(program, size, programs, **env)
-    out = ended(processes)
+    out = ended(processes, timeout)
     for r, (p, text) in enumerate(zip(processes, out, strict=True)):
         assert p.returncode == 0 and "done" in text, f"rank {r} of {program}: {text[-3000:]}"
     return out
@@ -402,3 +403,24 @@ def test_damaged_file_store(tmp_path):
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(dist.DistStoreError, match="ends within a record"):
         dist.FileStore(str(path)).get("key")
+
+
+def test_work_made_by_hand():
+    """One that was not begun is done; nothing is said when it goes, nor of one whose class leaves out __init__."""
+
+    class Mine(dist.Work):
+        def __init__(self):
+            pass
+
+    unraised = []
+    before, sys.unraisablehook = sys.unraisablehook, unraised.append
+    try:
+        for work in (dist.Work(), Mine()):
+            assert work.wait() and work.result() == []
+        del work
+        with pytest.raises(TypeError):
+            dist.Work(no_such_argument=1)
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
+    assert not unraised

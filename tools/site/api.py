@@ -82,6 +82,16 @@ MODULES = [
     "smolder.jit",
     "smolder.torch",
     "smolder.distributed",
+    "smolder.distributed.nn.functional",
+    "smolder.distributed.device_mesh",
+    "smolder.distributed.fsdp",
+    "smolder.distributed.fsdp.wrap",
+    "smolder.distributed.tensor",
+    "smolder.distributed.tensor.parallel",
+    "smolder.distributed.pipelining",
+    "smolder.distributed.checkpoint",
+    "smolder.distributed.checkpoint.state_dict",
+    "smolder.distributed.algorithms.ddp_comm_hooks.default_hooks",
 ]
 # How the pages write some types.
 SHORT = {"builtins.": "", "_core.": "", "_int": "int", "_float": "float", "_bool": "bool", "_dtype": "dtype"}

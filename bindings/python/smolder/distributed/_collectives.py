@@ -79,8 +79,15 @@ _NUMBERS = {
 class Work:
     """A collective that was begun. Its tensors have their new values once wait() was called."""
 
-    def __init__(self, finish: Callable[[], Any], tensors: Sequence[Tensor] = (), group: Any = None) -> None:
-        self._finish: Callable[[], Any] | None = finish
+    # Also of an instance of a class derived from it that does not call __init__.
+    _finish: Callable[[], Any] | None = None
+    _tensors: Sequence[Tensor] = ()
+    _group: Any = None
+
+    def __init__(
+        self, finish: Callable[[], Any] | None = None, tensors: Sequence[Tensor] = (), group: Any = None
+    ) -> None:
+        self._finish = finish
         self._tensors, self._group = list(tensors), group
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -115,7 +122,7 @@ class Work:
     def result(self) -> list[Tensor]:
         """The tensors, with their new values."""
         self.wait()
-        return self._tensors
+        return list(self._tensors)
 
     def source_rank(self) -> int:
         """Who sent what was received from any process, by its rank in the default group. Ends the step."""

@@ -30,7 +30,7 @@ __all__ = [
 ]
 __dir__ = _listing(__name__)
 
-_WRAPPERS = ("module.", "_checkpoint_wrapped_module.", "_orig_mod.")
+_WRAPPERS = {"_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"}
 
 
 @dataclass
@@ -66,16 +66,23 @@ def _options(options):
 
 def _name(path):
     """Without what wrappers put into paths."""
-    parts = path.split(".")
-    gone = {w.rstrip(".") for w in _WRAPPERS[1:]}
-    return ".".join(p for p in parts if p not in gone)
+    return ".".join(p for p in path.split(".") if p not in _WRAPPERS)
 
 
 def _inner(model):
-    """The module that DistributedDataParallel wraps."""
+    """The module that DistributedDataParallel or FullyShardedDataParallel wraps."""
+    from smolder.distributed.fsdp import FullyShardedDataParallel
     from smolder.nn.parallel import DistributedDataParallel
 
-    return model.module if isinstance(model, DistributedDataParallel) else model
+    return model.module if isinstance(model, DistributedDataParallel | FullyShardedDataParallel) else model
+
+
+def _state_of(model, **options):
+    """What state_dict() gives, in parts: wrappers below give whole copies, unless they are told."""
+    from smolder.distributed.fsdp import FullyShardedDataParallel, StateDictType
+
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        return model.state_dict(**options)
 
 
 def _first():
@@ -105,10 +112,10 @@ def get_model_state_dict(
     _no_submodules(submodules)
     options = _options(options)
     model = _inner(model)
-    frozen = {n for n, p in model.named_parameters() if not p.requires_grad} if options.ignore_frozen_params else set()
+    frozen = {_name(n) for n, p in model.named_parameters() if not p.requires_grad}
     out = {}
-    for path, value in model.state_dict().items():
-        if path in frozen:
+    for path, value in _state_of(model).items():
+        if options.ignore_frozen_params and _name(path) in frozen:
             continue
         if isinstance(value, _core.Tensor):
             value = _given_out(value, options)
@@ -155,7 +162,7 @@ def set_model_state_dict(
     """Gives a model parameters and buffers by name, whole or in parts. All processes call it."""
     options = _options(options)
     model = _inner(model)
-    own = {_name(path): value for path, value in model.state_dict(keep_vars=True).items()}
+    own = {_name(path): value for path, value in _state_of(model, keep_vars=True).items()}
     names = set(model_state_dict)
     if options.broadcast_from_rank0:
         from smolder.distributed._objects import broadcast_object_list
@@ -291,6 +298,26 @@ def set_optimizer_state_dict(
                     continue
                 group.update({k: v for k, v in by_name.get(name, {}).items() if k in group})
                 optimizer.state[p] = {k: _state_for(k, v, p) for k, v in state[name].items()}
+
+
+@no_grad()
+def optimizer_state_to_load(model: Module, optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
+    """Of state by names of parameters, whole or in parts: what the optimizer's own load_state_dict takes."""
+    names = _names_of(_inner(model))
+    by_name = {n: {k: v for k, v in g.items() if k != "params"} for g in given["param_groups"] for n in g["params"]}
+    state: dict[int, Any] = {}
+    groups = []
+    for group in optimizer.param_groups:
+        first = len(state)
+        for p in group["params"]:
+            name = names[id(p)]
+            if name not in given["state"]:
+                raise RuntimeError(f"Missing optimizer state of {name}")
+            state[len(state)] = {k: _state_for(k, v, p) for k, v in given["state"][name].items()}
+        options = by_name[names[id(group["params"][0])]] if group["params"] else {}
+        kept = {k: v for k, v in group.items() if k != "params"}
+        groups.append(kept | options | {"params": list(range(first, len(state)))})
+    return {"state": state, "param_groups": groups}
 
 
 def _state_for(key, value, p):

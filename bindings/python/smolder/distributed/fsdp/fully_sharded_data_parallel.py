@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 __all__ = [
     "BackwardPrefetch",
     "CPUOffload",
+    "FullOptimStateDictConfig",
     "FullStateDictConfig",
     "FullyShardedDataParallel",
     "MixedPrecision",
+    "OptimStateDictConfig",
+    "ShardedOptimStateDictConfig",
     "ShardedStateDictConfig",
     "ShardingStrategy",
     "StateDictConfig",
+    "StateDictSettings",
     "StateDictType",
 ]
 __dir__ = _listing(__name__)
@@ -103,6 +107,52 @@ class ShardedStateDictConfig(StateDictConfig):
     _use_dtensor: bool = False
 
 
+@dataclass
+class OptimStateDictConfig:
+    """Options of optim_state_dict()."""
+
+    offload_to_cpu: bool = True
+
+
+@dataclass
+class FullOptimStateDictConfig(OptimStateDictConfig):
+    """With rank0_only, only the first process gets whole tensors."""
+
+    rank0_only: bool = False
+
+
+@dataclass
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
+    """None that changes anything."""
+
+    _use_dtensor: bool = False
+
+
+@dataclass
+class StateDictSettings:
+    """What state_dict() and optim_state_dict() give."""
+
+    state_dict_type: StateDictType
+    state_dict_config: StateDictConfig
+    optim_state_dict_config: OptimStateDictConfig
+
+
+_WHOLE = StateDictSettings(StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig())
+
+
+def _settings(kind, config, optim_config):
+    full = kind is StateDictType.FULL_STATE_DICT
+    config = config or (FullStateDictConfig() if full else ShardedStateDictConfig())
+    optim_config = optim_config or (FullOptimStateDictConfig() if full else ShardedOptimStateDictConfig())
+    return StateDictSettings(kind, config, optim_config)
+
+
+def _options_of(kind, config):
+    full = kind is StateDictType.FULL_STATE_DICT
+    only_first = full and getattr(config, "rank0_only", False)
+    return states.StateDictOptions(full_state_dict=full, cpu_offload=only_first)
+
+
 def _mesh_of(group):
     return None if group is None else DeviceMesh.from_group(group, "cpu")
 
@@ -165,7 +215,7 @@ class FullyShardedDataParallel(Module):
         for child in wrap.chosen(module, auto_wrap_policy, ignored) if auto_wrap_policy is not None else ():
             fully_shard(child, reshard_after_forward=frees, **options)
         self._fsdp_wrapped_module = fully_shard(module, reshard_after_forward=None if frees else False, **options)
-        self._state_dict_type, self._state_dict_config = StateDictType.FULL_STATE_DICT, FullStateDictConfig()
+        self._settings = _WHOLE
 
     @property
     def module(self) -> Module:
@@ -208,12 +258,19 @@ class FullyShardedDataParallel(Module):
         state_dict_type: StateDictType,
         state_dict_config: Any = None,
         optim_state_dict_config: Any = None,
-    ) -> None:
-        """What state_dict() gives from now on."""
+    ) -> StateDictSettings:
+        """What state_dict() and optim_state_dict() give from now on. Returns what they gave before."""
         if state_dict_type is StateDictType.LOCAL_STATE_DICT:
             raise NotImplementedError("LOCAL_STATE_DICT is not supported: SHARDED_STATE_DICT has DTensors")
+        before = FullyShardedDataParallel.get_state_dict_type(module)
         for m in FullyShardedDataParallel._all_below(module):
-            m._state_dict_type, m._state_dict_config = state_dict_type, state_dict_config or FullStateDictConfig()
+            m._settings = _settings(state_dict_type, state_dict_config, optim_state_dict_config)
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Module) -> StateDictSettings:
+        """What state_dict() and optim_state_dict() give, of the outermost wrapper."""
+        return next((m._settings for m in FullyShardedDataParallel._all_below(module)), _WHOLE)
 
     @staticmethod
     @contextmanager
@@ -223,24 +280,22 @@ class FullyShardedDataParallel(Module):
         state_dict_config: Any = None,
         optim_state_dict_config: Any = None,
     ) -> Iterator[None]:
-        """What state_dict() gives within."""
-        before = [(m, m._state_dict_type, m._state_dict_config) for m in FullyShardedDataParallel._all_below(module)]
-        FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
+        """What state_dict() and optim_state_dict() give within."""
+        before = [(m, m._settings) for m in FullyShardedDataParallel._all_below(module)]
+        FullyShardedDataParallel.set_state_dict_type(
+            module, state_dict_type, state_dict_config, optim_state_dict_config
+        )
         try:
             yield
         finally:
-            for m, kind, config in before:
-                m._state_dict_type, m._state_dict_config = kind, config
+            for m, settings in before:
+                m._settings = settings
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
         """Whole tensors, or DTensors, by the names of the module."""
-        full = self._state_dict_type is StateDictType.FULL_STATE_DICT
-        config = self._state_dict_config
-        options = states.StateDictOptions(
-            full_state_dict=full, cpu_offload=full and getattr(config, "rank0_only", False)
-        )
+        options = _options_of(self._settings.state_dict_type, self._settings.state_dict_config)
         found = states.get_model_state_dict(self.module, options=options)
         out = {} if destination is None else destination
         out.update({prefix + name: value for name, value in found.items()})
@@ -255,9 +310,32 @@ class FullyShardedDataParallel(Module):
     @staticmethod
     def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
         """The optimizer's state by names of parameters, as state_dict() gives the model's."""
-        full = getattr(model, "_state_dict_type", StateDictType.FULL_STATE_DICT) is StateDictType.FULL_STATE_DICT
-        inner = model.module if isinstance(model, FullyShardedDataParallel) else model
-        return states.get_optimizer_state_dict(inner, optim, options=states.StateDictOptions(full_state_dict=full))
+        if optim_state_dict is not None:
+            raise NotImplementedError("optim_state_dict: a given optim_state_dict is not supported: give the optimizer")
+        settings = FullyShardedDataParallel.get_state_dict_type(model)
+        options = _options_of(settings.state_dict_type, settings.optim_state_dict_config)
+        return states.get_optimizer_state_dict(model, optim, options=options)
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Module,
+        optim: Any,
+        optim_state_dict: dict[str, Any],
+        is_named_optimizer: bool = False,
+        load_directly: bool = False,
+        group: Any = None,
+    ) -> dict[str, Any]:
+        """What the optimizer's load_state_dict() takes, of what optim_state_dict() gave: this process's parts. All
+        processes give the state."""
+        if is_named_optimizer:
+            raise NotImplementedError("optim_state_dict_to_load: is_named_optimizer=True is not supported")
+        settings = FullyShardedDataParallel.get_state_dict_type(model)
+        if getattr(settings.optim_state_dict_config, "rank0_only", False):
+            raise NotImplementedError("optim_state_dict_to_load: rank0_only=True is not supported: all give the state")
+        loaded = states.optimizer_state_to_load(model, optim, optim_state_dict)
+        if load_directly:
+            optim.load_state_dict(loaded)
+        return loaded
 
     @staticmethod
     @contextmanager

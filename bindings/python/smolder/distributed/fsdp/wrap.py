@@ -16,7 +16,6 @@ __all__ = [
     "CustomPolicy",
     "ModuleWrapPolicy",
     "always_wrap_policy",
-    "chosen",
     "lambda_auto_wrap_policy",
     "size_based_auto_wrap_policy",
     "transformer_auto_wrap_policy",
@@ -40,16 +39,23 @@ class ModuleWrapPolicy:
 class CustomPolicy:
     """Modules of which lambda_fn(module) is true."""
 
-    def __init__(self, lambda_fn: Callable[[Module], Any]) -> None:
+    def __init__(self, lambda_fn: Callable[[Module], bool | dict[str, Any]]) -> None:
         self._lambda_fn = lambda_fn
 
     def __call__(self, module: Module, recurse: bool, nonwrapped_numel: int = -1) -> bool:
+        if recurse:
+            return True
         found = self._lambda_fn(module)
-        if not isinstance(found, bool):
+        if not isinstance(found, dict | bool):
+            raise ValueError(
+                "The lambda_fn passed to CustomPolicy should return False/True or a kwarg dict, but it returned "
+                f"{found}"
+            )
+        if isinstance(found, dict) and found:
             raise NotImplementedError(
                 "CustomPolicy: options of single modules are not supported: lambda_fn returns a bool"
             )
-        return recurse or found
+        return bool(found)
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
@@ -92,21 +98,18 @@ def chosen(module: Module, policy: Any, ignored: set[Module]) -> list[Module]:
     """The modules below one that a policy names, innermost first."""
     found: list[Module] = []
 
+    theirs = {p for m in ignored for p in m.parameters()}
+
     def walk(at):
         """How many elements the modules that were chosen have."""
-        own = sum(p.numel() for p in at.parameters())
+        own = sum(p.numel() for p in at.parameters() if p not in theirs)
         if not policy(module=at, recurse=True, nonwrapped_numel=own):
             return 0
-        taken = sum(wrapped(child) for child in at.children() if child not in ignored)
-        return taken
-
-    def wrapped(at):
-        taken = walk(at)
-        left = sum(p.numel() for p in at.parameters()) - taken
-        if policy(module=at, recurse=False, nonwrapped_numel=left):
-            found.append(at)
-            return taken + left
-        return taken
+        taken = sum(walk(child) for child in at.children() if child not in ignored)
+        if at is module or not policy(module=at, recurse=False, nonwrapped_numel=own - taken):
+            return taken
+        found.append(at)
+        return own
 
     walk(module)
     return found

@@ -56,7 +56,12 @@ class CheckpointWrapper(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own, whose activations are not kept."""
-        return self.checkpoint_fn(self._checkpoint_wrapped_module, *args, **kwargs)
+        inner = self._checkpoint_wrapped_module
+        if self.checkpoint_impl is CheckpointImpl.REENTRANT and kwargs:  # which takes arguments without names alone
+            count, names = len(args), list(kwargs)
+            named = lambda *given: inner(*given[:count], **dict(zip(names, given[count:], strict=True)))  # noqa: E731
+            return self.checkpoint_fn(named, *args, *kwargs.values())
+        return self.checkpoint_fn(inner, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         inner = self.__dict__.get("_checkpoint_wrapped_module")
