@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "smolder/core/fork.h"
 #include "smolder/lazy/batch_access.h"
 #include "smolder/lazy/branch.h"
 #include "smolder/lazy/capture.h"
@@ -301,10 +302,7 @@ struct Left {
 };
 
 // Both are of the process, and outlive every tensor.
-std::mutex& mutex() {
-  static auto* const out = new std::mutex;
-  return *out;
-}
+ForkMutex& g_leaving = *new ForkMutex;
 std::unordered_map<const TensorImpl*, Left>& table() {
   static auto* const out = new std::unordered_map<const TensorImpl*, Left>;
   return *out;
@@ -331,7 +329,7 @@ void leave_storage(TensorImpl* self) {
   TensorImpl* const owner = new TensorImpl(self->value);
   const Tensor kept(owner);
   std::vector<Former> gone;  // without the lock
-  const std::lock_guard hold(mutex());
+  const std::lock_guard hold(g_leaving);
   const auto [it, first] = table().try_emplace(self);
   Left& left = it->second;
   // Of those that the first assignment meets, some may be no views.
@@ -362,7 +360,7 @@ void leave_storage(TensorImpl* self) {
 bool follow_storage(TensorImpl* view) {
   Tensor before, last;
   {
-    const std::lock_guard hold(mutex());
+    const std::lock_guard hold(g_leaving);
     const auto it = table().find(view->base);
     Former* const former = it == table().end() ? nullptr : it->second.of(view);
     if (!former) return false;
@@ -379,14 +377,14 @@ bool follow_storage(TensorImpl* view) {
 }
 
 void count_dependent(TensorImpl* base) {
-  const std::lock_guard hold(mutex());
+  const std::lock_guard hold(g_leaving);
   if (const auto it = table().find(base); it != table().end()) ++it->second.dependents;
 }
 
 void forget_storage(TensorImpl* dying) {
   Left own;  // goes, as `last`, when the lock is gone
   Tensor last;
-  const std::lock_guard hold(mutex());
+  const std::lock_guard hold(g_leaving);
   if (const auto it = table().find(dying); it != table().end()) {
     own = std::move(it->second);
     table().erase(it);
