@@ -113,9 +113,9 @@ Combine combine_of(Reduce reduce, DType dtype) {
       return of_kind<Plain<double>>(reduce);
     case DType::kComplex64:
     case DType::kComplex128:
-      break;  // reduced as pairs of real numbers, if at all
+      break;
   }
-  raise<TypeError>("no such dtype");
+  raise<TypeError>("collectives do not reduce ", name(dtype), ": reduce view_as_real() of it");
 }
 
 }  // namespace smolder::distributed

@@ -155,3 +155,20 @@ def test_activation_checkpointing_chooses():
     calls = []
     wrapped = checkpoint_wrapper(nn.Sequential(nn.Tanh()), checkpoint_fn=lambda f, x, k: calls.append(k) or f(x), k=3)
     assert wrapped(smolder.zeros(2)).shape == (2,) and calls == [3] and isinstance(wrapped[0], nn.Tanh)
+
+
+def test_options_that_change_what_is_done_are_refused_by_name(tmp_path):
+    saving, reader = dist.checkpoint, dist.checkpoint.FileSystemReader(tmp_path)
+    writer = dist.checkpoint.FileSystemWriter(tmp_path)
+    refused = {
+        "coordinator_rank=1": lambda: saving.load_state_dict({}, reader, coordinator_rank=1),
+        "save_state_dict": lambda: saving.save_state_dict({}, writer, coordinator_rank=1),
+        "async_stager": lambda: saving.async_save({}, checkpoint_id=tmp_path, async_stager=object()),
+        "layout": lambda: dist.tensor.zeros(2, layout=smolder.sparse_coo),
+        "offload_params": lambda: dist.fsdp.FullyShardedDataParallel(
+            nn.Linear(1, 1), cpu_offload=dist.fsdp.CPUOffload(offload_params=True)
+        ),
+    }
+    for words, call in refused.items():
+        with pytest.raises(NotImplementedError, match=words):
+            call()

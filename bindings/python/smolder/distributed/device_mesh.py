@@ -117,7 +117,8 @@ class DeviceMesh:
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
         """One dimension of all of this mesh's. All processes call it."""
-        del backend_override
+        if backend_override is not None:
+            raise NotImplementedError("DeviceMesh._flatten: backend_override is not supported: groups are Gloo's")
         if self.ndim == 1:
             return self
         whole = self._whole()

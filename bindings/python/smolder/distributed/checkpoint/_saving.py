@@ -218,6 +218,13 @@ def _conclude(writer, peers, written, values):
     return index
 
 
+def _check_coordinator(name: str, rank: int) -> None:
+    if rank != 0:
+        raise NotImplementedError(
+            f"distributed.checkpoint.{name}: coordinator_rank={rank} is not supported: rank 0 it is"
+        )
+
+
 def save(
     state_dict: dict[str, Any],
     *,
@@ -233,7 +240,7 @@ def save(
     All processes of the group call it. Values with state_dict() are saved by it. What was in the folder stays until all is
     written; a failure of one process is CheckpointException on all.
     """
-    del use_collectives
+    del use_collectives  # how processes agree, which changes nothing that is written
     if planner is not None:
         raise NotImplementedError("distributed.checkpoint.save: a planner is not supported")
     peers = _Peers(process_group, no_dist)
@@ -250,7 +257,7 @@ def save_state_dict(
     planner: Any = None,
 ) -> dict[str, Any]:
     """The name that save had."""
-    del coordinator_rank
+    _check_coordinator("save_state_dict", coordinator_rank)
     return save(
         state_dict, storage_writer=storage_writer, planner=planner, process_group=process_group, no_dist=no_dist
     )
@@ -272,7 +279,10 @@ def async_save(
 
     The checkpoint is there once all processes have called result(); call it before the next save.
     """
-    del async_checkpointer_type, async_stager, use_collectives
+    del use_collectives  # how processes agree, which changes nothing that is written
+    for name, given in (("async_checkpointer_type", async_checkpointer_type), ("async_stager", async_stager)):
+        if given is not None:
+            raise NotImplementedError(f"distributed.checkpoint.async_save: {name} is not supported: a thread writes")
     if planner is not None:
         raise NotImplementedError("distributed.checkpoint.async_save: a planner is not supported")
     peers = _Peers(process_group, no_dist)
@@ -416,5 +426,5 @@ def load_state_dict(
     planner: Any = None,
 ) -> None:
     """The name that load had."""
-    del coordinator_rank
+    _check_coordinator("load_state_dict", coordinator_rank)
     load(state_dict, storage_reader=storage_reader, planner=planner, process_group=process_group, no_dist=no_dist)

@@ -184,7 +184,10 @@ class FullyShardedDataParallel(Module):
         device_mesh: DeviceMesh | None = None,
     ) -> None:
         super().__init__()
-        del cpu_offload, backward_prefetch, forward_prefetch, limit_all_gathers, use_orig_params
+        # How gathers are timed, and that parameters keep their own tensors, which they do: none changes a result.
+        del backward_prefetch, forward_prefetch, limit_all_gathers, use_orig_params
+        if cpu_offload is not None and cpu_offload.offload_params:
+            raise NotImplementedError("FullyShardedDataParallel: CPUOffload(offload_params=True) is not supported")
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         mesh = device_mesh or _mesh_of(process_group)
         if strategy is ShardingStrategy.NO_SHARD:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder import _core, _creation, overrides
+from smolder._layouts import strided
 from smolder._subclass import Tensor
 from smolder.distributed import device_mesh as meshes
 from smolder.distributed.tensor import _redistribute
@@ -445,6 +446,11 @@ def distribute_module(
     return module
 
 
+def _check_strided(name, layout):
+    if layout not in (None, strided):
+        raise NotImplementedError(f"distributed.tensor.{name}: layout {layout} is not supported: DTensors are strided")
+
+
 def _factory(name, make):
     def create(
         *size: Any,
@@ -454,7 +460,7 @@ def _factory(name, make):
         device_mesh: DeviceMesh | None = None,
         placements: Sequence[Placement] | None = None,
     ) -> Any:
-        del layout
+        _check_strided(name, layout)
         shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
         mesh = device_mesh or meshes.current()
         spec = DTensorSpec(mesh, _normal(mesh, placements, len(shape)), tuple(shape))
@@ -488,7 +494,7 @@ def full(
     placements: Sequence[Placement] | None = None,
 ) -> Any:
     """A DTensor, as smolder.full makes a tensor."""
-    del layout
+    _check_strided("full", layout)
     mesh = device_mesh or meshes.current()
     spec = DTensorSpec(mesh, _normal(mesh, placements, len(size)), tuple(size))
     local = _creation.full(list(spec.local_shape()), fill_value, dtype=dtype)
