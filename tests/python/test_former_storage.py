@@ -1,8 +1,6 @@
 """Tensors that are given another's storage while views, aliases and arrays of them live, which keep what they had."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -131,39 +129,3 @@ def test_scatter_of_no_elements_and_of_one():
     assert x.scatter(0, none, smolder.ones(0)).tolist() == [[1, 1], [1, 1]]
     assert x.scatter_reduce(0, none, smolder.ones(0), "amin").tolist() == [[1, 1], [1, 1]]
     assert smolder.zeros(3).scatter(0, smolder.tensor(1), smolder.tensor(2.0)).tolist() == [0, 2, 0]
-
-
-FORKS = """
-import os, signal, threading
-import smolder
-
-def leave():
-    x = smolder.ones(4)
-    view = x[1:]
-    x.data = smolder.zeros(2)
-    return float(view.sum())
-
-leave()
-stop = False
-def busy():
-    while not stop:
-        leave()
-threads = [threading.Thread(target=busy) for _ in range(2)]
-for t in threads:
-    t.start()
-try:
-    for _ in range(20):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(60)
-            os._exit(0 if leave() == 3 else 1)
-        assert os.waitpid(child, 0)[1] == 0
-finally:
-    stop = True
-print("done")
-"""
-
-
-def test_a_fork_finds_the_table_of_left_storage_free():
-    run = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300)
-    assert run.stdout == "done\n", run.stderr
