@@ -4,6 +4,19 @@ import datetime
 import shutil
 
 
+class Failure(Exception):
+    """Ends the command with a message and a status."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+def counted(n, thing):
+    """So many of a thing, whose plural ends in s."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
 def width():
     """Columns of the terminal, or COLUMNS where it is set; what goes to a file or a pipe is not cut."""
     return max(40, shutil.get_terminal_size((100_000, 24)).columns)

@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._members import _add
 from smolder._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder._layouts import layout as layout_
-    from smolder._typing import T
 
 __all__ = ["sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spmm"]
 
@@ -42,11 +42,6 @@ sparse_csc_tensor.__doc__ = "sparse_csc_tensor(ccol_indices, row_indices, values
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices, as mm: an old name of it for sparse ones."""
     return _core.mm(input, mat2)
-
-
-def _add(function: T) -> T:
-    setattr(Tensor, function.__name__, function)
-    return function
 
 
 @_add

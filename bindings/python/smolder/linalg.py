@@ -15,6 +15,8 @@ from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
 from smolder._linalg_factors import (
+    _h,
+    _t,
     cholesky_ex,
     cond,
     householder_product,
@@ -138,15 +140,6 @@ def _check(name, a, square=True):
 
 def _eye_like(a, n):
     return eye(n, dtype=a.dtype, device=a.device)
-
-
-def _t(a):
-    return a.transpose(-2, -1)
-
-
-def _h(a):
-    """The conjugate transpose."""
-    return a.mH if a.dtype.is_complex else a.transpose(-2, -1)
 
 
 def _real(a):

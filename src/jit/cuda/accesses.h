@@ -57,4 +57,8 @@ std::vector<const Stmt*> joined_stores(const Stmt& loop, const Stmt& s);
 /// Whether what lies between the elements of spread accesses is of use to the kernel, too.
 bool uses_between(const Accesses& accesses);
 
+/// Loads and stores that go along the last variable of the grid and across the loop over elements, in a kernel whose
+/// threads take chunks: blocks have several positions for these, and no groups for strips.
+std::vector<const Stmt*> transposed_accesses(const Kernel& k, const Accesses& accesses);
+
 }  // namespace smolder::jit::cuda

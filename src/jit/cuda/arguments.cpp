@@ -18,6 +18,7 @@ std::vector<Argument> arguments_of(const Kernel& k, const KernelShape& shape) {
   };
   const size_t buffers = k.buffers.size(), ints = static_cast<size_t>(k.num_ints);
   for (size_t b = 0; b < buffers; ++b) {
+    if (k.buffers[b].space != MemorySpace::kGlobal) continue;
     add(Argument::kBuffer, std::string(type_name(storage_lane(k.buffers[b].dtype))) + "* b" + std::to_string(b), b);
   }
   for (size_t i = 0; i < ints; ++i) word(Argument::kInt, "n", i, static_cast<int>(i));

@@ -15,21 +15,19 @@ class Inserter {
   explicit Inserter(Kernel& k) : k_(k) {}
 
   void run() {
-    walk(k_.root.body);
-    insert(k_.root.body);
+    std::vector<Stmt>& body = tile_loop(k_) ? k_.root.body[0].body : k_.root.body;
+    walk(body);
+    insert(body);
   }
 
  private:
   /// A statement that all threads of a group run, or one of a thread loop.
   struct Touch {
-    const Stmt* statement;
+    const Address* at;
     const Stmt* loop;  ///< null: all load it, and the first thread stores it
-    bool writes() const { return statement->kind == StmtKind::kStore; }
+    bool writes;
     /// Whether an element is one thread's, which the loop's extent and the address tell.
-    bool is_owned() const {
-      const Address& at = statement->address;
-      return loop && at.indirect.empty() && stride_of(at.map, loop->vars[0]) != IntRef{};
-    }
+    bool is_owned() const { return loop && at->indirect.empty() && stride_of(at->map, loop->vars[0]) != IntRef{}; }
   };
 
   /// What is touched since the last barrier is in `pending_`. The body of a sequential loop is walked twice, because
@@ -55,7 +53,9 @@ class Inserter {
     }
   }
   static void add(const Stmt& s, const Stmt* loop, std::vector<Touch>& out) {
-    if (s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore) out.push_back({&s, loop});
+    if (s.kind == StmtKind::kCopy) out.push_back({&s.source, loop, false});
+    const bool writes = s.kind == StmtKind::kStore || s.kind == StmtKind::kCopy;
+    if (writes || s.kind == StmtKind::kLoad) out.push_back({&s.address, loop, writes});
   }
   bool is_marked(const Stmt& s) const { return std::ranges::find(marked_, &s) != marked_.end(); }
 
@@ -64,21 +64,19 @@ class Inserter {
   }
 
   bool conflict(const Touch& a, const Touch& b) const {
-    const Address &x = a.statement->address, &y = b.statement->address;
-    if (!a.writes() && !b.writes()) return false;
-    if (!a.loop && !b.loop && a.writes() && b.writes()) return false;  // the first thread makes both
-    if (x.buffer != y.buffer) return may_overwrite(a, b);
-    return !(a.is_owned() && b.is_owned() && same_extent(*a.loop, *b.loop) &&
-             same_column(x, a.loop->vars[0], y, b.loop->vars[0]));
+    if (!a.writes && !b.writes) return false;
+    if (!a.loop && !b.loop && a.writes && b.writes) return false;  // the first thread makes both
+    if (a.at->buffer != b.at->buffer) return may_overwrite(a, b);
+    return !(a.is_owned() && b.is_owned() && same_extent(*a.loop, *b.loop) && a.loop->across == b.loop->across &&
+             same_column(*a.at, a.loop->vars[0], *b.at, b.loop->vars[0]));
   }
 
   /// What is written may be the memory of what was read before at the same element (KernelCall::in_place): by the
   /// thread that writes it, but for what all threads load.
   bool may_overwrite(const Touch& before, const Touch& now) const {
-    const BufferArg &read = k_.buffers[before.statement->address.buffer],
-                    &written = k_.buffers[now.statement->address.buffer];
-    return !before.writes() && !before.is_owned() && now.writes() && !now.loop &&
-           !shared_row(k_, before.statement->address.buffer) && itemsize(read.dtype) == itemsize(written.dtype);
+    const BufferArg &read = k_.buffers[before.at->buffer], &written = k_.buffers[now.at->buffer];
+    return !before.writes && !before.is_owned() && now.writes && !now.loop && !shared_row(k_, before.at->buffer) &&
+           itemsize(read.dtype) == itemsize(written.dtype);
   }
 
   void insert(std::vector<Stmt>& body) const {
@@ -99,7 +97,7 @@ class Inserter {
 }  // namespace
 
 void insert_barriers(Kernel& k) {
-  if (!chunk_loop(k)) Inserter(k).run();
+  if (!chunk_loop(k) || tile_loop(k)) Inserter(k).run();
 }
 
 }  // namespace smolder::jit::cuda

@@ -95,11 +95,8 @@ void KernelEmitter::position(const std::string& name) {
 void KernelEmitter::columns() {
   const Stmt& loop = *shape_.chunk_loop;
   line("constexpr int V = " + std::to_string(shape_.vector) + ";");
-  for (size_t i = 0; i < shape_.turned.size(); ++i) {
-    line(cat({"__shared__ ", type_name(storage_lane(shape_.turned[i]->dtype)), " tile", std::to_string(i), "[",
-              std::to_string(tile_elements(shape_.vector)), "];"}));
-  }
   for (size_t b = 0; b < k_.buffers.size(); ++b) {
+    if (k_.buffers[b].space != MemorySpace::kGlobal) continue;
     const std::string name = buffer(static_cast<int>(b));
     line(cat({type_name(storage_lane(k_.buffers[b].dtype)), "* const ", name, " = a.", name, ";"}));
   }
@@ -109,7 +106,7 @@ void KernelEmitter::columns() {
     line(cat({"const u32 tiles = static_cast<u32>(a.tiles), row = ", block(), " / tiles, tile = ", block(),
               " - row * tiles;"}));
     if (shape_.team) return team_of_columns(loop);
-    if (!shape_.turned.empty()) turn_loads(loop);
+    if (const Stmt* const tile = tile_loop(k_)) fill_tiles(*tile);
     line("const i64 position = static_cast<i64>(row) * blockDim.y + threadIdx.y;");
     line("if (position >= a.positions) return;");
     position("position");
@@ -205,8 +202,7 @@ void KernelEmitter::load_first() {
     vars_[loop.vars[0]] = "(i + k)";
     for (const Stmt& s : loop.body) {
       if (s.kind == StmtKind::kStore) written.push_back(s.address.buffer);
-      const bool here = s.kind == StmtKind::kLoad && !is_uniform(s) && is_contiguous(s.address) && s.bounds.empty() &&
-                        std::ranges::find(shape_.turned, &s) == shape_.turned.end();
+      const bool here = s.kind == StmtKind::kLoad && !is_uniform(s) && is_contiguous(s.address) && s.bounds.empty();
       if (!here || !may_read(s)) continue;
       load_chunk(s);
       loaded_first_.push_back(&s);
@@ -215,30 +211,48 @@ void KernelEmitter::load_first() {
   }
 }
 
-/// Loads of all positions of the block, 32 of which are next to each other, to tiles in shared memory: a row of a tile
-/// is an element of the vector loop, and begins in a bank of its own.
-void KernelEmitter::turn_loads(const Stmt& loop) {
+/// What comes before the loop whose chunks threads take: copies of which a thread makes several, and waiting for them.
+void KernelEmitter::fill_tiles(const Stmt& tile) {
+  const std::string positions = std::to_string(tile.extents[0].constant);
+  const Stmt* copies = nullptr;
   line("const i64 first = static_cast<i64>(tile) * blockDim.x * V;");
-  line("{");
-  line("const int t = threadIdx.y * blockDim.x + threadIdx.x;");
-  line("const i64 position = smaller(static_cast<i64>(row) * " + std::to_string(kTile) + " + t % " +
-       std::to_string(kTile) + ", a.positions - 1);");
-  position("position");
-  line("const i64 n = " + extent(loop) + ";");
-  for (size_t i = 0; i < shape_.turned.size(); ++i) {
-    const Stmt& s = *shape_.turned[i];
-    line("#pragma unroll");
-    line(cat({"for (int e = 0; e < V; ++e) {"}));
-    line("const int j = t / " + std::to_string(kTile) + " + e * blockDim.x;");
-    for_each_statement(k_.root, [&](const Stmt& other, const Stmt* vector) {
-      if (&other == &s) vars_[vector->vars[0]] = "smaller(first + j, n - 1)";
-    });
-    line(cat({"tile", std::to_string(i), "[j * ", std::to_string(kTile + 1), " + t % ", std::to_string(kTile),
-              "] = ", buffer(s.address.buffer), "[", element(s.address), "];"}));
-    line("}");
+  vars_[tile.vars[1]] = "first";
+  for (const Stmt& s : tile.body) {
+    if (s.kind == StmtKind::kShared) {
+      const DType t = k_.buffers[s.address.buffer].dtype;
+      line(cat({"__shared__ ", type_name(storage_lane(t)), " ", buffer(s.address.buffer), "[",
+                std::to_string(s.limit.constant), "];"}));
+    } else if (s.kind == StmtKind::kBarrier) {
+      if (copies) line("}");
+      line("__syncthreads();");
+    } else if (s.across > 0) {
+      if (!std::exchange(copies, &s)) {
+        line("{");
+        line("const int t = threadIdx.y * blockDim.x + threadIdx.x, in_tile = t % " + positions + ";");
+        line(
+            cat({"const i64 position = smaller(static_cast<i64>(row) * ", positions, " + in_tile, a.positions - 1);"}));
+        position("position");
+        line("const i64 n = " + extent(s) + ";");
+        vars_[tile.vars[0]] = "in_tile";
+      }
+      copy_across(s, positions);
+    }
+  }
+  vars_[tile.vars[0]] = "threadIdx.y";
+}
+
+/// Beyond the last element, and the last position, threads copy what nobody reads.
+void KernelEmitter::copy_across(const Stmt& loop, const std::string& positions) {
+  line("#pragma unroll");
+  line("for (int e = 0; e < V; ++e) {");
+  line(cat({"const i64 j = first + t / ", positions, " + e * ", std::to_string(loop.across), ";"}));
+  for (const Stmt& s : loop.body) {
+    vars_[loop.vars[0]] = "j";
+    const std::string to = cat({buffer(s.address.buffer), "[", element(s.address), "]"});
+    vars_[loop.vars[0]] = "smaller(j, n - 1)";
+    line(cat({to, " = ", buffer(s.source.buffer), "[", element(s.source), "];"}));
   }
   line("}");
-  line("__syncthreads();");
 }
 
 /// Whether every access to neighbouring elements is aligned for the widest loads, whatever the loops' variables.

@@ -544,11 +544,6 @@ void KernelEmitter::varying_load(const Stmt& s) {
   if (const Kept* kept = kept_of(s.address.buffer)) {
     return lanes(name + " = " + lane_of(s.dtype, kept->name) + ";");
   }
-  if (const auto it = std::ranges::find(shape_.turned, &s); it != shape_.turned.end()) {
-    const std::string tile = "tile" + std::to_string(it - shape_.turned.begin());
-    const std::string at = "[(static_cast<int>(i - first) + k) * " + std::to_string(kTile + 1) + " + threadIdx.y]";
-    return lanes(name + " = " + loaded(s.dtype, tile + at) + ";");
-  }
   if (is_contiguous(s.address) && s.bounds.empty()) {
     const bool is_ahead = std::ranges::find(shape_.ahead, &s) != shape_.ahead.end();
     if (!is_ahead && std::ranges::find(loaded_first_, &s) == loaded_first_.end()) load_chunk(s);

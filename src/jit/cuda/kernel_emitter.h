@@ -52,7 +52,8 @@ class KernelEmitter {
   void find_call();
   void columns();
   void several_chunks();
-  void turn_loads(const Stmt& loop);
+  void fill_tiles(const Stmt& tile);
+  void copy_across(const Stmt& loop, const std::string& positions);
   bool moves_rows() const;
   void load_first();
   void rows();

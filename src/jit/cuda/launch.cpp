@@ -160,10 +160,11 @@ void plan_columns(LaunchPlan& plan, const Schedule& schedule, std::span<const in
     set_grid(plan, 0);
     return;
   }
-  if (!shape.turned.empty()) {
-    plan.tiles = ceil_div(threads, kColumnThreads / kTile);
-    set_block(plan, kColumnThreads / kTile, kTile);
-    set_grid(plan, ceil_div(rows, kTile) * plan.tiles);
+  if (const Stmt* const tile = tile_loop(schedule.kernel)) {
+    const int64_t in_tile = tile->extents[0].constant;
+    plan.tiles = ceil_div(columns, tile->chunk);
+    set_block(plan, tile->chunk / shape.vector, in_tile);
+    set_grid(plan, ceil_div(rows, in_tile) * plan.tiles);
     return;
   }
   if (shape.team) {

@@ -3,12 +3,14 @@
 #include "smolder/jit/cuda/barriers.h"
 #include "smolder/jit/cuda/map_threads.h"
 #include "smolder/jit/cuda/split_sums.h"
+#include "smolder/jit/cuda/transpose_tiles.h"
 
 namespace smolder::jit::cuda {
 
 Schedule::Schedule(const Kernel& k) : kernel(k) {
   map_threads(kernel);
   split_sums(kernel);
+  transpose_tiles(kernel);
   insert_barriers(kernel);
   shape = shape_of(kernel);
   arguments = arguments_of(kernel, shape);

@@ -1,7 +1,7 @@
-// A kernel's schedule: its loops mapped to threads (map_threads.h), strips of sums (split_sums.h), barriers
-// (barriers.h), and what of it threads keep where (shape.h). It follows from the kernel alone, so that the generator,
-// which writes the code, and the launch, which knows the sizes, agree. docs/architecture/cuda_kernels.md has the
-// reasons.
+// A kernel's schedule: its loops mapped to threads (map_threads.h), strips of sums (split_sums.h), tiles
+// (transpose_tiles.h), barriers (barriers.h), and what of it threads keep where (shape.h). It follows from the kernel
+// alone, so that the generator, which writes the code, and the launch, which knows the sizes, agree.
+// docs/architecture/cuda_kernels.md has the reasons.
 #pragma once
 
 #include <cstdint>

@@ -84,17 +84,6 @@ const Stmt* last_to_read(const KernelShape& shape, const Accesses& facts, size_t
   return it == facts.vectors.rend() ? facts.vectors.front() : *it;
 }
 
-/// Whether a block can make these loads before all else.
-bool can_turn(const Kernel& k, const Accesses& facts, const std::vector<const Stmt*>& loads) {
-  constexpr size_t kMost = 4;
-  if (loads.size() > kMost || std::ranges::any_of(body_of(k), is_sequential, &Stmt::kind)) return false;
-  return std::ranges::all_of(loads, [&](const Stmt* s) {
-    const auto& uses = facts.of_buffer[static_cast<size_t>(s->address.buffer)];
-    return s->kind == StmtKind::kLoad && s->bounds.empty() && s->address.indirect.empty() &&
-           std::ranges::none_of(uses, &Access::is_store);
-  });
-}
-
 /// Whether a thread may take several chunks of the kernel's one vector loop, and it pays.
 bool takes_several(const Kernel& k, const KernelShape& shape) {
   if (k.root.vars.empty() || shape.vector == 1 || shape.transposed || !shape.chunks.loads.empty()) return false;
@@ -247,19 +236,6 @@ void hold_strips(KernelShape& shape, const Kernel& k) {
   }
 }
 
-/// Of loads that may be turned those that there is room for.
-std::vector<const Stmt*> that_fit(const Kernel& k, const KernelShape& shape, std::vector<const Stmt*> loads) {
-  constexpr size_t kMostStatic = 48 << 10;  // shared memory of a block that need not be asked for
-  size_t bytes = 0;
-  std::erase_if(loads, [&](const Stmt* s) {
-    const size_t more = static_cast<size_t>(tile_elements(shape.vector)) * itemsize(k.buffers[s->address.buffer].dtype);
-    if (bytes + more > kMostStatic) return true;
-    bytes += more;
-    return false;
-  });
-  return loads;
-}
-
 }  // namespace
 
 RowSize row_size(const Kernel& kernel, const KernelShape& shape, std::span<const int64_t> ints) {
@@ -353,9 +329,7 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   shape.vector = shape.chunk_loop->chunk;
   shape.uses_between = uses_between(facts);
   if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
-  const auto loads = transposed_accesses(k, facts);
-  shape.transposed = !loads.empty();
-  if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
+  shape.transposed = tile_loop(k) || !transposed_accesses(k, facts).empty();
   shape.takes_several = takes_several(k, shape);
   find_team(k, facts, shape);
   return shape;

@@ -13,13 +13,10 @@
 namespace smolder::jit::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kTile = 32;  ///< positions of a block that turns what it loads, of as many chunks in eight threads
 inline constexpr int kColumnThreads = 256, kMostRowThreads = 512;
 inline constexpr int kHeldElements = 64;    ///< of a row that a thread has in registers, and loads at once
 inline constexpr int64_t kLongRow = 16384;  ///< beyond this, units are twice as long
 inline constexpr int kAtOnce = 16;          ///< elements that it loads at once of other rows
-/// Of what such a block turns, with an element between rows, so that each begins in a bank of its own.
-constexpr int tile_elements(int vector) { return kColumnThreads / kTile * vector * (kTile + 1); }
 
 /// Of a scheduled kernel. There are two kinds. In one of columns each thread takes a few neighbouring elements of the
 /// thread loop through the whole body. In one of rows a group of threads takes a position, and shares out the elements
@@ -30,8 +27,6 @@ struct KernelShape {
   int vector = kUnit;                     ///< neighbouring elements that a thread takes at once: a chunk
   int sides = 1;                          ///< rows: lanes of a reduction that a thread has, next to each other
   bool transposed = false;                ///< columns: neighbours of a loaded element are at the next positions
-  /// Columns: such loads, which a block makes along the positions, to shared memory, where it can make them first.
-  std::vector<const Stmt*> turned;
   /// Columns: what is loaded and computed once a position would take long beside one chunk of a thread.
   bool takes_several = false;
   Chunks chunks;

@@ -152,18 +152,4 @@ void split_sums(Kernel& k) {
   if (sums.loop) Splitter(sums, transposed_accesses(k, accesses).empty()).rewrite(k.root.body);
 }
 
-std::vector<const Stmt*> transposed_accesses(const Kernel& k, const Accesses& accesses) {
-  std::vector<const Stmt*> across;
-  if (!chunk_loop(k) || k.root.vars.empty()) return across;
-  for (const auto& list : accesses.of_buffer) {
-    for (const Access& a : list) {
-      const Affine& map = a.statement->address.map;
-      if (!a.vector || stride_of(map, k.root.vars.back()) != IntRef{1}) continue;
-      const IntRef stride = stride_of(map, a.var());
-      if (stride != IntRef{} && stride != IntRef{1}) across.push_back(a.statement);
-    }
-  }
-  return across;
-}
-
 }  // namespace smolder::jit::cuda

@@ -25,8 +25,4 @@ Sums find_sums(const Kernel& k, const Accesses& accesses);
 /// groups of a block may take strips, what elements begin with is said there, and is no loop of its own.
 void split_sums(Kernel& k);
 
-/// Loads and stores that go along the last variable of the grid and across the loop over elements, in a kernel whose
-/// threads take chunks: blocks have several positions for these, and no groups for strips.
-std::vector<const Stmt*> transposed_accesses(const Kernel& k, const Accesses& accesses);
-
 }  // namespace smolder::jit::cuda

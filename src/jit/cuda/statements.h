@@ -15,11 +15,14 @@ void for_each_statement(const Stmt& s, const Visit& visit, const Stmt* vector = 
   for (const Stmt& inner : s.body) for_each_statement(inner, visit, is_vector(s) ? &s : vector);
 }
 
-/// Of a scheduled kernel, the loop whose chunks threads take through all that a position does; null where they share
-/// out each of its loops.
+/// Of a scheduled kernel, the loop over tiles, if groups take these.
+inline const Stmt* tile_loop(const Kernel& k) {
+  return !k.root.body.empty() && k.root.body[0].kind == StmtKind::kBlock ? k.root.body.data() : nullptr;
+}
+/// The loop whose chunks threads take through all that a position does; null where they share out each of its loops.
 inline const Stmt* chunk_loop(const Kernel& k) {
-  if (k.root.body.empty() || k.root.body[0].kind != StmtKind::kThread) return nullptr;
-  return k.root.body[0].chunk > 0 ? &k.root.body[0] : nullptr;
+  const std::vector<Stmt>& all = tile_loop(k) ? tile_loop(k)->body : k.root.body;
+  return !all.empty() && all.back().chunk > 0 ? &all.back() : nullptr;
 }
 /// What a position does.
 inline const std::vector<Stmt>& body_of(const Kernel& k) { return chunk_loop(k) ? chunk_loop(k)->body : k.root.body; }

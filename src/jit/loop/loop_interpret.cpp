@@ -134,19 +134,17 @@ class Interpreter {
       elements_ = {begin, end};
       return body(root);
     }
+    if (root.kind == StmtKind::kGrid && !root.body.empty() && root.body[0].kind == StmtKind::kBlock)
+      return blocks(root.body[0], begin, end);
     for (int64_t position = begin; position < end; ++position) {
-      int64_t rest = position;
-      for (size_t i = root.vars.size(); i-- > 0;) {
-        const int64_t extent = integer(root.extents[i]);
-        vars_[root.vars[i]] = rest % extent;
-        rest /= extent;
-      }
+      go_to(position);
       races_.next_position();
       body(root);
     }
   }
 
  private:
+  using Range = std::pair<int64_t, int64_t>;
   struct Local {
     V value{0};
     DType dtype = DType::kFloat32;
@@ -173,26 +171,37 @@ class Interpreter {
     return sum;
   }
 
+  void go_to(int64_t position) {
+    for (size_t i = k_.root.vars.size(); i-- > 0;) {
+      const int64_t extent = integer(k_.root.extents[i]);
+      vars_[k_.root.vars[i]] = position % extent;
+      position /= extent;
+    }
+  }
+  int64_t extent_of(const Stmt& loop) const {
+    const int64_t extent = integer(loop.extents[0]);
+    return loop.clamp_var < 0 ? extent : std::min(extent, integer(loop.clamp_total) - vars_[loop.clamp_var] * extent);
+  }
+
   /// A row of the group, which holds whatever others left there.
   void share(const Stmt& s) {
     std::vector<char>& row = shared_[s.address.buffer];
     row.assign(static_cast<size_t>(integer(s.limit)) * itemsize(k_.buffers[s.address.buffer].dtype), '\xa5');
   }
-  char* memory(int buffer) {
-    return static_cast<char*>(buffers_[buffer] ? buffers_[buffer] : shared_.at(buffer).data());
-  }
+  bool is_own(int buffer) const { return k_.buffers[buffer].space != MemorySpace::kGlobal || !buffers_[buffer]; }
+  char* memory(int buffer) { return is_own(buffer) ? shared_.at(buffer).data() : static_cast<char*>(buffers_[buffer]); }
   /// Where an element is. Of a scheduled kernel, races are looked for; where all iterations store to one place, the
   /// last alone does.
-  char* touch(const Stmt& s, bool writes) {
-    const int64_t element = at(s.address);
-    char* const place = memory(s.address.buffer) + element * static_cast<int64_t>(itemsize(s.dtype));
+  char* touch(const Address& a, bool writes) {
+    const int64_t element = at(a);
+    char* const place = memory(a.buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[a.buffer].dtype));
     if (k_.root.kind != StmtKind::kGrid) return place;  // what follows takes time
-    const bool is_fixed = s.address.indirect.empty() && std::ranges::none_of(s.address.map.terms, [&](const auto& t) {
+    const bool is_fixed = a.indirect.empty() && std::ranges::none_of(a.map.terms, [&](const auto& t) {
                             return t.var == element_var_ && t.stride != IntRef{};
                           });
     if (writes && is_fixed && thread_ != Races::kAll && !is_last_) return place;
     const int thread = thread_ != Races::kAll ? thread_ : writes ? 0 : Races::kAll;
-    races_.touch(k_, s.address.buffer, place, element, thread, writes, !buffers_[s.address.buffer]);
+    races_.touch(k_, a.buffer, place, element, thread, writes, is_own(a.buffer));
     return place;
   }
 
@@ -200,17 +209,48 @@ class Interpreter {
     for (const Stmt& inner : s.body) run(inner);
   }
 
+  /// Each group's tile.
+  void blocks(const Stmt& s, int64_t begin, int64_t end) {
+    const int64_t most = integer(s.extents[0]), elements = integer(s.extents[1]);
+    for (int64_t position = begin; position < end; position += most) {
+      for (int64_t first = 0; first < elements; first += s.chunk) {
+        tile_ = {&s, position, std::min(position + most, end)};
+        vars_[s.vars[1]] = first;
+        races_.next_position();
+        body(s);
+      }
+    }
+  }
+
+  void thread(const Stmt& s) {
+    if (!tile_.loop)
+      return s.chunk > 0 ? chunks(s, k_.root.vars.empty() ? elements_ : Range{0, extent_of(s)}) : loop(s);
+    const int64_t most = integer(tile_.loop->extents[0]), first = vars_[tile_.loop->vars[1]];
+    for (int64_t position = tile_.begin; position < tile_.end; ++position) {
+      go_to(position);
+      const int64_t number = vars_[tile_.loop->vars[0]] = position - tile_.begin;
+      const Range elements{first, std::min(first + tile_.loop->chunk, extent_of(s))};
+      if (s.chunk > 0) {
+        chunks(s, elements, number * (tile_.loop->chunk / s.chunk));
+        continue;
+      }
+      for (int64_t i = elements.first; i < elements.second; ++i) {
+        thread_ = static_cast<int>((i - first) % s.across * most + number);
+        vars_[s.vars[0]] = i;
+        body(s);
+      }
+    }
+    thread_ = Races::kAll;
+  }
+
   /// Each thread's chunk, through the whole body.
-  void chunks(const Stmt& s) {
-    int64_t extent = integer(s.extents[0]);
-    if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
-    const auto [begin, end] = k_.root.vars.empty() ? elements_ : std::pair<int64_t, int64_t>{0, extent};
-    row_end_ = end;
+  void chunks(const Stmt& s, Range elements, int64_t first_thread = 0) {
+    row_end_ = k_.root.vars.empty() ? elements.second : extent_of(s);
     const int64_t phase = races_.phase();
-    for (int64_t i = begin; i < end; i += s.chunk) {
+    for (int64_t i = elements.first; i < elements.second; i += s.chunk) {
       races_.begin_thread(phase);
-      lanes_ = {i, std::min(i + s.chunk, end)};
-      thread_ = static_cast<int>((i - begin) / s.chunk);
+      lanes_ = {i, std::min(i + s.chunk, elements.second)};
+      thread_ = static_cast<int>(first_thread + (i - elements.first) / s.chunk);
       vars_[s.vars[0]] = i;
       body(s);
     }
@@ -231,7 +271,7 @@ class Interpreter {
     const ReduceOrder::Deal deal = order_ ? order_->deal(extent) : ReduceOrder::Deal{kReduceLanes, 1};
     const bool is_split = s.kind == StmtKind::kSplit, in_strips = is_split || &s == strips_.loop;
     const int64_t strip = in_strips && strips_.turns ? strips_.turns(extent) : std::max<int64_t>(extent, 1);
-    if (s.clamp_var >= 0) extent = std::min(extent, integer(s.clamp_total) - vars_[s.clamp_var] * extent);
+    extent = extent_of(s);
     if (is_split) {
       begin_sums_ = true;
       body(s);
@@ -279,18 +319,24 @@ class Interpreter {
       case StmtKind::kParallel:
       case StmtKind::kParallelVector:
       case StmtKind::kGrid:
+      case StmtKind::kBlock:
         raise<InternalError>("internal error: a parallel loop is not the root");
       case StmtKind::kLoop:
       case StmtKind::kVector:
         return loop(s);
       case StmtKind::kThread:
-        return s.chunk > 0 ? chunks(s) : loop(s);
+        return thread(s);
       case StmtKind::kLanes:
         return lanes(s);
       case StmtKind::kSplit:
         return loop(s);
       case StmtKind::kCombine:
         return combine(s);
+      case StmtKind::kCopy: {
+        const char* const from = touch(s.source, false);
+        std::memcpy(touch(s.address, true), from, itemsize(s.dtype));
+        return;
+      }
       case StmtKind::kShared:
         return share(s);
       case StmtKind::kBarrier:
@@ -298,7 +344,7 @@ class Interpreter {
       case StmtKind::kLoad:
         return set(s, from_strip(s, load(s)));
       case StmtKind::kStore:
-        return store_element(touch(s, true), s.dtype, with_total(s, locals_[s.args[0]].value));
+        return store_element(touch(s.address, true), s.dtype, with_total(s, locals_[s.args[0]].value));
       case StmtKind::kPrimitive:
         return set(s, primitive(s));
       case StmtKind::kConstant:
@@ -332,7 +378,7 @@ class Interpreter {
       const int64_t x = at(b.map);
       if (x < integer(b.lo) || x >= integer(b.hi)) return number(s.constant, s.dtype);
     }
-    return load_element(touch(s, false), s.dtype);
+    return load_element(touch(s.address, false), s.dtype);
   }
 
   /// What is in memory is a strip's sum from its first turn on, and the total again after its last.
@@ -414,7 +460,11 @@ class Interpreter {
   std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a strip's
   bool begin_sums_ = false;                                               ///< elements get what they begin with
   std::unordered_map<int, std::vector<char>> shared_;                     ///< by buffer
-  std::pair<int64_t, int64_t> elements_{0, 0}, lanes_{0, 0};  ///< of a grid without variables; of the thread
+  Range elements_{0, 0}, lanes_{0, 0};  ///< of a grid without variables; of the thread
+  struct {
+    const Stmt* loop = nullptr;
+    int64_t begin = 0, end = 0;
+  } tile_;  ///< and its positions
   int64_t row_end_ = 0;
   int thread_ = Races::kAll;
   VarId element_var_ = -1;  ///< of the loop over elements

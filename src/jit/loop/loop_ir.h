@@ -55,6 +55,12 @@
 //  - the iterations of a `thread` loop are shared out among the group. Without a chunk, as lanes of a reduction are
 //    (ReduceOrder), and it stands for a vector loop. With `chunk 4` a thread takes so many neighbouring ones at once
 //    through the whole body, in which a `lanes` loop stands for a vector loop: it runs over those that the thread has;
+//  - a `block` is the grid's one statement, where a group takes a tile: several neighbouring positions at once, and of
+//    each as many elements as its chunk. Its variables are a position's number in the tile, and the first element. Its
+//    `thread` loops run over what the tile has: `chunk 4` as above, position by position, and with `across 8` positions
+//    are dealt out to neighbouring threads, and the elements of each to 8;
+//  - `copy` moves an element from one buffer to another, whatever its bits;
+//  - a buffer of the space `shared` is the group's own, and no argument;
 //  - a `barrier` is where the threads of a group wait for each other. Between two of them no thread may touch a place
 //    that another writes: loop_interpret.h looks for such races;
 //  - strips of the iterations of a `split` loop run side by side, in groups of their own. What they share is the
@@ -144,12 +150,14 @@ enum class StmtKind : uint8_t {
                     ///< the error word `error_slot` of the launch is set
   // Of scheduled kernels
   kGrid,     ///< vars/extents, body. Root only, of a scheduled kernel; without vars, one group has all
-  kThread,   ///< one var, `chunk`: shared out among the threads of a group
+  kBlock,    ///< two vars, `chunk`: in a kGrid, positions and elements that a group takes at once
+  kThread,   ///< one var, `chunk` or `across`: shared out among the threads of a group
   kLanes,    ///< one var, innermost, in a kThread of chunks: the thread's own
   kSplit,    ///< one var: strips of its iterations run side by side
-  kShared,   ///< first in a kGrid: buffer `address.buffer` is a row of each group, of `limit` elements
+  kShared,   ///< first in a kGrid or kBlock: buffer `address.buffer` is a row of each group, of `limit` elements
   kBarrier,  ///< the threads of a group wait for each other
   kCombine,  ///< in a kSplit: buffer[address] = op(buffer[address], args[0]), by strips. It begins with args[1], if any
+  kCopy,     ///< buffer[address] = buffer[source], bit for bit
 };
 constexpr bool is_loop(StmtKind kind) {
   return kind <= StmtKind::kVector || (kind >= StmtKind::kGrid && kind <= StmtKind::kSplit);
@@ -167,7 +175,8 @@ struct Stmt {
   ir::Op op{};                ///< kPrimitive, kCombine
   Scalar constant = 0.0;      ///< kConstant, and fill of a bounded kLoad
   int slot = 0;               ///< kScalar slot; kCheckIndex error slot
-  Address address;            ///< kLoad, kStore, kCombine
+  Address address;            ///< kLoad, kStore, kCombine, kCopy
+  Address source;             ///< kCopy
   std::vector<Bound> bounds;  ///< kLoad
   Affine map;                 ///< kIndex
   AccId acc = -1;             ///< kAcc, kUpdate, kResult
@@ -179,7 +188,8 @@ struct Stmt {
   std::vector<IntRef> extents;  ///< one per var
   /// Chunked loops: when clamp_var >= 0 the extent is min(extents[0], clamp_total - clamp_var*extents[0]).
   VarId clamp_var = -1;
-  int chunk = 0;  ///< kThread: neighbouring iterations that a thread takes at once; 0: as lanes of a reduction
+  int chunk = 0;   ///< kThread: neighbouring iterations that a thread takes at once; 0: as lanes of a reduction
+  int across = 0;  ///< kThread in a kBlock: threads that share out the elements of a position
   IntRef clamp_total;
   std::vector<Stmt> body;
 };
@@ -201,9 +211,13 @@ struct RowSize {
   friend bool operator==(const RowSize&, const RowSize&) = default;
 };
 
+/// Where a buffer lies: in the device's memory, which is the caller's to give, or in that of a group.
+enum class MemorySpace : uint8_t { kGlobal, kShared };
+
 struct BufferArg {
   DType dtype;
   bool read = false, write = false;
+  MemorySpace space = MemorySpace::kGlobal;
   friend bool operator==(const BufferArg&, const BufferArg&) = default;
 };
 

@@ -130,6 +130,7 @@ class Parser {
       b.read = mode == "r" || mode == "rw";
       b.write = mode == "w" || mode == "rw";
       if (!b.read && !b.write) in_.fail("r, w or rw");
+      if (in_.take("shared")) b.space = MemorySpace::kShared;
       k_.buffers.push_back(b);
       if (!in_.take(",")) break;
     }
@@ -178,6 +179,8 @@ class Parser {
       loop(s, StmtKind::kVector);
     } else if (w == "grid") {
       loop(s, StmtKind::kGrid);
+    } else if (w == "block") {
+      loop(s, StmtKind::kBlock);
     } else if (w == "thread") {
       loop(s, StmtKind::kThread);
     } else if (w == "lanes") {
@@ -190,6 +193,13 @@ class Parser {
       s.op = op(in_.word("a primitive"));
       s.args = {in_.id('%')};
       if (in_.take("from")) s.args.push_back(in_.id('%'));
+    } else if (w == "copy") {
+      s.kind = StmtKind::kCopy;
+      address(s);
+      in_.expect(",");
+      std::swap(s.source, s.address);
+      address(s);
+      std::swap(s.source, s.address);
     } else if (w == "shared") {
       s.kind = StmtKind::kShared;
       s.address.buffer = in_.id('b');
@@ -264,7 +274,8 @@ class Parser {
       in_.expect("of");
       s.clamp_total = int_ref();
     }
-    if (kind == StmtKind::kThread && in_.take("chunk")) s.chunk = count();
+    if ((kind == StmtKind::kThread || kind == StmtKind::kBlock) && in_.take("chunk")) s.chunk = count();
+    if (kind == StmtKind::kThread && in_.take("across")) s.across = count();
     in_.expect("{");
     // Deep nesting is not loop IR, and must not exhaust the stack.
     constexpr int kDeepest = 16;

@@ -50,7 +50,8 @@ class Printer {
     out += "  buffers";
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       const BufferArg& b = k.buffers[i];
-      text(i == 0 ? " b" : ", b", i, ":", name(b.dtype), " ", b.read ? "r" : "", b.write ? "w" : "");
+      text(i == 0 ? " b" : ", b", i, ":", name(b.dtype), " ", b.read ? "r" : "", b.write ? "w" : "",
+           b.space == MemorySpace::kShared ? " shared" : "");
     }
     out += '\n';
     if (k.num_ints > 0) text("  ints ", k.num_ints, "\n");
@@ -83,6 +84,8 @@ class Printer {
         return loop("vector ", s, depth);
       case StmtKind::kGrid:
         return loop(s.vars.empty() ? "grid" : "grid ", s, depth);
+      case StmtKind::kBlock:
+        return loop("block ", s, depth);
       case StmtKind::kThread:
         return loop("thread ", s, depth);
       case StmtKind::kLanes:
@@ -99,6 +102,12 @@ class Printer {
         text("shared b", s.address.buffer, "[");
         integer(s.limit);
         out += ']';
+        break;
+      case StmtKind::kCopy:
+        out += "copy ";
+        address(s.address);
+        out += ", ";
+        address(s.source);
         break;
       case StmtKind::kBarrier:
         out += "barrier";
@@ -159,7 +168,8 @@ class Printer {
       text(" clamp v", s.clamp_var, " of ");
       integer(s.clamp_total);
     }
-    if (s.kind == StmtKind::kThread && s.chunk > 0) text(" chunk ", s.chunk);
+    if (s.chunk > 0) text(" chunk ", s.chunk);
+    if (s.across > 0) text(" across ", s.across);
     out += " {\n";
     for (const Stmt& inner : s.body) statement(inner, depth + 1);
     out.append(2 * depth, ' ');

@@ -45,9 +45,11 @@ class Verifier {
 
   void loop(const Stmt& s) {
     const bool vector = is_vector(s), root = &s == &k_.root, grid = s.kind == StmtKind::kGrid;
+    const bool block = s.kind == StmtKind::kBlock;
     const bool takes_chunks = s.kind == StmtKind::kThread && s.chunk > 0;
     VERIFY(s.vars.size() == s.extents.size() && (grid || !s.vars.empty()), "a loop has an extent for each variable");
-    VERIFY(s.kind == StmtKind::kParallel || grid || s.vars.size() == 1, "only a parallel loop has several variables");
+    VERIFY(s.kind == StmtKind::kParallel || grid || block || s.vars.size() == 1,
+           "only a parallel loop has several variables");
     for (const IntRef& e : s.extents) integer(e);
     if (s.clamp_var >= 0) {
       var(s.clamp_var);
@@ -57,6 +59,7 @@ class Verifier {
     std::vector<LocalId> locals;
     std::vector<AccId> accs;
     ++in_loops_;
+    in_block_ += block;
     in_vector_ += vector;
     in_chunks_ += takes_chunks;
     in_split_ += s.kind == StmtKind::kSplit;
@@ -68,6 +71,7 @@ class Verifier {
       if (inner.kind == StmtKind::kAcc) accs.push_back(inner.acc);
     }
     --in_loops_;
+    in_block_ -= block;
     in_vector_ -= vector;
     in_chunks_ -= takes_chunks;
     in_split_ -= s.kind == StmtKind::kSplit;
@@ -89,8 +93,17 @@ class Verifier {
         VERIFY(k_.root.kind != StmtKind::kGrid, "a vector loop in a scheduled kernel");
         loop(s);
         return;
+      case StmtKind::kBlock:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_loops_ == 1 && k_.root.body.size() == 1,
+               "a block is not all that is in a grid");
+        VERIFY(s.vars.size() == 2 && s.chunk > 0 && s.extents[0].is_constant() && s.extents[0].constant > 0,
+               "a block is of a known number of positions and elements");
+        loop(s);
+        return;
       case StmtKind::kThread:
         VERIFY(k_.root.kind == StmtKind::kGrid && in_chunks_ == 0, "a thread loop is in another, or in no grid");
+        VERIFY((s.across > 0) == (in_block_ != 0 && s.chunk == 0),
+               "threads that take no chunks go across the positions of a block, and of nothing else");
         loop(s);
         return;
       case StmtKind::kLanes:
@@ -114,13 +127,21 @@ class Verifier {
         }
         break;
       case StmtKind::kShared:
-        VERIFY(k_.root.kind == StmtKind::kGrid && in_loops_ == 1, "a row is shared in a loop, or in no grid");
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_loops_ == 1 + in_block_,
+               "a row is shared in a loop, or in no grid");
         address(s.address);
         integer(s.limit);
         break;
       case StmtKind::kBarrier:
         VERIFY(k_.root.kind == StmtKind::kGrid && in_vector_ == 0 && in_chunks_ == 0,
                "a barrier where not all threads of a group come");
+        break;
+      case StmtKind::kCopy:
+        address(s.address);
+        address(s.source);
+        VERIFY(in_vector_ != 0 && k_.buffers[s.address.buffer].write && k_.buffers[s.source.buffer].read &&
+                   s.dtype == k_.buffers[s.address.buffer].dtype && s.dtype == k_.buffers[s.source.buffer].dtype,
+               "a copy is of one dtype, from what is read to what is written, in a loop over elements");
         break;
       case StmtKind::kLoad:
         address(s.address);
@@ -253,7 +274,7 @@ class Verifier {
   std::vector<Named> vars_;
   std::vector<Local> locals_;
   std::vector<Acc> accs_;
-  int in_loops_ = 0, in_vector_ = 0, in_chunks_ = 0, in_split_ = 0;
+  int in_loops_ = 0, in_block_ = 0, in_vector_ = 0, in_chunks_ = 0, in_split_ = 0;
   int number_ = 0;
 };
 

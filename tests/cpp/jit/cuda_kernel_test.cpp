@@ -47,7 +47,7 @@ Kernel golden(const std::string& name) { return parse_loop(contents("tests/golde
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaKernel, Text) {
   for (const char* name : {"gelu", "softmax", "softmax_kept", "column_sum", "embedding", "pad_and_cat",
-                           "layer_norm_backward", "split_backward"}) {
+                           "layer_norm_backward", "split_backward", "transpose"}) {
     const Kernel k = golden(name);
     const Kernel* kernels[] = {&k};
     const std::string text = cuda::program_text(kernels).kernels[0];
@@ -313,7 +313,8 @@ TEST(CudaLaunch, TransposesInTiles) {
        {70, 50},
        {},
        70});
-  EXPECT_EQ(cuda::Schedule(samples.back().kernel).shape.turned.size(), 2u);
+  const Kernel two = cuda::Schedule(samples.back().kernel).kernel;
+  EXPECT_EQ(std::ranges::count(two.buffers, MemorySpace::kShared, &BufferArg::space), 2);
   expect_same(samples, {});
 }
 

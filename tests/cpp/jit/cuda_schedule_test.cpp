@@ -24,10 +24,11 @@ std::string contents(const std::string& file) {
 }
 
 // Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
-// shared memory; rows of two lengths; numbers that one thread writes for all.
+// shared memory; rows of two lengths; numbers that one thread writes for all; tiles.
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaSchedule, Text) {
-  for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers"}) {
+  for (const char* name :
+       {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose"}) {
     const std::string own = std::string("tests/golden/schedule/") + name + ".loop.smir";
     const std::string common = std::string("tests/golden/loop/") + name + ".smir";
     const std::string before = contents(own).empty() ? contents(common) : contents(own);
@@ -159,6 +160,41 @@ TEST(CudaSchedule, NoBarrierIsLeftOut) {
     EXPECT_NE(race_of(print(k), {2, 64, 63}, 2, 512), "") << print(k);
   });
   EXPECT_GE(barriers, 2);
+}
+
+// Another thread copies an element to a tile than the one that reads it there, but for the first.
+TEST(CudaSchedule, TilesWaitForTheirCopies) {
+  Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/transpose.smir"))).kernel;
+  EXPECT_EQ(race_of(print(k), {40, 50}, 40, 2000), "");
+  int barriers = 0;
+  without_each_barrier(k, k.root.body, [&] {
+    ++barriers;
+    EXPECT_EQ(race_of(print(k), {40, 50}, 40, 2000), race_at("b2[33]"));
+  });
+  EXPECT_EQ(barriers, 1);
+}
+
+TEST(CudaSchedule, VerifiesTiles) {
+  const auto broken = [](const std::function<void(Kernel&, Stmt & block)>& damage) -> std::string {
+    Kernel k = cuda::Schedule(parse_loop(contents("tests/golden/loop/transpose.smir"))).kernel;
+    damage(k, k.root.body[0]);
+    try {
+      verify(k);
+    } catch (const InternalError& e) {
+      const std::string m = e.what();
+      return m.substr(m.rfind("}\n") + 2);
+    }
+    return "";
+  };
+  EXPECT_EQ(broken([](Kernel&, Stmt&) {}), "");
+  EXPECT_EQ(broken([](Kernel& k, Stmt&) { k.root.body.emplace_back().kind = StmtKind::kBarrier; }),
+            "a block is not all that is in a grid");
+  EXPECT_EQ(broken([](Kernel&, Stmt& block) { block.chunk = 0; }),
+            "a block is of a known number of positions and elements");
+  EXPECT_EQ(broken([](Kernel&, Stmt& block) { block.body[1].across = 0; }),
+            "threads that take no chunks go across the positions of a block, and of nothing else");
+  EXPECT_EQ(broken([](Kernel& k, Stmt&) { k.buffers[0].dtype = DType::kInt32; }),
+            "a copy is of one dtype, from what is read to what is written, in a loop over elements");
 }
 
 TEST(CudaSchedule, VerifiesWhatIsScheduled) {

@@ -15,18 +15,10 @@ import tempfile
 import warnings
 
 from smolder import _core
-from smolder._terminal import cut, milliseconds, moment, parse_size, size, table, width
+from smolder._terminal import Failure, counted, cut, milliseconds, moment, parse_size, size, table, width
 
 FOUND, UNUSABLE = 1, 3
 _SHORT = 12  # characters of a key that tables show
-
-
-class _Failure(Exception):
-    """Ends the command with a message and a status."""
-
-    def __init__(self, message, status):
-        super().__init__(message)
-        self.status = status
 
 
 # -- rows
@@ -69,14 +61,14 @@ def _open(path=None):
     if path is None:
         options = _core._cache_options()
         if not options["enabled"]:
-            raise _Failure("SMOLDER_CACHE=off: there is no cache on disk", UNUSABLE)
+            raise Failure("SMOLDER_CACHE=off: there is no cache on disk", UNUSABLE)
         path = options["path"]
         if not os.path.exists(path):
             return None
     try:
         return _core._CacheFile(path)
     except RuntimeError as e:
-        raise _Failure(f"{e}\n`smolder cache verify --repair` sets a damaged cache aside", UNUSABLE) from None
+        raise Failure(f"{e}\n`smolder cache verify --repair` sets a damaged cache aside", UNUSABLE) from None
 
 
 def _rows(file, kind="", mentions=""):
@@ -87,13 +79,13 @@ def _find(file, key):
     """The row that `key` starts; of several the one used last, unless their keys differ."""
     found = [row for row in _rows(file) if row["key"].startswith(key.lower())]
     if not found:
-        raise _Failure(f"no row's key starts with '{key}'", FOUND)
+        raise Failure(f"no row's key starts with '{key}'", FOUND)
     if len({row["key"] for row in found}) > 1:
         keys = ", ".join(sorted({row["key"][: max(_SHORT, len(key) + 4)] for row in found}))
-        raise _Failure(f"'{key}' is the start of several keys: {keys}", FOUND)
+        raise Failure(f"'{key}' is the start of several keys: {keys}", FOUND)
     full = file.row(found[0]["id"])
     if full is None:
-        raise _Failure(f"the row '{key}' was just removed", FOUND)
+        raise Failure(f"the row '{key}' was just removed", FOUND)
     return full
 
 
@@ -131,13 +123,13 @@ def _disassemble(payload):
     if tool is None:
         names = " or ".join(t[0] for t in tools)
         hint = "they come with the CUDA toolkit" if is_cubin else "apt-get install binutils"
-        raise _Failure(f"--asm needs {names}, which is not on the PATH ({hint})", UNUSABLE)
+        raise Failure(f"--asm needs {names}, which is not on the PATH ({hint})", UNUSABLE)
     with tempfile.NamedTemporaryFile(suffix=".o") as file:
         file.write(payload)
         file.flush()
         run = subprocess.run([*tool, file.name], capture_output=True, text=True)
     if run.returncode:
-        raise _Failure(f"{tool[0]} cannot read the object: {run.stderr.strip()}", UNUSABLE)
+        raise Failure(f"{tool[0]} cannot read the object: {run.stderr.strip()}", UNUSABLE)
     return run.stdout.replace(file.name, "object")
 
 
@@ -198,10 +190,6 @@ def _stats(args):
     return None
 
 
-def _count(n, thing):
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
-
-
 def _reasons(file, limit=None, kernel=""):
     """Why steps were compiled, the latest first, or those that built `kernel`: rows that say the same are told once, with
     what was ever built."""
@@ -218,7 +206,7 @@ def _reasons(file, limit=None, kernel=""):
 
 
 def _print_reason(row, reason):
-    built = f", {_count(len(reason['kernels']), 'kernel')} built" if reason["kernels"] else ""
+    built = f", {counted(len(reason['kernels']), 'kernel')} built" if reason["kernels"] else ""
     print(f"{moment(row['created'])}  {reason['cause']}  {milliseconds(row['build_ms'])}{built}")
     print(f"  {reason['reason']}")
     if reason["where"]:
@@ -386,7 +374,7 @@ def _clear(args):
 
 def _export(args):
     if not _exists():
-        raise _Failure("there is nothing to export: the cache is empty", FOUND)
+        raise Failure("there is nothing to export: the cache is empty", FOUND)
     return _told(args, rows_written=_cache().export_to(args.file))
 
 
@@ -450,7 +438,7 @@ def run(args):
     """Runs the subcommand; returns the exit status."""
     try:
         return args.run_cache(args)
-    except _Failure as e:
+    except Failure as e:
         print(f"smolder cache: {e}", file=sys.stderr)
         return e.status
     except (RuntimeError, ValueError) as e:

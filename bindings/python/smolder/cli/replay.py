@@ -15,25 +15,13 @@ import smolder
 from smolder import _core, _trace_file, cuda
 from smolder._explain_text import short
 from smolder._limits import limits
-from smolder._terminal import cut, size, table, width
+from smolder._terminal import Failure, counted, cut, size, table, width
 from smolder.cli import _reduce, _rerun
 from smolder.cli.trace import find_step, graph_lines
 
 DIFFERENT, UNUSABLE, UNRUNNABLE = 1, 2, 3
 _STAGES = {"loops": "lower", "code": "emit"}  # other names of stages
 _MOST_INTERPRETED = 3e6  # elements and multiplications that the reference interpreter is asked for
-
-
-class _Failure(Exception):
-    """Ends the command with a message and a status."""
-
-    def __init__(self, message, status):
-        super().__init__(message)
-        self.status = status
-
-
-def _count(n, thing):
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 def _microseconds(seconds):
@@ -49,9 +37,9 @@ def _load(args):
     number = find_step(trace, args.step)
     device = args.device or trace.steps[number].device
     if device not in ("cpu", "cuda"):
-        raise _Failure(f"step {number} ran on {device}: --device cpu runs it here", UNRUNNABLE)
+        raise Failure(f"step {number} ran on {device}: --device cpu runs it here", UNRUNNABLE)
     if device == "cuda" and not cuda.is_available():
-        raise _Failure(f"step {number} needs CUDA, and there is no device: --device cpu runs it here", UNRUNNABLE)
+        raise Failure(f"step {number} needs CUDA, and there is no device: --device cpu runs it here", UNRUNNABLE)
     replay, saved = _rerun.prepare(trace, number, device, args.seed)
     return number, replay, saved
 
@@ -61,7 +49,7 @@ def _head(number, replay, saved, args):
     source = "" if not leaves else ", inputs saved" if saved == leaves else f", inputs random (seed {args.seed})"
     if 0 < saved < leaves:
         source = f", {saved} of {leaves} inputs saved, the others random (seed {args.seed})"
-    return f"step {number} of {args.file}: {_count(len(replay.step.ops()), 'op')} on {replay.device}{source}"
+    return f"step {number} of {args.file}: {counted(len(replay.step.ops()), 'op')} on {replay.device}{source}"
 
 
 def _facts(number, replay, saved, args):
@@ -175,7 +163,9 @@ def _print_kernels(rows):
 
 def _print_tuning(replay, found):
     what = found["tuning"]
-    products = f"{_count(what['tried'], 'product')} tried, {what['changed']} changed, {what['known']} known from before"
+    products = (
+        f"{counted(what['tried'], 'product')} tried, {what['changed']} changed, {what['known']} known from before"
+    )
     if replay.device == "cpu":
         products = "the CPU has nothing to try"
     print(f"tuned in {_microseconds(what['seconds'])}: {products}")
@@ -192,7 +182,7 @@ def _time(number, replay, saved, args):
     print(cut(_head(number, replay, saved, args), width()))
     if found["tier"] != "eager":
         built = (
-            f", {_count(found['kernels_built'], 'kernel')} built" if found["kernels_built"] else ", all kernels known"
+            f", {counted(found['kernels_built'], 'kernel')} built" if found["kernels_built"] else ", all kernels known"
         )
         print(f"compiled in {found['compile_ms']:.1f} ms{built}; {size(found['arena_bytes'])} of intermediates")
     if found["tier"] == "tuned":
@@ -257,9 +247,9 @@ def _check(number, replay, saved, args):
     for c in comparisons:
         how = "the same bits" if c["bits"] else "the same within rounding"
         if not c["differences"]:
-            print(f"{c['tiers']}: {how} in {_count(c['outputs'], 'output')}")
+            print(f"{c['tiers']}: {how} in {counted(c['outputs'], 'output')}")
             continue
-        print(f"{c['tiers']}: {len(c['differences'])} of {_count(c['outputs'], 'output')} differ")
+        print(f"{c['tiers']}: {len(c['differences'])} of {counted(c['outputs'], 'output')} differ")
         for d in c["differences"][:8]:
             _print_difference(f"output {d['output']} of {d['op']}", d)
     for note in notes:
@@ -329,7 +319,7 @@ def _bisect(number, replay, saved, args):
         print(f"jit and {other} agree: there is nothing to look for")
         return 0
     if failure[0] == "differs":
-        print(f"jit and {other} differ in {_count(len(failure[1]), 'output')}")
+        print(f"jit and {other} differ in {counted(len(failure[1]), 'output')}")
         i, d = failure[1][0]
         node = replay.output_node(i)
         _print_difference(f"output {i} of {node.op}", d | {"where": replay.trace.where(node.source)})
@@ -353,7 +343,7 @@ def _bisect(number, replay, saved, args):
     elif plan and failure[0] == "differs":
         print("every kernel computes what its primitives say: the graph of primitives is wrong")
     if found["not_compared"]:
-        print(f"not compared: {_count(len(found['not_compared']), 'step')} of the plan")
+        print(f"not compared: {counted(len(found['not_compared']), 'step')} of the plan")
     return DIFFERENT
 
 
@@ -387,7 +377,7 @@ def _reduce_to(number, replay, saved, args):
         }
         print(json.dumps(_facts(number, replay, saved, args) | facts, indent=1))
         return DIFFERENT
-    print(f"{_count(len(replay.step.ops()), 'op')} became {_count(len(lines), 'op')} in {_count(reducer.tries, 'try').replace('trys', 'tries')}; "
+    print(f"{counted(len(replay.step.ops()), 'op')} became {counted(len(lines), 'op')} in {counted(reducer.tries, 'try').replace('trys', 'tries')}; "
           f"still {'the plan ' if reducer.kind != 'differs' else 'jit and eager '}{reducer.kind.replace('differs', 'differ')}")  # fmt: skip
     for line in lines[:20]:
         print(cut(f"  {line}", width()))
@@ -426,8 +416,8 @@ def _code(replay, args):
             seen.add(step["key"])
             row = cache._find(file, step["key"])
             texts.append(f"# {step['name']}, {step['key'][:12]}\n{cache._disassemble(row['payload'])}")
-    except cache._Failure as e:
-        raise _Failure(str(e), UNRUNNABLE) from None
+    except cache.Failure as e:
+        raise Failure(str(e), UNRUNNABLE) from None
     return "\n".join(texts)
 
 
@@ -460,12 +450,12 @@ def add_arguments(parser):
 
 def _check_arguments(args):
     if args.iters is not None and args.iters < 1:
-        raise _Failure("--iters takes a number from 1 on", UNUSABLE)
+        raise Failure("--iters takes a number from 1 on", UNUSABLE)
     args.disable = args.disable.split(",") if args.disable else []
     unknown = [name for name in args.disable if name not in _core._compiler_switches()]
     if unknown:
         names = ", ".join(n for n in _core._compiler_switches() if not n.startswith("rule."))
-        raise _Failure(
+        raise Failure(
             f"--disable: no part is named '{unknown[0]}'; there are {names}, and rule.NAME for a rule", UNUSABLE
         )
 
@@ -484,7 +474,7 @@ def run(args):
             return _reduce_to(number, replay, saved, args)
         action = _check if args.check else _bisect if args.bisect else _time
         return action(number, replay, saved, args)
-    except _Failure as e:
+    except Failure as e:
         print(f"smolder replay: {e}", file=sys.stderr)
         return e.status
     except BrokenPipeError:  # the reader has seen enough

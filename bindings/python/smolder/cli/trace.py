@@ -12,7 +12,7 @@ import sys
 from smolder import _core, _draw, _trace_file
 from smolder._explain_html import table_of
 from smolder._explain_text import short
-from smolder._terminal import cut, moment, size, table, width
+from smolder._terminal import counted, cut, moment, size, table, width
 
 DIFFERENT, UNREADABLE = 1, 2
 _MOST_DRAWN = 700  # ops of a step; beyond it a box is a line
@@ -21,10 +21,6 @@ _MOST_STEPS = 8  # of a page
 
 def _print_json(value):
     print(json.dumps(value, indent=1))
-
-
-def _count(n, thing):
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 # -- what there is
@@ -110,12 +106,12 @@ def _show(args):
     if args.json:
         return _print_json(facts | {"steps": steps, "order": trace.order})
     program = f" by {' '.join(trace.program)}" if trace.program else ""
-    line = f"{_count(len(steps), 'step')}, {_count(facts['runs'], 'run')}, recorded {moment(trace.created)}{program}"
+    line = f"{counted(len(steps), 'step')}, {counted(facts['runs'], 'run')}, recorded {moment(trace.created)}{program}"
     print(cut(line, width()))
     if trace.dropped_runs:
-        print(f"there was no room for {_count(trace.dropped_runs, 'run')} of other steps")
+        print(f"there was no room for {counted(trace.dropped_runs, 'run')} of other steps")
     if trace.dropped_leaves:
-        print(f"there was no room for the data of {_count(trace.dropped_leaves, 'leaf').replace('leafs', 'leaves')}")
+        print(f"there was no room for the data of {counted(trace.dropped_leaves, 'leaf').replace('leafs', 'leaves')}")
     print()
     cells = [
         [str(s["step"]), str(s["runs"]), str(s["ops"]), str(s["leaves"]), size(s["leaf_bytes"]), _saved(s),
@@ -170,7 +166,7 @@ def _show_step(trace, number, args):
         ]  # fmt: skip
         return _print_json(facts | {"nodes": nodes, "results": step.outputs, "options": step.options})
     end = f"{step.reason} at {facts['where']}" if facts["where"] else step.reason
-    head = f"step {number}: {_count(facts['ops'], 'op')}, {_count(facts['runs'], 'run')}, ended by {end}"
+    head = f"step {number}: {counted(facts['ops'], 'op')}, {counted(facts['runs'], 'run')}, ended by {end}"
     print(cut(head, width()))
     if step.error:
         print(cut(f"it ran op by op: {step.error}", width()))
@@ -211,8 +207,8 @@ def _stats(args):
     }
     if args.json:
         return _print_json(facts)
-    print(f"steps   {facts['steps']}, which ran {_count(facts['runs'], 'time')}")
-    print(f"ops     {facts['ops']}, from {_count(facts['lines'], 'line')}; {recorded} with every run")
+    print(f"steps   {facts['steps']}, which ran {counted(facts['runs'], 'time')}")
+    print(f"ops     {facts['ops']}, from {counted(facts['lines'], 'line')}; {recorded} with every run")
     print(f"leaves  {size(facts['leaf_bytes'])}; the file takes {size(facts['file_bytes'])}")
     print()
     print("\n".join(table(["op", "runs"], [[name, str(n)] for name, n in ops.most_common(args.limit)], right=(1,))))
@@ -278,7 +274,7 @@ def _diff(args):
     elif args.other is None:
         if len(before.steps) < 2:
             raise _trace_file.TraceError(
-                f"{args.file} has {_count(len(before.steps), 'step')}: there is nothing to compare"
+                f"{args.file} has {counted(len(before.steps), 'step')}: there is nothing to compare"
             )
         pairs = [(len(before.steps) - 2, len(before.steps) - 1)]
     else:
@@ -289,12 +285,12 @@ def _diff(args):
     if difference is None and not args.steps and counts[0] != counts[1]:
         difference = {
             "cause": "steps",
-            "reason": f"{args.other} has {_count(counts[1], 'step')}, {args.file} {counts[0]}",
+            "reason": f"{args.other} has {counted(counts[1], 'step')}, {args.file} {counts[0]}",
         }
     if args.json:
         _print_json({"same": difference is None, "compared": [list(p) for p in pairs], "difference": difference})
     elif difference is None:
-        print(f"no difference: {_count(len(pairs), 'step')} compared")
+        print(f"no difference: {counted(len(pairs), 'step')} compared")
     elif difference["cause"] == "steps":
         print(difference["reason"])
     else:
@@ -375,7 +371,7 @@ def _html(args):
     sections = [("Steps", table_of(titles, rows, {0, 1, 2, 3, 4, 5}))]
     for i in numbers:
         step = trace.steps[i]
-        head = f"Step {i}: {_count(len(step.ops()), 'op')}, {_count(step.runs, 'run')}"
+        head = f"Step {i}: {counted(len(step.ops()), 'op')}, {counted(step.runs, 'run')}"
         sections.append((head, drawing(trace, step)))
     out = args.out or os.path.splitext(args.file)[0] + ".html"
     _write(out, _draw.page(f"trace: {os.path.basename(args.file)}", sections))
@@ -383,7 +379,7 @@ def _html(args):
         _print_json({"written": out, "steps": list(numbers)})
     elif out != "-":
         left = len(trace.steps) - len(numbers)
-        print(f"written to {out}" + (f", without {_count(left, 'step')}" if left and args.step is None else ""))
+        print(f"written to {out}" + (f", without {counted(left, 'step')}" if left and args.step is None else ""))
     return None
 
 

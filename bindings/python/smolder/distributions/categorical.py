@@ -119,7 +119,7 @@ class Categorical(OfParameters):
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
-class _OfCategories(OfParameters):
+class OfCategories(OfParameters):
     """Distributions of vectors with an element for each category of a Categorical within."""
 
     arg_constraints: Mapping[str, Constraint] = _PROBS_OR_LOGITS
@@ -145,7 +145,7 @@ class _OfCategories(OfParameters):
         return self._categorical.param_shape
 
 
-class OneHotCategorical(_OfCategories):
+class OneHotCategorical(OfCategories):
     """As Categorical, of vectors with a 1 at the category and zeros elsewhere.
 
     Args:
@@ -203,7 +203,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class Multinomial(_OfCategories):
+class Multinomial(OfCategories):
     """How often each category comes in total_count draws.
 
     Args:

@@ -9,17 +9,18 @@ from smolder import _core
 from smolder._creation import rand
 from smolder._names import listing as _listing
 from smolder.distributions import constraints
-from smolder.distributions.categorical import Categorical
+from smolder.distributions.categorical import Categorical, OfCategories
 from smolder.distributions.discrete import OfLogOdds
-from smolder.distributions.distribution import Distribution, OfParameters
+from smolder.distributions.distribution import Distribution
 from smolder.distributions.transformed_distribution import TransformedDistribution
 from smolder.distributions.transforms import ExpTransform, SigmoidTransform
 from smolder.distributions.utils import broadcast_all, clamp_probs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
-    from smolder._typing import Constraint, Number, Size, Tensor
+    from smolder._typing import Constraint, Number, Tensor
 
 __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli", "RelaxedOneHotCategorical"]
 __dir__ = _listing(__name__)
@@ -66,7 +67,29 @@ class LogitRelaxedBernoulli(OfLogOdds):
         return self.temperature.log() + away - 2 * away.exp().log1p()
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class _Relaxed(TransformedDistribution):
+    """A distribution on (0, 1) that is known by the one of its logarithms, or log odds."""
+
+    has_rsample = True  # pyright: ignore[reportAssignmentType]
+    base_dist: Any  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def temperature(self) -> Tensor:
+        """How far samples are from what is not relaxed: the lower, the nearer."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities, or the log odds of one."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities, or that of 1."""
+        return self.base_dist.probs
+
+
+class RelaxedBernoulli(_Relaxed):
     """A relaxed Bernoulli distribution, whose samples are in (0, 1) and have gradients.
 
     Args:
@@ -78,7 +101,6 @@ class RelaxedBernoulli(TransformedDistribution):
 
     arg_constraints: Mapping[str, Constraint] = _BINARY
     support: Constraint = constraints.unit_interval  # pyright: ignore[reportIncompatibleVariableOverride]
-    has_rsample = True  # pyright: ignore[reportAssignmentType]
     base_dist: LogitRelaxedBernoulli  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
@@ -91,23 +113,8 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Tensor:
-        """How far samples are from 0 and 1."""
-        return self.base_dist.temperature
 
-    @property
-    def logits(self) -> Tensor:
-        """The log odds of 1."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return self.base_dist.probs
-
-
-class ExpRelaxedCategorical(OfParameters):
+class ExpRelaxedCategorical(OfCategories):
     """The distribution of the logarithms of RelaxedOneHotCategorical.
 
     Args:
@@ -117,11 +124,9 @@ class ExpRelaxedCategorical(OfParameters):
         validate_args: Whether arguments are checked.
     """
 
-    arg_constraints: Mapping[str, Constraint] = _CATEGORIES
     support: Constraint = constraints.real_vector  # pyright: ignore[reportIncompatibleVariableOverride]
     has_rsample = True
     temperature: Tensor
-    _categorical: Categorical
 
     def __init__(
         self,
@@ -133,21 +138,6 @@ class ExpRelaxedCategorical(OfParameters):
         self._categorical = Categorical(probs, logits, validate_args)
         self.temperature = temperature
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of probs, and of logits."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._categorical.probs
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -165,7 +155,7 @@ class ExpRelaxedCategorical(OfParameters):
         return (score - score.logsumexp(-1, keepdim=True)).sum(-1) + scale
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """A relaxed OneHotCategorical, whose samples are shares and have gradients: softmax((logits + noise) / temperature).
 
     Args:
@@ -177,7 +167,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     arg_constraints: Mapping[str, Constraint] = _CATEGORIES
     support: Constraint = constraints.simplex  # pyright: ignore[reportIncompatibleVariableOverride]
-    has_rsample = True  # pyright: ignore[reportAssignmentType]
     base_dist: ExpRelaxedCategorical  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
@@ -189,18 +178,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Tensor:
-        """How far samples are from the corners."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self.base_dist.probs

@@ -78,23 +78,19 @@ class Mish(_InPlace):
         return F.mish(input, self.inplace)
 
 
-class Hardswish(Module):
+class Hardswish(_InPlace):
     """x * hardsigmoid(x)."""
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as torch
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_InPlace):
     """(x + 3) / 6, brought into [0, 1]."""
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as torch
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)

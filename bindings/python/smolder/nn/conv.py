@@ -10,6 +10,7 @@ from smolder._device import on_device
 from smolder._names import listing as _listing
 from smolder.nn import functional as F
 from smolder.nn import init
+from smolder.nn._spatial import _numbers
 from smolder.nn.module import Module
 from smolder.nn.parameter import Parameter
 
@@ -20,10 +21,6 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 __dir__ = _listing(__name__)
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
-
-
-def _numbers(value, dims):
-    return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
 class _ConvNd(Module):

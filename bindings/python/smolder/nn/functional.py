@@ -24,6 +24,7 @@ from smolder.nn._attention import (
 )
 from smolder.nn._ctc import ctc_loss
 from smolder.nn._losses import *  # noqa: F403
+from smolder.nn._losses import _first
 from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
@@ -62,11 +63,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return _result(input, _core.dropout(input, p, training), inplace)
-
-
-def _first(result):
-    """Ops that keep values for their gradient return those too."""
-    return result[0] if isinstance(result, tuple) else result
 
 
 def layer_norm(

@@ -117,7 +117,21 @@ class Bilinear(Module):
         )
 
 
-class Embedding(Module):
+class _Table(Module):
+    """Vectors that are looked up by number."""
+
+    weight: Parameter
+    padding_idx: int | None
+
+    def reset_parameters(self) -> None:
+        """Draws the vectors again, normal; that of padding_idx is zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+class Embedding(_Table):
     """A table of vectors looked up by number."""
 
     max_norm: float | None
@@ -126,7 +140,6 @@ class Embedding(Module):
     sparse: bool
     num_embeddings: int
     embedding_dim: int
-    weight: Parameter
 
     @on_device
     def __init__(
@@ -189,13 +202,6 @@ class Embedding(Module):
             _freeze=freeze,
         )
 
-    def reset_parameters(self) -> None:
-        """Draws the vectors again, normal; that of padding_idx is zero."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
-
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(input, self.weight, self.padding_idx, sparse=self.sparse)
 
@@ -204,7 +210,7 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{tail}" + (", sparse=True" if self.sparse else "")
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """Sums, means or maxima of vectors of a table, looked up by number."""
 
     num_embeddings: int
@@ -214,7 +220,6 @@ class EmbeddingBag(Module):
     scale_grad_by_freq: bool
     mode: str
     sparse: bool
-    weight: Parameter
 
     @on_device
     def __init__(
@@ -250,13 +255,6 @@ class EmbeddingBag(Module):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         else:
             self.weight = Parameter(_weight)
-
-    def reset_parameters(self) -> None:
-        """Draws the vectors again, normal; that of padding_idx is zero."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._modes import enable_grad, no_grad
 from smolder._names import listing as _listing
-from smolder.optim.optimizer import Optimizer
+from smolder.optim.optimizer import Optimizer, real_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,11 +111,6 @@ class _Search:
         return low
 
 
-def _real(x):
-    """A complex tensor as its pairs of parts, a view."""
-    return _core.view_as_real(x) if x.dtype.is_complex else x
-
-
 class LBFGS(Optimizer):
     """L-BFGS. step(closure) evaluates the closure, which computes the loss and its gradients, up to max_eval times.
 
@@ -156,14 +151,14 @@ class LBFGS(Optimizer):
 
     def _gradient(self):
         """All gradients in one vector; that of what is to be made less."""
-        parts = [_real(_core.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params]
+        parts = [real_parts(_core.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params]
         flat = _core.cat(parts, 0)
         return -flat if self.param_groups[0]["maximize"] else flat
 
     def _move(self, t, direction):
         at = 0
         for p in self._params:
-            p = _real(p)
+            p = real_parts(p)
             p.add_(direction[at : at + p.numel()].reshape(p.shape) * t)
             at += p.numel()
 

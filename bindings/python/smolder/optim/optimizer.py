@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from smolder._typing import Params, T
+    from smolder._typing import Params, T, Tensor
     from smolder.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -44,6 +44,11 @@ required: Any = _Required()
 
 
 _SPELLED = {"lr": "learning rate", "eps": "epsilon value"}
+
+
+def real_parts(x: Tensor) -> Tensor:
+    """A complex tensor as its pairs of parts, a view."""
+    return _core.view_as_real(x) if x.dtype.is_complex else x
 
 
 def check_options(**options: Any) -> None:

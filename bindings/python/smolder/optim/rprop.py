@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._creation import full_like
 from smolder._names import listing as _listing
-from smolder.optim.optimizer import Optimizer, check_options, implementation
+from smolder.optim.optimizer import Optimizer, check_options, implementation, real_parts
 
 if TYPE_CHECKING:
     from smolder._typing import Params
@@ -48,7 +48,7 @@ class Rprop(Optimizer):
         (shrink, grow), (least, most) = options["etas"], options["step_sizes"]
         # Of complex numbers both parts, each by itself.
         back = _core.view_as_complex if parameter.dtype.is_complex else _same
-        grad, value, prev, size = map(_parts, (grad, parameter, state["prev"], state["step_size"]))
+        grad, value, prev, size = map(real_parts, (grad, parameter, state["prev"], state["step_size"]))
         turned = grad * prev
         change = _core.where(turned > 0, grow, _core.where(turned < 0, shrink, 1.0))
         size = (size * change.to(grad.dtype)).clamp(least, most)
@@ -56,10 +56,6 @@ class Rprop(Optimizer):
         self._write(parameter, back(value - grad.sign() * size))
         self._write(state["prev"], back(grad))
         self._write(state["step_size"], back(size))
-
-
-def _parts(x):
-    return _core.view_as_real(x) if x.dtype.is_complex else x
 
 
 def _same(x):

@@ -10,7 +10,7 @@ from smolder._names import listing as _listing
 from smolder.cuda._refused import refused
 from smolder.nn.module import Module
 from smolder.nn.utils import parametrize
-from smolder.nn.utils.reparametrize import _norm_except, _normalize
+from smolder.nn.utils.reparametrize import _matrix, _norm_except, _normalize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,16 +66,11 @@ class _SpectralNorm(Module):
         self.dim, self.eps = dim if dim >= 0 else dim + rank, eps
         if rank > 1:
             self.n_power_iterations = n_power_iterations
-            matrix = self._matrix(weight.detach())
+            matrix = _matrix(weight.detach(), self.dim)
             for part, n in zip(("_u", "_v"), matrix.shape, strict=True):
                 start = _core.randn((n,), dtype=weight.dtype).to(weight.device)
                 self.register_buffer(part, _normalize(start, eps))
             self._iterate(matrix, 15)
-
-    def _matrix(self, weight):
-        """The weight as a matrix whose rows are its slices along dim."""
-        weight = weight if self.dim == 0 else weight.movedim(self.dim, 0)
-        return weight.reshape((weight.size(0), -1))
 
     def _iterate(self, matrix, times):
         with no_grad():
@@ -86,7 +81,7 @@ class _SpectralNorm(Module):
     def forward(self, weight):
         if weight.dim() == 1:
             return _normalize(weight, self.eps)
-        matrix = self._matrix(weight)
+        matrix = _matrix(weight, self.dim)
         if self.training:
             self._iterate(matrix.detach(), self.n_power_iterations)
         # Copies: what the gradient saves must not change with the next call.

@@ -89,6 +89,12 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     return _detach(module, _WeightNorm, name)
 
 
+def _matrix(weight, dim):
+    """The weight as a matrix whose rows are its slices along dim."""
+    weight = weight if dim == 0 else weight.movedim(dim, 0)
+    return weight.reshape((weight.size(0), -1))
+
+
 def _normalize(v, eps):
     return v / v.norm().clamp_min(eps)
 
@@ -106,15 +112,10 @@ class _SpectralNorm(_Reparametrization):
         super().__init__(name)
         self.n_power_iterations, self.dim, self.eps = n_power_iterations, dim, eps
 
-    def matrix(self, weight):
-        """The weight as a matrix whose rows are its slices along dim."""
-        weight = weight if self.dim == 0 else weight.movedim(self.dim, 0)
-        return weight.reshape((weight.size(0), -1))
-
     def compute(self, module, iterate=None):
         weight = getattr(module, self.name + "_orig")
         u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
-        matrix = self.matrix(weight)
+        matrix = _matrix(weight, self.dim)
         if module.training if iterate is None else iterate:
             with no_grad():
                 for _ in range(self.n_power_iterations):
@@ -147,7 +148,7 @@ def spectral_norm(
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
     _attach(module, hook)
     with no_grad():
-        rows, columns = hook.matrix(weight).shape
+        rows, columns = _matrix(weight, hook.dim).shape
         u, v = (_normalize(_core.randn((n,), dtype=weight.dtype).to(weight.device), eps) for n in (rows, columns))
     del module._parameters[name]
     module.register_parameter(name + "_orig", weight)
