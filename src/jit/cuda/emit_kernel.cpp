@@ -119,7 +119,7 @@ void KernelEmitter::columns() {
   line("const i64 n = " + extent(loop) + ";");
   if (shape_.takes_several) return several_chunks();
   line(moves_rows() ? std::string("for_moved_columns<V>(tile, n, aligned, [&](auto i, auto lanes) {")
-                    : "for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
+                    : "for_columns<V" + ways("aligned", "tile, n, ") + ", [&](i64 i, auto lanes) {");
   lanes_begin();
   load_first();
   body(loop.body);
@@ -269,6 +269,14 @@ std::string KernelEmitter::aligned() const {
   std::string all;
   for (const std::string& t : terms) all += (all.empty() ? "" : " | ") + t;
   return all.empty() ? "true" : "(" + all + ") == 0";
+}
+
+/// The end of a call of a function that writes its body for whole chunks and for single elements: whether it writes it
+/// for regular chunks besides, or for no other whole ones.
+std::string KernelEmitter::ways(const std::string& whole, const std::string& first_arguments) const {
+  if (shape_.chunks.loads.empty()) return ">(" + first_arguments + whole;
+  if (shape_.only_regular) return ", true>(" + first_arguments + whole + " && regular";
+  return ">(" + first_arguments + whole + ", regular";
 }
 
 /// Whether chunks are regular.

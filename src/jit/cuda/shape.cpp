@@ -105,7 +105,8 @@ bool takes_several(const Kernel& k, const KernelShape& shape) {
 
 /// What iterations of a split loop load whatever happens, and none of them writes.
 void find_ahead(const Kernel& k, KernelShape& out) {
-  constexpr int kFewStatements = 4;
+  // A turn of many statements has enough loads of its own on their way, and another one doubles what is compiled.
+  constexpr int kFewStatements = 4, kManyStatements = 64;
   constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
   int statements = -1 * static_cast<int>(out.columns.size());
   for_each_statement(*out.team, [&](const Stmt& s, const Stmt* vector) {
@@ -116,7 +117,7 @@ void find_ahead(const Kernel& k, KernelShape& out) {
       out.ahead.push_back(&s);
   });
   const int loads = static_cast<int>(out.ahead.size());
-  out.at_once = statements - loads > kFewStatements ? 2 : 4;
+  out.at_once = statements > kManyStatements ? 1 : statements - loads > kFewStatements ? 2 : 4;
   int64_t bytes = 0;
   for (const Stmt* load : out.ahead) {
     if (!is_same_in_turns(*load, out.team->vars[0])) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
@@ -357,6 +358,10 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   shape.transposed = !loads.empty();
   if (shape.transposed && can_turn(k, facts, loads)) shape.turned = that_fit(k, shape, loads);
   shape.takes_several = takes_several(k, shape);
+  // Each lane of such a load is a branch. With 21 of them this text took half of the time that compiling took.
+  constexpr auto kManyBounds = 8;
+  shape.only_regular =
+      std::ranges::count_if(shape.chunks.loads, [](const Stmt* s) { return !s->bounds.empty(); }) > kManyBounds;
   find_team(k, facts, shape);
   return shape;
 }

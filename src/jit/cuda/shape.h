@@ -86,6 +86,9 @@ struct KernelShape {
   bool in_chunks() const { return !separate_lanes && !thread_loops.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
   bool has_row_size() const { return in_chunks() && thread_loops[0]->clamp_var < 0; }
+  /// Columns: whether chunks that are not regular are taken element by element, as a text for them would be the
+  /// longest.
+  bool only_regular = false;
   bool uses_between = false;       ///< columns: chunks of spread accesses are taken with what lies between
   int at_once = 1;                 ///< columns: turns of a strip that are on their way at once
   int team_blocks = 4;             ///< columns: that a multiprocessor has registers for
