@@ -131,20 +131,21 @@ class Emitter {
     return false;
   }
 
-  /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads.
-  /// The largest come first, each alone, as a compiler takes longer for a statement the more there are.
-  static std::vector<std::vector<Missing*>> batches_of(std::vector<Missing>& missing) {
+  /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads. A
+  /// device's compiler takes longer for a statement the more a kernel has: there the largest come first, each alone.
+  std::vector<std::vector<Missing*>> batches_of(std::vector<Missing>& missing) const {
     // Behind the program one at a time: it may end, fork or want another plan in between.
     const size_t most = in_background() ? 1 : 4, share = missing.size() / static_cast<size_t>(num_threads());
-    constexpr size_t kMostText = 4096;  // some 60 statements: of more kernels the overhead is small
+    const bool on_cpu = p_.options.device == DeviceType::kCPU;
+    const size_t most_text = on_cpu ? SIZE_MAX : 4096;  // some 60 statements: beside more, the overhead is small
     std::vector<Missing*> order;
     for (Missing& m : missing) order.push_back(&m);
-    std::ranges::stable_sort(order, std::greater(), [](const Missing* m) { return m->text.size(); });
+    if (!on_cpu) std::ranges::stable_sort(order, std::greater(), [](const Missing* m) { return m->text.size(); });
     std::vector<std::vector<Missing*>> batches;
     size_t text = 0;
     for (Missing* const m : order) {
       const bool full = batches.empty() || batches.back().size() >= std::clamp<size_t>(share, 1, most);
-      if (full || text + m->text.size() > kMostText) {
+      if (full || text + m->text.size() > most_text) {
         batches.emplace_back();
         text = 0;
       }

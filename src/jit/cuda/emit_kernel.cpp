@@ -323,8 +323,9 @@ void KernelEmitter::rows() {
   const int at_once = kAtOnce / shape_.vector, held = r.chunks > 0 ? r.chunks : at_once;
   const int sure = r.chunks == 0 ? 0 : r.whole ? held : held - 1;
   const int threads = r.chunks > 0 ? r.threads : kMostRowThreads;
+  const int otherwise = r.chunks > 0 && shape_.is_long ? 1 : at_once;
   line(cat({"fits ? row(Row<", std::to_string(held), ", ", std::to_string(sure), ", ", std::to_string(threads),
-            ">()) : row(Row<", std::to_string(at_once), ">());"}));
+            ">()) : row(Row<", std::to_string(otherwise), ">());"}));
 }
 
 /// What later loops read of the first position's row, on its way to shared memory. Blocks that walk go from there.

@@ -379,6 +379,10 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
     shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
     if (near_chunks) shape.repeats = repeats_of(k, facts);
   }
+  constexpr int kManyStatements = 64;
+  int statements = 0;
+  for_each_statement(k.root, [&](const Stmt&, const Stmt* vector) { statements += vector != nullptr; });
+  shape.is_long = statements > kManyStatements;
   shape.chunks = chunks_of(k, shape.vector, true);
   // Where there are texts for two lengths of rows a third is not worth the time to compile it.
   if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};

@@ -48,7 +48,10 @@ struct KernelShape {
     bool is_scratch;  ///< a shared row
   };
   std::vector<HeldRow> held;
-  int held_chunks = 8;           ///< that there is room for
+  int held_chunks = 8;  ///< that there is room for
+  /// Rows: whether there are so many statements that rows which do not fit are taken a chunk at a time. Each chunk more
+  /// is as much text for the compiler, which here is for sizes that the kernel was not made for.
+  bool is_long = false;
   const Stmt* summed = nullptr;  ///< the split loop (split_sums.h)
   /// The same where the groups of a block take strips side by side, and add in order what these come to.
   const Stmt* team = nullptr;
