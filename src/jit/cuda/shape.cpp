@@ -379,7 +379,7 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
     shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
     if (near_chunks) shape.repeats = repeats_of(k, facts);
   }
-  constexpr int kManyStatements = 64;
+  constexpr int kManyStatements = 32;
   int statements = 0;
   for_each_statement(k.root, [&](const Stmt&, const Stmt* vector) { statements += vector != nullptr; });
   shape.is_long = statements > kManyStatements;
