@@ -1,9 +1,11 @@
 #include "smolder/jit/emit.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string_view>
 #include <thread>
 
@@ -129,14 +131,35 @@ class Emitter {
     return false;
   }
 
+  /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads. A
+  /// device's compiler takes longer for a statement the more a kernel has: there the largest come first, each alone.
+  std::vector<std::vector<Missing*>> batches_of(std::vector<Missing>& missing) const {
+    // Behind the program one at a time: it may end, fork or want another plan in between.
+    const size_t most = in_background() ? 1 : 4, share = missing.size() / static_cast<size_t>(num_threads());
+    const bool on_cpu = p_.options.device == DeviceType::kCPU;
+    const size_t most_text = on_cpu ? SIZE_MAX : 4096;  // some 60 statements: beside more, the overhead is small
+    std::vector<Missing*> order;
+    for (Missing& m : missing) order.push_back(&m);
+    if (!on_cpu) std::ranges::stable_sort(order, std::greater(), [](const Missing* m) { return m->text.size(); });
+    std::vector<std::vector<Missing*>> batches;
+    size_t text = 0;
+    for (Missing* const m : order) {
+      const bool full = batches.empty() || batches.back().size() >= std::clamp<size_t>(share, 1, most);
+      if (full || text + m->text.size() > most_text) {
+        batches.emplace_back();
+        text = 0;
+      }
+      batches.back().push_back(m);
+      text += m->text.size();
+    }
+    return batches;
+  }
+
   void compile(std::vector<Missing>& missing, std::span<const std::function<void()>> others) {
     const auto start = std::chrono::steady_clock::now();
-    // Small batches share one module's overhead, and there are enough of them for the threads.
-    // Behind the program one at a time: it may end, fork or want another plan in between.
-    const int64_t most_in_batch = in_background() ? 1 : 4;
+    const std::vector<std::vector<Missing*>> batches = batches_of(missing);
     const auto n = static_cast<int64_t>(missing.size()), num_others = static_cast<int64_t>(others.size());
-    const int64_t batch = std::max<int64_t>(1, std::min(most_in_batch, n / num_threads()));
-    const int64_t batches = (n + batch - 1) / batch;
+    const int64_t jobs = num_others + static_cast<int64_t>(batches.size());
     LongCompile told(n, start);
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<bool> stopped = false;
@@ -148,9 +171,11 @@ class Emitter {
         throw;
       }
     };
+    std::atomic<int64_t> next = 0;  // in their order, whoever asks: the pool would give a thread neighbours
     const auto compile_all = [&] {
-      parallel_for(num_others + batches, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end; ++job) {
+      parallel_for(jobs, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t turn = begin; turn < end; ++turn) {
+          const int64_t job = next++;
           if (stopped) return;
           if (std::this_thread::get_id() == caller) stop_if_asked();
           if (job < num_others) {
@@ -158,17 +183,17 @@ class Emitter {
             others[job]();
             continue;
           }
-          const int64_t first = (job - num_others) * batch, last = std::min(n, first + batch);
+          const std::vector<Missing*>& batch = batches[static_cast<size_t>(job - num_others)];
           std::vector<const Kernel*> kernels;
-          for (int64_t i = first; i < last; ++i) kernels.push_back(&missing[i].step->kernel->kernel);
-          SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *missing[first].step).source);
+          for (const Missing* m : batch) kernels.push_back(&m->step->kernel->kernel);
+          SpanScope scope(SpanKind::kCompile, kernels[0]->name, site_of(p_, *batch[0]->step).source);
           if (Span* const span = scope.span()) {
-            span->count = last - first;
+            span->count = static_cast<int64_t>(batch.size());
             if (span->count > 1) span->name += " and " + std::to_string(span->count - 1) + " more";
           }
           auto objects = target_.compile(kernels);
-          for (int64_t i = first; i < last; ++i) missing[i].object = std::move(objects[i - first]);
-          told.add(last - first);
+          for (size_t i = 0; i < batch.size(); ++i) batch[i]->object = std::move(objects[i]);
+          told.add(static_cast<int64_t>(batch.size()));
         }
       });
     };
@@ -185,8 +210,10 @@ class Emitter {
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     static Counter& compiled = counter("kernels.compiled");
     static Counter& micros = counter("kernels.compile_us");
+    static Counter& waited = counter("kernels.waited_us");
     compiled.add(n);
     micros.add(static_cast<int64_t>(ms * 1000));
+    if (!in_background()) waited.add(static_cast<int64_t>(ms * 1000));
   }
 
   void keep(Missing& m) {

@@ -117,7 +117,17 @@ std::string target_of(const std::string& arch, Contraction contraction) {
 
 std::string compile_text(const std::string& text, const std::string& arch, Contraction contraction) {
   if (debug_level() >= 4) debug(4, "cuda", "\n" + text);
-  return smolder::cuda::nvrtc_compile(text, arch, flags(contraction));
+  static Counter& programs = counter("cuda.programs");
+  static Counter& micros = counter("cuda.program_us");
+  static Counter& slowest = counter("cuda.slowest_program_us");
+  const auto start = std::chrono::steady_clock::now();
+  std::string cubin = smolder::cuda::nvrtc_compile(text, arch, flags(contraction));
+  const auto us =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+  programs.add();
+  micros.add(us);
+  if (us > slowest.value()) slowest.set(us);
+  return cubin;
 }
 
 std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels, const std::string& arch) {

@@ -116,7 +116,7 @@ void KernelEmitter::columns() {
   line("const i64 n = " + extent(loop) + ";");
   if (shape_.takes_several) return several_chunks();
   line(moves_rows() ? std::string("for_moved_columns<V>(tile, n, aligned, [&](auto i, auto lanes) {")
-                    : "for_columns<V>(tile, n, aligned" + regular_argument() + ", [&](i64 i, auto lanes) {");
+                    : "for_columns<V" + ways("aligned", "tile, n, ") + ", [&](i64 i, auto lanes) {");
   lanes_begin();
   load_first();
   body(loop.body);
@@ -285,6 +285,14 @@ std::string KernelEmitter::aligned() const {
   return all.empty() ? "true" : "(" + all + ") == 0";
 }
 
+/// The end of a call of a function that writes its body for whole chunks and for single elements: whether it writes it
+/// for regular chunks besides, or for no other whole ones.
+std::string KernelEmitter::ways(const std::string& whole, const std::string& first_arguments) const {
+  if (shape_.chunks.loads.empty()) return ">(" + first_arguments + whole;
+  if (shape_.only_regular) return ", true>(" + first_arguments + whole + " && regular";
+  return ">(" + first_arguments + whole + ", regular";
+}
+
 /// Whether chunks are regular.
 void KernelEmitter::regular() {
   if (shape_.chunks.loads.empty()) return;
@@ -329,8 +337,9 @@ void KernelEmitter::rows() {
   const int at_once = kAtOnce / shape_.vector, held = r.chunks > 0 ? r.chunks : at_once;
   const int sure = r.chunks == 0 ? 0 : r.whole ? held : held - 1;
   const int threads = r.chunks > 0 ? r.threads : kMostRowThreads;
+  const int otherwise = r.chunks > 0 && shape_.is_long ? 1 : at_once;
   line(cat({"fits ? row(Row<", std::to_string(held), ", ", std::to_string(sure), ", ", std::to_string(threads),
-            ">()) : row(Row<", std::to_string(at_once), ">());"}));
+            ">()) : row(Row<", std::to_string(otherwise), ">());"}));
 }
 
 /// What later loops read of the first position's row, on its way to shared memory. Blocks that walk go from there.

@@ -23,7 +23,7 @@ void KernelEmitter::team_of_columns(const Stmt& vector) {
   line("const bool whole = " + aligned() + " && " + whole + ";");
   line("const i64 n = place < a.positions ? " + extent(vector) + " : 0;");
   regular();
-  line("for_team_columns<V>(tile, whole" + regular_argument() + ", [&](i64 first, auto lanes) {");
+  line("for_team_columns<V" + ways("whole", "tile, ") + ", [&](i64 first, auto lanes) {");
   lanes_begin();
   line("const i64 i = first + threadIdx.x * V;");
   line("if (groups == blockDim.y && first >= n) return;");

@@ -64,7 +64,7 @@ class KernelEmitter {
   std::string aligned() const;
   void regular();
   /// What calls of `for_columns` end with, and the lambdas they get begin with.
-  std::string regular_argument() const { return shape_.chunks.loads.empty() ? "" : ", regular"; }
+  std::string ways(const std::string& whole, const std::string& first_arguments) const;
   void lanes_begin();
   void body(const std::vector<Stmt>& statements);
   void sequential(const Stmt& s);

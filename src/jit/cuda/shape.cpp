@@ -94,7 +94,8 @@ bool takes_several(const Kernel& k, const KernelShape& shape) {
 
 /// What iterations of a split loop load whatever happens, and none of them writes.
 void find_ahead(const Kernel& k, KernelShape& out) {
-  constexpr int kFewStatements = 4;
+  // A turn of many statements has enough loads of its own on their way, and another one doubles what is compiled.
+  constexpr int kFewStatements = 4, kManyStatements = 64;
   constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
   int statements = -1 * static_cast<int>(out.columns.size());
   for_each_statement(*out.team, [&](const Stmt& s, const Stmt* vector) {
@@ -105,7 +106,7 @@ void find_ahead(const Kernel& k, KernelShape& out) {
       out.ahead.push_back(&s);
   });
   const int loads = static_cast<int>(out.ahead.size());
-  out.at_once = statements - loads > kFewStatements ? 2 : 4;
+  out.at_once = statements > kManyStatements ? 1 : statements - loads > kFewStatements ? 2 : 4;
   int64_t bytes = 0;
   for (const Stmt* load : out.ahead) {
     if (!is_same_in_turns(*load, out.team->vars[0])) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
@@ -331,6 +332,10 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   if (shape.vector > 1) shape.chunks = chunks_of(k, shape.vector);
   shape.transposed = tile_loop(k) || !transposed_accesses(k, facts).empty();
   shape.takes_several = takes_several(k, shape);
+  // Each lane of such a load is a branch. With 21 of them this text took half of the time that compiling took.
+  constexpr auto kManyBounds = 8;
+  shape.only_regular =
+      std::ranges::count_if(shape.chunks.loads, [](const Stmt* s) { return !s->bounds.empty(); }) > kManyBounds;
   find_team(k, facts, shape);
   return shape;
 }
@@ -348,6 +353,10 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
     shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
     if (near_chunks) shape.repeats = repeats_of(k, facts);
   }
+  constexpr int kManyStatements = 32;
+  int statements = 0;
+  for_each_statement(k.root, [&](const Stmt&, const Stmt* vector) { statements += vector != nullptr; });
+  shape.is_long = statements > kManyStatements;
   shape.chunks = chunks_of(k, shape.vector, true);
   // Where there are texts for two lengths of rows a third is not worth the time to compile it.
   if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};

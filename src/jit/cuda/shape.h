@@ -43,7 +43,10 @@ struct KernelShape {
     bool is_scratch;  ///< a shared row
   };
   std::vector<HeldRow> held;
-  int held_chunks = 8;           ///< that there is room for
+  int held_chunks = 8;  ///< that there is room for
+  /// Rows: whether there are so many statements that rows which do not fit are taken a chunk at a time. Each chunk more
+  /// is as much text for the compiler, which here is for sizes that the kernel was not made for.
+  bool is_long = false;
   const Stmt* summed = nullptr;  ///< the split loop (split_sums.h)
   /// The same where the groups of a block take strips side by side, and add in order what these come to.
   const Stmt* team = nullptr;
@@ -81,6 +84,9 @@ struct KernelShape {
   bool in_chunks() const { return !separate_lanes && !thread_loops.empty(); }
   /// Whether `Kernel::row` counts: a group has one position, and its row is as long in all loops.
   bool has_row_size() const { return in_chunks() && thread_loops[0]->clamp_var < 0; }
+  /// Columns: whether chunks that are not regular are taken element by element, as a text for them would be the
+  /// longest.
+  bool only_regular = false;
   bool uses_between = false;       ///< columns: chunks of spread accesses are taken with what lies between
   int at_once = 1;                 ///< columns: turns of a strip that are on their way at once
   int team_blocks = 4;             ///< columns: that a multiprocessor has registers for

@@ -302,7 +302,7 @@ bool Clusters::is_large_enough(NodeId a, NodeId b, int64_t shared_bytes) const {
   const Cluster &A = clusters_[a], &B = clusters_[b];
   const size_t most = shared_bytes <= kTiny ? kTinyMembers : max_members();
   const int phases = std::max(A.last_phase, B.last_phase) - std::min(A.first_phase, B.first_phase);
-  const int reads = kMovedStatements * (A.moved_reads + B.moved_reads);
+  const int reads = moved_statements() * (A.moved_reads + B.moved_reads);
   if (static_cast<int>(A.members.size() + B.members.size()) + reads > max_statements()) return true;
   return A.members.size() + B.members.size() > most || A.work + B.work > kMaxWork || phases >= kMostPhases;
 }

@@ -116,8 +116,9 @@ class Clusters {
   size_t max_members() const { return p_.options.device == DeviceType::kCPU ? 256 : 64; }
   /// Statements of a kernel: members, and what is computed again for them, at each position.
   int max_statements() const { return p_.options.device == DeviceType::kCPU ? 256 : 128; }
-  /// Those that finding one moved element takes: its index, whether there is one, the load.
-  static constexpr int kMovedStatements = 3;
+  /// Those that finding one moved element takes: its index, whether there is one, the load. A device's compiler takes
+  /// twice as long for these: each lane of such a load is a branch, and they are written for chunks of two kinds.
+  int moved_statements() const { return p_.options.device == DeviceType::kCPU ? 3 : 6; }
 
   Program& p_;
   const FuseGraph& f_;

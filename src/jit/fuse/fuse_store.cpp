@@ -147,11 +147,16 @@ const char* Clusters::stored_for(ValueId v, const std::vector<const Edge*>& read
   if (!tree.possible) return kReduced;
 
   double saved = static_cast<double>(bytes), added = 0, compute = 0;
+  // Loads among them are of moved elements.
+  const auto moved =
+      static_cast<int>(std::ranges::count_if(tree.statements, [](const auto& s) { return s.first % 2; }));
+  const bool on_cpu = p_.options.device == DeviceType::kCPU;
+  const int tree_statements =
+      static_cast<int>(tree.statements.size()) + (on_cpu ? 0 : moved * (moved_statements() - 1));
   std::vector<ValueId> longer;  // values in memory that some reader needs after all that read them now
   const std::vector<Reading> readings = readings_of(readers);
   for (const Reading& r : readings) {
-    if (statements_[r.cluster] + static_cast<int>(tree.statements.size() * r.at.size()) > max_statements())
-      return kTooLarge;
+    if (statements_[r.cluster] + tree_statements * static_cast<int>(r.at.size()) > max_statements()) return kTooLarge;
     saved += static_cast<double>(bytes);
     compute += tree.cost * r.copies(*this, tree.elements);
     for (const auto* list : {&tree.loads, &tree.small}) {
@@ -183,7 +188,7 @@ const char* Clusters::stored_for(ValueId v, const std::vector<const Edge*>& read
   const double gain = (saved - added) * kByteCost + launch;
   if (gain <= 0 || compute > worth_on(p_.options.device.type) * gain) return kTooCostly;
   for (const ValueId x : tree.small) stored_[x] = true;
-  for (const Reading& r : readings) statements_[r.cluster] += static_cast<int>(tree.statements.size() * r.at.size());
+  for (const Reading& r : readings) statements_[r.cluster] += tree_statements * static_cast<int>(r.at.size());
   return nullptr;
 }
 

@@ -280,10 +280,10 @@ template <class T, int V> DEVICE void keep_held(Pack<T, V>& held, const Pack<T, 
 template <class T, int V> DEVICE void keep_held(Pack<T, V>&, const Pack<T, 1>&) {}
 // Of columns, those that are the thread's in a tile of a row of n elements: a chunk, or as many that lie apart, so that
 // those of neighbours are next to each other.
-template <int V, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
+template <int V, bool R = false, class F> DEVICE void for_columns(i64 tile, i64 n, bool aligned, F body) {
   const i64 first = tile * blockDim.x * V;
   const i64 i = first + (aligned ? threadIdx.x * V : threadIdx.x), step = aligned ? 1 : blockDim.x;
-  if (aligned && i + V <= n) return body(i, Lanes<V>());
+  if (aligned && i + V <= n) return body(i, Lanes<V, R>());
 #pragma unroll 1
   for (int k = 0; k < V; ++k) {
     if (i + k * step < n) body(i + k * step, Lanes<1>());
@@ -322,9 +322,9 @@ template <int V, class F> DEVICE void for_moved_columns(i64 tile, i64 n, bool al
 }
 // The same where the threads of a block meet in `body`, which finds of the tile its first column: chunks are all whole,
 // or elements are taken one by one.
-template <int V, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
+template <int V, bool R = false, class F> DEVICE void for_team_columns(i64 tile, bool whole, F body) {
   const i64 first = tile * blockDim.x * V;
-  if (whole) return body(first, Lanes<V>());
+  if (whole) return body(first, Lanes<V, R>());
 #pragma unroll 1
   for (int k = 0; k < V; ++k) body(first + k * blockDim.x, Lanes<1>());
 }
