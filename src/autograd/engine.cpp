@@ -179,9 +179,11 @@ class Run {
 
   /// Whether the node only exchanges the axes of a matrix, so that a product goes through it as it is.
   static bool passes_on(const Node& node, const State& state) {
-    return node.op == ir::Op::kTranspose && !node.leaf.defined() && !node.custom() && !node.hooks() && state.runs &&
-           !state.captured && !state.target && node.outputs.size() == 1 && node.outputs[0]->shape.size() == 2 &&
-           normalize_axis(node.attrs[0], 2) != normalize_axis(node.attrs[1], 2);
+    const bool moves = node.op == ir::Op::kTranspose || node.op == ir::Op::kPermute;
+    if (!moves || node.leaf.defined() || node.custom() || node.hooks()) return false;
+    if (!state.runs || state.captured || state.target || node.outputs[0]->shape.size() != 2) return false;
+    const int64_t first = normalize_axis(node.attrs[node.attrs.size() - 2], 2);
+    return node.op == ir::Op::kPermute ? first == 1 : first != normalize_axis(node.attrs.back(), 2);
   }
 
   /// Adds up the products that waited.

@@ -174,16 +174,16 @@ MatrixGradient matmul_grad_other(const Tensor& grad, const Tensor& self, const D
   const Tensor a = as_matrix(self, true);
   if (shape.size() <= 2 && (a.dim() > 2 || shape.size() == 2)) {  // one matrix for the whole batch
     const RowProduct flat{a.dim() == 2 ? a : as_rows(a), g.dim() == 2 ? g : as_rows(g)};
-    if (shape.size() == 2) return {.product = flat};
-    return {.value = reshape(flat.tensor(), shape)};
+    if (shape.size() == 2) return {{}, flat};
+    return {reshape(flat.tensor(), shape), {}};
   }
-  return {.value = to_operand(matmul(matrix_transpose(a), g), shape, false)};
+  return {to_operand(matmul(matrix_transpose(a), g), shape, false), {}};
 }
 
 Tensor operator*(const MatrixGradient& g, Scalar factor) { return g.tensor() * factor; }
 
 MatrixGradient linear_weight_grad(const Tensor& grad, const Tensor& input) {
-  return {.product = {as_rows(grad), as_rows(input)}};
+  return {{}, {as_rows(grad), as_rows(input)}};
 }
 
 }  // namespace smolder::autograd
