@@ -122,6 +122,7 @@ def test_autograd_grad_of_some_inputs_and_second_derivatives():
     np.testing.assert_allclose([second.numpy()[0, 0], second.numpy()[2, 5]], want, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_anomaly_mode_computes_each():
     w, first = given()
     before = joined()
