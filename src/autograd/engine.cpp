@@ -112,7 +112,9 @@ class Run {
  private:
   struct State {
     std::vector<Tensor> grads, kept;
+    std::vector<RowProduct> products;  ///< of output 0, to be added to its gradient
     int waiting = 0;
+    bool shared = false;  ///< by several edges, so that gradients are added up
     bool seen = false, queued = false, captured = false, target = false;
     bool runs = true;  ///< or only its gradients are asked for
   };
@@ -146,7 +148,8 @@ class Run {
           continue;
         }
         Node* const next = at.node->next[at.edge++].node.get();
-        ++states_[next].waiting;
+        State& state = states_[next];
+        state.shared = ++state.waiting > 1;
         enter(next);
       }
     }
@@ -162,6 +165,38 @@ class Run {
     if (!std::exchange(state.queued, true)) ready_.push(Ready{node});
   }
 
+  /// Products that are small next to what they come to wait for the others, if a sum is made of them.
+  void receive(const Edge& edge, RowProduct product) {
+    State& state = states_[edge.node.get()];
+    const bool waits = edge.output == 0 && product.is_small() && (state.shared || passes_on(*edge.node, state));
+    if (waits) {
+      state.products.push_back(std::move(product));
+    } else {
+      const lazy::NoAutocast plain;
+      receive(edge, product.tensor());
+    }
+  }
+
+  /// Whether the node only exchanges the axes of a matrix, so that a product goes through it as it is.
+  static bool passes_on(const Node& node, const State& state) {
+    const bool moves = node.op == ir::Op::kTranspose || node.op == ir::Op::kPermute;
+    if (!moves || node.leaf.defined() || node.custom() || node.hooks()) return false;
+    if (!state.runs || state.captured || state.target || node.outputs[0]->shape.size() != 2) return false;
+    const int64_t first = normalize_axis(node.attrs[node.attrs.size() - 2], 2);
+    return node.op == ir::Op::kPermute ? first == 1 : first != normalize_axis(node.attrs.back(), 2);
+  }
+
+  /// Adds up the products that waited.
+  void add_products(State& state) {
+    if (state.products.empty()) return;
+    const lazy::NoAutocast plain;
+    if (state.grads.empty()) state.grads.resize(1);
+    Tensor& slot = state.grads[0];
+    const Tensor sum = sum_of(state.products);
+    slot = slot.defined() ? add_gradients(slot, sum) : sum;
+    state.products.clear();
+  }
+
   void receive(const Edge& edge, Tensor grad) {
     if (!grad.defined()) return;
     auto& slots = states_[edge.node.get()].grads;
@@ -172,6 +207,11 @@ class Run {
 
   void run(const std::shared_ptr<Node>& node) {
     State& state = states_[node.get()];
+    products_.assign(anomaly_mode() ? 0 : node->next.size(), {});  // where each gradient is looked at, none waits
+    if (!products_.empty() && state.grads.empty() && state.products.size() == 1 && passes_on(*node, state)) {
+      products_[0] = std::exchange(state.products, {})[0].transposed();
+    }
+    add_products(state);
     std::vector<Tensor> grads = std::move(state.grads);
     grads.resize(node->outputs.size());
     if (!state.runs && (state.captured || state.target)) run_tensor_hooks(*node, grads, create_);
@@ -187,6 +227,7 @@ class Run {
     for (size_t i = 0; i < results.size(); ++i) {
       const Edge& e = node->next[i];
       if (!e.node) continue;
+      if (i < products_.size() && products_[i].defined()) receive(e, std::exchange(products_[i], {}));
       receive(e, std::move(results[i]));
       State& next = states_[e.node.get()];
       if (--next.waiting == 0) enqueue(e.node, next);
@@ -242,7 +283,7 @@ class Run {
       results = node->apply(node, grads, {needed.get(), n});
     } else {
       const lazy::NoAutocast plain;
-      results = node->apply(node, grads, {needed.get(), n});
+      results = node->apply(node, grads, {needed.get(), n}, node->hooks() ? std::span<RowProduct>() : products_);
     }
     if (custom) validate(*node, results);
     if (!retain_) node->release();
@@ -308,6 +349,7 @@ class Run {
   Run* outer_;
   std::vector<std::shared_ptr<Node>> roots_;
   std::unordered_map<Node*, State> states_;
+  std::vector<RowProduct> products_;  ///< of the running node's inputs; empty where none may wait
   std::priority_queue<Ready> ready_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "smolder/autograd/row_products.h"
 #include "smolder/ir/op.h"
 #include "smolder/lazy/tensor.h"
 
@@ -40,6 +41,7 @@ struct FormulaContext {
   std::span<const Tensor> grads;           ///< of each output; undefined means zero
   std::span<const bool> needed;            ///< of each input: whether its gradient is wanted
   std::span<Tensor> results;               ///< of each input; stays undefined where the gradient is zero
+  std::span<RowProduct> products;          ///< of each input, for products not to be computed yet; or empty
 
   int num_inputs() const { return static_cast<int>(metas.size()); }
   const Tensor& input(int i) const { return inputs[i]; }
@@ -53,6 +55,8 @@ struct FormulaContext {
   bool needs(int i) const { return needed[i]; }
   /// Stores a gradient, summed to the input's shape and cast to its dtype where they differ.
   void set(int i, Tensor g);
+  /// Stores a gradient that is of the input's shape and dtype, among the products if it may wait.
+  void set(int i, const MatrixGradient& g);
   /// Calls `f` with the input as a Tensor or as a Scalar.
   template <class F>
   void visit(int i, F&& f) const {

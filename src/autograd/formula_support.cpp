@@ -12,6 +12,14 @@ void FormulaContext::set(int i, Tensor g) {
   results[i] = g.to(input_dtype(i));
 }
 
+void FormulaContext::set(int i, const MatrixGradient& g) {
+  if (g.product.defined() && !products.empty()) {
+    products[i] = g.product;
+  } else {
+    set(i, g.tensor());
+  }
+}
+
 // -- reductions
 
 Tensor keep_reduced(const Tensor& reduced, const Dims& shape, const Dims& axes, bool keepdim) {
@@ -161,19 +169,21 @@ Tensor matmul_grad_self(const Tensor& grad, const Dims& shape, const Tensor& oth
   return to_operand(matmul(g, matrix_transpose(as_matrix(other, false))), shape, true);
 }
 
-Tensor matmul_grad_other(const Tensor& grad, const Tensor& self, const Dims& shape) {
+MatrixGradient matmul_grad_other(const Tensor& grad, const Tensor& self, const Dims& shape) {
   const Tensor g = grad_as_matrix(grad, self.dim() == 1, shape.size() == 1);
   const Tensor a = as_matrix(self, true);
-  if (shape.size() <= 2 && a.dim() > 2) {  // one matrix for the whole batch: its rows are the batch's
-    const Tensor flat = matmul(matrix_transpose(as_rows(a)), as_rows(g));
-    return reshape(flat, shape);
+  if (shape.size() <= 2 && (a.dim() > 2 || shape.size() == 2)) {  // one matrix for the whole batch
+    const RowProduct flat{a.dim() == 2 ? a : as_rows(a), g.dim() == 2 ? g : as_rows(g)};
+    if (shape.size() == 2) return {{}, flat};
+    return {reshape(flat.tensor(), shape), {}};
   }
-  return to_operand(matmul(matrix_transpose(a), g), shape, false);
+  return {to_operand(matmul(matrix_transpose(a), g), shape, false), {}};
 }
 
-Tensor linear_weight_grad(const Tensor& grad, const Tensor& input) {
-  const Tensor g = as_rows(grad), x = as_rows(input);
-  return matmul(matrix_transpose(g), x);
+Tensor operator*(const MatrixGradient& g, Scalar factor) { return g.tensor() * factor; }
+
+MatrixGradient linear_weight_grad(const Tensor& grad, const Tensor& input) {
+  return {{}, {as_rows(grad), as_rows(input)}};
 }
 
 }  // namespace smolder::autograd

@@ -117,9 +117,10 @@ Tensor clamp_grad_max(const Tensor& grad, const Tensor& self, const Min& min, co
 
 /// Gradients of matmul's operands; `shape` is that of the operand.
 Tensor matmul_grad_self(const Tensor& grad, const Dims& shape, const Tensor& other);
-Tensor matmul_grad_other(const Tensor& grad, const Tensor& self, const Dims& shape);
+MatrixGradient matmul_grad_other(const Tensor& grad, const Tensor& self, const Dims& shape);
+Tensor operator*(const MatrixGradient& g, Scalar factor);
 /// Gradient of linear's weight: grad.T @ input over all leading dimensions.
-Tensor linear_weight_grad(const Tensor& grad, const Tensor& input);
+MatrixGradient linear_weight_grad(const Tensor& grad, const Tensor& input);
 
 // -- activations, layers and losses
 

@@ -126,7 +126,7 @@ std::shared_ptr<Node> new_node(std::shared_ptr<CustomFunction> custom) {
 }
 
 std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads,
-                                std::span<const bool> needed) {
+                                std::span<const bool> needed, std::span<RowProduct> products) {
   const auto given = std::ranges::find_if(grads, [](const Tensor& g) { return g.defined(); });
   const lazy::DeviceMode on(given == grads.end() ? lazy::creation_mode() : given->device());
   if (custom()) return custom()->backward({grads.begin(), grads.end()});
@@ -135,7 +135,7 @@ std::vector<Tensor> Node::apply(const std::shared_ptr<Node>& self, std::span<con
   for (const SavedTensor& s : saved_inputs) saved_in.push_back(unpack(s, self));
   for (const SavedTensor& s : saved_outputs) saved_out.push_back(unpack(s, self));
   std::vector<Tensor> results(next.size());
-  FormulaContext context{inputs, saved_in, numbers, saved_out, attrs, grads, needed, results};
+  FormulaContext context{inputs, saved_in, numbers, saved_out, attrs, grads, needed, results, products};
   grad_info(op)->formula(context);
   return results;
 }

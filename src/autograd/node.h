@@ -115,9 +115,10 @@ class Node {
   /// torch's name: "AddBackward0", "AccumulateGrad".
   std::string name() const;
   /// Gradients of the inputs from those of the outputs (undefined means zero).
-  /// `needed` says, by input, which are wanted.
+  /// `needed` says, by input, which are wanted. Where `products` has a place for each input, a gradient that is a
+  /// product of rows is put there instead, and not computed.
   std::vector<Tensor> apply(const std::shared_ptr<Node>& self, std::span<const Tensor> grads,
-                            std::span<const bool> needed);
+                            std::span<const bool> needed, std::span<RowProduct> products = {});
   /// Lets go of saved values.
   void release();
 

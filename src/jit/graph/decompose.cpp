@@ -6,7 +6,9 @@
 #include "smolder/ir/rewrite.h"
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/device_target.h"
+#include "smolder/jit/graph/short_rows.h"
 #include "smolder/jit/library/library.h"
+#include "smolder/jit/switches.h"
 #include "smolder/jit/view.h"
 
 namespace smolder::jit {
@@ -134,6 +136,7 @@ void decompose(Program& program) {
   }
   program.graph = rewriter.finish(std::move(outputs));
   widen_half_reductions(program.graph);
+  if (program.options.device == DeviceType::kCPU && !is_disabled("short_rows")) write_short_rows(program.graph);
   take_wide_cats_whole(program);
 }
 

@@ -5,6 +5,7 @@
 #include "smolder/core/error.h"
 #include "smolder/jit/llvm/kernel_emitter.h"
 #include "smolder/jit/llvm/primitives.h"
+#include "smolder/jit/loop/tiles.h"
 
 namespace smolder::jit::cpu {
 
@@ -178,7 +179,9 @@ void KernelEmitter::sequential(const Stmt& s) {
 
 void KernelEmitter::body(const std::vector<Stmt>& statements) {
   for (const Stmt& s : statements) {
-    if (s.kind == StmtKind::kLoop) {
+    if (is_tile(s)) {
+      tile(s);
+    } else if (s.kind == StmtKind::kLoop) {
       sequential(s);
     } else if (s.kind == StmtKind::kVector) {
       vector(s, i64(0), extent(s));

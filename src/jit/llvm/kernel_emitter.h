@@ -45,6 +45,12 @@ class KernelEmitter {
   std::vector<V> first_position(V begin);
   std::vector<V> next_position(const std::vector<V>& at);
   void sequential(const Stmt& s);
+  void tile(const Stmt& s);
+  void fetch_next_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);
+  void block_of_tile(const Stmt& s, const std::vector<const Stmt*>& turned, V first_row, V first);
+  /// A loop over blocks of kLanes of n; `emit` is given the first element of one.
+  template <class Body>
+  void blocks(int64_t n, Body&& emit);
   void body(const std::vector<Stmt>& statements);
   void vector(const Stmt& s, V begin, V end);
   V extent(const Stmt& s);

@@ -27,6 +27,12 @@ void VectorLoop::emit_block(const Block& block) {
   b_.lanes = 1;
 }
 
+void VectorLoop::emit_block_of(V first, Given given) {
+  given_ = std::move(given);
+  prepare();
+  emit_block({first});
+}
+
 void VectorLoop::statement(const Stmt& s, const Prepared& p, const Block& block) {
   switch (s.kind) {
     case StmtKind::kStore:
@@ -250,6 +256,9 @@ void VectorLoop::fetch_rows(const Block& block) {
 }
 
 V VectorLoop::load(const Stmt& s, const Prepared& p, const Block& block) {
+  for (const auto& [load, raw] : given_) {
+    if (load == &s) return from_storage(b_, s.dtype, raw);
+  }
   V mask = p.condition;
   for (const Range& r : p.ranges) {
     V here = lane_mask(r, block);

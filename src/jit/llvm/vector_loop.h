@@ -13,6 +13,10 @@ class VectorLoop {
   /// Over elements [begin, end) of the loop's variable.
   VectorLoop(KernelEmitter& emitter, const Stmt& loop, V begin, V end);
   void emit();
+  /// A block of kLanes elements that begins with `first`, and nothing else. What was loaded already is given, as
+  /// stored.
+  using Given = std::vector<std::pair<const Stmt*, V>>;
+  void emit_block_of(V first, Given given);
 
  private:
   using Local = KernelEmitter::Local;
@@ -148,6 +152,7 @@ class VectorLoop {
     bool write;     ///< it will be written
   };
   std::vector<Fetch> fetches_;
+  Given given_;
   bool streams_ = false;
 };
 

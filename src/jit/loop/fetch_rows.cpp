@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "smolder/jit/cost.h"
+#include "smolder/jit/loop/tiles.h"
 
 namespace smolder::jit {
 
@@ -69,7 +70,7 @@ std::vector<RowFetch> find_row_fetches(const Kernel& k) {
   find_in(k, k.root.body, k.root.vars.back(), 2, false, out);
   for (const Stmt& s : k.root.body) {
     // A column sum walks a tile: where its part of a row ends, the processor's own prefetching does too.
-    if (s.kind == StmtKind::kLoop) find_in(k, s.body, s.vars[0], 1, true, out);
+    if (s.kind == StmtKind::kLoop && !is_tile(s)) find_in(k, s.body, s.vars[0], 1, true, out);
   }
   return out;
 }

@@ -4,7 +4,9 @@
 
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/cost.h"
+#include "smolder/jit/loop/tiles.h"
 #include "smolder/jit/lower/lowering.h"
+#include "smolder/jit/switches.h"
 
 namespace smolder::jit {
 
@@ -184,6 +186,59 @@ void Lowering::know_strides(Stmt& root) {
   }
 }
 
+/// What the vector loop reads with a distance, and another loop element after element, is read a tile at a time.
+void Lowering::cut_tiles(Stmt& root) {
+  constexpr int64_t kFew = 16;  // elements, of which a tile would not be worth its loops
+  if (root.kind != StmtKind::kParallel) return;
+  Stmt& vector = root.body.back();
+  const VarId column = vector.vars[0];
+  const auto dim = [&](IntRef r) { return r.is_constant() ? Dim(r.constant) : pool_[r.slot]; };
+  const Dim columns = dim(vector.extents[0]);
+  size_t turned = root.vars.size();
+  int64_t tile = 0;
+  for (const Stmt& s : vector.body) {
+    if (s.kind != StmtKind::kLoad || !s.bounds.empty() || !s.address.indirect.empty() || columns.value < kFew) continue;
+    const auto stride = [&](VarId v) {
+      const auto at = std::ranges::find(s.address.map.terms, v, &Affine::Term::var);
+      return at == s.address.map.terms.end() ? Dim(0) : dim(at->stride);
+    };
+    if (stride(column).value < kFew) continue;
+    for (size_t i = 0; i < root.vars.size() && turned == root.vars.size(); ++i) {
+      if (stride(root.vars[i]) == Dim(1) && dim(root.extents[i]).value >= kFew) turned = i;
+    }
+    if (turned < root.vars.size() && tile == 0) tile = tile_size(itemsize(s.dtype));
+  }
+  if (tile == 0) return;
+
+  const VarId row = root.vars[turned], row_tile = new_var(kTop), column_tile = new_var(kTop);
+  visit(root.body, [&](Stmt& s) {
+    s.streaming = false;
+    for_each_affine(s, [&](Affine& a) {
+      for (size_t i = 0, n = a.terms.size(); i < n; ++i) {
+        const auto [v, stride] = a.terms[i];
+        if (v != row && v != column) continue;
+        a.terms.push_back({v == row ? row_tile : column_tile, int_ref(sym().mul(dim(stride), tile))});
+      }
+    });
+  });
+  const auto clamp = [&](Stmt& loop, VarId v, Dim extent) {
+    loop.extents = {{tile, -1}};
+    loop.clamp_var = v;
+    loop.clamp_total = int_ref(extent);
+    return int_ref(sym().ceil_div(extent, tile));
+  };
+  Stmt rows = make_statement(StmtKind::kLoop);
+  rows.vars = {row};
+  const IntRef column_tiles = clamp(vector, column_tile, columns);
+  root.extents[turned] = clamp(rows, row_tile, dim(root.extents[turned]));
+  root.vars[turned] = row_tile;
+  root.vars.push_back(column_tile);
+  root.extents.push_back(column_tiles);
+  rows.body = std::move(root.body);
+  root.body.clear();
+  root.body.push_back(std::move(rows));
+}
+
 void Lowering::finish(KernelCall& call) {
   Kernel& k = call.kernel;
   Stmt& root = k.root;
@@ -206,6 +261,7 @@ void Lowering::finish(KernelCall& call) {
     }
   }
   if (flat) know_strides(root);
+  if (flat && program_.options.device == DeviceType::kCPU && !is_disabled("tiles")) cut_tiles(root);
   if (root.vars.empty()) {
     root.vars = {new_var(kTop)};
     root.extents = {int_ref(1)};

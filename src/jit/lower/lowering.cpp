@@ -326,7 +326,8 @@ int64_t Lowering::better_written(const KernelCall& call) const {
   const IntRef extent = root.body.back().extents[0];
   const Dim last = domain_.rows.back(), before = domain_.rows[domain_.rows.size() - 2];
   const int64_t n = extent.is_constant() ? extent.constant : call.ints[extent.slot].value;
-  if (n != last.value || (n != 2 && n != kMost) || before.value < kLong) return 0;
+  const bool takes = n == 2 || n == kMost || (n == 3 && program_.options.device == DeviceType::kCPU);
+  if (n != last.value || !takes || before.value < kLong) return 0;
   return program_.graph.sym.equal(last, n) ? n : 0;
 }
 

@@ -159,6 +159,7 @@ class Lowering {
   void finish(KernelCall& call);
   void drop_unread_rows(Stmt& root);
   void know_strides(Stmt& root);
+  void cut_tiles(Stmt& root);
   void find_in_place(KernelCall& call) const;
 
   Program& program_;

@@ -174,7 +174,8 @@ std::vector<Tensor> gradients(const Call& c, const std::vector<Tensor>& outputs,
                          .attrs = c.words,
                          .grads = grads,
                          .needed = {needed.get(), n},
-                         .results = results};
+                         .results = results,
+                         .products = {}};
   info.formula(context);
   return results;
 }

@@ -205,6 +205,27 @@ TEST(LlvmKernel, StreamingStoresWriteTheSameWhereverRowsBegin) {
   }
 }
 
+TEST(LlvmKernel, TilesAreReadAcross) {
+  // The transpose of b0, of so many rows and columns, in tiles; b2, a number for each row, is added.
+  for (const DType t : test::kDTypes) {
+    const std::string dtype(name(t)), tile = itemsize(t) < 4 ? "64" : "32";
+    const std::string text =
+        "kernel {\n  buffers b0:" + dtype + " r, b1:" + dtype + " r, b2:" + dtype +
+        " w\n  ints 6\n  parallel v0 < n0, v1 < n1 {\n    loop v2 < " + tile +
+        " clamp v0 of n2 {\n      %0 = load b1[v0*" + tile + " + v2]\n      vector v3 < " + tile +
+        " clamp v1 of n3 {\n        %1 = load b0[v0*" + tile + " + v1*n4 + v2 + v3*n2]\n        %2 = maximum " + dtype +
+        " %1, %0\n        store b2[v0*n5 + v1*" + tile + " + v2*n3 + v3], %2\n      }\n    }\n  }\n}\n";
+    SCOPED_TRACE(text);
+    const Everywhere kernel(text);
+    const int64_t n = std::stoi(tile);
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{n, n}, {1, 5}, {70, 201}, {2 * n, n + 1}}) {
+      const int64_t across = (rows + n - 1) / n, down = (columns + n - 1) / n;
+      kernel.check({rows * columns, rows, rows * columns}, {across, down, rows, columns, n * rows, n * columns}, {},
+                   across * down, true);
+    }
+  }
+}
+
 TEST(LlvmKernel, InPlace) {
   // One array as both the operand and the result.
   const std::string text =
