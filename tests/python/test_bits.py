@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import NUMPY, of_the_cpu
 
 import smolder
 from smolder import safetensors
@@ -135,6 +136,7 @@ def test_writes(name):
     assert plain.tolist() == [[1, 2], [3, 4]]
 
 
+@NUMPY
 @pytest.mark.parametrize("name", UNSIGNED)
 def test_integers_share_memory_with_numpy(name):
     array = np.array([1, 2, 3], name)
@@ -192,6 +194,7 @@ def test_floats_are_not_promoted():
     assert (x @ x).dtype is x.dtype and (x @ x).tolist() == [[7, 10], [15, 22]]
 
 
+@of_the_cpu("what is printed names the device")
 @pytest.mark.parametrize("name, text", [("uint16", "UInt16"), ("float8_e4m3fn", "Float8_e4m3fn")])
 def test_printing(name, text):
     elements = "[1., 2.]" if name.startswith("float") else "[1, 2]"

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from conftest import NUMPY, of_the_cpu
 
 import smolder
 from smolder.autograd import gradcheck
@@ -246,6 +247,7 @@ def test_gradients_of_movement_sums_and_products(name):
     assert gradcheck(parts, (pairs,))
 
 
+@NUMPY
 def test_views_share_memory_both_ways():
     z = smolder.zeros(2, 3, dtype=smolder.complex64)
     z[0, 1] = 2 + 3j
@@ -267,6 +269,7 @@ def test_views_share_memory_both_ways():
     assert z[0, 1].item() == 0
 
 
+@of_the_cpu("what is printed names the device")
 def test_making_reading_and_printing():
     z = smolder.tensor([[1 + 2j, 3.5 - 1j]])
     assert z.dtype == smolder.complex64 and z.tolist() == [[1 + 2j, 3.5 - 1j]]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 
 import smolder
 from smolder import nn
@@ -114,6 +115,7 @@ def test_complex_numbers_have_parts_of_it():
     assert (smolder.arange(3) * 1j).dtype is smolder.complex64
 
 
+@of_the_cpu("what is printed names the device")
 def test_printing_leaves_it_out():
     with default(smolder.float64):
         assert repr(smolder.tensor([0.5])) == "tensor([0.5000])"
@@ -166,6 +168,7 @@ def test_only_floats(wrong):
         smolder.set_default_dtype(wrong)
 
 
+@of_the_cpu("without a default device, tensors are of the CPU")
 def test_the_default_device_is_where_tensors_are_made():
     smolder.set_default_device("meta")
     try:

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from conftest import NUMPY
 
 import smolder
 
@@ -81,6 +82,7 @@ def test_gradients_of_a_view_reach_the_leaf():
     assert p.grad.tolist() == [2, 2, 2, 2] and p.tolist() == [3, 3, 3, 3] and view.tolist() == [[1, 1], [1, 1]]
 
 
+@NUMPY
 def test_an_array_keeps_the_storage():
     x = smolder.zeros(3)
     array, view = x.numpy(), x[1:]

@@ -4,6 +4,7 @@ import pickle
 import threading
 
 import pytest
+from conftest import of_the_cpu
 from torch_peer import assert_torch_says, needs_torch
 
 import smolder
@@ -113,6 +114,7 @@ def test_objects_that_are_no_tensors_answer():
         smolder.exp(object())
 
 
+@of_the_cpu("moves to the default device are calls too")
 def test_modes_are_of_the_thread_that_entered_them():
     class Count(overrides.TorchFunctionMode):
         calls = 0

@@ -4,6 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 
 import smolder
 from smolder import nn
@@ -22,6 +23,7 @@ def _train(model):
     smolder.mark_step()
 
 
+@of_the_cpu("processes share no memory of a device")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_writes_what_another_reads(method):
     x = smolder.zeros(3).share_memory_()
@@ -33,6 +35,7 @@ def test_a_process_writes_what_another_reads(method):
     assert x.tolist() == [1.0, 1.0, 1.0]
 
 
+@of_the_cpu("processes share no memory of a device")
 def test_a_model_is_trained_by_another_process():
     model = nn.Linear(2, 1)
     before = model.weight.detach().clone()
@@ -45,6 +48,7 @@ def test_a_model_is_trained_by_another_process():
     np.testing.assert_allclose((before - model.weight).detach().numpy(), 0.5, rtol=1e-6)
 
 
+@of_the_cpu("processes share no memory of a device")
 @pytest.mark.parametrize(
     "make", [smolder.zeros, lambda n: nn.Parameter(smolder.zeros(n)), lambda n: smolder.zeros(2 * n)[n:]]
 )
@@ -56,6 +60,7 @@ def test_writes_of_tensors_of_any_kind_are_seen(make):
     assert x.tolist() == [1.0, 1.0]
 
 
+@of_the_cpu("processes share no memory of a device")
 def test_sharing_keeps_values_and_views():
     base = smolder.arange(6.0)
     view = base[2:4]
@@ -96,6 +101,7 @@ def test_the_storage_of_a_tensor_grows():
         storage.resize_(0)
 
 
+@of_the_cpu("what is printed names the device")
 def test_what_storages_print():
     assert repr(smolder.UntypedStorage(2).fill_(3)) == (
         " 3\n 3\n[smolder.storage.UntypedStorage(device=cpu) of size 2]"

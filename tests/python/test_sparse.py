@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import sparse_programs
 import torch_peer
+from conftest import DEVICE, of_the_cpu
 from peer_sweep import sweep
 from test_sweeps import differs
 
@@ -532,7 +533,7 @@ def test_operators_of_other_classes_ask():
 
 
 def test_errors_name_the_op_and_the_layout():
-    for kind, backend in (("coo", "SparseCPU"), ("csr", "SparseCsrCPU")):
+    for kind, backend in (("coo", f"Sparse{DEVICE.upper()}"), ("csr", f"SparseCsr{DEVICE.upper()}")):
         s = kinds()[kind]
         with pytest.raises(NotImplementedError, match=f"'aten::exp' with arguments from the '{backend}' backend"):
             s.exp()
@@ -591,6 +592,7 @@ def test_nothing_is_imported_before_it_is_asked_for():
 # -- what torch said
 
 
+@of_the_cpu("what is printed names the device")
 def test_printed_forms_and_mistakes_are_those_of_torch():
     """The golden file is written by `peer_sweep.py torch sweeps/sparse_printed.py`."""
     folder = Path(__file__).parents[1]

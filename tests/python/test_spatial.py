@@ -502,3 +502,10 @@ def test_memory_of_a_convolution_is_not_that_of_its_columns():
     done = subprocess.run([sys.executable, "-c", RESIDENT], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 100  # MiB; the result is 25, the columns would be 220
+
+
+@pytest.mark.parametrize("name", ["resample", "resample_backward"])
+def test_a_number_is_not_resampled(name):
+    number = smolder.ones(5)[2]  # its shape was a longer one's, which says nothing of it
+    with pytest.raises(RuntimeError, match="expected elements and a positive size"):
+        getattr(smolder._core, name)(number, 0.625, 0, 8, "linear", False, 4, 0)

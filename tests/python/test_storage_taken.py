@@ -5,8 +5,11 @@ import weakref
 
 import numpy as np
 import pytest
+from conftest import NUMPY
 
 import smolder
+
+pytestmark = NUMPY
 
 
 def count(name):

@@ -49,7 +49,7 @@ print(not issubclass(torch.nn.Dropout2d, Dropout), issubclass(torch.nn.MaxPool2d
 print(importlib.metadata.version("torch") == torch.__version__, torch.__version__.startswith("2.11.0+smolder"))
 print(torch.__version__ >= "2.3", torch.__version__ < (2, 12), torch.version.__version__ == torch.__version__)
 print(importlib.util.find_spec("torch") is not None, importlib.util.find_spec("torch.nothing") is None)
-print(sorted(d.metadata["Name"] for d in importlib.metadata.distributions() if d.metadata["Name"] == "torch"))
+print(sorted({d.metadata["Name"] for d in importlib.metadata.distributions() if d.metadata["Name"] == "torch"}))
 smolder.torch.install()
 """
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import of_the_cpu
 from peer_sweep import sweep
 from test_sweeps import FOLDER, differs
 
@@ -62,6 +63,7 @@ def test_an_element_is_of_its_call():
         func.vmap(lambda a: a + kept[0])(smolder.ones(3))
 
 
+@of_the_cpu("what is printed names the device")
 def test_an_element_prints_as_all_of_them():
     seen = []
     func.vmap(lambda a: seen.append(repr(a)) or a)(smolder.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -109,6 +111,7 @@ def test_a_compiled_function_batches():
             np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@of_the_cpu("its op has a kernel of the CPU alone")
 def test_an_op_of_a_user_is_called_for_each_element_and_warned_of_once():
     lib = library.Library("vmaptest", "DEF")
     lib.define("twice(Tensor x) -> Tensor")

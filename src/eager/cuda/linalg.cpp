@@ -185,25 +185,27 @@ Cholesky cholesky(const Array& columns) {
 namespace {
 
 Lu factorize(const Calls& calls, const Array& a, const Matrices& m) {
-  const int64_t n = m.rows;
-  const bool together = goes_together(m);
-  Lu out{calls.copied(a), calls.empty(batch_of(a, {n}), together ? DType::kInt32 : DType::kInt64), calls.info(m.batch)};
+  const int64_t rows = m.columns, columns = m.rows;           // the library reads them by columns
+  const bool together = goes_together(m) && rows == columns;  // in batches the libraries have square ones only
+  Lu out{calls.copied(a), calls.empty(batch_of(a, {m.values()}), together ? DType::kInt32 : DType::kInt64),
+         calls.info(m.batch)};
   if (together) {
     const BufferRef all = calls.addresses(out.factors.data, m.size(), m.batch);
     check_solver(
-        calls.typed_blas().getrf_batched(calls.blas(), narrow(n), pointers(all), narrow(n),
+        calls.typed_blas().getrf_batched(calls.blas(), narrow(rows), pointers(all), narrow(rows),
                                          static_cast<int*>(out.pivots.data), info_of(out.info, 0), narrow(m.batch)),
         "getrf_batched");
     return out;
   }
   Workspace w;
-  check_solver(cusolver().getrf_bytes(calls.solver(), calls.params(), n, n, calls.type, out.factors.data, n, calls.type,
-                                      &w.device_bytes, &w.host_bytes),
+  check_solver(cusolver().getrf_bytes(calls.solver(), calls.params(), rows, columns, calls.type, out.factors.data, rows,
+                                      calls.type, &w.device_bytes, &w.host_bytes),
                "getrf_bytes");
   w.allocate(calls);
   for (int64_t i = 0; i < m.batch; ++i) {
-    check_solver(cusolver().getrf(calls.solver(), calls.params(), n, n, calls.type, calls.at(out.factors, i * m.size()),
-                                  n, static_cast<int64_t*>(out.pivots.data) + i * n, calls.type, w.device->data(),
+    int64_t* const pivots = static_cast<int64_t*>(out.pivots.data) + i * m.values();
+    check_solver(cusolver().getrf(calls.solver(), calls.params(), rows, columns, calls.type,
+                                  calls.at(out.factors, i * m.size()), rows, pivots, calls.type, w.device->data(),
                                   w.device_bytes, w.host.data(), w.host_bytes, info_of(out.info, i)),
                  "getrf");
   }

@@ -117,9 +117,9 @@ API SolverStatus cusolverDnXgetrf_bufferSize(SolverHandle, SolverParams, int64_t
 API SolverStatus cusolverDnXgetrf(SolverHandle handle, SolverParams, int64_t m, int64_t n, SolverType type,
                                   void* memory, int64_t leading, int64_t* pivots, SolverType compute, void* on_device,
                                   size_t device_bytes, void* on_host, size_t host_bytes, int* info) {
-  if (compute != type || m != n || !spoil(on_device, device_bytes, on_host, host_bytes)) return kInvalidValue;
+  if (compute != type || leading < m || !spoil(on_device, device_bytes, on_host, host_bytes)) return kInvalidValue;
   host::queue(handle->stream, [=] {
-    Matrix a = Matrix::load(memory, type, n, n, leading);
+    Matrix a = Matrix::load(memory, type, m, n, leading);
     std::vector<int64_t> exchanged;
     *info = host::getrf(a, exchanged);
     a.store(memory, type, leading);

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 namespace smolder::eager::cuda::host {
 
 void queue(DriverStream stream, std::function<void()> work) {
@@ -41,9 +43,9 @@ int potrf(Matrix& a, BlasFill fill) {
 
 int getrf(Matrix& a, std::vector<int64_t>& pivots) {
   int info = 0;
-  const int64_t n = a.rows;
-  pivots.resize(static_cast<size_t>(n));
-  for (int64_t j = 0; j < n; ++j) {
+  const int64_t n = a.rows, columns = a.columns, count = std::min(n, columns);
+  pivots.resize(static_cast<size_t>(count));
+  for (int64_t j = 0; j < count; ++j) {
     int64_t p = j;
     for (int64_t i = j + 1; i < n; ++i) {
       if (std::abs(a(i, j)) > std::abs(a(p, j))) p = i;
@@ -53,10 +55,10 @@ int getrf(Matrix& a, std::vector<int64_t>& pivots) {
       if (!info) info = static_cast<int>(j + 1);
       continue;
     }
-    for (int64_t k = 0; k < n; ++k) std::swap(a(j, k), a(p, k));
+    for (int64_t k = 0; k < columns; ++k) std::swap(a(j, k), a(p, k));
     for (int64_t i = j + 1; i < n; ++i) {
       a(i, j) /= a(j, j);
-      for (int64_t k = j + 1; k < n; ++k) a(i, k) -= a(i, j) * a(j, k);
+      for (int64_t k = j + 1; k < columns; ++k) a(i, k) -= a(i, j) * a(j, k);
     }
   }
   return info;

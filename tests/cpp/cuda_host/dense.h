@@ -71,7 +71,7 @@ struct Matrix {
 Matrix product(const Matrix& a, const Matrix& b);
 /// The upper factor takes the place of the upper triangle, or the lower one that of the lower. Returns `info`.
 int potrf(Matrix& a, BlasFill fill);
-/// Pivots count from 1. Returns `info`.
+/// Of any number of rows and columns. Pivots count from 1. Returns `info`.
 int getrf(Matrix& a, std::vector<int64_t>& pivots);
 void getrs(const Matrix& lu, const std::vector<int64_t>& pivots, bool transposed, Matrix& b);
 /// Solves for the columns of `b`.
