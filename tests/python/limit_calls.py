@@ -396,7 +396,7 @@ class Calls(Sweep):
         except Exception as error:
             return ["error", type(error).__name__]
         if DRAWN.search(call):
-            return [item if isinstance(item, str) else item[:2] for item in out]
+            return [item if isinstance(item, str) else [*item[:2], []] for item in out]
         return [item if isinstance(item, str) else in_brief(*item) for item in out]
 
 
