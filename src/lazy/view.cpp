@@ -27,7 +27,7 @@ WriteHooks g_write;
 Tensor handle(TensorImpl* impl) { return Tensor(impl); }
 
 Tensor apply(const ViewStep& step, const Tensor& input) {
-  if (step.op == kTaken) return take(input, step.attrs);
+  if (step.op == kTaken) return taken_view(input, step.attrs);  // of memory that others see it stands for it
   Tensor out;
   const Operand operand(input);
   record(step.op, {&operand, 1}, step.attrs, &out);
