@@ -512,7 +512,8 @@ void record_complex(Op op, std::span<const Operand> operands, std::span<const in
                         name(operands[0].meta()->dtype));
   }
   for (size_t i = 0; i < c.operands.size(); ++i) {  // which no rule splits into parts
-    if (c.has(i) && selects(operand_name(op, i)) && c.operands[i].meta() && smolder::is_complex(c.operands[i].meta()->dtype)) {
+    if (c.has(i) && selects(operand_name(op, i)) && c.operands[i].meta() &&
+        smolder::is_complex(c.operands[i].meta()->dtype)) {
       const std::string_view name = operand_name(op, i);
       raise<RuntimeError>(ir::name(op), "(): expected ", name, " of integers or bools, got ",
                           ir::to_string(*c.operands[i].meta()));

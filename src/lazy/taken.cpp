@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "smolder/core/size.h"
-#include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"  // generated
-#include "smolder/lazy/storage.h"
-#include "smolder/lazy/view.h"
 
 namespace smolder::lazy {
 namespace {
@@ -17,15 +14,24 @@ struct Windows {
   int axis;
   int64_t size, step;
 
-  explicit Windows(std::span<const int64_t> attrs)
-      : axis(static_cast<int>(attrs[1])), size(attrs[2]), step(attrs[3]) {}
+  explicit Windows(std::span<const int64_t> attrs) : axis(static_cast<int>(attrs[1])), size(attrs[2]), step(attrs[3]) {}
 };
+
+/// x with one dimension at another place.
+Tensor moved(const Tensor& x, int from, int to) {
+  Dims order;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (i != from) order.push_back(i);
+  }
+  order.insert(to, from);
+  return permute(x, order);
+}
 
 /// Windows with their elements side by side along the axis.
 Tensor rows_of(const Tensor& windows, const Dims& shape, int axis) {
   Dims rows = shape;
   rows[axis] = (Size(windows.size(axis)) * windows.size(-1)).value();
-  return reshape(move_axes(windows, {-1}, {axis + 1}), rows);
+  return reshape(moved(windows, windows.dim() - 1, axis + 1), rows);
 }
 
 Tensor take_windows(const Tensor& x, const Windows& w) {
@@ -34,7 +40,7 @@ Tensor take_windows(const Tensor& x, const Windows& w) {
   Dims shape = x.shape();
   shape[w.axis] = count;
   shape.insert(w.axis + 1, w.size);
-  return move_axes(reshape(index_select(x, w.axis, reshape(at, {-1})), shape), {w.axis + 1}, {-1});
+  return moved(reshape(index_select(x, w.axis, reshape(at, {-1})), shape), w.axis + 1, x.dim());
 }
 
 Tensor put_windows(const Tensor& x, const Tensor& windows, const Windows& w) {
@@ -71,18 +77,6 @@ Tensor put_diagonal(const Tensor& x, const Tensor& elements) {
   return reshape(slice_scatter(reshape(x, flattened(x.shape())), elements, -1, 0, n * n, n + 1), x.shape());
 }
 
-Dims shape_taken(const Dims& shape, std::span<const int64_t> attrs) {
-  Dims out = shape;
-  if (attrs[0] == kDiagonal) {
-    out.pop_back();
-  } else {
-    const Windows w(attrs);
-    out[w.axis] = (out[w.axis] - w.size) / w.step + 1;
-    out.push_back(w.size);
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<int64_t> windows_taken(int axis, int64_t size, int64_t step) { return {kWindows, axis, size, step}; }
@@ -94,6 +88,18 @@ Tensor take(const Tensor& x, std::span<const int64_t> attrs) {
 
 Tensor put_taken(const Tensor& x, const Tensor& taken, std::span<const int64_t> attrs) {
   return attrs[0] == kDiagonal ? put_diagonal(x, taken) : put_windows(x, taken, Windows(attrs));
+}
+
+Dims shape_taken(const Dims& shape, std::span<const int64_t> attrs) {
+  Dims out = shape;
+  if (attrs[0] == kDiagonal) {
+    out.pop_back();
+  } else {
+    const Windows w(attrs);
+    out[w.axis] = (out[w.axis] - w.size) / w.step + 1;
+    out.push_back(w.size);
+  }
+  return out;
 }
 
 Dims strides_taken(const Dims& strides, std::span<const int64_t> attrs) {
@@ -109,18 +115,6 @@ Dims strides_taken(const Dims& strides, std::span<const int64_t> attrs) {
     out[w.axis] = static_cast<int64_t>(static_cast<uint64_t>(within) * static_cast<uint64_t>(w.step));
     out.push_back(within);
   }
-  return out;
-}
-
-Tensor taken_view(const Tensor& x, const std::vector<int64_t>& attrs) {
-  if (is_external(x)) {
-    if (grad_enabled() && x.requires_grad()) return take(x, attrs);
-    const Tensor out(new TensorImpl(stand_in(intern({shape_taken(x.shape(), attrs), x.dtype()}), x.device())));
-    link_view(out.impl(), x.impl(), kTaken, attrs);
-    return out;
-  }
-  Tensor out = take(x, attrs);
-  link_again(out.impl(), x.impl(), attrs);
   return out;
 }
 

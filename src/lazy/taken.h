@@ -22,10 +22,9 @@ std::vector<int64_t> diagonal_taken();
 Tensor take(const Tensor& x, std::span<const int64_t> attrs);
 /// x with others in their place; an element of several windows has what the last of them has.
 Tensor put_taken(const Tensor& x, const Tensor& taken, std::span<const int64_t> attrs);
+Dims shape_taken(const Dims& shape, std::span<const int64_t> attrs);
 Dims strides_taken(const Dims& strides, std::span<const int64_t> attrs);
-/// Makes `view` such a view of `input`, and of nothing else (view.cpp).
-void link_again(TensorImpl* view, TensorImpl* input, std::span<const int64_t> attrs);
-/// The elements as a view of x.
+/// The elements as a view of x (view.cpp).
 Tensor taken_view(const Tensor& x, const std::vector<int64_t>& attrs);
 
 }  // namespace smolder::lazy

@@ -202,14 +202,23 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
                          view->value->meta->shape);
 }
 
-void link_again(TensorImpl* view, TensorImpl* input, std::span<const int64_t> attrs) {
-  const Tensor before = view->base ? handle(view->base) : Tensor();
+Tensor taken_view(const Tensor& x, const std::vector<int64_t>& attrs) {
+  if (is_external(x)) {
+    if (grad_enabled() && x.requires_grad()) return take(x, attrs);
+    const Tensor out(new TensorImpl(stand_in(intern({shape_taken(x.shape(), attrs), x.dtype()}), x.device())));
+    link_view(out.impl(), x.impl(), kTaken, attrs);
+    return out;
+  }
+  Tensor out = take(x, attrs);
+  TensorImpl* const view = out.impl();
+  const Tensor before = view->base ? handle(view->base) : Tensor();  // what it is a view of so far, and no more
   if (view->base) {
     if (any_former()) forget_storage(view);
     view->base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
   }
   view->steps = nullptr;
-  link_view(view, input, kTaken, attrs);
+  link_view(view, x.impl(), kTaken, attrs);
+  return out;
 }
 
 void read_again(TensorImpl* impl) {
