@@ -6,7 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "smolder/lazy/tensor.h"
+#include "smolder/ir/op.h"
+
+namespace smolder {
+class Tensor;
+}
 
 namespace smolder::lazy {
 
