@@ -355,7 +355,8 @@ Tensors change_rows(const BatchCall& c) {  // index_add, index_copy and index_fi
     return c.call(given, shifted(c, c.rank(0)));
   }
   const Tensor source = fills ? full(rows, c.number(2), all.dtype()) : reshape(c.front(2), rows);
-  const Tensor index = slices_at(c, 1, axis, all);
+  Tensor index = slices_at(c, 1, axis, all);
+  if (fills) index = where(index < 0, index + all.size(static_cast<int>(axis)), index);
   if (c.op == ir::Op::kIndexAddRows) return {smolder::scatter_add(all, axis, index, source)};
   return {smolder::scatter(all, axis, index, source)};
 }

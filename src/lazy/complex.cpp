@@ -511,6 +511,14 @@ void record_complex(Op op, std::span<const Operand> operands, std::span<const in
     raise<RuntimeError>("view_as_complex is only supported for floating point tensors, but got a tensor of dtype ",
                         name(operands[0].meta()->dtype));
   }
+  for (size_t i = 0; i < c.operands.size(); ++i) {  // which no rule splits into parts
+    if (c.has(i) && selects(operand_name(op, i)) && c.operands[i].meta() &&
+        smolder::is_complex(c.operands[i].meta()->dtype)) {
+      const std::string_view name = operand_name(op, i);
+      raise<RuntimeError>(ir::name(op), "(): expected ", name, " of integers or bools, got ",
+                          ir::to_string(*c.operands[i].meta()));
+    }
+  }
   if (auto made = result_of(c)) {
     outputs[0] = std::move(*made);
     return;

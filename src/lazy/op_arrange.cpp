@@ -7,6 +7,8 @@
 #include "smolder/ir/infer.h"
 #include "smolder/lazy/op_support.h"
 #include "smolder/lazy/ops.h"
+#include "smolder/lazy/strides.h"
+#include "smolder/lazy/taken.h"
 
 namespace smolder::lazy {
 
@@ -90,6 +92,12 @@ Tensor repeat_each(const Tensor& x, const Tensor& repeats, std::optional<int64_t
   return index_select(x, axis, slice(cumsum(marks, 0), 0, 0, total));
 }
 
+void check_pieces(std::string_view op, int64_t pieces, int64_t n) {
+  constexpr int64_t kMost = int64_t{1} << 22;
+  SMOLDER_CHECK(pieces <= std::max(n, kMost), RuntimeError, op, ": ", pieces, " pieces of a dimension of ", n,
+                " elements are more tensors than fit into memory");
+}
+
 Tensor windows(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
   const int axis = ir::check_axis("unfold", dimension, x.dim());
   const int64_t n = x.dim() ? x.size(axis) : 1;
@@ -97,12 +105,7 @@ Tensor windows(const Tensor& x, int64_t dimension, int64_t size, int64_t step) {
                 " but size is ", size);
   SMOLDER_CHECK(step > 0, RuntimeError, "step is ", step, " but must be > 0");
   if (x.dim() == 0) return expand(reshape(x, {1}), {size});
-  const int64_t count = (n - size) / step + 1;
-  const Tensor at = unsqueeze(arange(count) * step, 1) + arange(size);
-  Dims shape = x.shape();
-  shape[axis] = count;
-  shape.insert(axis + 1, size);
-  return move_axes(reshape(index_select(x, axis, reshape(at, {-1})), shape), {axis + 1}, {-1});
+  return taken_view(x, windows_taken(axis, size, step));
 }
 
 namespace {
@@ -141,8 +144,13 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   }
   const int64_t rows = last.size(-2), columns = last.size(-1);
   const int64_t length = offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns);
+  if (length <= 0) return slice(columns > 0 ? select(last, -1, 0) : reshape(last, flattened(last.shape())), -1, 0, 0);
+  if (!can_view(last, flattened(last.shape()))) {
+    const int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0);
+    const Tensor square = slice(slice(last, -2, row, row + length), -1, column, column + length);
+    return taken_view(square, diagonal_taken());
+  }
   const Tensor flat = reshape(last, flattened(last.shape()));
-  if (length <= 0) return slice(flat, -1, 0, 0);
   const int64_t start = offset >= 0 ? offset : -offset * columns;
   return slice(flat, -1, start, start + (length - 1) * (columns + 1) + 1, columns + 1);
 }

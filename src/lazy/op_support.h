@@ -76,6 +76,9 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
 Tensor repeat(const Tensor& x, const Dims& repeats);
 Tensor repeat_each(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim,
                    std::optional<int64_t> output_size);
+/// Raises where a dimension of n elements is to be more pieces than memory has tensors for.
+void check_pieces(std::string_view op, int64_t pieces, int64_t n);
+/// unfold: a view.
 Tensor windows(const Tensor& x, int64_t dimension, int64_t size, int64_t step);
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2);

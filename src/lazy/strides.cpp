@@ -1,5 +1,6 @@
 #include "smolder/lazy/strides.h"
 
+#include "smolder/lazy/taken.h"
 #include "smolder/lazy/view.h"
 
 namespace smolder::lazy {
@@ -72,6 +73,9 @@ Layout layout_after(const ViewStep& step, Layout l, const Dims& to) {
     case ir::Op::kSlice:
       l.offset += step.attrs[1] * strides[axis(0)];
       strides[axis(0)] *= step.attrs[3];
+      break;
+    case kTaken:
+      strides = strides_taken(strides, step.attrs);
       break;
     case ir::Op::kExpand:
       strides = expanded(from, strides, to);

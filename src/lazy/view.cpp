@@ -14,6 +14,7 @@
 #include "smolder/lazy/record.h"
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/strides.h"
+#include "smolder/lazy/taken.h"
 #include "smolder/lazy/tape.h"
 
 namespace smolder::lazy {
@@ -26,6 +27,7 @@ WriteHooks g_write;
 Tensor handle(TensorImpl* impl) { return Tensor(impl); }
 
 Tensor apply(const ViewStep& step, const Tensor& input) {
+  if (step.op == kTaken) return taken_view(input, step.attrs);  // of memory that others see it stands for it
   Tensor out;
   const Operand operand(input);
   record(step.op, {&operand, 1}, step.attrs, &out);
@@ -58,6 +60,8 @@ Tensor undo(const ViewStep& step, const Tensor& input, const Tensor& result) {
       return view_as_real(result);
     case ir::Op::kSlice:  // dim, start, end, step
       return slice_scatter(input, result, step.attrs[0], step.attrs[1], step.attrs[2], step.attrs[3]);
+    case kTaken:
+      return put_taken(input, result, step.attrs);
     default:
       raise<NotImplementedError>("writing in place to the result of ", ir::name(step.op),
                                  " is not supported; write to its base, or clone() it first");
@@ -196,6 +200,25 @@ void link_view(TensorImpl* view, TensorImpl* input, ir::Op op, std::span<const i
     count_dependent(base);
   view->steps = one_more(again ? input->steps : nullptr, op, {attrs.begin(), attrs.end()}, input->value->meta,
                          view->value->meta->shape);
+}
+
+Tensor taken_view(const Tensor& x, const std::vector<int64_t>& attrs) {
+  if (is_external(x)) {
+    if (grad_enabled() && x.requires_grad()) return take(x, attrs);
+    const Tensor out(new TensorImpl(stand_in(intern({shape_taken(x.shape(), attrs), x.dtype()}), x.device())));
+    link_view(out.impl(), x.impl(), kTaken, attrs);
+    return out;
+  }
+  Tensor out = take(x, attrs);
+  TensorImpl* const view = out.impl();
+  const Tensor before = view->base ? handle(view->base) : Tensor();  // what it is a view of so far, and no more
+  if (view->base) {
+    if (any_former()) forget_storage(view);
+    view->base->refs.fetch_sub(1, std::memory_order_relaxed);  // `before` has the other
+  }
+  view->steps = nullptr;
+  link_view(view, x.impl(), kTaken, attrs);
+  return out;
 }
 
 void read_again(TensorImpl* impl) {

@@ -128,3 +128,17 @@ def test_a_gradient_is_one_object():
     gc.collect()
     (x * 2).sum().backward()
     assert x.grad.tolist() == [2] * 3 and not hasattr(x.grad, "mark")
+
+
+def test_windows_and_diagonals_are_views_of_memory_that_an_array_sees():
+    x = smolder.arange(12.0).reshape(3, 4).clone()
+    array, windows, diagonal = x.numpy(), x.unfold(1, 2, 1), x[:, :2].diagonal()
+    x[0, 0] = 50
+    assert windows[0, 0, 0].item() == 50
+    array[0, 1] = 60
+    assert windows[0].tolist() == [[50, 60], [60, 2], [2, 3]]
+    array[1, 1] = 70
+    assert diagonal.tolist() == [50, 70]
+    windows.fill_(3)
+    diagonal.fill_(4)
+    assert array.tolist() == [[4, 3, 3, 3], [3, 4, 3, 3], [3, 3, 3, 3]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allclose", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-    "cartesian_prod", "combinations", "e", "einsum", "equal", "index_put", "inf", "is_complex", "is_conj", "is_neg",
+    "cartesian_prod", "combinations", "e", "einsum", "equal", "index_put", "index_reduce", "inf", "is_complex", "is_conj", "is_neg",
     "is_nonzero", "is_tensor", "meshgrid", "nan", "newaxis", "nonzero", "numel", "pi", "resolve_conj", "resolve_neg",
     "result_type", "scalar_tensor", "tensordot", "tril_indices", "triu_indices", "unique", "unique_consecutive",
 ]  # fmt: skip
@@ -343,3 +343,34 @@ def unique_consecutive(
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with values at a tuple of index tensors, or added there."""
     return input.clone().index_put_(indices, values, accumulate)
+
+
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Slices of source reduced (prod, mean, amax or amin) into those of dim of input that the vector index names,
+    these counted or not."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    if index.dtype not in (_core.int32, _core.int64):
+        raise RuntimeError(f"index_reduce_(): Expected dtype int32/int64 for index but got: {index.dtype}")
+    if index.dim() > 1:
+        raise RuntimeError(f"index_reduce_(): Index should have dimension 1 or 0 (got {index.dim()})")
+    if source.dtype != input.dtype:
+        raise RuntimeError(
+            f"index_reduce_(): self and source expected to have the same dtype, but got (self) {input.dtype} and (source) "
+            f"{source.dtype}"
+        )
+    rank = builtins.max(source.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    if index.numel() != (source.size(dim) if source.dim() else 1):
+        raise RuntimeError(
+            f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim) "
+            f"({source.size(dim) if source.dim() else 1}), for dim: {dim}"
+        )
+    along = [1] * source.dim()
+    if along:
+        along[dim] = -1
+    where = index.reshape(along).expand(source.shape)
+    return input.scatter_reduce(dim, where, source, reduce, include_self=include_self)

@@ -11,9 +11,9 @@ _FLOATS = (_core.float32, _core.float64, _core.float16, _core.bfloat16)
 
 
 def _is_integer(item):
-    return not isinstance(item, builtins.bool | numpy.bool_ | numpy.ndarray | _core.Tensor) and hasattr(
-        item, "__index__"
-    )
+    if isinstance(item, numpy.ndarray):
+        return item.ndim == 0 and item.dtype.kind in "iu"
+    return not isinstance(item, builtins.bool | numpy.bool_ | _core.Tensor) and hasattr(item, "__index__")
 
 
 def _as_index(item):
@@ -136,6 +136,11 @@ def view(tensor, index):
             if found.dim() == 0 and found.dtype == _core.bool:  # a dimension of one element, or none
                 tensor = tensor.unsqueeze(axis)
                 found = found.reshape(1)
+            elif found.dim() == 0:  # a view, as in torch, where the number is there to be read
+                known = found._known_number()
+                if known is not None:
+                    tensor = _integer(tensor, axis, known)
+                    continue
             pending.append((axis, _beside(tensor, found)))
             axis += found.dim() if found.dtype == _core.bool else 1
     return tensor, pending

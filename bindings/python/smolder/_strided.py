@@ -4,7 +4,7 @@ import math
 
 
 def view_of(flat, offset, size, stride):
-    """The view of a vector that torch.as_strided is. Where it sees elements twice it is a copy, as what unfold returns."""
+    """The view of a vector that torch.as_strided is."""
     if not math.prod(size):
         return flat[:0].reshape(size)
     # Dimensions that go anywhere, the largest step first: each is rows of what the next ones see.

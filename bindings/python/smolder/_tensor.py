@@ -615,6 +615,18 @@ def _functions():
 
 
 @_method
+def index_reduce(self, dim, index, source, reduce, *, include_self=True):
+    """Slices of source reduced (prod, mean, amax or amin) into those of dim that the vector index names."""
+    return _functions().index_reduce(self, dim, index, source, reduce, include_self=include_self)
+
+
+@_method
+def index_reduce_(self, dim, index, source, reduce, *, include_self=True):
+    """The same in place."""
+    return self.copy_(_functions().index_reduce(self, dim, index, source, reduce, include_self=include_self))
+
+
+@_method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """Different elements, in order always, or slices along dim; which of them each is, and how often they occur."""
     return _functions().unique(self, sorted, return_inverse, return_counts, dim)

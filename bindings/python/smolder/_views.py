@@ -18,8 +18,9 @@ __all__ = ["as_strided"]
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """The view of the memory of a tensor whose elements are `stride` apart.
 
-    Where elements are seen twice, as in windows that overlap, it is a copy, as what unfold returns. Gradients flow to a
-    contiguous tensor from what lies within it; otherwise one that requires them raises NotImplementedError.
+    Elements may be seen twice, as in windows that overlap; a write then keeps what the last of them has. Gradients flow
+    to the tensor, and where it is a view to what it is a view of, from elements beside it too. One without such a base
+    that has gaps, or elements beside it, raises NotImplementedError if it requires gradients.
     """
     size, stride, first = tuple(size), tuple(stride), input.storage_offset()
     if len(size) != len(stride):
@@ -37,8 +38,19 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at}, and itemsize {item} requiring a "
             f"storage size of {end * item} are out of bounds for storage of size {there * item}"
         )
-    if input.is_contiguous() and first <= at and end <= first + input.numel():
-        return view_of(input.reshape(-1), at - first, size, stride)
+    return _seen(input, at, size, stride)
+
+
+def _seen(input, at, size, stride):
+    first, last = input.storage_offset(), at + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    within = first <= at and last < first + input.numel()
+    for order in (range(input.dim()), sorted(range(input.dim()), key=lambda i: -input.stride(i))):
+        dense = input.permute(list(order))  # where the elements lie in order
+        if dense.is_contiguous() and (within or not math.prod(size)):
+            return view_of(dense.reshape(-1), at - first, size, stride)
+    if input._base is not None:
+        return _seen(input._base, at, size, stride)
+    owner = input._storage()[1]
     if input.requires_grad or not owner.is_contiguous():
         raise NotImplementedError(
             "as_strided: gradients of a tensor that is not contiguous, or of elements outside of it, are not supported"
