@@ -172,7 +172,7 @@ def _slope(f, dim, spacing, edge_order):
 @_method
 def histogram(
     input: Tensor,
-    bins: int | Tensor,
+    bins: int | Tensor = 100,
     *,
     range: Sequence[float] | None = None,
     weight: Tensor | None = None,

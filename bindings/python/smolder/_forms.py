@@ -261,11 +261,12 @@ def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = Fals
     return vector_norm(input, 2, [dim] if isinstance(dim, int) else list(dim), keepdim)
 
 
-def nuclear_norm(input: Tensor, dim: Sequence[int] = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sums of singular values of matrices."""
+def nuclear_norm(input: Tensor, dim: Sequence[int] | bool = (-2, -1), keepdim: bool = False) -> Tensor:
+    """The sums of singular values of matrices; a bool in the place of dim is keepdim."""
     from smolder.linalg import matrix_norm
 
-    return matrix_norm(input, "nuc", tuple(dim), keepdim)
+    dims, kept = ((-2, -1), dim) if isinstance(dim, bool) else (tuple(dim), keepdim)
+    return matrix_norm(input, "nuc", dims, kept)
 
 
 def pdist(input: Tensor, p: float = 2) -> Tensor:
