@@ -201,8 +201,8 @@ tensor([0., 1., 2., 3.])"""),
   (b): SiLU()
 )"""),
     ('t.nn.Embedding(5, 3, padding_idx=1)', 'Embedding(5, 3, padding_idx=1)'),
-    ('t.nn.LayerNorm(4)', 'LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)'),
-    ('t.nn.LayerNorm((2, 4), elementwise_affine=False)', 'LayerNorm((2, 4), eps=1e-05, elementwise_affine=False, bias=False)'),
+    ('t.nn.LayerNorm(4)', 'LayerNorm((4,), eps=1e-05, elementwise_affine=True)'),
+    ('t.nn.LayerNorm((2, 4), elementwise_affine=False)', 'LayerNorm((2, 4), eps=1e-05, elementwise_affine=False)'),
     ('t.nn.Dropout(0.25)', 'Dropout(p=0.25, inplace=False)'),
     ('t.nn.Softmax(dim=1)', 'Softmax(dim=1)'),
     ('t.nn.LogSoftmax(dim=-1)', 'LogSoftmax(dim=-1)'),
@@ -218,8 +218,8 @@ tensor([0., 1., 2., 3.])"""),
   (linear1): Linear(in_features=8, out_features=2048, bias=True)
   (dropout): Dropout(p=0.1, inplace=False)
   (linear2): Linear(in_features=2048, out_features=8, bias=True)
-  (norm1): LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)
-  (norm2): LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)
+  (norm1): LayerNorm((8,), eps=1e-05, elementwise_affine=True)
+  (norm2): LayerNorm((8,), eps=1e-05, elementwise_affine=True)
   (dropout1): Dropout(p=0.1, inplace=False)
   (dropout2): Dropout(p=0.1, inplace=False)
 )"""),

@@ -21,7 +21,7 @@ for _why, _names in {
     "dimensions have no names": "flatten Tensor.flatten",
     "gradients are never sparse": "gather Tensor.gather",
     "embeddings are nn.functional's: this is the op": "embedding",
-    "the name differs with what is given": "tensor_split Tensor.tensor_split",
+    "the name differs with what is given": "tensor_split Tensor.tensor_split dsplit Tensor.dsplit",
     "torch has the name of its schema, Python another: A, or x": "linalg.cholesky linalg.eigh linalg.eigvalsh "
     "linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.norm linalg.pinv linalg.solve_triangular "
     "linalg.vector_norm linalg.cholesky_ex linalg.cond linalg.householder_product linalg.lstsq linalg.matrix_exp "
@@ -31,7 +31,8 @@ for _why, _names in {
     "layers are nn.functional's, without switches of torch's libraries": "batch_norm dropout group_norm instance_norm "
     "layer_norm",
     "a list and a number are no operands": "mul",
-    "the first bound is called low, whatever is given": "randint",
+    "the first bound is called low, whatever is given": "randint randint_like",
+    "keepdim alone goes by its name": "nuclear_norm",
     "nn.functional's names are those of its Python": "nn.functional.elu_ nn.functional.one_hot nn.functional.rrelu_ rrelu",
 }.items():
     MISSING |= dict.fromkeys(_names.split(), _why)

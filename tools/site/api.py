@@ -58,6 +58,7 @@ MODULES = [
     "smolder.fft",
     "smolder.sparse",
     "smolder.special",
+    "smolder.signal.windows",
     "smolder.random",
     "smolder.library",
     "smolder.export",

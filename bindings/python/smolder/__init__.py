@@ -62,6 +62,10 @@ from smolder import linalg as linalg
 from smolder._old_linalg import *
 from smolder._lowrank import *
 from smolder._statistics import *
+from smolder._along import *
+from smolder._fake_quantize import *
+from smolder._forms import *
+from smolder._integer_functions import *
 from smolder import library as library, safetensors as safetensors, serialization as serialization, utils as utils
 from smolder import version as version
 from smolder.serialization import load as load, save as save
@@ -93,6 +97,7 @@ _LATER = {
     "multiprocessing",
     "overrides",
     "profiler",
+    "signal",
     "sparse",
     "special",
     "storage",

@@ -18,6 +18,7 @@ from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
 from smolder._out import takes_out
 from smolder.autograd.function import Function
+from smolder.return_types import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 
+@shown
 class linalg_lu_factor(NamedTuple):
     """The result of lu_factor()."""
 
@@ -32,6 +34,7 @@ class linalg_lu_factor(NamedTuple):
     pivots: _core.Tensor
 
 
+@shown
 class linalg_lu_factor_ex(NamedTuple):
     """The result of lu_factor_ex()."""
 
@@ -40,6 +43,7 @@ class linalg_lu_factor_ex(NamedTuple):
     info: _core.Tensor
 
 
+@shown
 class linalg_lu(NamedTuple):
     """The result of lu()."""
 
@@ -48,6 +52,7 @@ class linalg_lu(NamedTuple):
     U: _core.Tensor
 
 
+@shown
 class linalg_inv_ex(NamedTuple):
     """The result of inv_ex()."""
 
@@ -55,6 +60,7 @@ class linalg_inv_ex(NamedTuple):
     info: _core.Tensor
 
 
+@shown
 class linalg_solve_ex(NamedTuple):
     """The result of solve_ex()."""
 
@@ -62,6 +68,7 @@ class linalg_solve_ex(NamedTuple):
     info: _core.Tensor
 
 
+@shown
 class linalg_cholesky_ex(NamedTuple):
     """The result of cholesky_ex()."""
 
@@ -69,6 +76,7 @@ class linalg_cholesky_ex(NamedTuple):
     info: _core.Tensor
 
 
+@shown
 class linalg_lstsq(NamedTuple):
     """The result of lstsq()."""
 

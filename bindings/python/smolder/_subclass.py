@@ -9,7 +9,7 @@ def as_subclass(self, cls):
     """The same value as a tensor of a class derived from Tensor; shares storage and history."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
-    out = cls.__new__(cls)
+    out = Tensor.__new__(cls)  # a class's own __new__ may take what is not here, and may be what calls this
     Tensor.__init__(out, self)
     return out
 

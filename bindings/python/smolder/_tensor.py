@@ -113,7 +113,11 @@ def is_cpu(self):
 @_method
 def size(self, dim=None):
     """The extents, or that of one dimension."""
-    extents = _shape(self)
+    return size_of(_shape(self), dim)
+
+
+def size_of(extents, dim):
+    """What size(dim) of a tensor of such extents is."""
     if dim is None:
         return Size(extents)
     if not hasattr(dim, "__index__"):

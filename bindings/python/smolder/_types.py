@@ -102,7 +102,9 @@ class finfo:
         self.resolution = 10.0 ** -builtins.int(fraction * 0.30102999566398120)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{k}={getattr(self, k):g}" for k in ("resolution", "min", "max", "eps", "tiny"))
+        values = ", ".join(
+            f"{k}={getattr(self, k):g}" for k in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        )
         return f"finfo({values}, dtype={self.dtype})"
 
 
@@ -122,4 +124,4 @@ class iinfo:
         self.min, self.max = _INTEGERS[self.dtype]
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -11,7 +11,7 @@ from smolder._device import on_device
 if TYPE_CHECKING:
     from smolder._typing import Device, DType, Tensor
 
-__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"]
+__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 
 @on_device
@@ -92,3 +92,22 @@ def bartlett_window(
     return _window(
         "bartlett_window", window_length, periodic, dtype, device, requires_grad, lambda x: 1 - (2 * x - 1).abs()
     )
+
+
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """I0(beta sqrt(1 - x^2)) / I0(beta), for x from -1 to 1."""
+    from smolder.special import i0
+
+    def shape(x):
+        x = x * 2.0 - 1.0
+        return i0((1.0 - x * x).clamp(min=0.0).sqrt() * beta) / i0(x[:1] * 0.0 + beta)
+
+    return _window("kaiser_window", window_length, periodic, dtype, device, requires_grad, shape)

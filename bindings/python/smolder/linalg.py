@@ -37,6 +37,7 @@ from smolder._names import listing as _listing
 from smolder._out import takes_out
 from smolder._tensor import kind_name
 from smolder.autograd.function import Function
+from smolder.return_types import shown
 
 if TYPE_CHECKING:
     from smolder._typing import DType, Tensor
@@ -85,6 +86,7 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
+@shown
 class linalg_qr(NamedTuple):
     """The result of qr()."""
 
@@ -92,6 +94,7 @@ class linalg_qr(NamedTuple):
     R: _core.Tensor
 
 
+@shown
 class linalg_svd(NamedTuple):
     """The result of svd()."""
 
@@ -100,6 +103,7 @@ class linalg_svd(NamedTuple):
     Vh: _core.Tensor
 
 
+@shown
 class linalg_eigh(NamedTuple):
     """The result of eigh()."""
 
@@ -107,6 +111,7 @@ class linalg_eigh(NamedTuple):
     eigenvectors: _core.Tensor
 
 
+@shown
 class linalg_eig(NamedTuple):
     """What eig() returns."""
 
@@ -114,6 +119,7 @@ class linalg_eig(NamedTuple):
     eigenvectors: _core.Tensor
 
 
+@shown
 class linalg_slogdet(NamedTuple):
     """The result of slogdet()."""
 

@@ -10,7 +10,7 @@ from smolder._layouts import check_format, sparse_coo, sparse_csc, sparse_csr
 from smolder._sparse import _make, _movement, _parts, _str
 from smolder._sparse._dispatch import RULES, call, rule, write
 from smolder._sparse._parts import COO, CSC, CSR, is_sparse, kind, like, made, missing, need, values_of
-from smolder._tensor import _CONVERSIONS, _TYPE_NAMES, Size, Tensor
+from smolder._tensor import _CONVERSIONS, _TYPE_NAMES, Size, Tensor, size_of
 from smolder.overrides import DisableTorchFunction
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class SparseTensor(Tensor):
     def dim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The extents, or that of one dimension."""
+        return size_of(self.shape, dim)
 
     def numel(self) -> int:
         """Number of elements, the zeros too."""
@@ -658,7 +662,6 @@ _KEPT = [
     "__dict__",
     "__weakref__",
     "__array_priority__",
-    "size",
     "is_floating_point",
     "is_complex",
     "is_signed",

@@ -39,7 +39,7 @@ class BackwardCFunction(_core._FunctionBase):
         return type(self).__name__
 
     def __repr__(self) -> str:
-        return f"<smolder.autograd.function.{type(self).__name__} object at {id(self):#x}>"
+        return f"<{type(self).__module__}.{type(self).__name__} object at {id(self):#x}>"
 
 
 class Function:
@@ -53,7 +53,7 @@ class Function:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        members = {"_forward_cls": cls, "__module__": "smolder.autograd.function"}
+        members = {"_forward_cls": cls, "__module__": Function.__module__}
         cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), members)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -77,12 +77,12 @@ _MODULES = {
     "statistics", "types", "typing",
 }  # fmt: skip
 _MODULES_OF_OURS = {
-    "_autocast", "_call_errors", "_checks", "_control_flow", "_creation", "_device", "_draw", "_exchange", "_factors",
-    "_foreach", "_functions", "_indexing", "_integrals", "_layouts", "_limits", "_linalg_factors", "_lowrank", "_members",
+    "_along", "_autocast", "_call_errors", "_checks", "_control_flow", "_creation", "_device", "_draw", "_exchange", "_factors", "_fake_quantize",
+    "_foreach", "_forms", "_functions", "_indexing", "_integer_functions", "_integrals", "_layouts", "_limits", "_linalg_factors", "_lowrank", "_members",
     "_modes", "_old_linalg", "_ops", "_out", "_random", "_samplers", "_schema",
     "_settings", "_statistics", "_strided", "_tensor", "_tensor_str", "_types", "_views", "_views_in_place", "_warn", "_windows", "amp", "autograd", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "library", "linalg", "nn", "optim", "random",
-    "return_types", "special", "utils",
+    "return_types", "signal", "special", "utils",
 }  # fmt: skip
 _NOT_OF_OURS = {"utils/data", "utils/benchmark", "utils/tensorboard", "utils/collect_env.py", "utils/model_zoo.py"}
 _NOT_OF_OURS |= {"cuda/_monitor.py", "cuda/memory.py", "cuda/nvtx.py", "cuda/profiler.py"}

@@ -60,27 +60,31 @@ class OfCovariance(OfParameters):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower triangle L with L L^T = covariance."""
-        if "covariance_matrix" in self.__dict__:
-            return linalg.cholesky(self.covariance_matrix)
-        return triangle_of_inverse(self.precision_matrix)
+        return self._unbroadcasted_scale_tril
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
-        return self.scale_tril @ self.scale_tril.mT
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        n = self.scale_tril.shape[-1]
-        unit = eye(n, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
-        inverse = linalg.solve_triangular(self.scale_tril, unit.expand(tuple(self.scale_tril.shape)), upper=False)
+        n = self._unbroadcasted_scale_tril.shape[-1]
+        unit = eye(n, dtype=self._unbroadcasted_scale_tril.dtype, device=self._unbroadcasted_scale_tril.device)
+        inverse = linalg.solve_triangular(
+            self._unbroadcasted_scale_tril, unit.expand(tuple(self._unbroadcasted_scale_tril.shape)), upper=False
+        )
         return inverse.mT @ inverse
 
-    @property
+    @lazy_property
     def _unbroadcasted_scale_tril(self) -> Tensor:
-        """scale_tril, by the name that libraries know in torch's."""
-        return self.scale_tril
+        """scale_tril, by torch's name of it. What computes asks for this one, as scale_tril is printed once it was asked for."""
+        if "scale_tril" in self.__dict__:
+            return self.scale_tril
+        if "covariance_matrix" in self.__dict__:
+            return linalg.cholesky(self.covariance_matrix)
+        return triangle_of_inverse(self.precision_matrix)
 
 
 class MultivariateNormal(OfCovariance):
@@ -142,20 +146,22 @@ class MultivariateNormal(OfCovariance):
     @property
     def variance(self) -> Tensor:
         """The variances: the diagonal of the covariance."""
-        return self.scale_tril.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         noise = _standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
-        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         value = self._checked(value)
-        square = squared_lengths(self.scale_tril, value - self.loc)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + square) - half_log_det(self.scale_tril)
+        square = squared_lengths(self._unbroadcasted_scale_tril, value - self.loc)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + square) - half_log_det(
+            self._unbroadcasted_scale_tril
+        )
 
     def entropy(self) -> Tensor:
         constant = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
-        return (constant + half_log_det(self.scale_tril)).expand(tuple(self._batch_shape))
+        return (constant + half_log_det(self._unbroadcasted_scale_tril)).expand(tuple(self._batch_shape))
 
 
 class LowRankMultivariateNormal(OfParameters):

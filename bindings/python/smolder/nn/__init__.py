@@ -54,7 +54,18 @@ from smolder.nn.activation import (
 )
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from smolder.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from smolder.nn.layers import Bilinear, Dropout, Embedding, EmbeddingBag, Flatten, Identity, Linear, Unflatten
+from smolder.nn.layers import (
+    AlphaDropout,
+    Bilinear,
+    Dropout,
+    Embedding,
+    EmbeddingBag,
+    FeatureAlphaDropout,
+    Flatten,
+    Identity,
+    Linear,
+    Unflatten,
+)
 from smolder.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -69,12 +80,16 @@ from smolder.nn.loss import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
     PairwiseDistance,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from smolder.nn.module import Module
 from smolder.nn.normalization import (
@@ -86,6 +101,7 @@ from smolder.nn.normalization import (
     InstanceNorm2d,
     InstanceNorm3d,
     LayerNorm,
+    LocalResponseNorm,
     RMSNorm,
     SyncBatchNorm,
 )
@@ -121,9 +137,15 @@ from smolder.nn.pooling import (
     Dropout1d,
     Dropout2d,
     Dropout3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from smolder.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from smolder.nn.resampling import (

@@ -12,8 +12,9 @@ from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
 from smolder._core import pad as _pad
 from smolder._creation import arange as _arange
+from smolder._forms import pdist
 from smolder._names import listing as _listing
-from smolder.nn import _activations, _losses, _resample, _spatial
+from smolder.nn import _activations, _class_losses, _losses, _pools_and_noise, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
 from smolder.nn._attention import (
@@ -22,9 +23,11 @@ from smolder.nn._attention import (
     _in_projection_packed,  # noqa: F401
     multi_head_attention_forward,
 )
+from smolder.nn._class_losses import *  # noqa: F403
 from smolder.nn._ctc import ctc_loss
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._losses import _first
+from smolder.nn._pools_and_noise import *  # noqa: F403
 from smolder.nn._resample import *  # noqa: F403
 from smolder.nn._spatial import *  # noqa: F403
 
@@ -35,10 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bilinear", "ctc_loss", "dropout", "embedding", "embedding_bag", "gelu", "layer_norm", "linear",
-    "multi_head_attention_forward", "normalize", "one_hot", "pad", "scaled_dot_product_attention", "sigmoid",
+    "multi_head_attention_forward", "normalize", "one_hot", "pad", "pdist", "scaled_dot_product_attention", "sigmoid",
     "softplus", "tanh",
 ]  # fmt: skip
-__all__ += _activations.__all__ + _losses.__all__ + _resample.__all__ + _spatial.__all__
+__all__ += _activations.__all__ + _class_losses.__all__ + _losses.__all__ + _pools_and_noise.__all__
+__all__ += _resample.__all__ + _spatial.__all__
 __dir__ = _listing(__name__)
 
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from smolder._typing import Device, DType, Tensor
 
-__all__ = ["Bilinear", "Dropout", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = [
+    "AlphaDropout", "Bilinear", "Dropout", "Embedding", "EmbeddingBag", "FeatureAlphaDropout", "Flatten", "Identity",
+    "Linear", "Unflatten",
+]  # fmt: skip
 __dir__ = _listing(__name__)
 
 
@@ -292,6 +295,20 @@ class Dropout(_DropoutNd):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_DropoutNd):
+    """Sets elements to SELU's lowest value with probability p in training, and keeps mean and variance."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training)
+
+
+class FeatureAlphaDropout(_DropoutNd):
+    """AlphaDropout of whole channels."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training)
 
 
 class Flatten(Module):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-    "LayerNorm", "RMSNorm", "SyncBatchNorm",
+    "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -31,6 +31,11 @@ def _affine(module, shape, weight, bias, dtype):
     dtype = dtype or _core._default_dtype()
     module.register_parameter("weight", Parameter(_core.empty(shape, dtype=dtype)) if weight else None)
     module.register_parameter("bias", Parameter(_core.empty(shape, dtype=dtype)) if weight and bias else None)
+
+
+def _without_bias(norm, affine):
+    """What norms print of a bias: that there is none, where they have weights. torch's of 2.11 have no such argument."""
+    return "bias=False, " if affine and norm.bias is None else ""
 
 
 class _NormBase(Module):
@@ -95,7 +100,7 @@ class _NormBase(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+            f"{_without_bias(self, self.affine)}track_running_stats={self.track_running_stats}"
         )
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
@@ -317,8 +322,7 @@ class GroupNorm(_Affine):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-        return f"{shown}, bias={self.bias is not None}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {_without_bias(self, self.affine)}affine={self.affine}"
 
 
 def _trailing(normalized_shape):
@@ -351,8 +355,7 @@ class LayerNorm(_Affine):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        shown = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        return f"{shown}, bias={self.bias is not None}"
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class RMSNorm(Module):
@@ -388,3 +391,22 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divides by powers of k + alpha times the mean square over neighbouring channels."""
+
+    size: int
+    alpha: float
+    beta: float
+    k: float
+
+    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

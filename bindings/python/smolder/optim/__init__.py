@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smolder.optim import swa_utils as swa_utils
+    from smolder.optim.adafactor import Adafactor as Adafactor
     from smolder.optim.asgd import ASGD as ASGD
     from smolder.optim.lbfgs import LBFGS as LBFGS
+    from smolder.optim.muon import Muon as Muon
     from smolder.optim.rprop import Rprop as Rprop
     from smolder.optim.sparse_adam import SparseAdam as SparseAdam
 
@@ -29,10 +31,12 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
@@ -44,7 +48,7 @@ __all__ = [
 __dir__ = _listing(__name__)
 
 
-_LATER = ("ASGD", "LBFGS", "Rprop")
+_LATER = ("ASGD", "Adafactor", "LBFGS", "Muon", "Rprop")
 
 
 def _import_all() -> None:

@@ -135,9 +135,10 @@ def find(path: str, name: str) -> Any:
             found = _NO_NAME if module is None else own(module, short)
             if found is not _NO_NAME and type(found) is not types.ModuleType:
                 return found
-    found = _elsewhere(home, here.kinds[name])
-    if found is not None:
-        return found
+    for at in dict.fromkeys((home, joined(path, name))):
+        found = _elsewhere(at, here.kinds[name])
+        if found is not None:
+            return found
     if name in here.constants:
         return here.constants[name]
     refused = _refusals.made(home, here.kinds[name], is_of_core(home))

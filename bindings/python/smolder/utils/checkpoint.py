@@ -16,14 +16,14 @@ from smolder._warn import warn
 from smolder.autograd.graph import saved_tensors_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from smolder._typing import Module, Tensor
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn",
-    "set_checkpoint_early_stop",
+    "CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint", "checkpoint_sequential",
+    "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -37,6 +37,39 @@ class CheckpointError(RuntimeError):
 
 class _StopRecomputation(Exception):
     """All that was asked for is there."""
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors without their history, of which the same ones require gradients."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, _core.Tensor) else x for x in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no input requires gradients."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, _core.Tensor)):
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The indices of the CUDA devices that tensors in the arguments are on, and the states of their generators."""
+    from smolder.cuda.random import get_rng_state
+    from smolder.utils._pytree import tree_leaves
+
+    tensors = [x for x in tree_leaves(args) if isinstance(x, _core.Tensor) and x.is_cuda]
+    devices = sorted({x.get_device() for x in tensors})
+    return devices, [get_rng_state(i) for i in devices]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
+    """Puts the generators of devices where get_device_states found them."""
+    from smolder.cuda.random import set_rng_state
+
+    if device_type not in (None, "cuda") and devices:
+        raise NotImplementedError(f"set_device_states: there are no devices {device_type!r}")
+    for device, state in zip(devices, states, strict=True):
+        set_rng_state(state, device)
 
 
 def noop_context_fn() -> tuple[Any, Any]:
