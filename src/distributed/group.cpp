@@ -10,6 +10,7 @@
 #include "smolder/core/hash.h"
 #include "smolder/core/interrupt.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/on_device.h"
 
 namespace smolder::distributed {
 namespace {
@@ -24,6 +25,7 @@ constexpr int kMostAsked = 64;           // of a large group not all are asked e
 uint64_t hashed(const std::string& text) { return hash_bytes(text.data(), text.size()).lo; }
 
 std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
+  if (o.backend.empty()) return nullptr;
   if (o.ranks.size() == 1) return lone_communicator();
   if (o.backend != "gloo") raise<DistBackendError>("there is no backend '", o.backend, "'");
   Connect* connect = nullptr;
@@ -89,9 +91,16 @@ void Worker::work() {
 Group::Group(Options options) : options_(std::move(options)), timeout_(options_.timeout) {
   PrefixStore meeting("meet/" + std::to_string(options_.number), options_.store);
   communicator_ = connect(options_, meeting);
+  if (!options_.device_backend.empty()) nccl::library();
 }
 
-Group::~Group() { communicator_->abort(); }
+Group::~Group() { communicator_ ? communicator_->abort() : void(); }
+
+void Group::abort() {
+  if (communicator_) communicator_->abort();
+  const std::lock_guard hold(lock_);
+  if (on_device_) on_device_->abort();
+}
 
 Milliseconds Group::timeout() const {
   const std::lock_guard hold(lock_);
@@ -111,6 +120,10 @@ std::string Group::failure() const {
 void Group::check() const {
   const std::string why = failure();
   if (!why.empty()) throw DistBackendError(why);
+}
+
+void Group::check_has_cpu() const {
+  if (!communicator_) raise<DistBackendError>(options_.name, " has no backend for tensors on the CPU");
 }
 
 std::string Group::key(const char* of, int rank) const {
@@ -151,6 +164,7 @@ void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::functio
 
 std::shared_ptr<Job> Group::begin(std::string what, Body body) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   job->what = std::move(what);
   job->number = ++begun_;
@@ -265,7 +279,7 @@ std::string Group::without_store(const std::exception& lost) const {
 }
 
 std::string Group::explain(const Job& job, const std::string& said) {
-  communicator_->abort();  // so that the others fail, too, and say so
+  abort();  // so that the others fail, too, and say so
   std::string gone, failed, silent, different;
   try {
     options_.store->set(key("at", rank()), posted(job));
@@ -315,7 +329,7 @@ void Group::close(const std::string& why) {
     options_.store->set(key("down", rank()), why);
   } catch (const std::exception&) {  // the others see that the connection ended
   }
-  communicator_->abort();
+  abort();
 }
 
 void Group::fail(const std::string& why) {
@@ -339,6 +353,7 @@ uint64_t slot_of(const std::string& what, int64_t tag) {
 
 void Group::send(std::string what, const void* data, size_t bytes, int to, int64_t tag) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
   job->what = "send of " + std::move(what) + " to " + rank_text(to);
@@ -351,15 +366,7 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
     job->error = std::current_exception();
     lose(*job);
   }
-  {
-    const std::lock_guard hold(lock_);
-    while (!sending_.empty()) {
-      const std::lock_guard of_job(sending_.front()->lock);
-      if (!sending_.front()->done || sending_.front()->error) break;
-      sending_.pop_front();
-    }
-    sending_.push_back(job);
-  }
+  note_transfer(job);
   submit(job, sends_, [this, transfer, timeout = timeout(), &j = *job] {
     try {
       transfer->wait(timeout);
@@ -370,8 +377,21 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
   });
 }
 
+/// Keeps it for `drain`, and those before it that are not done.
+void Group::note_transfer(std::shared_ptr<Job> job) {
+  const std::lock_guard hold(lock_);
+  while (!sending_.empty()) {
+    const std::shared_ptr<Job> first = sending_.front();
+    const std::lock_guard of_job(first->lock);
+    if (!first->done || first->error) break;
+    sending_.pop_front();
+  }
+  sending_.push_back(std::move(job));
+}
+
 std::shared_ptr<Job> Group::begin_receive(std::string what, size_t bytes, int from, int64_t tag) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
   job->what = "receive of " + std::move(what) + " from " + (from < 0 ? "any rank" : rank_text(from));
@@ -397,6 +417,12 @@ int Group::finish_receive(Job& job) {
 }
 
 void Group::drain() {
+  std::shared_ptr<Job> last;
+  {
+    const std::lock_guard hold(lock_);
+    last = last_queued_;
+  }
+  if (last) finish(*last);
   for (;;) {
     std::shared_ptr<Job> job;
     {
@@ -463,6 +489,10 @@ void fail_groups(const std::string& why) {
   for (const auto& group : all_groups()) {
     if (group->failure().empty()) group->fail(why);
   }
+}
+
+void check_groups_on_devices() {
+  for (const auto& group : all_groups()) group->check_on_device();
 }
 
 void see_off_groups() {
