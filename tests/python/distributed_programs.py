@@ -16,7 +16,6 @@ from smolder import distributed as dist
 from smolder import nn
 from smolder.distributed import _data_parallel
 
-
 NCCL = "nccl" in os.environ.get("BACKEND", "gloo")
 
 
@@ -740,7 +739,7 @@ def program_refused(rank, size):
     import pytest
 
     x = smolder.ones(2, dtype=smolder.int32)
-    with pytest.raises(ValueError, match="Cannot use ReduceOp.BAND with NCCL"):
+    with pytest.raises(ValueError, match=r"Cannot use ReduceOp\.BAND with NCCL"):
         dist.all_reduce(x, dist.ReduceOp.BAND)
     with pytest.raises(TypeError, match="not supported for NCCL process group: Short"):
         dist.all_reduce(x.short())

@@ -2,12 +2,10 @@
 
 import os
 import re
-import time
 
 import pytest
 import test_distributed as cpu
 
-import smolder
 from smolder import cuda
 from smolder import distributed as dist
 

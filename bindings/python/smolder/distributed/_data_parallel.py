@@ -14,9 +14,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from smolder import _core, _creation
-from smolder.autograd import no_grad
-from smolder.distributed._collectives import _check, all_gather_into_tensor, all_reduce, broadcast
 from smolder._warn import warn
+from smolder.autograd import no_grad
+from smolder.cuda._index import index_of
+from smolder.distributed._collectives import _check, all_gather_into_tensor, all_reduce, broadcast
 from smolder.distributed._groups import _world, make_beside, resolve
 from smolder.nn.module import Module
 from smolder.utils._pytree import tree_map
@@ -202,18 +203,14 @@ def _devices(module, device_ids, output_device):
             f"device_ids {device_ids}, output_device {output_device}, and module parameters {found}."
         )
     device = next(iter(found))
-    numbers = [_index_of(d) for d in (device_ids or [device])]
-    output = numbers[0] if output_device is None else _index_of(output_device)
+    numbers = [index_of(d) for d in (device_ids or [device])]
+    output = numbers[0] if output_device is None else index_of(output_device)
     if numbers != [device.index] or output != device.index:
         raise ValueError(
             f"DistributedDataParallel: device_ids {device_ids} and output_device {output_device} are not {device}, where "
             "the module is"
         )
     return device, numbers, output
-
-
-def _index_of(device):
-    return device if isinstance(device, int) else _core.device(device).index
 
 
 def _moved(values, device):

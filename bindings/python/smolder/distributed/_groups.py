@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
 
 from smolder import _core, _creation
+from smolder._device import device as _device
 from smolder.distributed._errors import DistError, DistNetworkError, DistStoreError
 from smolder.distributed._stores import FileStore, PrefixStore, Store, TCPStore, _before_waiting, seconds_of
 
@@ -383,7 +384,7 @@ def _take_device(what, device_id, backends):
     """Makes the device that this process says it has the current one."""
     if device_id is None:
         return
-    device = _core.device(device_id) if not isinstance(device_id, int) else _core.device(f"cuda:{device_id}")
+    device = _device(f"cuda:{device_id}" if isinstance(device_id, int) else device_id)
     if device.type not in backends:
         raise ValueError(f"{what}: device_id={device_id!r}: no backend of {_config_of(backends)} is of its type")
     if device.type == "cuda" and device.index is not None:

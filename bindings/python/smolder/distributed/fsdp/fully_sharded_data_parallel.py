@@ -198,7 +198,7 @@ class FullyShardedDataParallel(Module):
         if hybrid and (mesh is None or mesh.ndim != 2):
             raise ValueError("FullyShardedDataParallel: a hybrid strategy needs a device_mesh of two dimensions")
         if device_id is not None:
-            module.to(_core.device(f"cuda:{device_id}" if isinstance(device_id, int) else device_id))
+            module.to(f"cuda:{device_id}" if isinstance(device_id, int) else device_id)
         if param_init_fn is not None:
             raise NotImplementedError("FullyShardedDataParallel: param_init_fn is not supported")
         ignored = set(ignored_modules or ())
