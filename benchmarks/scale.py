@@ -23,7 +23,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SECONDS = {"correct": 150, "collectives": 60, "gpt2": 120}  # at most, for each run of processes
-TOLERANCE = 2e-4  # of a loss, relative: sums are in another order
+TOLERANCE = 1e-3  # of a loss, relative: sums are in another order
 
 
 # -- the processes
@@ -39,6 +39,7 @@ def spawn(column, part, size, options):
     command = [sys.executable, __file__, "--worker", f"{column}:{part}", *(["--small"] if options.small else [])]
     env = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     env["NCCL_NVLS_ENABLE"] = os.environ.get("NCCL_NVLS_ENABLE", "0")  # as Smolder does, for all columns
+    env.setdefault("NCCL_SOCKET_IFNAME", "lo")  # all are on this machine
     processes = [
         subprocess.Popen(
             command,

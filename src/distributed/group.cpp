@@ -5,12 +5,10 @@
 #include <map>
 #include <utility>
 
-#include "smolder/core/background.h"
 #include "smolder/core/dynamic_library.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/interrupt.h"
 #include "smolder/distributed/error.h"
-#include "smolder/distributed/on_device.h"
 
 namespace smolder::distributed {
 namespace {
@@ -50,41 +48,6 @@ std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
 }
 
 }  // namespace
-
-// -- the worker
-
-Worker::~Worker() {
-  {
-    const std::lock_guard hold(lock_);
-    ends_ = true;
-  }
-  more_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Worker::add(std::function<void()> job) {
-  const std::lock_guard hold(lock_);
-  jobs_.push_back(std::move(job));
-  if (!thread_.joinable()) {
-    const SignalsBlocked quiet;
-    thread_ = std::thread([this] { work(); });
-  }
-  more_.notify_one();
-}
-
-void Worker::work() {
-  for (;;) {
-    std::function<void()> job;
-    {
-      std::unique_lock hold(lock_);
-      more_.wait(hold, [this] { return ends_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
-  }
-}
 
 // -- the group
 
@@ -229,10 +192,10 @@ std::optional<std::string> Group::stuck(const Job& waited) {
   const int asked = std::min(size() - 1, kMostAsked);
   for (int i = 1; i <= asked; ++i) {
     const int r = (rank() + i) % size();
+    if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
     if (const auto gone = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]))) {
       return rank_text(r) + " has left: " + *gone;
     }
-    if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
     if (!collective) continue;
     const std::optional<std::string> other = options_.store->find(key("at", r));
     if (!other) continue;

@@ -1,59 +1,19 @@
 // A group of processes: its collectives one after the other, on a thread of its own, and what is said when one fails.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "smolder/core/buffer.h"
-#include "smolder/core/cuda/driver.h"
 #include "smolder/distributed/communicator.h"
-#include "smolder/distributed/nccl/communicator.h"
+#include "smolder/distributed/job.h"
+#include "smolder/distributed/on_device.h"
 
 namespace smolder::distributed {
-
-/// Runs jobs in order on a thread that is started for the first.
-class Worker {
- public:
-  ~Worker();
-  void add(std::function<void()> job);
-
- private:
-  void work();
-  std::mutex lock_;
-  std::condition_variable more_;
-  std::deque<std::function<void()>> jobs_;
-  bool ends_ = false;
-  std::thread thread_;
-};
-
-/// A collective that was begun. Its worker sets all but `number` and `what`.
-struct Job {
-  uint64_t number = 0;  ///< of the group's collectives, from 1 on; 0: a transfer
-  std::string what;     ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
-  std::mutex lock;
-  std::condition_variable ended;
-  bool done = false;
-  std::exception_ptr error;
-  std::string result;  ///< bytes, where the job keeps its own
-  int sender = -1;     ///< of what was received
-};
-
-/// One that a device does. `queued` and `kept` under the job's lock.
-struct QueuedJob : Job {
-  bool queued = false;  ///< `end` was recorded, or `error` says why nothing was
-  std::unique_ptr<smolder::cuda::Event> end;
-  std::vector<BufferRef> kept;  ///< memory that it uses, until it is done
-};
-
-class OnDevice;
 
 class Group {
  public:
@@ -98,7 +58,6 @@ class Group {
 
   /// Has the collectives of a device queue one, by what `launch` calls: after all that the device's queue was given
   /// before. Throws as `finish` does where it cannot be queued; what goes wrong later `failure` says.
-  using Launch = std::function<void(nccl::Communicator&, smolder::cuda::DriverStream)>;
   std::shared_ptr<QueuedJob> queue(std::string what, int device, Launch launch, std::vector<BufferRef> kept = {});
   /// The same of a send to, or a receive from, another rank, for which no collective waits.
   std::shared_ptr<QueuedJob> queue_transfer(std::string what, int device, int from, int to, Launch launch,
@@ -118,7 +77,6 @@ class Group {
   void drain();
 
  private:
-  friend class OnDevice;
   OnDevice& on_device(int device);
   void watch(QueuedJob& job, const std::function<std::optional<std::string>()>& fault);
   void abort();

@@ -2,6 +2,7 @@
 // meanwhile. A thread of the group watches what is under way: the host waits for none of it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,9 +12,14 @@
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
-#include "smolder/distributed/group.h"
+#include "smolder/distributed/job.h"
+#include "smolder/distributed/nccl/communicator.h"
+#include "smolder/distributed/store.h"
 
 namespace smolder::distributed {
+
+/// What has NCCL queue a collective.
+using Launch = std::function<void(nccl::Communicator&, smolder::cuda::DriverStream)>;
 
 /// Ranks that are connected, and the stream of what they do.
 struct DeviceChannel {
@@ -24,9 +30,15 @@ struct DeviceChannel {
 
 class OnDevice {
  public:
-  OnDevice(Group& group, int device) : group_(group), device_(device), all_(device) {}
+  struct Options {
+    int device;
+    std::string meeting;             ///< what its keys in the store begin with
+    std::shared_ptr<Store> store;    ///< where ranks meet
+    std::function<void()> gives_up;  ///< throws, where to go on waiting for others is of no use
+  };
+  explicit OnDevice(Options options) : options_(std::move(options)), all_(options_.device) {}
 
-  int device() const { return device_; }
+  int device() const { return options_.device; }
   /// That of collectives, of all ranks.
   DeviceChannel& all() { return all_; }
   /// That of what one rank sends another. They connect when they first do, so each has a thread: who sends must not
@@ -40,14 +52,13 @@ class OnDevice {
   /// Connects the ranks, unless they are. `rank` and `size` are those on the channel, `name` is the channel's.
   nccl::Communicator& connect(DeviceChannel& channel, const std::string& name, int rank, int size);
   /// Queues work after `ready`, and its end.
-  void launch(DeviceChannel& channel, smolder::cuda::Event& ready, QueuedJob& job, const Group::Launch& launch);
+  void launch(DeviceChannel& channel, smolder::cuda::Event& ready, QueuedJob& job, const Launch& launch);
   /// What NCCL found out by itself.
   std::optional<std::string> fault(DeviceChannel& channel);
   void abort();
 
  private:
-  Group& group_;
-  const int device_;
+  const Options options_;
   std::mutex lock_;
   bool aborted_ = false;
   DeviceChannel all_;

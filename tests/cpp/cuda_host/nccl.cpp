@@ -328,6 +328,8 @@ API Status ncclCommDestroy(Comm c) {
 API Status ncclCommAbort(Comm c) {
   c->aborted = true;
   if (c->thread.joinable()) c->thread.join();
+  std::error_code ignored;
+  if (c->state == kInProgress) fs::remove(file_of(*c, c->calls, c->rank), ignored);  // it takes no part any more
   leave(*c);
   return kSuccess;  // who asks for its state later is told
 }
