@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "smolder/core/background.h"
 #include "smolder/core/dynamic_library.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/interrupt.h"
@@ -24,6 +23,7 @@ constexpr int kMostAsked = 64;           // of a large group not all are asked e
 uint64_t hashed(const std::string& text) { return hash_bytes(text.data(), text.size()).lo; }
 
 std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
+  if (o.backend.empty()) return nullptr;
   if (o.ranks.size() == 1) return lone_communicator();
   if (o.backend != "gloo") raise<DistBackendError>("there is no backend '", o.backend, "'");
   Connect* connect = nullptr;
@@ -49,49 +49,21 @@ std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
 
 }  // namespace
 
-// -- the worker
-
-Worker::~Worker() {
-  {
-    const std::lock_guard hold(lock_);
-    ends_ = true;
-  }
-  more_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Worker::add(std::function<void()> job) {
-  const std::lock_guard hold(lock_);
-  jobs_.push_back(std::move(job));
-  if (!thread_.joinable()) {
-    const SignalsBlocked quiet;
-    thread_ = std::thread([this] { work(); });
-  }
-  more_.notify_one();
-}
-
-void Worker::work() {
-  for (;;) {
-    std::function<void()> job;
-    {
-      std::unique_lock hold(lock_);
-      more_.wait(hold, [this] { return ends_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
-  }
-}
-
 // -- the group
 
 Group::Group(Options options) : options_(std::move(options)), timeout_(options_.timeout) {
   PrefixStore meeting("meet/" + std::to_string(options_.number), options_.store);
   communicator_ = connect(options_, meeting);
+  if (!options_.device_backend.empty()) nccl::library();
 }
 
-Group::~Group() { communicator_->abort(); }
+Group::~Group() { communicator_ ? communicator_->abort() : void(); }
+
+void Group::abort() {
+  if (communicator_) communicator_->abort();
+  const std::lock_guard hold(lock_);
+  if (on_device_) on_device_->abort();
+}
 
 Milliseconds Group::timeout() const {
   const std::lock_guard hold(lock_);
@@ -111,6 +83,10 @@ std::string Group::failure() const {
 void Group::check() const {
   const std::string why = failure();
   if (!why.empty()) throw DistBackendError(why);
+}
+
+void Group::check_has_cpu() const {
+  if (!communicator_) raise<DistBackendError>(options_.name, " has no backend for tensors on the CPU");
 }
 
 std::string Group::key(const char* of, int rank) const {
@@ -151,6 +127,7 @@ void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::functio
 
 std::shared_ptr<Job> Group::begin(std::string what, Body body) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   job->what = std::move(what);
   job->number = ++begun_;
@@ -215,10 +192,10 @@ std::optional<std::string> Group::stuck(const Job& waited) {
   const int asked = std::min(size() - 1, kMostAsked);
   for (int i = 1; i <= asked; ++i) {
     const int r = (rank() + i) % size();
+    if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
     if (const auto gone = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]))) {
       return rank_text(r) + " has left: " + *gone;
     }
-    if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
     if (!collective) continue;
     const std::optional<std::string> other = options_.store->find(key("at", r));
     if (!other) continue;
@@ -265,7 +242,7 @@ std::string Group::without_store(const std::exception& lost) const {
 }
 
 std::string Group::explain(const Job& job, const std::string& said) {
-  communicator_->abort();  // so that the others fail, too, and say so
+  abort();  // so that the others fail, too, and say so
   std::string gone, failed, silent, different;
   try {
     options_.store->set(key("at", rank()), posted(job));
@@ -315,7 +292,7 @@ void Group::close(const std::string& why) {
     options_.store->set(key("down", rank()), why);
   } catch (const std::exception&) {  // the others see that the connection ended
   }
-  communicator_->abort();
+  abort();
 }
 
 void Group::fail(const std::string& why) {
@@ -339,6 +316,7 @@ uint64_t slot_of(const std::string& what, int64_t tag) {
 
 void Group::send(std::string what, const void* data, size_t bytes, int to, int64_t tag) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
   job->what = "send of " + std::move(what) + " to " + rank_text(to);
@@ -351,15 +329,7 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
     job->error = std::current_exception();
     lose(*job);
   }
-  {
-    const std::lock_guard hold(lock_);
-    while (!sending_.empty()) {
-      const std::lock_guard of_job(sending_.front()->lock);
-      if (!sending_.front()->done || sending_.front()->error) break;
-      sending_.pop_front();
-    }
-    sending_.push_back(job);
-  }
+  note_transfer(job);
   submit(job, sends_, [this, transfer, timeout = timeout(), &j = *job] {
     try {
       transfer->wait(timeout);
@@ -370,8 +340,21 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
   });
 }
 
+/// Keeps it for `drain`, and those before it that are not done.
+void Group::note_transfer(std::shared_ptr<Job> job) {
+  const std::lock_guard hold(lock_);
+  while (!sending_.empty()) {
+    const std::shared_ptr<Job> first = sending_.front();
+    const std::lock_guard of_job(first->lock);
+    if (!first->done || first->error) break;
+    sending_.pop_front();
+  }
+  sending_.push_back(std::move(job));
+}
+
 std::shared_ptr<Job> Group::begin_receive(std::string what, size_t bytes, int from, int64_t tag) {
   check();
+  check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
   job->what = "receive of " + std::move(what) + " from " + (from < 0 ? "any rank" : rank_text(from));
@@ -397,6 +380,12 @@ int Group::finish_receive(Job& job) {
 }
 
 void Group::drain() {
+  std::shared_ptr<Job> last;
+  {
+    const std::lock_guard hold(lock_);
+    last = last_queued_;
+  }
+  if (last) finish(*last);
   for (;;) {
     std::shared_ptr<Job> job;
     {
@@ -463,6 +452,10 @@ void fail_groups(const std::string& why) {
   for (const auto& group : all_groups()) {
     if (group->failure().empty()) group->fail(why);
   }
+}
+
+void check_groups_on_devices() {
+  for (const auto& group : all_groups()) group->check_on_device();
 }
 
 void see_off_groups() {

@@ -1,44 +1,19 @@
 // A group of processes: its collectives one after the other, on a thread of its own, and what is said when one fails.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <thread>
-#include <unordered_map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "smolder/distributed/communicator.h"
+#include "smolder/distributed/job.h"
+#include "smolder/distributed/on_device.h"
 
 namespace smolder::distributed {
-
-/// Runs jobs in order on a thread that is started for the first.
-class Worker {
- public:
-  ~Worker();
-  void add(std::function<void()> job);
-
- private:
-  void work();
-  std::mutex lock_;
-  std::condition_variable more_;
-  std::deque<std::function<void()>> jobs_;
-  bool ends_ = false;
-  std::thread thread_;
-};
-
-/// A collective that was begun. Its worker sets all but `number` and `what`.
-struct Job {
-  uint64_t number = 0;  ///< of the group's collectives, from 1 on; 0: a transfer
-  std::string what;     ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
-  std::mutex lock;
-  std::condition_variable ended;
-  bool done = false;
-  std::exception_ptr error;
-  std::string result;  ///< bytes, where the job keeps its own
-  int sender = -1;     ///< of what was received
-};
 
 class Group {
  public:
@@ -49,8 +24,9 @@ class Group {
     int rank = 0;                  ///< this process's, in the group
     std::shared_ptr<Store> store;  ///< where all ranks of the world see each other
     int store_rank = -1;           ///< the rank of the world that serves it, if one of them is known to
-    std::string backend;
-    std::string address;  ///< that of this process, for its peers
+    std::string backend;           ///< of tensors on the CPU: "gloo"; empty: there is none
+    std::string device_backend;    ///< of tensors on CUDA's devices: "nccl"; empty: there is none
+    std::string address;           ///< that of this process, for its peers
     Milliseconds timeout{0};
   };
   /// Connects with the others. Throws DistBackendError where the backend's library is not there.
@@ -80,17 +56,32 @@ class Group {
   /// Waits for it. Returns who sent it.
   int finish_receive(Job& job);
 
+  /// Has the collectives of a device queue one, by what `launch` calls: after all that the device's queue was given
+  /// before. Throws as `finish` does where it cannot be queued; what goes wrong later `failure` says.
+  std::shared_ptr<QueuedJob> queue(std::string what, int device, Launch launch, std::vector<BufferRef> kept = {});
+  /// The same of a send to, or a receive from, another rank, for which no collective waits.
+  std::shared_ptr<QueuedJob> queue_transfer(std::string what, int device, int from, int to, Launch launch,
+                                            std::vector<BufferRef> kept);
+  /// Lets what the device's queue is given from now on wait for it.
+  void follow(QueuedJob& job, int device);
+
   /// Says that this rank does not go on, and why: the others get that as their error.
   void fail(const std::string& why);
   /// Empty, or why the group is of no use any more.
   std::string failure() const;
   /// Of a group that failed: the rank that serves the store stays until the others have found in it what they look for.
   void see_off();
-  /// Waits until what was sent has arrived. Throws what went wrong.
+  /// Throws `failure`, if there is one and the group used a device.
+  void check_on_device() const;
+  /// Waits until what was sent has arrived, and what devices were given is done. Throws what went wrong.
   void drain();
 
  private:
+  OnDevice& on_device(int device);
+  void watch(QueuedJob& job, const std::function<std::optional<std::string>()>& fault);
+  void abort();
   void submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body);
+  void note_transfer(std::shared_ptr<Job> job);
   void wait(Job& job);
   std::optional<std::string> stuck(const Job& job);
   [[noreturn]] void lose(const Job& job);
@@ -99,19 +90,23 @@ class Group {
   std::string key(const char* of, int rank) const;
   std::string rank_text(int rank) const;
   void check() const;
+  void check_has_cpu() const;
+
   void close(const std::string& why);
   std::string without_store(const std::exception& lost) const;
   /// What is being waited for, as the others see it.
   static std::string posted(const Job& job);
 
   const Options options_;
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Communicator> communicator_;  ///< null where there is no backend of the CPU's
+  std::unique_ptr<OnDevice> on_device_;         ///< made when it is first needed
   mutable std::mutex lock_;
   std::string failure_;
   Milliseconds timeout_;
   uint64_t begun_ = 0;  ///< by the thread that runs steps
   std::deque<std::shared_ptr<Job>> sending_;
-  std::shared_ptr<Job> current_;  ///< what the worker of collectives does
+  std::shared_ptr<Job> current_;      ///< what the worker of collectives does
+  std::shared_ptr<Job> last_queued_;  ///< on a device
   Worker collectives_, receives_, sends_;
 };
 
@@ -121,6 +116,8 @@ std::shared_ptr<Group> find_group(int64_t number);
 void remove_group(int64_t number);
 /// Says in all of them that this rank does not go on.
 void fail_groups(const std::string& why);
+/// Throws what a group says that failed, if one of them did and used a device.
+void check_groups_on_devices();
 /// Waits within bounds, where others find in this process what went wrong, until they have: before it ends.
 void see_off_groups();
 

@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include "smolder/autograd/library.h"
-#include "smolder/core/counters.h"
+#include "smolder/core/cuda/memory.h"
+#include "smolder/distributed/device_ops.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/words.h"
 #include "smolder/eager/array.h"
 #include "smolder/eager/execute.h"
+#include "smolder/jit/library/library.h"
 #include "smolder/lazy/effects.h"
 #include "smolder/lazy/tape.h"
 
@@ -21,29 +24,6 @@ namespace {
 
 using eager::KernelCall;
 using eager::TensorView;
-
-/// The words of a call of one of the ops below.
-struct Words {
-  int64_t group = 0;
-  std::span<const int64_t> detail, shape;
-
-  static Words read(std::span<const int64_t> w) {
-    Words out;
-    out.group = w[0];
-    const auto details = static_cast<size_t>(w[1]);
-    out.detail = w.subspan(2, details);
-    out.shape = w.subspan(3 + details, static_cast<size_t>(w[2 + details]));
-    return out;
-  }
-};
-
-Dims dims_of(std::span<const int64_t> shape) { return Dims(shape); }
-
-std::string text_of(DType dtype, const Dims& shape) {
-  std::ostringstream out;
-  out << smolder::name(dtype) << shape;
-  return out.str();
-}
 
 /// What a collective does with its bytes.
 struct Bytes {
@@ -134,43 +114,19 @@ using Run = void(Communicator&, Word, const Words&, const Bytes&, int rank, int 
 
 struct Kind {
   const char* name;
-  Run* run;          ///< null for send and receive
-  bool same_shapes;  ///< of all ranks' parts: it is in the words that they agree on
+  Run* run;  ///< null for send and receive
 };
-constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce, true},
-                               Kind{"reduce", &reduce, true},
-                               Kind{"broadcast", &broadcast, true},
-                               Kind{"all_gather", &all_gather, true},
-                               Kind{"gather", &gather, true},
-                               Kind{"scatter", &scatter, false},
-                               Kind{"reduce_scatter", &reduce_scatter, true},
-                               Kind{"all_to_all", &all_to_all, false},
-                               Kind{"barrier", &barrier, false},
-                               Kind{"send", nullptr, false},
-                               Kind{"receive", nullptr, false}};
-
-/// What the ranks must agree on.
-std::string words_of(const Kind& kind, const Words& w, DType dtype, const Dims& from, const Group& group) {
-  const std::string_view name = kind.name;
-  std::string out(name);
-  const auto rank = [&](int64_t r) { return std::to_string(group.ranks()[static_cast<size_t>(r)]); };
-  if (name == "all_reduce" || name == "reduce" || name == "reduce_scatter") {
-    out += "(" + std::string(distributed::name(static_cast<Reduce>(w.detail[0])));
-    if (name == "reduce") out += ", to rank " + rank(w.detail[1]);
-    out += ")";
-  }
-  if (name == "broadcast" || name == "scatter") out += "(from rank " + rank(w.detail[0]) + ")";
-  if (name == "gather") out += "(to rank " + rank(w.detail[0]) + ")";
-  if (name == "barrier") return out;
-  if (name == "all_to_all") return out + " of " + std::string(smolder::name(dtype));
-  return out + " of " + text_of(dtype, kind.same_shapes ? from : dims_of(w.shape));
-}
-
-void count(const Bytes& b) {
-  static Counter &collectives = counter("distributed.collectives"), &bytes = counter("distributed.bytes");
-  collectives.add();
-  bytes.add(static_cast<int64_t>(std::max(b.from_bytes(), b.to_bytes())));
-}
+constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce},
+                               Kind{"reduce", &reduce},
+                               Kind{"broadcast", &broadcast},
+                               Kind{"all_gather", &all_gather},
+                               Kind{"gather", &gather},
+                               Kind{"scatter", &scatter},
+                               Kind{"reduce_scatter", &reduce_scatter},
+                               Kind{"all_to_all", &all_to_all},
+                               Kind{"barrier", &barrier},
+                               Kind{"send", nullptr},
+                               Kind{"receive", nullptr}};
 
 /// The tensor of a call, row-major.
 eager::Array dense(const TensorView& v) { return eager::contiguous({nullptr, v.data, v.dtype, v.shape, v.strides}); }
@@ -186,9 +142,9 @@ void run_now(const Kind& kind, const KernelCall& call) {
   const eager::Array x = dense(call.inputs[0]);
   const TensorView& to = call.outputs[0];
   Bytes b{x.data, to.data, numel(x.shape), numel(to.shape), x.dtype};
-  count(b);
+  count_collective(std::max(b.from_bytes(), b.to_bytes()));
   if (kind.run) {
-    group->run(words_of(kind, w, x.dtype, x.shape, *group),
+    group->run(title_of(kind.name, w, x.dtype, x.shape, *group),
                [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); });
   } else {
     const int peer = static_cast<int>(w.detail[0]);
@@ -232,15 +188,15 @@ void run_begin(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
   const std::shared_ptr<Group> group = find_group(w.group);
   const eager::Array x = dense(call.inputs[0]);
-  const Dims shape = dims_of(w.shape);
+  const Dims shape = Dims(w.shape);
   Bytes b{nullptr, nullptr, numel(x.shape), numel(shape), x.dtype};
-  count(b);
+  count_collective(std::max(b.from_bytes(), b.to_bytes()));
   std::shared_ptr<Job> job;
   if (kind.run) {
     // The step's memory may be used again before the job runs.
     std::string from(static_cast<const char*>(x.data), b.from_bytes());
     std::vector<int64_t> words(call.attrs.begin(), call.attrs.end());
-    job = group->begin(words_of(kind, w, x.dtype, x.shape, *group),
+    job = group->begin(title_of(kind.name, w, x.dtype, x.shape, *group),
                        [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(),
                         size = group->size()](Communicator& c, Word word, Job& j) {
                          Bytes bytes = b;
@@ -271,66 +227,86 @@ void run_finish(const KernelCall& call) {
 }
 
 struct Ops {
-  ir::Op now, begin;
+  ir::Op now, begin, begin_on_device;
 };
 
 constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[] detail, int[] shape) -> Tensor";
+constexpr const char* kFinish =
+    "(Tensor x, Tensor(a!) token, Tensor(b!) sender, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
 
 void shape_of_words(const ir::Call& call, ir::Meta* out) {
-  out[0] = {dims_of(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
+  out[0] = {Dims(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
 }
+void shape_of_finish(const ir::Call& call, ir::Meta* out) {
+  out[0] = {Dims(Words::read(call.attrs).shape), static_cast<DType>(call.attrs.back()), false};
+}
+void shape_of_number(const ir::Call& /*call*/, ir::Meta* out) { out[0] = {{}, DType::kInt64, false}; }
+
+/// What is read and written by each collective on a device, so that plans keep their order, and who sent last.
+struct Order {
+  Tensor token, sender;
+
+  explicit Order(Device device) {
+    const int64_t first = 0, nobody = -1;
+    token = Tensor::from_data(&first, {}, DType::kInt64).to(device);
+    sender = Tensor::from_data(&nobody, {}, DType::kInt64).to(device);
+  }
+};
 
 /// The ops, registered when the first group is made.
 struct Table {
   Library library{"dist"};
   std::unordered_map<std::string, Ops> of;
-  ir::Op finish;
-  Tensor token, sender;
+  ir::Op finish, finish_on_device;
+  std::mutex lock;
+  std::map<int, Order> orders;  ///< by device; the CPU's is that of -1
 
   Table() {
     const auto with_sender = [](std::string signature) {
       signature.replace(signature.find("int group"), 9, "Tensor(b!) sender, int group");
       return signature;
     };
+    const auto define = [&](const std::string& schema, void (*shape)(const ir::Call&, ir::Meta*),
+                            eager::Kernel kernel) {
+      return library.def({.schema = schema, .shape = shape, .kernel = std::move(kernel), .effect = true}).op();
+    };
+    // Plans have the device queue it; nothing runs it by itself.
+    const auto on_device = [&](ir::Op op, jit::QueuedKernel kernel) {
+      eager::register_kernel(eager::DispatchKey::kCUDA, op, [](const KernelCall& call) {
+        raise<NotImplementedError>(ir::name(call.op), " runs in a plan alone");
+      });
+      jit::register_queued_kernel(op, std::move(kernel));
+    };
     for (const Kind& kind : kKinds) {
       const std::string name = kind.name;
-      const bool receives = name == "receive";
-      const ir::Op now = library
-                             .def({.schema = name + (receives ? with_sender(kSignature) : kSignature),
-                                   .shape = &shape_of_words,
-                                   .kernel = [&kind](const KernelCall& call) { run_now(kind, call); },
-                                   .effect = true})
-                             .op();
-      const ir::Op begin =
-          library
-              .def({.schema = "begin_" + name + kSignature,
-                    .shape = [](const ir::Call&, ir::Meta* out) { out[0] = {{}, DType::kInt64, false}; },
-                    .kernel = [&kind](const KernelCall& call) { run_begin(kind, call); },
-                    .effect = true})
-              .op();
-      of.emplace(name, Ops{now, begin});
+      Ops ops;
+      ops.now = define(name + (name == "receive" ? with_sender(kSignature) : kSignature), &shape_of_words,
+                       [&kind](const KernelCall& call) { run_now(kind, call); });
+      on_device(ops.now, [&kind](int device, const KernelCall& call) { queue_now(kind.name, device, call); });
+      ops.begin = define("begin_" + name + kSignature, &shape_of_number,
+                         [&kind](const KernelCall& call) { run_begin(kind, call); });
+      ops.begin_on_device = define("queue_" + name + kSignature, &shape_of_words, {});
+      on_device(ops.begin_on_device,
+                [&kind](int device, const KernelCall& call) { queue_begin(kind.name, device, call); });
+      of.emplace(name, ops);
     }
-    finish =
-        library
-            .def({.schema = "finish(Tensor x, Tensor(a!) token, Tensor(b!) sender, int group, int[] detail, "
-                            "int[] shape, ScalarType dtype) -> Tensor",
-                  .shape =
-                      [](const ir::Call& call, ir::Meta* out) {
-                        out[0] = {dims_of(Words::read(call.attrs).shape), static_cast<DType>(call.attrs.back()), false};
-                      },
-                  .kernel = &run_finish,
-                  .effect = true})
-            .op();
-    const int64_t first = 0, nobody = -1;
-    token = Tensor::from_data(&first, {}, DType::kInt64);
-    sender = Tensor::from_data(&nobody, {}, DType::kInt64);
+    finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
+    finish_on_device = define(std::string("follow") + kFinish, &shape_of_finish, {});
+    on_device(finish_on_device, &queue_finish);
     lazy::set_effects_lost(&fail_groups);
+    smolder::cuda::set_wait_check(&check_groups_on_devices);
   }
   static Table& get() {
     static Table* const table = new Table;  // its tensors may outlive statics
     return *table;
   }
+  Order& order_of(Device device) {
+    const std::lock_guard hold(lock);
+    return orders.try_emplace(device == DeviceType::kCUDA ? device.index : -1, device).first->second;
+  }
 };
+
+bool is_on_device(const Tensor& x) { return x.device() == DeviceType::kCUDA; }
 
 void append_list(std::vector<int64_t>& words, const std::vector<int64_t>& list) {
   words.push_back(static_cast<int64_t>(list.size()));
@@ -352,8 +328,9 @@ const Ops& ops_of(const std::string& name) {
 
 Tensor call_op(ir::Op op, const Tensor& x, bool with_sender, const std::vector<int64_t>& words) {
   const lazy::GradMode no_grad(false);
-  std::vector<lazy::OperandValue> operands{x, Table::get().token};
-  if (with_sender) operands.emplace_back(Table::get().sender);
+  const Order& order = Table::get().order_of(x.device());
+  std::vector<lazy::OperandValue> operands{x, order.token};
+  if (with_sender) operands.emplace_back(order.sender);
   return lazy::call_op(op, operands, words)[0];
 }
 
@@ -364,20 +341,27 @@ Tensor record_collective(const CollectiveCall& call, const Tensor& x) {
 }
 
 Tensor record_begin(const CollectiveCall& call, const Tensor& x) {
-  return call_op(ops_of(call.name).begin, x, false, words_of(call));
+  const Ops& ops = ops_of(call.name);
+  return call_op(is_on_device(x) ? ops.begin_on_device : ops.begin, x, false, words_of(call));
 }
 
 Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtype) {
   std::vector<int64_t> words = words_of(call);
   words.push_back(static_cast<int64_t>(dtype));
-  return call_op(Table::get().finish, begun, true, words);
+  const Table& table = Table::get();
+  return call_op(is_on_device(begun) ? table.finish_on_device : table.finish, begun, true, words);
 }
 
-int64_t last_sender() { return Table::get().sender.item().to_int(); }
+int64_t last_sender() { return Table::get().order_of({}).sender.item().to_int(); }
 
-bool collectives_pending() { return Table::get().token.impl()->value->pending; }
+bool collectives_pending() {
+  Table& table = Table::get();
+  const std::lock_guard hold(table.lock);
+  return std::ranges::any_of(table.orders, [](const auto& of) { return of.second.token.impl()->value->pending; });
+}
 
 void forget_begun() {
+  forget_begun_on_devices();
   const std::lock_guard hold(Begun::get().lock);
   Begun::get().jobs.clear();
 }

@@ -1,4 +1,7 @@
-"""Programs that test_distributed.py runs in several processes: `python distributed_programs.py NAME`."""
+"""Programs that test_distributed.py runs in several processes: `python distributed_programs.py NAME`.
+
+With BACKEND=nccl they run on CUDA's devices, one a process.
+"""
 
 import os
 import signal
@@ -12,6 +15,8 @@ import smolder
 from smolder import distributed as dist
 from smolder import nn
 from smolder.distributed import _data_parallel
+
+NCCL = "nccl" in os.environ.get("BACKEND", "gloo")
 
 
 def rng_of(*seeds):
@@ -37,8 +42,8 @@ def counters():
 
 
 def same(tensor, array):
-    tensor = tensor.detach()
-    got = tensor.to(smolder.float32).numpy() if tensor.dtype == smolder.bfloat16 else tensor.numpy()
+    tensor = tensor.detach().cpu()
+    got = tensor.to(smolder.float32).cpu().numpy() if tensor.dtype == smolder.bfloat16 else tensor.cpu().numpy()
     np.testing.assert_array_equal(got, array)
 
 
@@ -52,6 +57,9 @@ REDUCED = {
     dist.ReduceOp.BXOR: lambda xs: np.bitwise_xor.reduce(xs),
 }
 INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
+if NCCL:  # what it does not reduce
+    REDUCED = {op: how for op, how in REDUCED.items() if op.name[0] != "B"}
+    INTEGERS.remove("int16")
 FLOATS = ["float16", "float32", "float64"]
 
 
@@ -161,6 +169,8 @@ def program_dtypes(rank, size):
     x = smolder.full([3], float(rank), dtype=smolder.bfloat16)
     dist.all_reduce(x, dist.ReduceOp.AVG)
     same(x, np.full(3, (size - 1) / 2, np.float32))
+    if NCCL:  # whose largest of a nan and a number is the number
+        return
     x = smolder.tensor([float("nan") if rank == 1 else 1.0])
     dist.all_reduce(x, dist.ReduceOp.MAX)
     assert np.isnan(x.item())
@@ -173,7 +183,7 @@ def program_steps(rank, size):
         w = w * 1.5
         dist.all_reduce(w)
         w = w / size
-        w.numpy()
+        w.cpu().numpy()
     before = counters()
     for _ in range(4):
         w = w + 1
@@ -182,7 +192,7 @@ def program_steps(rank, size):
         kept = w / size  # what nothing reads is done all the same: the others wait for it
         dist.all_reduce(smolder.full([2], float(rank)))
         w = kept
-        w.numpy()
+        w.cpu().numpy()
     after = counters()
     delta = {k: after[k] - before.get(k, 0) for k in after if isinstance(after[k], int)}
     assert delta["syncs"] == 4, delta["syncs"]
@@ -246,6 +256,9 @@ def program_peers(rank, size):
     for w in works:
         w.wait()
     same(out, np.full((2, 3), 7.0 + right, np.float32))
+    if NCCL:  # has no tags, and receives from who is named
+        dist.barrier()
+        return
     # Tags and order.
     first, second = smolder.zeros(1), smolder.zeros(1)
     dist.isend(smolder.tensor([1.0]), right, tag=5)
@@ -465,16 +478,19 @@ def program_ddp(rank, size):
     smolder.manual_seed(0)
     alone = Plain()
     for a, b in zip(model.parameters(), alone.parameters(), strict=True):
-        same(a.detach(), b.detach().numpy())
+        same(a.detach(), b.detach().cpu().numpy())
     np.testing.assert_allclose(train(model, size, 12, of_part=rank), train(alone, size, 12), rtol=2e-5)
     # The copies are equal, bit for bit.
     for p in model.parameters():
         out = [smolder.zeros_like(p) for _ in range(size)]
         dist.all_gather(out, p.detach())
         for o in out:
-            same(o, out[0].numpy())
+            same(o, out[0].cpu().numpy())
     if rank == 0:
-        print("bits", smolder.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy().tobytes().hex()[:4000])
+        print(
+            "bits",
+            smolder.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu().numpy().tobytes().hex()[:4000],
+        )
     # A step of DDP is one step: its collectives end none.
     optimizer = smolder.optim.SGD(model.parameters(), lr=0.1)
     train(model, size, 3, optimizer, of_part=rank)
@@ -600,7 +616,7 @@ def program_killed(rank, size):
         try:
             dist.all_reduce(x)
             y = x / size
-            y.numpy()
+            y.cpu().numpy()
         except dist.DistBackendError as error:
             print("error", str(error).replace("\n", " "), flush=True)
             os._exit(7)
@@ -610,13 +626,13 @@ def program_killed(rank, size):
 def program_stopped(rank, size):
     x = smolder.ones(10)
     dist.all_reduce(x)
-    x.numpy()
+    x.cpu().numpy()
     if rank == 1:
         print("stopped", flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)
     try:
         dist.all_reduce(x)
-        x.numpy()
+        x.cpu().numpy()
     except dist.DistBackendError as error:
         print("error", str(error).replace("\n", " "), flush=True)
         os._exit(7)
@@ -625,12 +641,12 @@ def program_stopped(rank, size):
 def program_raises(rank, size):
     x = smolder.ones(10)
     dist.all_reduce(x)
-    x.numpy()
+    x.cpu().numpy()
     if rank == 1:
         raise LookupError("the data set is empty")
     try:
         dist.all_reduce(x)
-        x.numpy()
+        x.cpu().numpy()
     except dist.DistBackendError as error:
         print("error", str(error).replace("\n", " "), flush=True)
         os._exit(7)
@@ -642,18 +658,18 @@ def program_interrupted(rank, size):
 
     x = smolder.ones(3)
     dist.all_reduce(x)
-    x.numpy()
+    x.cpu().numpy()
     if rank == 0:
         threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:
         time.sleep(4)
     dist.all_reduce(x)
     try:
-        x.numpy()
+        x.cpu().numpy()
     except KeyboardInterrupt:
         print("error interrupted", flush=True)
         try:
-            x.numpy()
+            x.cpu().numpy()
         except dist.DistBackendError as error:
             assert "it was interrupted within all_reduce" in str(error), error
         raise
@@ -672,7 +688,7 @@ def program_failed_step(rank, size):
             dist.all_reduce(y)
             y = y + smolder.arange(4, dtype=smolder.float32)[index]
             dist.all_reduce(y)
-            y.numpy()
+            y.cpu().numpy()
         except IndexError as error:
             assert rank == 1 and turn == 2 and "rolled back" in str(error), error
             same(x, np.ones(4, np.float32))
@@ -683,7 +699,7 @@ def program_failed_step(rank, size):
             os._exit(7)
     dist.all_reduce(x)
     try:
-        x.numpy()
+        x.cpu().numpy()
     except dist.DistBackendError as error:
         print("error", str(error).replace("\n", " "), flush=True)
         os._exit(7)
@@ -708,10 +724,48 @@ def program_unread(rank, size):
         same(x, np.full(2, float(size), np.float32))
 
 
+def program_both(rank, size):
+    """One group, two backends: each takes the tensors of its device."""
+    for device in ("cpu", f"cuda:{rank}"):
+        x = smolder.full([4], 1.0 + rank, device=device)
+        dist.all_reduce(x)
+        assert x.device == smolder.device(device)
+        same(x, np.full(4, sum(1.0 + r for r in range(size)), np.float32))
+    assert dist.get_backend_config() == "cpu:gloo,cuda:nccl"
+
+
+def program_refused(rank, size):
+    """What NCCL has not, and what a group has no backend for."""
+    import pytest
+
+    x = smolder.ones(2, dtype=smolder.int32)
+    with pytest.raises(ValueError, match=r"Cannot use ReduceOp\.BAND with NCCL"):
+        dist.all_reduce(x, dist.ReduceOp.BAND)
+    with pytest.raises(TypeError, match="not supported for NCCL process group: Short"):
+        dist.all_reduce(x.short())
+    with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+        dist.all_reduce(x.cpu())
+    with pytest.raises(ValueError, match="src is needed"):
+        dist.recv(x)
+    with pytest.raises(NotImplementedError, match="NCCL has no tags"):
+        dist.send(x, (rank + 1) % size, tag=3)
+    x = smolder.tensor([1, 2, 3], dtype=smolder.int16) + rank  # moved, though not reduced
+    dist.broadcast(x, 1)
+    same(x, np.array([2, 3, 4], np.int16))
+    y = smolder.arange(12.0).reshape(3, 4).t()[1:]  # not row-major
+    dist.all_reduce(y)
+    same(y, size * np.arange(12, dtype=np.float32).reshape(3, 4).T[1:])
+
+
 def main():
     name = sys.argv[1]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo", timeout=timedelta(seconds=float(os.environ.get("TIMEOUT", "60"))))
+    if NCCL:
+        smolder.cuda.set_device(rank)
+        smolder.set_default_device(f"cuda:{rank}")
+    dist.init_process_group(
+        os.environ.get("BACKEND", "gloo"), timeout=timedelta(seconds=float(os.environ.get("TIMEOUT", "60")))
+    )
     for part in name.split(","):
         globals()[f"program_{part}"](rank, size)
     if name != "unread":

@@ -125,10 +125,11 @@ void bind_distributed(nb::module_& m) {
   bind_stores(m);
   m.def("_dist_connect", [](int64_t number, const std::string& name, const std::vector<int>& ranks, int rank,
                             std::shared_ptr<Store> store, int store_rank, const std::string& backend,
-                            const std::string& address, double timeout) {
+                            const std::string& device_backend, const std::string& address, double timeout) {
     outside([&] {
-      distributed::add_group(std::make_shared<distributed::Group>(distributed::Group::Options{
-          number, name, ranks, rank, std::move(store), store_rank, backend, address, milliseconds(timeout)}));
+      distributed::add_group(std::make_shared<distributed::Group>(
+          distributed::Group::Options{number, name, ranks, rank, std::move(store), store_rank, backend, device_backend,
+                                      address, milliseconds(timeout)}));
     });
   });
   m.def("_dist_has_gloo", [] {
@@ -139,6 +140,7 @@ void bind_distributed(nb::module_& m) {
       return false;
     }
   });
+  m.def("_dist_has_nccl", &distributed::nccl::is_available, nb::call_guard<WithoutGil>());
   m.def("_dist_remove", &distributed::remove_group, nb::call_guard<WithoutGil>());
   m.def("_dist_fail", &distributed::fail_groups, nb::call_guard<WithoutGil>());
   m.def("_dist_see_off", &distributed::see_off_groups, nb::call_guard<WithoutGil>());

@@ -316,6 +316,16 @@ Span copy_span(const char* name, size_t bytes, SpanScope& host) {
 
 }  // namespace
 
+namespace {
+std::atomic<void (*)()> g_wait_check{nullptr};
+}  // namespace
+
+void set_wait_check(void (*check)()) { g_wait_check.store(check, std::memory_order_release); }
+
+void check_after_wait() {
+  if (auto* const check = g_wait_check.load(std::memory_order_acquire)) check();
+}
+
 void copy_to_host(void* to, const void* from, size_t bytes, int device) {
   Stream& stream = Queue::of(device).stream();
   SpanScope host(SpanKind::kLaunch, "copy to host, and wait");
@@ -324,6 +334,7 @@ void copy_to_host(void* to, const void* from, size_t bytes, int device) {
     copy_to_host(stream, to, from, bytes);
   }
   stream.synchronize();
+  check_after_wait();
 }
 
 void copy_from_host(void* to, const void* from, size_t bytes, int device, bool goes_on) {

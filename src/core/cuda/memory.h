@@ -48,6 +48,10 @@ double memory_fraction(int device);
 /// Gives free memory back to the driver.
 void empty_cache(int device);
 
+/// Has `check` called, once the host has waited for a device and before it takes what is there for good: it may throw.
+void set_wait_check(void (*check)());
+void check_after_wait();
+
 /// Copies after all that was queued before. That to the host waits until it is done, that from the host until the
 /// memory has been read, unless it is pinned and the caller `goes_on`.
 void copy_to_host(void* to, const void* from, size_t bytes, int device);

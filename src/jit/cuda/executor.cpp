@@ -408,6 +408,7 @@ void InstanceImpl::replay(const RunArguments& args, cuda::InstanceState& state,
 std::vector<IndexReport> finish_steps(Device device) {
   if (device != DeviceType::kCUDA) return {};
   if (smolder::cuda::Queue* const queue = smolder::cuda::Queue::existing(device.index)) queue->stream().synchronize();
+  smolder::cuda::check_after_wait();
   return cuda::take_reports(device.index, true);
 }
 

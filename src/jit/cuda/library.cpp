@@ -214,6 +214,44 @@ std::unique_ptr<BoundLibrary> bind_lt_product(int device, const LibraryView& a, 
   return nullptr;
 }
 
+/// An op of users that queues what it does on the device.
+class QueuedCall final : public BoundLibrary {
+ public:
+  QueuedCall(int device, ir::Op op, const std::vector<LibraryView>& inputs, const std::vector<LibraryView>& outputs,
+             std::vector<int64_t> attrs)
+      : device_(device), op_(op), kernel_(*find_queued_kernel(op)), attrs_(std::move(attrs)) {
+    const auto add = [&](const LibraryView& v) { views_.push_back({nullptr, v.dtype, v.shape, v.strides, v.weak}); };
+    for (const LibraryView& v : inputs) {
+      operands_.emplace_back(std::nullopt);
+      if (!v.weak && !is_contiguous(v.shape, v.strides)) operands_.back().emplace(NativeDevice::of(device), v);
+      add(operands_.back() ? operands_.back()->view() : v);
+    }
+    std::ranges::for_each(outputs, add);
+  }
+
+  bool run(std::span<void* const> addresses) const override {
+    std::vector<eager::TensorView> views = views_;
+    std::vector<BufferRef> holders(operands_.size());
+    for (size_t i = 0; i < views.size(); ++i) {
+      const bool copied = i < operands_.size() && operands_[i];
+      views[i].data = copied ? const_cast<void*>(operands_[i]->at(addresses[i], holders[i])) : addresses[i];
+    }
+    const std::span<const eager::TensorView> all(views);
+    eager::ErrorReport errors;
+    kernel_(device_, {op_, all.first(operands_.size()), all.subspan(operands_.size()), attrs_, &errors});
+    return true;
+  }
+  std::string describe() const override { return std::string(ir::name(op_)); }
+
+ private:
+  int device_;
+  ir::Op op_;
+  const QueuedKernel& kernel_;
+  std::vector<int64_t> attrs_;
+  std::vector<std::optional<DenseOperand>> operands_;
+  std::vector<eager::TensorView> views_;
+};
+
 /// What the host does: operands are copied there, and results back.
 class HostCall final : public BoundLibrary {
  public:
@@ -331,6 +369,7 @@ std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<Li
     if (auto product = bind_lt_product(device, inputs[0], inputs[1], outputs[0], epilogue_of(inputs, attrs)))
       return product;
   }
+  if (find_queued_kernel(op)) return std::make_unique<QueuedCall>(device, op, inputs, outputs, std::move(attrs));
   return std::make_unique<HostCall>(device, op, inputs, outputs, std::move(attrs));
 }
 

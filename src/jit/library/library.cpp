@@ -1,10 +1,40 @@
 #include "smolder/jit/library/library.h"
 
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
 #include "smolder/jit/device_target.h"
 
 namespace smolder::jit {
 
 using ir::Op;
+
+namespace {
+
+struct QueuedKernels {
+  std::mutex lock;
+  std::unordered_map<Op, QueuedKernel> of;  // whose elements stay where they are
+  static QueuedKernels& get() {
+    static QueuedKernels* const kernels = new QueuedKernels;
+    return *kernels;
+  }
+};
+
+}  // namespace
+
+void register_queued_kernel(Op op, QueuedKernel kernel) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  SMOLDER_INVARIANT(all.of.emplace(op, std::move(kernel)).second);
+}
+
+const QueuedKernel* find_queued_kernel(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  const auto at = all.of.find(op);
+  return at == all.of.end() ? nullptr : &at->second;
+}
 
 bool is_library(Op op) {
   switch (op) {

@@ -10,6 +10,7 @@
 
 #include "smolder/core/dims.h"
 #include "smolder/core/dtype.h"
+#include "smolder/eager/dispatcher.h"
 #include "smolder/ir/op.h"
 #include "smolder/jit/program.h"
 
@@ -53,6 +54,14 @@ class BoundLibrary {
 std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector<LibraryView> inputs,
                                            std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
                                            bool guarded = false);
+
+/// What runs an op of users on a device: it queues work after all that the device's queue was given, and the host goes
+/// on. Inputs are row-major; addresses are the device's, but those of numbers.
+using QueuedKernel = std::function<void(int device, const eager::KernelCall& call)>;
+/// An op has one at most, for the life of the process. Thread-safe.
+void register_queued_kernel(ir::Op op, QueuedKernel kernel);
+/// Null where there is none: the op then runs on the host, between copies.
+const QueuedKernel* find_queued_kernel(ir::Op op);
 
 /// Looks, on a device, at the index of a scatter before that runs. Its address is all that it is given. `extent`: of
 /// the axis.

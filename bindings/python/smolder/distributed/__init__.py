@@ -160,9 +160,9 @@ __dir__ = _listing(__name__)
 
 # Names that exist so that programs can be imported which use them only when they are told to. What they are raises.
 _WHY_NOT_BUILT = "docs/distributed.md says what there is of torch.distributed"
-_WHY_NO_BACKEND = "the one backend is Gloo, on the CPU"
+_WHY_NO_BACKEND = "a group is a ProcessGroup, whatever its backend"
 _CLASSES = {
-    "ProcessGroupGloo": "a group is a ProcessGroup, whatever its backend",
+    "ProcessGroupGloo": _WHY_NO_BACKEND,
     "ProcessGroupNCCL": _WHY_NO_BACKEND,
     "ProcessGroupXCCL": _WHY_NO_BACKEND,
 }

@@ -180,11 +180,6 @@ def _check(tensor, name):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor, got {type(tensor)}"
         )
-    if tensor.device.type != "cpu":
-        raise NotImplementedError(
-            f"collectives of tensors on {tensor.device} are not supported: Gloo moves memory of the host, and NCCL is not "
-            "supported"
-        )
     return tensor
 
 
@@ -199,7 +194,18 @@ def _same(tensor, other, name):
         raise ValueError(f"{name}: tensors must be of one dtype, got {tensor.dtype} and {other.dtype}")
 
 
+# What NCCL has no numbers of.
+_NOT_OF_NCCL = {_core.int16: "Short", _core.complex64: "ComplexFloat", _core.complex128: "ComplexDouble"}
+
+
 def _reduction(op, tensor):
+    if tensor.device.type == "cuda":
+        if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+            raise ValueError(f"Cannot use {op} with NCCL")
+        if tensor.dtype in _NOT_OF_NCCL:
+            raise TypeError(
+                f"Input tensor data type is not supported for NCCL process group: {_NOT_OF_NCCL[tensor.dtype]}"
+            )
     if op not in _NUMBERS:
         raise NotImplementedError(f"{op} is not supported: multiply before a SUM")
     if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) and tensor.is_floating_point():
@@ -231,6 +237,7 @@ def _record(name, x, group, detail, shape, async_op, write, tensors):
         with no_grad():
             write(result)
 
+    group.check_device(x)
     x = x.detach()
     if not async_op:
         put(_core._dist_call(name, x, group._number, detail, shape))
@@ -403,7 +410,7 @@ def scatter(
     elif scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
     else:
-        x = _creation.empty(0, dtype=tensor.dtype)
+        x = _creation.empty(0, dtype=tensor.dtype, device=tensor.device)
     return _record("scatter", x, pg, [root], list(tensor.shape), async_op, lambda r: tensor.copy_(r), [tensor])
 
 
@@ -531,6 +538,8 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
         raise ValueError(
             "Invalid destination rank: destination rank should not be the same as the rank of the current process."
         )
+    pg.check_device(tensor)
+    _check_tag(tensor, tag)
     _core._dist_call("send", tensor.detach(), pg._number, [peer, tag], [0])
 
 
@@ -551,7 +560,8 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     if pg is None:
         return -1
     peer = _source(pg, src, group_src)
-    x = _creation.empty(0, dtype=tensor.dtype)
+    _check_tag(tensor, tag, peer)
+    x = _creation.empty(0, dtype=tensor.dtype, device=tensor.device)
     _record("receive", x, pg, [peer, tag], list(tensor.shape), False, tensor.copy_, [tensor])
     return pg._ranks[_core._dist_last_sender() if peer < 0 else peer]
 
@@ -564,9 +574,18 @@ def irecv(
     pg = resolve(group)
     if pg is None:
         return None
-    x = _creation.empty(0, dtype=tensor.dtype)
+    x = _creation.empty(0, dtype=tensor.dtype, device=tensor.device)
     peer = _source(pg, src, group_src)
+    _check_tag(tensor, tag, peer)
     return _record("receive", x, pg, [peer, tag], list(tensor.shape), True, tensor.copy_, [tensor])
+
+
+def _check_tag(tensor, tag, peer=0):
+    """NCCL knows neither tags nor receiving from whoever sends."""
+    if tensor.device.type == "cuda" and peer < 0:
+        raise ValueError("NCCL receives from a rank that is named: src is needed")
+    if tensor.device.type == "cuda" and tag:
+        raise NotImplementedError(f"tag={tag}: NCCL has no tags: what is sent comes in its order")
 
 
 def _source(pg, src, group_src):
@@ -659,12 +678,12 @@ def all_gather_coalesced(
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Runs what is recorded, and waits until all processes of the group have come here."""
-    if device_ids is not None:
-        raise NotImplementedError("barrier: device_ids are those of other backends")
     pg = resolve(group)
     if pg is None:
         return None
-    work = _record("barrier", _creation.empty(0), pg, [], [0], async_op, lambda r: None, [])
+    if device_ids is not None and "cuda" not in pg._backends:
+        raise RuntimeError(f"Function argument device_ids not supported for the selected backend {pg._backend}")
+    work = _record("barrier", _creation.empty(0, device=pg.device()), pg, [], [0], async_op, lambda r: None, [])
     if not async_op:
         _core.mark_step()
     return work

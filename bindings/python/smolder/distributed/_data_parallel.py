@@ -10,13 +10,17 @@ import hashlib
 import weakref
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from smolder import _core, _creation
+from smolder._warn import warn
 from smolder.autograd import no_grad
+from smolder.cuda._index import index_of
 from smolder.distributed._collectives import _check, all_gather_into_tensor, all_reduce, broadcast
-from smolder.distributed._groups import make_beside, resolve
+from smolder.distributed._groups import _world, make_beside, resolve
 from smolder.nn.module import Module
+from smolder.utils._pytree import tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +81,11 @@ class DistributedDataParallel(Module):
     broadcast_buffers: bool
     find_unused_parameters: bool
     static_graph: bool
+    dim: int
+    gradient_as_bucket_view: bool
+    device: Any
+    device_ids: list[int] | None
+    output_device: int | None
     require_backward_grad_sync: bool
 
     def __init__(
@@ -110,15 +119,17 @@ class DistributedDataParallel(Module):
                 raise NotImplementedError(f"DistributedDataParallel: {name} is not supported")
         if skip_all_reduce_unused_params:
             raise NotImplementedError("DistributedDataParallel: skip_all_reduce_unused_params is not supported")
-        if device_ids or output_device is not None:
-            raise ValueError(
-                "DistributedDataParallel: device_ids and output_device are of GPUs; collectives are on the CPU"
-            )
         group = resolve(process_group)
         if group is None:
             raise ValueError("DistributedDataParallel: this process is not in the group")
-        # Torch's reducer is told these; the whole step is recorded here, and there is nothing to tell.
-        del dim, check_reduction, gradient_as_bucket_view
+        if check_reduction:  # every reduction is complete
+            warn(
+                "The `check_reduction` argument in `DistributedDataParallel` module is deprecated. Please avoid using it.",
+                FutureWarning,
+            )
+        self.dim = dim  # of no effect where a process has one device, as in torch
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.device, self.device_ids, self.output_device = _devices(module, device_ids, output_device)
         self.module = module
         self.process_group, self.broadcast_buffers = group, broadcast_buffers
         self.find_unused_parameters = find_unused_parameters or static_graph
@@ -133,6 +144,7 @@ class DistributedDataParallel(Module):
             )
         for name, p in named:
             _check(p, name)
+            group.check_device(p)
         self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
         cap = 25.0 if bucket_cap_mb is None else float(bucket_cap_mb)
         if not cap > 0:
@@ -147,6 +159,8 @@ class DistributedDataParallel(Module):
         """The module's own, with the buffers of rank 0."""
         if self.broadcast_buffers and self.require_backward_grad_sync and self._buffers_sent:
             _send_from_first(self._buffers_sent, self.process_group)
+        if self.device_ids:
+            inputs, kwargs = _moved((inputs, kwargs), self.device)
         return self.module(*inputs, **kwargs)
 
     @contextmanager
@@ -177,12 +191,38 @@ class DistributedDataParallel(Module):
         raise TypeError("DistributedDataParallel is not pickled: save its module, or its state_dict()")
 
 
+def _devices(module, device_ids, output_device):
+    """The device of a module, and device_ids and output_device as numbers."""
+    found = {p.device for p in module.parameters()}
+    if not device_ids and output_device is None:
+        return next(iter(found), None), None, None
+    if len(found) != 1 or next(iter(found)).type != "cuda" or len(device_ids or [0]) != 1:
+        raise ValueError(
+            "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+            "GPU modules or CPU modules, but got "
+            f"device_ids {device_ids}, output_device {output_device}, and module parameters {found}."
+        )
+    device = next(iter(found))
+    numbers = [index_of(d) for d in (device_ids or [device])]
+    output = numbers[0] if output_device is None else index_of(output_device)
+    if numbers != [device.index] or output != device.index:
+        raise ValueError(
+            f"DistributedDataParallel: device_ids {device_ids} and output_device {output_device} are not {device}, where "
+            "the module is"
+        )
+    return device, numbers, output
+
+
+def _moved(values, device):
+    return tree_map(lambda x: x.to(device) if isinstance(x, _core.Tensor) else x, values)
+
+
 class _Reducer:
     """What a backward pass does with gradients. It is no attribute of the module: what it notes changes in each step."""
 
     def __init__(self, module, named, cap):
         self._module = weakref.ref(module)
-        self.group = module.process_group
+        self.group, self._views = module.process_group, module.gradient_as_bucket_view
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.buckets = _buckets_of(self.parameters, cap)
         self.bucket_of = {i: b for b, of in enumerate(self.buckets) for i in of}
@@ -220,7 +260,7 @@ class _Reducer:
             )
         self._used = reached
         if self._control is not None:
-            self._used = [u > 0 for u in _core._dist_all_reduce_now(self._control, [int(r) for r in reached])]
+            self._used = self._control(reached)
         self._pass, self._next, self._flying = run, 0, []
         self._left = sum(reached)
         self._missing = [sum(reached[i] for i in bucket) for bucket in self.buckets]
@@ -232,7 +272,10 @@ class _Reducer:
             return
         parameters = [self.parameters[i] for i in of]
         with no_grad():
-            parts = [_creation.zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad for p in parameters]
+            parts = [
+                _creation.zeros(p.shape, dtype=p.dtype, device=p.device) if p.grad is None else p.grad
+                for p in parameters
+            ]
             flat = _core.cat([g.detach().reshape(-1) for g in parts])
             bucket = GradBucket(number, parameters, flat, number == len(self.buckets) - 1)
             if self.comm_hook is None:
@@ -251,7 +294,9 @@ class _Reducer:
                 value = future.wait()
                 bucket.set_buffer(value[0] if isinstance(value, list | tuple) else value)
                 for p, g in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                    if p.grad is None:
+                    if self._views:
+                        p.grad = g
+                    elif p.grad is None:
                         p.grad = g.clone()
                     else:
                         p.grad.copy_(g)
@@ -286,15 +331,29 @@ def _buckets_of(parameters, cap):
 
 
 def _control_group(group):
-    """Another way to the same processes: for what the host must know before it goes on."""
-    return make_beside(group)._number
+    """Asks all processes of the group who of them reached what, beside the step: by another group on the CPU, or by the
+    store where there is no backend of it."""
+    if "cpu" in group._backends:
+        number = make_beside(group)._number
+        return lambda reached: [u > 0 for u in _core._dist_all_reduce_now(number, [int(r) for r in reached])]
+    return partial(_any_by_store, make_beside(group)._number, group, count(1))
+
+
+def _any_by_store(number, group, passes, reached):
+    store, now = _world.store, next(passes)
+    key = f"reached/{number}/{{}}/{{}}"
+    store.set(key.format(now, group.rank()), bytes(map(int, reached)))
+    said = [store.get(key.format(now, r)) for r in range(group.size())]
+    store.delete_key(key.format(now - 1, group.rank()))  # which all have read who are here
+    return [any(of) for of in zip(*said, strict=True)]
 
 
 def _check_alike(names, parameters, group):
     """Throws where the processes' parameters differ in number, name, shape or dtype."""
     text = repr([(n, tuple(p.shape), str(p.dtype)) for n, p in zip(names, parameters, strict=True)])
-    digest = _creation.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=_core.uint8)
-    out = _creation.zeros([group.size(), 32], dtype=_core.uint8)
+    where = group.device()
+    digest = _creation.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=_core.uint8, device=where)
+    out = _creation.zeros([group.size(), 32], dtype=_core.uint8, device=where)
     all_gather_into_tensor(out, digest, group)
     rows = out.tolist()
     for r, row in enumerate(rows):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
 
 from smolder import _core, _creation
+from smolder._device import device as _device
 from smolder.distributed._errors import DistError, DistNetworkError, DistStoreError
 from smolder.distributed._stores import FileStore, PrefixStore, Store, TCPStore, _before_waiting, seconds_of
 
@@ -75,9 +76,24 @@ class Backend(str):
 class ProcessGroup:
     """Some of the processes, in an order. init_process_group and new_group make them."""
 
-    def __init__(self, number: int, name: str, ranks: list[int], rank: int, backend: str, timeout: float) -> None:
+    def __init__(
+        self, number: int, name: str, ranks: list[int], rank: int, backends: dict[str, str], timeout: float
+    ) -> None:
         self._number, self._name, self._ranks, self._rank = number, name, ranks, rank
-        self._backend, self._timeout, self._beside = backend, timeout, 0
+        self._backends, self._timeout, self._beside = backends, timeout, 0
+        self._backend = backends.get("cuda", "gloo")
+
+    def device(self) -> Any:
+        """Where what the group needs for itself goes: the CPU, unless its only backend is of CUDA's devices."""
+        return "cpu" if "cpu" in self._backends else _current_cuda()
+
+    def check_device(self, tensor: Any) -> None:
+        """Raises where no backend of the group takes a tensor's device."""
+        if tensor.device.type not in self._backends:
+            raise RuntimeError(
+                f"No backend type associated with device type {tensor.device.type}: {self._name} has "
+                f"{_config_of(self._backends)}"
+            )
 
     def rank(self) -> int:
         """That of this process in the group."""
@@ -157,18 +173,23 @@ def is_gloo_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """False: there is no such backend yet."""
+    """Whether there are a CUDA device and NCCL."""
+    return _core._dist_has_nccl()
+
+
+def is_mpi_available() -> bool:
+    """False: there is no such backend."""
     return False
 
 
-is_mpi_available: Callable[[], bool] = is_nccl_available
-is_ucc_available: Callable[[], bool] = is_nccl_available
-is_xccl_available: Callable[[], bool] = is_nccl_available
+is_ucc_available: Callable[[], bool] = is_mpi_available
+is_xccl_available: Callable[[], bool] = is_mpi_available
 
 
 def is_backend_available(backend: str) -> bool:
     """Whether there is such a backend."""
-    return backend.lower() == "gloo" and is_gloo_available()
+    found = {"gloo": is_gloo_available, "nccl": is_nccl_available}.get(backend.lower())
+    return found is not None and found()
 
 
 def is_torchelastic_launched() -> bool:
@@ -177,11 +198,11 @@ def is_torchelastic_launched() -> bool:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for a device: gloo for the CPU."""
+    """The backend for a device: gloo for the CPU, nccl for CUDA's devices."""
     kind = getattr(device, "type", str(device)).partition(":")[0]
-    if kind != "cpu":
+    if kind not in _OF_DEVICE:
         raise ValueError(f"Default backend not registered for device : {kind}")
-    return "gloo"
+    return _OF_DEVICE[kind]
 
 
 def settle() -> None:
@@ -196,23 +217,43 @@ _before_waiting.append(settle)
 # -- meeting
 
 
-def _backend_of(backend):
-    """gloo, however it is asked for: None, "gloo", "cpu:gloo,cuda:nccl"."""
-    if backend is None:
-        return "gloo"
-    text = str(backend).lower()
-    if ":" in text:
-        pairs = dict(part.split(":", 1) for part in text.split(","))
-        if "cpu" not in pairs:
-            raise ValueError(f"the backend {backend!r} names none for the CPU, where Smolder's collectives are")
-        text = pairs["cpu"]
-    if text in ("", "undefined", "gloo"):
-        return "gloo"
-    if text in Backend.backend_list:
+_OF_DEVICE = {"cpu": "gloo", "cuda": "nccl"}
+
+
+def _backends_of(backend):
+    """Backends by device, however they are asked for: None, "gloo", "nccl", "cpu:gloo,cuda:nccl"."""
+    text = "" if backend is None else str(backend).lower()
+    if text in ("", "undefined"):
+        found = {"cpu": "gloo"} if is_gloo_available() or not is_nccl_available() else {}
+        return {**found, "cuda": "nccl"} if is_nccl_available() else found
+    pairs = [tuple(part.split(":", 1)) for part in text.split(",")] if ":" in text else [("", text)]
+    out = {}
+    for device, name in pairs:
+        if name not in Backend.backend_list or name == "undefined":
+            raise ValueError(f"Invalid backend: '{name}': there are gloo and nccl")
+        if name not in _OF_DEVICE.values():
+            raise RuntimeError(
+                f"Distributed package doesn't have {name.upper()} built in: Smolder's collectives are Gloo's, on the "
+                "CPU, and NCCL's, on CUDA's devices"
+            )
+        takes = next(d for d, n in _OF_DEVICE.items() if n == name)
+        if device not in ("", takes):
+            raise ValueError(f"the backend {backend!r}: {name} is of tensors on {takes}, not on {device}")
+        out[takes] = name
+    if "cuda" in out and not is_nccl_available():
         raise RuntimeError(
-            f"Distributed package doesn't have {text.upper()} built in: Smolder's collectives are Gloo's, on the CPU"
+            "Distributed package doesn't have NCCL built in: a CUDA device and NCCL (pip install nvidia-nccl-cu13) "
+            "are needed"
         )
-    raise ValueError(f"Invalid backend: '{text}': there is gloo")
+    return out
+
+
+def _config_of(backends):
+    return ",".join(f"{device}:{name}" for device, name in backends.items())
+
+
+def _current_cuda():
+    return f"cuda:{_core._cuda_current_device()}"
 
 
 def _from_environment(name):
@@ -308,9 +349,8 @@ def init_process_group(
         raise ValueError("trying to initialize the default process group twice!")
     if pg_options is not None:
         raise NotImplementedError("init_process_group: pg_options are those of other backends")
-    if device_id is not None and getattr(device_id, "type", str(device_id)).partition(":")[0] != "cpu":
-        raise NotImplementedError(f"init_process_group: device_id={device_id!r}: collectives are on the CPU")
-    name = _backend_of(backend)
+    backends = _backends_of(backend)
+    _take_device("init_process_group", device_id, backends)
     seconds = seconds_of(default_pg_timeout if timeout is None else timeout)
     given = store
     if store is not None:
@@ -334,13 +374,24 @@ def init_process_group(
     _world.next_number = 0
     store._of.announce(rank)
     try:
-        GroupMember.WORLD = _make("the default group", list(range(world_size)), rank, name, seconds)
+        GroupMember.WORLD = _make("the default group", list(range(world_size)), rank, backends, seconds)
     except BaseException:
         _world.store = None
         raise
 
 
-def _make(name, ranks, rank, backend, seconds):
+def _take_device(what, device_id, backends):
+    """Makes the device that this process says it has the current one."""
+    if device_id is None:
+        return
+    device = _device(f"cuda:{device_id}" if isinstance(device_id, int) else device_id)
+    if device.type not in backends:
+        raise ValueError(f"{what}: device_id={device_id!r}: no backend of {_config_of(backends)} is of its type")
+    if device.type == "cuda" and device.index is not None:
+        _core._cuda_set_current_device(device.index)
+
+
+def _make(name, ranks, rank, backends, seconds):
     """The group, connected; None for who is not in it. All processes come here in the same order."""
     number = _world.next_number
     _world.next_number += 1
@@ -349,7 +400,7 @@ def _make(name, ranks, rank, backend, seconds):
     at = ranks.index(rank)
     # Numbers are never used twice in a process: ops of an older group name it by its own.
     mine = number + 1_000_000 * (_world.inits - 1)
-    return _connect(ProcessGroup(mine, name, ranks, at, backend, seconds))
+    return _connect(ProcessGroup(mine, name, ranks, at, backends, seconds))
 
 
 def _connect(made):
@@ -360,7 +411,8 @@ def _connect(made):
         made._rank,
         _world.store._of,
         _world.store_rank,
-        made._backend,
+        made._backends.get("cpu", ""),
+        made._backends.get("cuda", ""),
         _world.address,
         made._timeout,
     )
@@ -373,7 +425,7 @@ def make_beside(group: ProcessGroup) -> ProcessGroup:
     group._beside += 1
     number = 1_000_000_000 + 1000 * group._number + group._beside
     name = f"the group beside {group.group_name}"
-    return _connect(ProcessGroup(number, name, group._ranks, group._rank, group._backend, group._timeout))
+    return _connect(ProcessGroup(number, name, group._ranks, group._rank, group._backends, group._timeout))
 
 
 def _default():
@@ -406,8 +458,8 @@ def new_group(
     device_id: Any = None,
 ) -> Any:
     """A group of some processes. All processes call it, those that are not in the group too, in the same order."""
-    if pg_options is not None or device_id is not None:
-        raise NotImplementedError("new_group: pg_options and device_id are those of other backends")
+    if pg_options is not None:
+        raise NotImplementedError("new_group: pg_options are those of other backends")
     if use_local_synchronization:
         raise NotImplementedError("new_group: use_local_synchronization=True is not supported: all processes call it")
     world = _default()
@@ -420,7 +472,9 @@ def new_group(
     settle()
     seconds = world._timeout if timeout is None else seconds_of(timeout)
     name = group_desc or f"the group of ranks {', '.join(map(str, chosen))}"
-    made = _make(name, chosen, world.rank(), _backend_of(backend or world._backend), seconds)
+    backends = world._backends if backend is None else _backends_of(backend)
+    _take_device("new_group", device_id, backends)
+    made = _make(name, chosen, world.rank(), backends, seconds)
     return GroupMember.NON_GROUP_MEMBER if made is None else made
 
 
@@ -504,7 +558,10 @@ def get_backend(group: Any = None) -> Backend:
 
 def get_backend_config(group: Any = None) -> str:
     """Which backend serves which device."""
-    return f"cpu:{get_backend(group)}"
+    found = resolve(group)
+    if found is None:
+        raise ValueError("Invalid process group specified: this process is not in it")
+    return _config_of(found._backends)
 
 
 def get_process_group_ranks(group: Any) -> list[int]:
@@ -571,7 +628,7 @@ def _part(world):
             _core._dist_drain(number)
         try:
             _core._dist_set_timeout(world._number, _PARTING)
-            _core._dist_call("barrier", _creation.zeros(0), world._number, [], [0])
+            _core._dist_call("barrier", _creation.zeros(0, device=world.device()), world._number, [], [0])
             _core.mark_step()
         except DistError:
             broken = True

@@ -39,12 +39,12 @@ def allow_pickle(allowed: bool = True) -> None:
     _pickle_allowed = bool(allowed)
 
 
-def _to_bytes(obj: Any):
+def _to_bytes(obj: Any, pg):
     from smolder import serialization
 
     file = io.BytesIO()
     serialization.save(obj, file)
-    return _creation.from_numpy(np.frombuffer(file.getvalue(), dtype=np.uint8).copy())
+    return _creation.from_numpy(np.frombuffer(file.getvalue(), dtype=np.uint8).copy()).to(pg.device())
 
 
 def _from_bytes(data: bytes) -> Any:
@@ -60,19 +60,19 @@ def _from_bytes(data: bytes) -> Any:
 
 
 def _read(tensor, size: int) -> Any:
-    return _from_bytes(tensor[:size].contiguous().numpy().tobytes())
+    return _from_bytes(tensor[:size].contiguous().cpu().numpy().tobytes())
 
 
 def _padded(tensor, size: int):
-    out = _creation.zeros(size, dtype=_core.uint8)
+    out = _creation.zeros(size, dtype=_core.uint8, device=tensor.device)
     out[: tensor.numel()] = tensor
     return out
 
 
 def _sizes(size: int, pg) -> list[int]:
     """What all processes say."""
-    out = _creation.zeros(pg.size(), dtype=_core.int64)
-    all_gather_into_tensor(out, _creation.tensor([size], dtype=_core.int64), pg)
+    out = _creation.zeros(pg.size(), dtype=_core.int64, device=pg.device())
+    all_gather_into_tensor(out, _creation.tensor([size], dtype=_core.int64, device=pg.device()), pg)
     return out.tolist()
 
 
@@ -83,9 +83,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         return
     if len(object_list) != pg.size():
         raise ValueError(f"all_gather_object: object_list must have {pg.size()} places, one a process")
-    mine = _to_bytes(obj)
+    mine = _to_bytes(obj, pg)
     sizes = _sizes(mine.numel(), pg)
-    out = _creation.zeros([pg.size(), max(sizes)], dtype=_core.uint8)
+    out = _creation.zeros([pg.size(), max(sizes)], dtype=_core.uint8, device=pg.device())
     all_gather_into_tensor(out, _padded(mine, max(sizes)), pg)
     for i, size in enumerate(sizes):
         object_list[i] = _read(out[i], size)
@@ -106,9 +106,9 @@ def gather_object(
     here = pg.rank() == root
     if here and (object_gather_list is None or len(object_gather_list) != pg.size()):
         raise ValueError(f"gather_object: object_gather_list must have {pg.size()} places on the destination rank")
-    mine = _to_bytes(obj)
+    mine = _to_bytes(obj, pg)
     sizes = _sizes(mine.numel(), pg)
-    parts = [_creation.zeros(max(sizes), dtype=_core.uint8) for _ in sizes] if here else None
+    parts = [_creation.zeros(max(sizes), dtype=_core.uint8, device=pg.device()) for _ in sizes] if here else None
     gather(_padded(mine, max(sizes)), parts, group=pg, group_dst=root)
     if here and parts and object_gather_list is not None:
         for i, size in enumerate(sizes):
@@ -121,17 +121,19 @@ def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Every process gets the objects of `src`, in the places of its list."""
-    _check_device(device)
     pg = resolve(group)
     if pg is None:
         return
+    _check_device(device, pg)
     root = _peer(pg, src, group_src, "src", 0)
     here = pg.rank() == root
-    parts = [_to_bytes(o) for o in object_list] if here else []
-    sizes = _creation.tensor([p.numel() for p in parts] if here else [0] * len(object_list), dtype=_core.int64)
+    parts = [_to_bytes(o, pg) for o in object_list] if here else []
+    sizes = _creation.tensor(
+        [p.numel() for p in parts] if here else [0] * len(object_list), dtype=_core.int64, device=pg.device()
+    )
     broadcast(sizes, group=pg, group_src=root)
     counts = sizes.tolist()
-    data = _core.cat(parts) if here and parts else _creation.zeros(sum(counts), dtype=_core.uint8)
+    data = _core.cat(parts) if here and parts else _creation.zeros(sum(counts), dtype=_core.uint8, device=pg.device())
     broadcast(data, group=pg, group_src=root)
     if here:
         _core.mark_step()
@@ -161,11 +163,13 @@ def scatter_object_list(
     if here:
         if scatter_object_input_list is None or len(scatter_object_input_list) != pg.size():
             raise ValueError(f"scatter_object_list: the source's list must have {pg.size()} objects, one a process")
-        parts = [_to_bytes(o) for o in scatter_object_input_list]
-    sizes = _creation.tensor([p.numel() for p in parts] if parts else [0] * pg.size(), dtype=_core.int64)
+        parts = [_to_bytes(o, pg) for o in scatter_object_input_list]
+    sizes = _creation.tensor(
+        [p.numel() for p in parts] if parts else [0] * pg.size(), dtype=_core.int64, device=pg.device()
+    )
     broadcast(sizes, group=pg, group_src=root)
     counts = sizes.tolist()
-    out = _creation.zeros(max(counts), dtype=_core.uint8)
+    out = _creation.zeros(max(counts), dtype=_core.uint8, device=pg.device())
     scatter(out, [_padded(p, max(counts)) for p in parts] if parts else None, group=pg, group_src=root)
     scatter_object_output_list[0] = _read(out, counts[pg.rank()])
 
@@ -174,13 +178,13 @@ def send_object_list(
     object_list: list[Any], dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None
 ) -> None:
     """Sends the objects."""
-    _check_device(device)
     pg = resolve(group)
     if pg is None:
         return
+    _check_device(device, pg)
     to = _peer(pg, dst, group_dst, "dst")
-    parts = [_to_bytes(o) for o in object_list]
-    send(_creation.tensor([p.numel() for p in parts], dtype=_core.int64), group=pg, group_dst=to)
+    parts = [_to_bytes(o, pg) for o in object_list]
+    send(_creation.tensor([p.numel() for p in parts], dtype=_core.int64, device=pg.device()), group=pg, group_dst=to)
     if parts:
         send(_core.cat(parts), group=pg, group_dst=to)
     _core.mark_step()
@@ -190,14 +194,14 @@ def recv_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> int:
     """Receives as many objects as there are places; returns the sender's rank."""
-    _check_device(device)
     pg = resolve(group)
     if pg is None:
         return -1
-    sizes = _creation.zeros(len(object_list), dtype=_core.int64)
+    _check_device(device, pg)
+    sizes = _creation.zeros(len(object_list), dtype=_core.int64, device=pg.device())
     sender = recv(sizes, src, pg, group_src=group_src)
     counts = sizes.tolist()
-    data = _creation.zeros(sum(counts), dtype=_core.uint8)
+    data = _creation.zeros(sum(counts), dtype=_core.uint8, device=pg.device())
     recv(data, sender, pg)
     at = 0
     for i, size in enumerate(counts):
@@ -206,6 +210,8 @@ def recv_object_list(
     return sender
 
 
-def _check_device(device):
-    if device is not None and getattr(device, "type", str(device)).partition(":")[0] != "cpu":
-        raise NotImplementedError(f"device={device!r}: objects travel by way of the CPU")
+def _check_device(device, pg):
+    """Objects travel by the group's own device: another one must be of a type that the group has a backend for."""
+    kind = getattr(device, "type", str(device)).partition(":")[0]
+    if device is not None and kind not in pg._backends:
+        raise ValueError(f"No backend type associated with device type {kind}")

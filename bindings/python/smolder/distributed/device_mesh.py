@@ -44,7 +44,7 @@ class DeviceMesh:
         if mesh is None:
             raise TypeError("Must provide either `mesh` or `_layout`/`_rank_map`.")
         if backend_override is not None:
-            raise NotImplementedError("DeviceMesh: backend_override is not supported: the one backend is Gloo")
+            raise NotImplementedError("DeviceMesh: backend_override is not supported: a type of device has one backend")
         if isinstance(mesh, _core.Tensor) and mesh.device.type != "cpu":
             raise ValueError(f"`mesh` must be a CPU tensor, got {mesh}")
         given = mesh.tolist() if isinstance(mesh, _core.Tensor) else mesh
@@ -118,7 +118,9 @@ class DeviceMesh:
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
         """One dimension of all of this mesh's. All processes call it."""
         if backend_override is not None:
-            raise NotImplementedError("DeviceMesh._flatten: backend_override is not supported: groups are Gloo's")
+            raise NotImplementedError(
+                "DeviceMesh._flatten: backend_override is not supported: a type of device has one backend"
+            )
         if self.ndim == 1:
             return self
         whole = self._whole()
@@ -287,10 +289,8 @@ def current() -> DeviceMesh:
 
 
 def _check_device(device_type):
-    if device_type != "cpu":
-        raise NotImplementedError(
-            f"a mesh of {device_type!r} is not supported: Gloo moves memory of the host, and NCCL is not supported"
-        )
+    if device_type not in ("cpu", "cuda"):
+        raise NotImplementedError(f"a mesh of {device_type!r} is not supported: there are meshes of 'cpu' and 'cuda'")
 
 
 def _part(ranks, dims, coordinate):

@@ -50,7 +50,7 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Parameters are on the CPU: as they are anyway."""
+    """Parameters are on the CPU: as they are anyway, unless they are on CUDA's devices, where it is refused."""
 
     pin_memory: bool = True
 
@@ -194,12 +194,13 @@ def fully_shard(
         raise NotImplementedError("fully_shard: dp_mesh_dims is not supported: slice the mesh by names")
     if module in _units:
         raise ValueError(f"fully_shard has already been applied to this {type(module).__name__}")
-    del offload_policy  # parameters are on the CPU
+    if isinstance(offload_policy, CPUOffloadPolicy) and any(p.device.type == "cuda" for p in module.parameters()):
+        raise NotImplementedError("fully_shard: CPUOffloadPolicy of parameters on CUDA is not supported")
     from smolder.nn import ModuleDict, ModuleList
 
     if isinstance(module, ModuleList | ModuleDict) and type(module).forward is ModuleList.forward:
         raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
-    mesh = mesh or init_device_mesh("cpu", (_world_size(),))
+    mesh = mesh or init_device_mesh(_device_type(module), (_world_size(),))
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
     if not (reshard_after_forward is None or isinstance(reshard_after_forward, bool)):
@@ -210,6 +211,11 @@ def fully_shard(
     _units[module] = Unit(module, named, mesh, reshard_after_forward, mp_policy or MixedPrecisionPolicy())
     module.__class__ = _class_of(type(module))
     return module
+
+
+def _device_type(module):
+    found = next((p.device.type for p in module.parameters()), "cpu")
+    return found if found == "cuda" else "cpu"
 
 
 def _world_size():

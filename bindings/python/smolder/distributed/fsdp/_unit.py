@@ -106,8 +106,8 @@ class Unit:
     def _divide(self, name, p, owners):
         if p.dim() == 0:
             raise ValueError(f"fully_shard: {name} is a scalar: make it a tensor of one element")
-        if p.device.type not in ("cpu", "meta"):
-            raise NotImplementedError("fully_shard: parameters must be on the CPU: collectives are Gloo's")
+        if p.device.type not in (self.mesh.device_type, "meta"):
+            raise ValueError(f"fully_shard: {name} is on {p.device}, and the mesh is of {self.mesh.device_type!r}")
         spec, within = _spec_of(p, self.mesh)
         local = plain(p).detach()
         alone = DTensorSpec(self.mesh, (Replicate(),) * (self.mesh.ndim - 1) + (Shard(0),), tuple(local.shape))
@@ -134,7 +134,7 @@ class Unit:
                 rows = self._chunk(i) - x.shape[0]
                 parts.append(x.reshape(-1))
                 if rows:
-                    parts.append(_creation.zeros(rows * self.places[i].inner, dtype=dtype))
+                    parts.append(_creation.zeros(rows * self.places[i].inner, dtype=dtype, device=x.device))
             rows = moves.gather_rows(_core.cat(parts), self.group)
             at = 0
             for i in of:
@@ -270,7 +270,7 @@ class Unit:
         """A row for each process."""
         rows = self._chunk(i) * self.group.size()
         if rows != grad.shape[0]:
-            missing = _creation.zeros([rows - grad.shape[0], *grad.shape[1:]], dtype=grad.dtype)
+            missing = _creation.zeros([rows - grad.shape[0], *grad.shape[1:]], dtype=grad.dtype, device=grad.device)
             grad = _core.cat([grad, missing])
         return grad.reshape([self.group.size(), -1])
 

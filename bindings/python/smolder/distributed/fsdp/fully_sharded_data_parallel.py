@@ -197,8 +197,8 @@ class FullyShardedDataParallel(Module):
         hybrid = strategy in (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
         if hybrid and (mesh is None or mesh.ndim != 2):
             raise ValueError("FullyShardedDataParallel: a hybrid strategy needs a device_mesh of two dimensions")
-        if device_id is not None and getattr(device_id, "type", str(device_id)).partition(":")[0] != "cpu":
-            raise NotImplementedError(f"FullyShardedDataParallel: device_id={device_id!r}: collectives are on the CPU")
+        if device_id is not None:
+            module.to(f"cuda:{device_id}" if isinstance(device_id, int) else device_id)
         if param_init_fn is not None:
             raise NotImplementedError("FullyShardedDataParallel: param_init_fn is not supported")
         ignored = set(ignored_modules or ())

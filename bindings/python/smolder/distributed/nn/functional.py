@@ -81,7 +81,7 @@ class _Reduce(Function):
         ctx.dst, ctx.group = dst, group
         out = tensor.clone()
         c.reduce(out, group=group, group_dst=dst)
-        return out if group.rank() == dst else _creation.zeros(tensor.shape, dtype=tensor.dtype)
+        return out if group.rank() == dst else _creation.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
     @staticmethod
     def backward(ctx, grad):
@@ -92,7 +92,7 @@ class _AllGather(Function):
     @staticmethod
     def forward(ctx, tensor, group):
         ctx.group = group
-        out = _creation.empty([group.size(), *tensor.shape], dtype=tensor.dtype)
+        out = _creation.empty([group.size(), *tensor.shape], dtype=tensor.dtype, device=tensor.device)
         c.all_gather_into_tensor(out, tensor, group)
         return out
 
@@ -107,7 +107,7 @@ class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx, stacked, group):
         ctx.group = group
-        out = _creation.empty(stacked.shape[1:], dtype=stacked.dtype)
+        out = _creation.empty(stacked.shape[1:], dtype=stacked.dtype, device=stacked.device)
         c.reduce_scatter_tensor(out, stacked, group=group)
         return out
 
@@ -120,7 +120,7 @@ class _Exchange(Function):
     @staticmethod
     def forward(ctx, flat, to_each, of_each, group):
         ctx.sizes, ctx.group = (to_each, of_each), group
-        out = _creation.empty(sum(of_each), dtype=flat.dtype)
+        out = _creation.empty(sum(of_each), dtype=flat.dtype, device=flat.device)
         c._exchange(flat, to_each, of_each, group, False, out.copy_, [out])
         return out
 
@@ -172,7 +172,9 @@ def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...
     if not here:
         # The others' results hang on nothing, but their backward pass goes through the exchange.
         empty = out.sum()
-        return tuple(_creation.zeros(tensor.shape, dtype=tensor.dtype) + empty for _ in range(pg.size()))
+        return tuple(
+            _creation.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device) + empty for _ in range(pg.size())
+        )
     return out.reshape([pg.size(), *tensor.shape]).unbind(0)
 
 

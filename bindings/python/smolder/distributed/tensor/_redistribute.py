@@ -58,7 +58,7 @@ def _padded(x, rows):
     """With zeros below, to so many rows."""
     if x.shape[0] == rows:
         return x
-    return _core.cat([x, _creation.zeros([rows - x.shape[0], *x.shape[1:]], dtype=x.dtype)])
+    return _core.cat([x, _creation.zeros([rows - x.shape[0], *x.shape[1:]], dtype=x.dtype, device=x.device)])
 
 
 def _gather(x, dim, n, group):
@@ -149,7 +149,7 @@ def gathered_sum(x: Tensor, dim: int, n: int, group: Any) -> Tensor:
 def on_first(x: Tensor, group: Any) -> Tensor:
     """Terms of a sum that is x: itself on the first process, zeros elsewhere. The gradient is the whole one's."""
     first = group.rank() == 0
-    return _mapped(x, lambda t: t if first else _creation.zeros(t.shape, dtype=t.dtype), _same)
+    return _mapped(x, lambda t: t if first else _creation.zeros(t.shape, dtype=t.dtype, device=t.device), _same)
 
 
 def changed(x: Tensor, before: Placement, after: Placement, n: int, group: Any) -> Tensor:

@@ -138,7 +138,7 @@ def _total_norm(xs, order):
             local = plain(x)
             if math.isinf(order):
                 # A part without elements has no largest one.
-                empty = _creation.full((), 0.0 if order > 0 else math.inf, dtype=local.dtype)
+                empty = _creation.full((), 0.0 if order > 0 else math.inf, dtype=local.dtype, device=local.device)
                 terms.append(local.norm(order) if local.numel() else empty)
             else:
                 terms.append(local.norm(order) if order == 0 else local.norm(order).pow(order))
@@ -332,7 +332,7 @@ def _embedding(func, args, kwargs):
         begin, size = weight._spec.parts(weight._spec.coordinate())[0]
         inside = (i >= begin) & (i < begin + size)
         if size == 0:
-            local = _creation.zeros([*i.shape, w.shape[1]], dtype=w.dtype) + w.sum()
+            local = _creation.zeros([*i.shape, w.shape[1]], dtype=w.dtype, device=w.device) + w.sum()
         else:
             at = padding - begin if begin <= padding < begin + size else -1
             local = func(w, (i - begin).clamp(0, size - 1), at)
@@ -571,7 +571,7 @@ def _cross_entropy(func, args, kwargs):
 )  # fmt: skip
 def _drawn(func, args, kwargs):
     x = args[0]
-    whole = _creation.empty(list(x._spec.shape), dtype=plain(x).dtype)
+    whole = _creation.empty(list(x._spec.shape), dtype=plain(x).dtype, device=plain(x).device)
     drawn = func(whole, *args[1:], **kwargs)
     part = local_part(drawn, x._spec)
     if not func.__name__.endswith("_"):

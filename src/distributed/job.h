@@ -1,0 +1,54 @@
+// Collectives that were begun, and threads that do them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "smolder/core/buffer.h"
+#include "smolder/core/cuda/driver.h"
+
+namespace smolder::distributed {
+
+/// Runs jobs in order on a thread that is started for the first.
+class Worker {
+ public:
+  ~Worker();
+  void add(std::function<void()> job);
+
+ private:
+  void work();
+  std::mutex lock_;
+  std::condition_variable more_;
+  std::deque<std::function<void()>> jobs_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+/// A collective that was begun. Its worker sets all but `number` and `what`.
+struct Job {
+  uint64_t number = 0;  ///< of the group's collectives, from 1 on; 0: a transfer
+  std::string what;     ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
+  std::mutex lock;
+  std::condition_variable ended;
+  bool done = false;
+  std::exception_ptr error;
+  std::string result;  ///< bytes, where the job keeps its own
+  int sender = -1;     ///< of what was received
+};
+
+/// One that a device does. `queued` and `kept` under the job's lock.
+struct QueuedJob : Job {
+  bool queued = false;  ///< `end` was recorded, or `error` says why nothing was
+  std::unique_ptr<smolder::cuda::Event> end;
+  std::vector<BufferRef> kept;  ///< memory that it uses, until it is done
+};
+
+}  // namespace smolder::distributed

@@ -1,0 +1,42 @@
+"""Several processes, each with a device of CUDA: collectives by NCCL. What they run is in distributed_programs.py."""
+
+import os
+import re
+
+import pytest
+import test_distributed as cpu
+
+from smolder import cuda
+from smolder import distributed as dist
+
+COUNT = cuda.device_count()
+pytestmark = pytest.mark.skipif(
+    COUNT < 2 or not dist.is_nccl_available(),
+    reason=f"needs NCCL and two devices of CUDA, there are {COUNT} (SMOLDER_CUDA_HOST_DEVICES=3 emulates some)",
+)
+SIZE = min(COUNT, 3)
+
+
+def run(program, size, **env):
+    return cpu.run(program, size, **{"BACKEND": "nccl", **env})
+
+
+@pytest.mark.parametrize(
+    ("program", "size"), [("dtypes,peers,functional", SIZE), ("steps,later,objects,unread", 2), ("ddp_more", 2)]
+)
+def test_program(program, size):
+    run(program, size)
+
+
+def test_both_backends():
+    """Tensors on the CPU go by Gloo, those on a device by NCCL."""
+    run("later,objects,both", 2, BACKEND="cpu:gloo,cuda:nccl")
+
+
+def test_random_programs():
+    run("random", SIZE, PROGRAMS=os.environ.get("SMOLDER_TEST_PROGRAMS", "8"))
+
+
+def test_ddp():
+    """Losses are those of one process with the whole batch."""
+    assert re.search("bits (.*)", run("ddp", 2)[0])
