@@ -403,11 +403,7 @@ MODULES = [
         "BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)",
         {"weight": (4,), "bias": (4,), "running_mean": (4,), "running_var": (4,), "num_batches_tracked": ()},
     ),
-    (
-        nn.InstanceNorm2d(4),
-        "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=False, track_running_stats=False)",
-        {},
-    ),
+    (nn.InstanceNorm2d(4), "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=False, track_running_stats=False)", {}),
     (nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True)", {"weight": (4,), "bias": (4,)}),
     (nn.RMSNorm(4), "RMSNorm((4,), eps=None, elementwise_affine=True)", {"weight": (4,)}),
     (nn.MaxPool2d(2), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)", {}),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from smolder._typing import Number, T
 
-__all__ = ["cumulative_trapezoid", "gradient", "histogram", "index_reduce", "logcumsumexp", "mode", "renorm"]
+__all__ = ["cumulative_trapezoid", "gradient", "histogram", "logcumsumexp", "mode", "renorm"]
 
 
 def _method(function: T) -> T:
@@ -221,26 +221,3 @@ def _edges(flat, bins, span):
         if low > high:
             raise RuntimeError(f"torch.histogram(): max must be larger than min, but got [{low}, {high}]")
     return linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)
-
-
-@takes_out
-def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    """Reduces slices of source into those of input that index names: by "prod", "mean", "amax" or "amin"."""
-    if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    at = _place("index_reduce", dim, input.dim())
-    where = index.reshape([-1 if i == at else 1 for i in range(input.dim())]).expand(source.shape)
-    return input.scatter_reduce(at, where, source, reduce, include_self=include_self)
-
-
-Tensor.index_reduce = index_reduce
-
-
-@_method
-def index_reduce_(
-    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    """index_reduce, written into self."""
-    return self.copy_(index_reduce(self, dim, index, source, reduce, include_self=include_self))
