@@ -72,6 +72,9 @@ function(smolder_unity target)
     endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # warns of classes with internal names in what it takes for a header
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
 endfunction()
 
 # lld links the LLVM plugin in a fraction of the time. g++ looks for a plain `ld.lld`, so a folder of ours
