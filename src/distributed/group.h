@@ -97,6 +97,9 @@ class Group {
   /// What is being waited for, as the others see it.
   static std::string posted(const Job& job);
 
+  /// After it the others are asked what they do, and between two such questions.
+  static constexpr Milliseconds kStuck{500};
+
   const Options options_;
   std::unique_ptr<Communicator> communicator_;  ///< null where there is no backend of the CPU's
   std::unique_ptr<OnDevice> on_device_;         ///< made when it is first needed

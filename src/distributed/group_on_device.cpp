@@ -14,7 +14,6 @@ using Clock = std::chrono::steady_clock;
 using smolder::cuda::Event;
 using smolder::cuda::Queue;
 
-constexpr Milliseconds kStuck{500};  // as for what the CPU does
 constexpr std::chrono::microseconds kFirstLook{100}, kLastLook{5000};
 
 /// A point of the device's queue.
