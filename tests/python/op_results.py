@@ -31,6 +31,8 @@ is recorded and compiled with eager, in every bit; inputs are those of the op's 
 - aliased: operands that are one tensor or overlap in memory, compared with copies also, and operands written to after
   the call; in place, other views of what is written.
 
+"aliased" is of one dtype of each width: float32, bfloat16, int64 and bool.
+
 int16 and int8, which are computed as int32 and then wrapped, are in "ordinary", "nan, inf" and "in place", and of
 elementwise ops also in the columns of sizes and in "broadcast"; they are in no other.
 
