@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Milliseconds kLook{20};    // between two looks for Ctrl-C
+constexpr Milliseconds kLook{20};        // between two looks for Ctrl-C
 constexpr Milliseconds kPatience{2000};  // how long the others may take to say that they failed, too
 constexpr int kMostAsked = 64;           // of a large group not all are asked each time
 
