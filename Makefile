@@ -3,6 +3,8 @@ PYTHON := .venv/bin/python
 BUILD := build/release
 CPP := git ls-files '*.cpp' '*.h' '*.cuh'
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
+# Tests start hundreds of processes, each of which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 # Objects of several checkouts are shared by ccache, so that -j is bounded by processors alone.
 JOBS ?= $(shell nproc)
 
