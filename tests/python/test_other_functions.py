@@ -18,8 +18,7 @@ def waves(*shape):
 
 def check_gradient(function, *shape):
     x = waves(*shape).detach().double().requires_grad_()
-    # Steps that are not compiled yet differ in last bits from those that are.
-    assert t.autograd.gradcheck(function, (x,), nondet_tol=1e-9)
+    assert t.autograd.gradcheck(function, (x,))
 
 
 def test_integers_divide_as_numpys_do():
@@ -143,7 +142,7 @@ def test_pools_of_powers():
     assert t.allclose(F.lp_pool2d(x, 2.0, 2), squares.sqrt())
     assert F.lp_pool1d(x[0], 1.0, 2).shape == (2, 4, 2) and F.lp_pool3d(x, 2.0, 2).shape == (1, 1, 2, 2)
     assert repr(nn.LPPool2d(2, 3)) == "LPPool2d(norm_type=2, kernel_size=3, stride=None, ceil_mode=False)"
-    check_gradient(lambda a: nn.LPPool2d(3.0, 2)(a), 1, 2, 4, 4)
+    check_gradient(lambda a: nn.LPPool2d(3.0, 2)(a * a + 0.1), 1, 2, 4, 4)  # roots of negative sums are nan
 
 
 def test_pools_are_undone():
