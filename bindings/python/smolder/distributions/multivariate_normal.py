@@ -60,7 +60,8 @@ class OfCovariance(OfParameters):
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The lower triangle L with L L^T = covariance."""
-        return self._unbroadcasted_scale_tril
+        triangle = self._unbroadcasted_scale_tril
+        return triangle.expand(tuple(self._batch_shape) + tuple(triangle.shape[-2:]))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
