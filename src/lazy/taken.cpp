@@ -43,10 +43,26 @@ Tensor take_windows(const Tensor& x, const Windows& w) {
   return moved(reshape(index_select(x, w.axis, reshape(at, {-1})), shape), w.axis + 1, x.dim());
 }
 
+/// x with windows in their place that overlap. An element has what the last of those windows has that were changed: the
+/// others were taken before the write.
+Tensor put_overlapping(const Tensor& x, const Tensor& windows, const Windows& w) {
+  const Tensor now = rows_of(windows, x.shape(), w.axis), before = rows_of(take_windows(x, w), x.shape(), w.axis);
+  const Tensor changed = logical_and(ne(now, before), logical_or(eq(now, now), eq(before, before)));  // nan is nan
+  const int64_t elements = now.size(w.axis);
+  Dims along = Dims::filled(x.dim(), 1);
+  along[w.axis] = elements;
+  const Tensor order = where(changed, reshape(arange(elements), along), -1);
+  const Tensor at = unsqueeze(arange(windows.size(w.axis)) * w.step, 1) + arange(w.size);
+  const Tensor last = scatter_reduce(full(x.shape(), -1, DType::kInt64), w.axis,
+                                     expand(reshape(at, along), now.shape()), order, "amax");
+  return where(ge(last, 0), gather(now, w.axis, maximum(last, 0)), x);
+}
+
 Tensor put_windows(const Tensor& x, const Tensor& windows, const Windows& w) {
   if (windows.numel() == 0) return x;
+  if (w.step < w.size) return put_overlapping(x, windows, w);
   const int64_t n = x.size(w.axis), last = windows.size(w.axis) - 1, every = std::min(w.step, n);
-  // The last window that an element is in began where it is, or before that; after the last begin it is that one.
+  // The window that an element is in began where it is, or before that; after the last begin it is that one.
   const int64_t begins = ceil_div(n, every);
   const Tensor begun = slice(reshape(expand(unsqueeze(arange(begins), 1), {begins, every}), {-1}), 0, 0, n);
   const Tensor window = minimum(begun, last);
@@ -88,6 +104,10 @@ Tensor take(const Tensor& x, std::span<const int64_t> attrs) {
 
 Tensor put_taken(const Tensor& x, const Tensor& taken, std::span<const int64_t> attrs) {
   return attrs[0] == kDiagonal ? put_diagonal(x, taken) : put_windows(x, taken, Windows(attrs));
+}
+
+bool repeats_elements(std::span<const int64_t> attrs) {
+  return attrs[0] == kWindows && Windows(attrs).step < Windows(attrs).size;
 }
 
 Dims shape_taken(const Dims& shape, std::span<const int64_t> attrs) {

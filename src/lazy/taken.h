@@ -24,8 +24,10 @@ std::vector<int64_t> diagonal_taken();
 
 /// The elements, as ops.
 Tensor take(const Tensor& x, std::span<const int64_t> attrs);
-/// x with others in their place; an element of several windows has what the last of them has.
+/// x with others in their place; an element of several windows has what the last of those has that were changed.
 Tensor put_taken(const Tensor& x, const Tensor& taken, std::span<const int64_t> attrs);
+/// Whether an element may be at several places of the view.
+bool repeats_elements(std::span<const int64_t> attrs);
 Dims shape_taken(const Dims& shape, std::span<const int64_t> attrs);
 Dims strides_taken(const Dims& strides, std::span<const int64_t> attrs);
 /// The elements as a view of x (view.cpp).

@@ -118,9 +118,13 @@ void write(TensorImpl* impl, const Tensor& source) {
   if (impl->detached) {
     const GradMode none(false);
     write_storage(impl->base, undo_all(impl, source));
-    // Its old value must not outlive the write, or the memory could not be written in place.
-    impl->value = source.impl()->value;
-    impl->saw_base();
+    // Its old value must not outlive the write, or the memory could not be written in place. Where an element is at
+    // several places of it, the next read takes it from the base.
+    const std::vector<const ViewStep*> steps = steps_in_order(impl->steps.get());
+    if (std::ranges::none_of(steps, [](const ViewStep* s) { return s->op == kTaken && repeats_elements(s->attrs); })) {
+      impl->value = source.impl()->value;
+      impl->saw_base();
+    }
     ++impl->version;
   } else {
     write_storage(impl, source);

@@ -127,11 +127,12 @@ def test_views_share_storage_with_each_other_again():
     assert float(back["flat"][7]) == 0
 
 
-def test_windows_that_overlap_keep_their_values():
+def test_windows_that_overlap_share_their_storage():
     data = archive_with(pickled_tensor(6, 0, (4, 3), (1, 1)))
-    with pytest.warns(UserWarning, match="shares no storage"):
-        x = smolder.load(io.BytesIO(data))
+    x = smolder.load(io.BytesIO(data))
     assert x.tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    x[0, 1] = 9.0
+    assert x.tolist() == [[0, 9, 2], [9, 2, 3], [2, 3, 4], [3, 4, 5]]
 
 
 def test_requires_grad_parameters_and_attributes_come_back():

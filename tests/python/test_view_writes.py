@@ -1,6 +1,7 @@
 """Writes in place to views that no gradient can follow, refused in torch's words; and the objects that gradients are."""
 
 import gc
+import math
 import re
 
 import pytest
@@ -142,3 +143,15 @@ def test_windows_and_diagonals_are_views_of_memory_that_an_array_sees():
     windows.fill_(3)
     diagonal.fill_(4)
     assert array.tolist() == [[4, 3, 3, 3], [3, 4, 3, 3], [3, 3, 3, 3]]
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_write_to_one_of_several_windows_is_seen_in_all(detached):
+    base = smolder.arange(6.0)
+    windows = base.as_strided((4, 3), (1, 1))
+    windows = windows.detach() if detached else windows
+    windows[0, 1] = 9.0
+    assert windows.tolist() == [[0, 9, 2], [9, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert base.tolist() == [0, 9, 2, 3, 4, 5]
+    windows[3, 0], windows[0, 1] = float("nan"), 1.0
+    assert windows[1].tolist()[:2] == [1, 2] and math.isnan(windows[2, 1].item()) and math.isnan(base[3].item())
