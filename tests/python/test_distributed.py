@@ -268,7 +268,7 @@ def test_no_group():
             call()
     with pytest.raises(RuntimeError, match="doesn't have NCCL built in"):
         dist.init_process_group("nccl")
-    with pytest.raises(ValueError, match="there (is|are) gloo"):
+    with pytest.raises(ValueError, match=r"there (is|are) gloo"):
         dist.init_process_group("carrier_pigeon")
 
 

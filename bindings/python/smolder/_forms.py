@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -258,7 +259,8 @@ def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = Fals
     """The root of the sum of squares along dimensions."""
     from smolder.linalg import vector_norm
 
-    return vector_norm(input, 2, [dim] if isinstance(dim, int) else list(dim), keepdim)
+    dims = [dim] if isinstance(dim, int) else [operator.index(d) for d in dim]
+    return vector_norm(input, 2, dims, keepdim)
 
 
 def nuclear_norm(input: Tensor, dim: Sequence[int] | bool = (-2, -1), keepdim: bool = False) -> Tensor:

@@ -81,7 +81,8 @@ class Mish(_InPlace):
 class Hardswish(_InPlace):
     """x * hardsigmoid(x)."""
 
-    extra_repr = Module.extra_repr  # as torch
+    def extra_repr(self) -> str:
+        return ""  # as torch
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -90,7 +91,8 @@ class Hardswish(_InPlace):
 class Hardsigmoid(_InPlace):
     """(x + 3) / 6, brought into [0, 1]."""
 
-    extra_repr = Module.extra_repr  # as torch
+    def extra_repr(self) -> str:
+        return ""  # as torch
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)

@@ -137,6 +137,7 @@ class _Table(Module):
 class Embedding(_Table):
     """A table of vectors looked up by number."""
 
+    weight: Parameter
     max_norm: float | None
     norm_type: float
     scale_grad_by_freq: bool
@@ -216,6 +217,7 @@ class Embedding(_Table):
 class EmbeddingBag(_Table):
     """Sums, means or maxima of vectors of a table, looked up by number."""
 
+    weight: Parameter
     num_embeddings: int
     embedding_dim: int
     max_norm: float | None

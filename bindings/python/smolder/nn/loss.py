@@ -332,6 +332,7 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     margin: float
     swap: bool
+    distance_function: Callable[[Tensor, Tensor], Tensor]
 
     def __init__(
         self,

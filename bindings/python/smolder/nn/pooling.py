@@ -252,6 +252,8 @@ class Dropout3d(_DropoutNd):
 
 class _LPPoolNd(Module):
     norm_type: float
+    kernel_size: Ints
+    stride: Ints | None
     ceil_mode: bool
 
     def __init__(
@@ -289,19 +291,22 @@ class LPPool3d(_LPPoolNd):
 
 
 class _MaxUnpoolNd(Module):
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    _dims: int = 0
+
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
         super().__init__()
         dims = self._dims
         self.kernel_size, self.padding = _several(kernel_size, dims), _several(padding, dims)
         self.stride = _several(kernel_size if stride is None else stride, dims)
 
-    _dims = 0
-
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-def _several(value, dims):
+def _several(value: Ints, dims: int) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
