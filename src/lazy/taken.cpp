@@ -60,7 +60,7 @@ Tensor put_overlapping(const Tensor& x, const Tensor& windows, const Windows& w)
 
 Tensor put_windows(const Tensor& x, const Tensor& windows, const Windows& w) {
   if (windows.numel() == 0) return x;
-  if (w.step < w.size) return put_overlapping(x, windows, w);
+  if (w.step < w.size && windows.size(w.axis) > 1) return put_overlapping(x, windows, w);
   const int64_t n = x.size(w.axis), last = windows.size(w.axis) - 1, every = std::min(w.step, n);
   // The window that an element is in began where it is, or before that; after the last begin it is that one.
   const int64_t begins = ceil_div(n, every);

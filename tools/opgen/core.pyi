@@ -336,21 +336,28 @@ class Tensor:
     def corrcoef(self) -> Tensor:
         """The correlations of variables in rows."""
     def as_strided_scatter(
-        self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None
+        input, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None
     ) -> Tensor:
         """self with src where as_strided has it."""
-    def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+    def diagonal_scatter(input, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
         """self with src on a diagonal."""
-    def dsplit(self, indices_or_sections: _int | Sequence[_int]) -> tuple[Tensor, ...]:
+    def dsplit(input, indices_or_sections: _int | Sequence[_int]) -> tuple[Tensor, ...]:
         """Parts along the third dimension, as tensor_split's."""
-    def frexp(self) -> tuple[Tensor, Tensor]:
+    def frexp(input) -> tuple[Tensor, Tensor]:
         """Mantissas of at least 0.5 and less than 1, and exponents of 2 (int32)."""
-    def gcd(self, other: Tensor) -> Tensor:
+    def gcd(input, other: Tensor) -> Tensor:
         """The greatest common divisors of integers."""
-    def lcm(self, other: Tensor) -> Tensor:
+    def lcm(input, other: Tensor) -> Tensor:
         """The least common multiples of integers."""
+    def gcd_(self, other: Tensor) -> Tensor:
+        """gcd, written into self."""
+    def lcm_(self, other: Tensor) -> Tensor:
+        """lcm, written into self."""
+    def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
+        """renorm, written into self."""
+    def _known_number(self) -> _int | None: ...
     def histogram(
-        self,
+        input,
         bins: _int | Tensor = 100,
         *,
         range: Sequence[_float] | None = None,
@@ -358,29 +365,29 @@ class Tensor:
         density: _bool = False,
     ) -> tuple[Tensor, Tensor]:
         """How many elements, or what weight of them, each bin has; and the edges of the bins."""
-    def i0(self) -> Tensor:
+    def i0(input) -> Tensor:
         """The modified Bessel function of the first kind, of order 0."""
-    def igamma(self, other: Tensor) -> Tensor:
+    def igamma(input, other: Tensor) -> Tensor:
         """The lower regularized incomplete gamma function."""
-    def igammac(self, other: Tensor) -> Tensor:
+    def igammac(input, other: Tensor) -> Tensor:
         """The upper regularized incomplete gamma function."""
-    def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
+    def logcumsumexp(input, dim: _int) -> Tensor:
         """The logarithms of sums of exponentials, up to each element of dim."""
-    def mode(self, dim: _int = -1, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
+    def mode(input, dim: _int = -1, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
         """The value that comes most often along dim, and where it is last."""
-    def mvlgamma(self, p: _int) -> Tensor:
+    def mvlgamma(input, p: _int) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
-    def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
+    def narrow_copy(input, dim: _int, start: _int, length: _int) -> Tensor:
         """A copy of narrow()."""
     def new_empty_strided(
         self, size: Sequence[_int], stride: Sequence[_int], *, dtype: Any = None, device: Any = None
     ) -> Tensor:
         """A tensor of these strides, with this one's dtype and device unless said."""
-    def nextafter(self, other: Tensor) -> Tensor:
+    def nextafter(input, other: Tensor) -> Tensor:
         """The next number that can be represented, towards other."""
     def polygamma(self, n: _int) -> Tensor:
         """The n-th derivative of digamma."""
-    def renorm(self, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
+    def renorm(input, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
         """Slices along dim scaled so that their p-norms are at most maxnorm."""
 
     # -- what depends on data, writes at indices, shapes changed in place

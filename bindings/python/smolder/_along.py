@@ -44,7 +44,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return out
 
 
-Tensor.logcumsumexp = logcumsumexp
+Tensor.logcumsumexp = logcumsumexp.__wrapped__  # methods have no out=
 
 
 @_method
@@ -85,7 +85,7 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     return input * _core.where(norms > maxnorm, maxnorm / (norms + 1e-7), ones_like(norms))
 
 
-Tensor.renorm = renorm
+Tensor.renorm = renorm.__wrapped__
 
 
 @_method

@@ -40,12 +40,13 @@ nb::object complex_item(const Tensor& t) {
 /// The number in an integer tensor without dimensions where it is in memory of the host, and in no step to come: for
 /// what reads no more than that. Nothing while a function is recorded, whose calls have other numbers.
 std::optional<int64_t> known_number(const Tensor& t) {
-  const lazy::TensorImpl* const impl = t.impl();
+  lazy::TensorImpl* const impl = t.impl();
+  if (lazy::any_former()) lazy::follow_storage(impl);
   const auto is_known = [](const lazy::Value& v) { return v.buffer && !v.pending && !v.external && !v.batched; };
   const lazy::TensorImpl* const owner = lazy::owner_of(t.impl());
   const bool is_integer = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
   if (!is_integer || t.dim() > 0 || t.device().type != DeviceType::kCPU || lazy::Capture::current() ||
-      lazy::any_former() || impl->value->batched || impl->value->external || !is_known(*owner->value)) {
+      impl->value->batched || impl->value->external || !is_known(*owner->value)) {
     return std::nullopt;
   }
   const int64_t at = owner == impl ? 0 : lazy::layout(t).offset;
