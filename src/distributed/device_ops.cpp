@@ -206,8 +206,7 @@ std::shared_ptr<QueuedJob> queue_call(std::string_view name, const Call& c, cons
   if (name == "receive") return queue_receive(c);
   const auto* const kind = std::ranges::find(kKinds, name, &std::pair<std::string_view, Prepare*>::first);
   Plan plan = kind->second(c, stays);
-  return c.group->queue(title_of(name, c.words, c.dtype, from, *c.group), c.device, std::move(plan.launch),
-                        std::move(plan.kept));
+  return c.group->queue(title_of(name, c.words, c.dtype, from, *c.group), c.device, plan.launch, std::move(plan.kept));
 }
 
 /// What was begun, by where its result will be.

@@ -58,7 +58,8 @@ class Group {
 
   /// Has the collectives of a device queue one, by what `launch` calls: after all that the device's queue was given
   /// before. Throws as `finish` does where it cannot be queued; what goes wrong later `failure` says.
-  std::shared_ptr<QueuedJob> queue(std::string what, int device, Launch launch, std::vector<BufferRef> kept = {});
+  std::shared_ptr<QueuedJob> queue(std::string what, int device, const Launch& launch,
+                                   std::vector<BufferRef> kept = {});
   /// The same of a send to, or a receive from, another rank, for which no collective waits.
   std::shared_ptr<QueuedJob> queue_transfer(std::string what, int device, int from, int to, Launch launch,
                                             std::vector<BufferRef> kept);

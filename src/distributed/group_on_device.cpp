@@ -43,7 +43,8 @@ OnDevice& Group::on_device(int device) {
   return *on_device_;
 }
 
-std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, Launch launch, std::vector<BufferRef> kept) {
+std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, const Launch& launch,
+                                        std::vector<BufferRef> kept) {
   check();
   OnDevice& here = on_device(device);
   auto job = std::make_shared<QueuedJob>();
