@@ -36,8 +36,8 @@ function(smolder_precompile_as target other)
   endif()
 endfunction()
 
-# Compiles a target's sources in groups of a folder, each as one translation unit: what they include is read once, and a
-# clean build takes about a third of the time, but a change compiles its whole group. ALONE names sources, or folders of
+# Compiles a target's sources in groups of a folder, each as one translation unit: what they include is read once, so that
+# a clean build is faster, but a change compiles its whole group. ALONE names sources, or folders of
 # them, whose internal names are also those of neighbours. Sources with options of their own stay alone without being named.
 function(smolder_unity target)
   if(NOT SMOLDER_UNITY)
