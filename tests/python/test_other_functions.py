@@ -315,3 +315,17 @@ def test_what_optimizers_and_checkpoints_of_libraries_ask_for():
 def test_named_results_and_limits_print_as_torchs():
     assert repr(t.linalg.slogdet(t.eye(2))).partition("\n")[0].endswith("return_types.linalg_slogdet(")
     assert repr(t.iinfo(t.int32)) == "iinfo(min=-2.14748e+09, max=2.14748e+09, dtype=int32)"
+
+
+def test_no_argument_is_left_out():
+    assert t.randint_like(ROWS, 3, requires_grad=True).requires_grad
+    with pytest.raises(NotImplementedError, match=r"randint_like.*channels_last"):
+        t.randint_like(ROWS, 3, memory_format=t.channels_last)
+    with pytest.raises(ValueError, match="general_cosine is implemented for strided tensors only"):
+        t.signal.windows.hann(3, layout=t.sparse_coo)
+    x = t.tensor([3.0, 5.0, 0.0], requires_grad=True)
+    t.frexp(x)[0].sum().backward()
+    assert x.grad.tolist() == [0.25, 0.125, 1.0]
+    counts, edges = t.histogram(t.tensor([1.0, 2.0]), 2, range=(1.0, 1.0))
+    assert counts.tolist() == [0, 1] and edges.tolist() == [0.5, 1.0, 1.5]
+    assert t.mode(t.tensor(3.0)).indices.item() == 0

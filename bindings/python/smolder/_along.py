@@ -23,7 +23,7 @@ def _method(function: T) -> T:
     return function
 
 
-def _place(name, dim, ndim):
+def _place(dim, ndim):
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
@@ -35,7 +35,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithms of cumulative sums of exponentials. Sums of ever more elements are made in pairs, none of which
     overflows: a small element keeps its digits however large a later one is.
     """
-    at = _place("logcumsumexp", dim, input.dim())
+    at = _place(dim, input.dim())
     out, step, n = input, 1, input.size(at) if input.dim() else 1
     while step < n:
         both = _core.logaddexp(out.narrow(at, 0, n - step), out.narrow(at, step, n - step))
@@ -53,8 +53,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
     from smolder.return_types import mode
 
     if input.dim() == 0:
-        return mode(input.clone(), arange(1).squeeze())
-    at = _place("mode", dim, input.dim())
+        return mode(input.clone(), zeros((), dtype=_core.int64, device=input.device))
+    at = _place(dim, input.dim())
     if input.size(at) == 0:
         raise IndexError(f"mode(): Expected reduction dim {dim} to have non-zero size.")
     values, indices = input.sort(dim=at, stable=True)
@@ -79,7 +79,7 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if input.dim() < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.dim()} dimensions")
-    at = _place("renorm", dim, input.dim())
+    at = _place(dim, input.dim())
     others = [i for i in range(input.dim()) if i != at]
     norms = vector_norm(input, p, others, True)
     return input * _core.where(norms > maxnorm, maxnorm / (norms + 1e-7), ones_like(norms))
@@ -98,7 +98,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Non
     """Integrals by trapezoids up to each sample but the first: of samples at x, or dx from each other."""
     if x is not None and dx is not None:
         raise TypeError("cumulative_trapezoid() takes x or dx, not both")
-    at = _place("cumulative_trapezoid", dim, y.dim())
+    at = _place(dim, y.dim())
     n = y.size(at)
     pairs = y.narrow(at, 1, n - 1) + y.narrow(at, 0, n - 1)
     if x is None:
@@ -120,7 +120,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
         edge_order (int): 1 or 2, the order of the differences at the ends
     """
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    dims = [_place("gradient", d, input.dim()) for d in dims]
+    dims = [_place(d, input.dim()) for d in dims]
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     if isinstance(spacing, (list, tuple)):
@@ -214,10 +214,10 @@ def _edges(flat, bins, span):
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins}")
     if span is None:
         low, high = (float(flat.min()), float(flat.max())) if flat.numel() else (0.0, 1.0)
-        if low == high:
-            low, high = low - 0.5, high + 0.5
     else:
         low, high = span
         if low > high:
             raise RuntimeError(f"torch.histogram(): max must be larger than min, but got [{low}, {high}]")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
     return linspace(low, high, bins + 1, dtype=flat.dtype, device=flat.device)

@@ -44,6 +44,7 @@ __all__ = [
     "rand",
     "rand_like",
     "randint",
+    "randint_like",
     "randn",
     "randn_like",
     "randperm",
@@ -678,6 +679,27 @@ def full_like(
     if isinstance(fill_value, builtins.complex):
         return _finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad)
     return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)
+
+
+@placed_like
+def randint_like(
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: object = None,
+) -> Tensor:
+    """Random integers from low, or 0 where one bound is given, below high; of input's shape and dtype."""
+    _check_format("randint_like", memory_format)
+    low, high = (0, low) if high is None else (low, high)
+    return _finish(
+        _core.randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator), requires_grad
+    )
 
 
 # -- methods that make tensors like theirs

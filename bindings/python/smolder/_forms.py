@@ -8,7 +8,8 @@ import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._creation import arange, empty, randint
+from smolder._creation import arange, empty
+from smolder._device import placed
 from smolder._functions import triu_indices
 from smolder._tensor import Tensor
 from smolder._warn import warn
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from smolder._typing import Device, DType, Generator, Number, T
+    from smolder._typing import Device, DType, Number, T
 
 __all__ = [
     "as_strided_scatter", "can_cast", "chain_matmul", "constant_pad_nd", "detach", "diagonal_scatter", "dsplit",
     "empty_permuted", "empty_strided", "fill", "frobenius_norm", "get_device", "i0", "igamma", "igammac",
-    "is_same_size", "is_signed", "mvlgamma", "narrow_copy", "nuclear_norm", "pdist", "randint_like", "range", "sym_float",
+    "is_same_size", "is_signed", "mvlgamma", "narrow_copy", "nuclear_norm", "pdist", "range", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "unravel_index",
 ]  # fmt: skip
 
@@ -106,25 +107,6 @@ def can_cast(from_: DType, to: DType) -> bool:
     return _kind(from_) <= _kind(to)
 
 
-def randint_like(
-    input: Tensor,
-    low: int,
-    high: int | None = None,
-    *,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    layout: Any = None,
-    device: Device = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
-    """Random integers from low, or 0 where one bound is given, below high; of the shape, dtype and device of input."""
-    low, high = (0, low) if high is None else (low, high)
-    dtype, device = dtype or input.dtype, input.device if device is None else device
-    return randint(low, high, tuple(input.shape), generator=generator, dtype=dtype, device=device)
-
-
 def range(
     start: Number,
     end: Number | None = None,
@@ -150,6 +132,7 @@ def range(
     return out.requires_grad_() if requires_grad else out
 
 
+@placed
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],

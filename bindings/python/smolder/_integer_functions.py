@@ -77,10 +77,11 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     exponent = exponent + (half >= 1.0).double() - (half < 0.5).double() - _core.where(small, 200.0, 0.0)
     exponent = _core.where(plain, exponent, 0.0)
     first = (exponent / 2).floor()
-    mantissa = wide * (-first).exp2() * (first - exponent).exp2()
+    whole = input.double()  # with its gradients
+    mantissa = whole * (-first).exp2() * (first - exponent).exp2()
     from smolder.return_types import frexp
 
-    return frexp(_core.where(plain, mantissa, wide).to(input.dtype), exponent.to(_core.int32))
+    return frexp(_core.where(plain, mantissa, whole).to(input.dtype), exponent.to(_core.int32))
 
 
 @_method

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._creation import arange
 from smolder._device import on_device
+from smolder._layouts import strided
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
@@ -25,12 +26,21 @@ __dir__ = _listing(__name__)
 
 @on_device
 def _window(
-    name: str, m: int, sym: bool, dtype: Any, device: Any, requires_grad: bool, shape: Callable[..., Tensor]
+    name: str,
+    m: int,
+    sym: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    shape: Callable[..., Tensor],
 ) -> Tensor:
     """shape(n, last) of the places n of m elements, in float64; `last` is the place at which a window of them ends."""
     dtype = dtype or _core._default_dtype()
     if m < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={m}")
+    if layout not in (None, strided):
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     if dtype not in (_core.float32, _core.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     n = arange(m).double()
@@ -60,7 +70,7 @@ def exponential(
         middle = last / 2 if center is None else center
         return (-(n - middle).abs() / tau).exp()
 
-    return _window("exponential", M, sym, dtype, device, requires_grad, shape)
+    return _window("exponential", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def cosine(
@@ -77,7 +87,7 @@ def cosine(
     def shape(n: Tensor, last: int) -> Tensor:
         return ((n + 0.5) * (math.pi / (last + 1))).sin()
 
-    return _window("cosine", M, sym, dtype, device, requires_grad, shape)
+    return _window("cosine", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def gaussian(
@@ -97,7 +107,7 @@ def gaussian(
     def shape(n: Tensor, last: int) -> Tensor:
         return (-(((n - last / 2) / std) ** 2) / 2).exp()
 
-    return _window("gaussian", M, sym, dtype, device, requires_grad, shape)
+    return _window("gaussian", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def kaiser(
@@ -120,7 +130,7 @@ def kaiser(
         x = n * (2.0 / last) - 1.0
         return i0((1.0 - x * x).clamp(min=0.0).sqrt() * beta) / i0(n[:1] * 0.0 + beta)
 
-    return _window("kaiser", M, sym, dtype, device, requires_grad, shape)
+    return _window("kaiser", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def bartlett(
@@ -137,7 +147,7 @@ def bartlett(
     def shape(n: Tensor, last: int) -> Tensor:
         return 1.0 - (n * (2.0 / last) - 1.0).abs()
 
-    return _window("bartlett", M, sym, dtype, device, requires_grad, shape)
+    return _window("bartlett", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def general_cosine(
@@ -158,7 +168,7 @@ def general_cosine(
     def shape(n: Tensor, last: int) -> Tensor:
         return sum(((-1) ** k * f) * (n * (2 * math.pi * k / last)).cos() for k, f in enumerate(factors))
 
-    return _window("general_cosine", M, sym, dtype, device, requires_grad, shape)
+    return _window("general_cosine", M, sym, dtype, layout, device, requires_grad, shape)
 
 
 def general_hamming(
@@ -172,7 +182,9 @@ def general_hamming(
     requires_grad: bool = False,
 ) -> Tensor:
     """general_cosine with the factors alpha and 1 - alpha."""
-    return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad)
+    return general_cosine(
+        M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 def hamming(
@@ -185,7 +197,9 @@ def hamming(
     requires_grad: bool = False,
 ) -> Tensor:
     """A raised cosine that ends at 0.08."""
-    return general_cosine(M, a=[0.54, 0.46], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad)
+    return general_cosine(
+        M, a=[0.54, 0.46], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 def hann(
@@ -198,7 +212,9 @@ def hann(
     requires_grad: bool = False,
 ) -> Tensor:
     """A raised cosine that ends at 0."""
-    return general_cosine(M, a=[0.5, 0.5], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad)
+    return general_cosine(
+        M, a=[0.5, 0.5], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 def blackman(
@@ -211,7 +227,9 @@ def blackman(
     requires_grad: bool = False,
 ) -> Tensor:
     """Two cosines that end at 0."""
-    return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad)
+    return general_cosine(
+        M, a=[0.42, 0.5, 0.08], sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 def nuttall(
@@ -229,6 +247,7 @@ def nuttall(
         a=[0.3635819, 0.4891775, 0.1365995, 0.0106411],
         sym=sym,
         dtype=dtype,
+        layout=layout,
         device=device,
         requires_grad=requires_grad,
     )
