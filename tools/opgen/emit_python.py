@@ -17,6 +17,8 @@ SPELLED = {
     "dtype": ("PyDType", "{0}.value"),
     "dtype?": ("std::optional<PyDType>", "value_of({0})"),
     "axes": ("const Axes&", "{0}"),
+    "int": ("Int", "{0}.value"),
+    "int?": ("std::optional<Int>", "value_of({0})"),
 }
 
 

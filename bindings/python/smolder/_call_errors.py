@@ -16,8 +16,8 @@ _WORDS = {
     "collections.abc.Callable": "callable",
 }
 _ABSTRACT = {
-    "bool": lambda v: isinstance(v, bool) or (type(v).__module__ == "numpy" and type(v).__name__ in ("bool", "bool_")),
-    "int": lambda v: hasattr(v, "__index__") and (not isinstance(v, _core.Tensor)),
+    "bool": lambda v: _is_bool(v),
+    "int": lambda v: hasattr(v, "__index__") and not isinstance(v, _core.Tensor) and not _is_bool(v),
     "float": lambda v: (hasattr(v, "__float__") or hasattr(v, "__index__")) and not isinstance(v, _core.Tensor),
     "object": lambda v: True,
     "None": lambda v: v is None,
@@ -25,6 +25,11 @@ _ABSTRACT = {
     "Callable": callable,
     "Tensor": lambda v: isinstance(v, _core.Tensor),
 } | {t.__name__: (lambda v, t=t: isinstance(v, t)) for t in (str, list, dict, tuple, type, set, bytes)}
+
+
+def _is_bool(value):
+    kind = type(value)
+    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
 
 
 class _Argument:
@@ -88,6 +93,31 @@ class _Signature:
         return ((2, 1), ("missing", missing)) if missing else None
 
 
+def error(function, args, kwargs):
+    """The exception of such a call: a TypeError, but of a number beyond 64 bits what torch raises."""
+    kind, number = _beyond(function, args, kwargs)
+    text = message(function, args, kwargs)
+    return kind(text) if number is not None and str(number) in text else TypeError(text)
+
+
+def _beyond(function, args, kwargs):
+    """What a number that is alone and too large raises, by what the function takes there, and the number."""
+    is_method = type(function).__name__ == "nb_method"
+    for s in function.__nb_signature__:
+        of = _Signature(s[0], is_method)
+        places = [a for a in of.arguments if a.positional]
+        given = list(zip(places, args[is_method:], strict=False))
+        given += [(of.named[k], v) for k, v in kwargs.items() if k in of.named]
+        for argument, value in given:
+            if not isinstance(value, int) or -(2**63) <= value < 2**63:
+                continue
+            if "float" in argument.types:
+                return OverflowError, value
+            if "int" in argument.types:
+                return ValueError, value
+    return TypeError, None
+
+
 def message(function, args, kwargs):
     """Why `function`, bound from C++, takes neither these arguments nor, where it is a method, such a first one."""
     is_method = type(function).__name__ == "nb_method"
@@ -125,6 +155,16 @@ def size_message(function, name, given):
             if not -(2**63) <= operator.index(item) < 2**63:
                 return f"{function}(): Overflow when unpacking long: the number {item} doesn't fit 64 bits"
     return f"{start}not {_kind(items)}"
+
+
+def as_int(function, name, value):
+    """An argument of a function that is written in Python, which must be an integer of 64 bits, and no bool."""
+    if _is_bool(value) or isinstance(value, _core.Tensor) or not hasattr(value, "__index__"):
+        raise TypeError(f"{function}(): argument '{name}' must be int, not {_kind(value)}")
+    number = operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{function}(): Overflow when unpacking long: the number {number} doesn't fit 64 bits")
+    return number
 
 
 def check_dtype(function, dtype):

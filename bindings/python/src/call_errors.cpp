@@ -92,8 +92,8 @@ PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, P
   if (is_function(function) && names_out(names)) {
     return told_of("smolder._out", "call", function, args, count, names).release().ptr();
   }
-  const nb::object message = told_of("smolder._call_errors", "message", function, args, count, names);
-  if (message.is_valid()) PyErr_SetObject(PyExc_TypeError, message.ptr());
+  const nb::object told = told_of("smolder._call_errors", "error", function, args, count, names);
+  if (told.is_valid()) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(told.ptr())), told.ptr());
   return nullptr;
 }
 

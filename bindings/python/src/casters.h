@@ -31,6 +31,15 @@ inline std::optional<DType> value_of(const std::optional<PyDType>& d) {
   return d ? std::optional<DType>(d->value) : std::nullopt;
 }
 
+/// An integer argument of an op: no bool, whose number is an accident, and no float.
+struct Int {
+  int64_t value = 0;
+};
+
+inline std::optional<int64_t> value_of(const std::optional<Int>& i) {
+  return i ? std::optional<int64_t>(i->value) : std::nullopt;
+}
+
 /// The number a Python bool, int or float is; empty for anything else. NumPy's scalars count.
 inline std::optional<Scalar> number_of(PyObject* o) {
   if (PyFloat_Check(o)) return Scalar(PyFloat_AS_DOUBLE(o));
@@ -138,6 +147,18 @@ struct type_caster<smolder::Scalar> {
     }
   }
   explicit operator smolder::Scalar() { return value; }
+};
+
+template <>
+struct type_caster<smolder::python::Int> {
+  NB_TYPE_CASTER(smolder::python::Int, const_name("int"))
+  bool from_python(handle src, uint8_t flags, cleanup_list* cleanup) noexcept {
+    if (PyBool_Check(src.ptr())) return false;
+    type_caster<int64_t> number;
+    if (!number.from_python(src, flags, cleanup)) return false;
+    value.value = number.value;
+    return true;
+  }
 };
 
 template <>
