@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._creation import arange, full_like, linspace, ones_like, zeros
+from smolder._call_errors import as_int
+from smolder._creation import arange, linspace, ones_like, zeros
 from smolder._out import takes_out
 from smolder._tensor import Tensor
 
@@ -73,9 +74,11 @@ def renorm(input: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
     """Scales each slice along dim whose p-norm is above maxnorm down to it."""
     from smolder.linalg import vector_norm
 
-    if p <= 0:
+    dim = as_int("renorm", "dim", dim)
+    p, maxnorm = float(p), float(maxnorm)
+    if not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
-    if maxnorm < 0:
+    if not maxnorm >= 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if input.dim() < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.dim()} dimensions")
@@ -121,6 +124,8 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     """
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     dims = [_place(d, input.dim()) for d in dims]
+    if input.dtype == _core.uint8:
+        raise RuntimeError("torch.gradient does not support uint8 input.")
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     if isinstance(spacing, (list, tuple)):
@@ -144,10 +149,9 @@ def _slope(f, dim, spacing, edge_order):
     def at(i, length=1):
         return f.narrow(dim, i, length)
 
-    if isinstance(spacing, Tensor) and spacing.dim():
-        width = spacing.narrow(0, 1, n - 1) - spacing.narrow(0, 0, n - 1)
-    else:
-        width = full_like(f.narrow(dim, 0, 1).reshape(-1)[:1].expand(n - 1).double(), float(spacing)).to(f.dtype)
+    if not (isinstance(spacing, Tensor) and spacing.dim()):
+        return _even_slope(at, n, dim, spacing if isinstance(spacing, Tensor) else float(spacing), edge_order)
+    width = spacing.narrow(0, 1, n - 1) - spacing.narrow(0, 0, n - 1)
     width = width.reshape([-1 if i == dim else 1 for i in range(f.dim())])
 
     def h(i, length=1):
@@ -166,6 +170,17 @@ def _slope(f, dim, spacing, edge_order):
         a, b = h(n - 3), h(n - 2)
         last = b / (a * (a + b)) * at(n - 3) - (a + b) / (a * b) * at(n - 2)
         last = last + (2 * b + a) / (b * (a + b)) * at(n - 1)
+    return _core.cat([first, *parts, last], dim)
+
+
+def _even_slope(at, n, dim, step, edge_order):
+    """Of samples that lie `step` apart: differences first, which are exact of integers."""
+    parts = [(at(2, n - 2) - at(0, n - 2)) / (2 * step)] if n > 2 else []
+    if edge_order == 1:
+        first, last = (at(1) - at(0)) / step, (at(n - 1) - at(n - 2)) / step
+    else:
+        first = (2 * at(1) - 1.5 * at(0) - 0.5 * at(2)) / step
+        last = (1.5 * at(n - 1) - 2 * at(n - 2) + 0.5 * at(n - 3)) / step
     return _core.cat([first, *parts, last], dim)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
+from smolder._call_errors import as_int
 from smolder._device import placed
 from smolder._out import takes_out
 from smolder._tensor import Size
@@ -219,21 +221,24 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input[tensor(rows, dtype=_core.int64)]
 
 
-def _triangle(row, col, keep, dtype):
-    kept = keep(_core.arange(col).unsqueeze(0) - _core.arange(row).unsqueeze(1))
+def _triangle(function, row, col, offset, keep, dtype):
+    row, col, offset = (as_int(function, n, v) for n, v in (("row", row), ("col", col), ("offset", offset)))
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{'row' if row < 0 else 'col'} must be non-negative, got {row if row < 0 else col}")
+    kept = keep(_core.arange(col).unsqueeze(0) - _core.arange(row).unsqueeze(1), offset)
     return _core._nonzero(kept).t().to(dtype or _core.int64)
 
 
 @placed
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of a lower triangle: a row of rows and one of columns."""
-    return _triangle(row, col, lambda d: d <= offset, dtype)
+    return _triangle("tril_indices", row, col, offset, operator.le, dtype)
 
 
 @placed
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device = None) -> Tensor:
     """Positions of an upper triangle: a row of rows and one of columns."""
-    return _triangle(row, col, lambda d: d >= offset, dtype)
+    return _triangle("triu_indices", row, col, offset, operator.ge, dtype)
 
 
 # -- products

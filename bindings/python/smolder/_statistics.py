@@ -97,10 +97,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     n = x.size(0) if N is None else N
     if n < 0:
         raise RuntimeError("N must be non-negative.")
-    if n < 2:
-        out = _core.ones((x.size(0), n), dtype=x.dtype if x.dtype.is_floating_point else _core.int64)
-    else:
-        out = powers(x if x.dtype.is_floating_point else x.to(_core.int64), N=n)
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        x = x.to(_core.int64)
+    out = _core.ones((x.size(0), n), dtype=x.dtype) if n < 2 else powers(x, N=n)
     return out if increasing else out.flip(-1)
 
 

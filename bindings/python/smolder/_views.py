@@ -25,6 +25,8 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     size, stride, first = tuple(size), tuple(stride), input.storage_offset()
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in size):
+        raise RuntimeError(f"as_strided: sizes may not be negative, got {list(size)}")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     at = first if storage_offset is None else storage_offset

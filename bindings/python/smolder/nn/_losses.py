@@ -31,7 +31,7 @@ def asked_reduction(reduction: str, size_average: bool | None, reduce: bool | No
     """The reduction that is asked for, by its name or by the two parameters that torch had before."""
     if size_average is None and reduce is None:
         return reduction
-    averaged, reduced = size_average in (None, True), reduce in (None, True)
+    averaged, reduced = (v is None or bool(v) for v in (size_average, reduce))
     reduction = "none" if not reduced else "mean" if averaged else "sum"
     warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
     return reduction
