@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "smolder/ir/decompose.h"
 
@@ -132,13 +134,37 @@ Value zeta(double s, Value x) {
   return where(x > 0.0, sum, where(whole, kInfinity, std::numeric_limits<double>::quiet_NaN()));
 }
 
+/// The n-th derivative of cot where it is c: each is a polynomial in c, and -(1 + c^2) times the derivative of the
+/// last.
+Value cot_derivative(int64_t n, Value c) {
+  std::vector<double> last{0.0, 1.0};  // by power
+  for (int64_t i = 0; i < n; ++i) {
+    std::vector<double> next(last.size() + 1, 0.0);
+    for (size_t k = 1; k < last.size(); ++k) {
+      next[k - 1] -= static_cast<double>(k) * last[k];
+      next[k + 1] -= static_cast<double>(k) * last[k];
+    }
+    last = std::move(next);
+  }
+  Value out = c * last[last.size() - 1] + last[last.size() - 2];
+  for (size_t k = last.size() - 2; k-- > 0;) out = out * c + last[k];
+  return out;
+}
+
 }  // namespace
 
 Value polygamma_of(int64_t n, Value x) {
   if (n == 0) return digamma_of(x);
   if (n == 1) return trigamma_of(x);
+  constexpr int64_t kMost = 60;  // beyond it the coefficients of the reflection are no use: nan, where x is negative
+  const bool even = n % 2 == 0;
   const double factorial = std::tgamma(static_cast<double>(n) + 1);
-  return zeta(static_cast<double>(n) + 1, x) * (n % 2 == 0 ? -factorial : factorial);
+  const Value direct =
+      zeta(static_cast<double>(n) + 1, n > kMost ? x : where(x < 0.0, 1.0 - x, x)) * (even ? -factorial : factorial);
+  if (n > kMost) return direct;
+  const Value waves = cot_derivative(n, 1.0 / tan(kPi * off_integer(x))) * std::pow(kPi, static_cast<double>(n) + 1);
+  const Value out = where(x < 0.0, direct * (even ? 1.0 : -1.0) - waves, direct);
+  return where(logical_and(x <= 0.0, x == trunc(x)), even ? -kInfinity : kInfinity, out);
 }
 
 }  // namespace smolder::ir

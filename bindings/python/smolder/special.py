@@ -31,12 +31,12 @@ from smolder._names import listing as _listing
 from smolder._out import takes_out
 
 if TYPE_CHECKING:
-    from smolder._typing import Tensor
+    from smolder._typing import Number, Tensor
 
 __all__ = [
     "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
     "i0e", "i1", "i1e", "log1p", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "polygamma", "psi",
-    "round", "sinc", "softmax", "xlog1py", "xlogy",
+    "round", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -127,3 +127,48 @@ def i1(input: Tensor) -> Tensor:
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) times the modified Bessel function of the first kind, of order 1."""
     return _wide(Bessel1e.apply, input)
+
+
+# Bernoulli's numbers B(2j) / (2j)!, of the formula of Euler and Maclaurin.
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600)
+_SHIFT = 10  # terms that are summed before the formula holds
+
+
+def _hurwitz(s, q):
+    y = q + _SHIFT
+    power = y**-s
+    total = sum(((q + i) ** -s for i in range(_SHIFT)), power * (y / (s - 1) + 0.5))
+    rising = s
+    for j, factor in enumerate(_BERNOULLI):
+        power = power / y
+        total = total + power * (factor * rising)
+        power = power / y
+        rising = rising * (s + (2 * j + 1)) * (s + (2 * j + 2))
+    poles = _core.logical_or(s == 1, _core.logical_and(q <= 0, q == _core.floor(q)))
+    outside = _core.logical_or(s < 1, _core.logical_and(q < 0, poles.logical_not()))
+    return _core.where(outside, math.nan, _core.where(poles, math.inf, _core.where(_core.isinf(q), 0.0, total)))
+
+
+@takes_out
+def zeta(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """Hurwitz's zeta: the sum of (k + other)^-input over k from 0 on.
+
+    Args:
+        input: The exponents; inf where one is 1, and nan where one is smaller.
+        other: The shifts; inf where one is 0 or a negative integer, and nan where one is another negative number, of which
+            torch goes on with the sum.
+    """
+    tensors = [v for v in (input, other) if isinstance(v, _core.Tensor)]
+    if not tensors:
+        raise TypeError("zeta() takes a tensor for one of input and other, or for both")
+
+    def of_both(*wide):
+        left = iter(wide)
+        return _hurwitz(
+            *(
+                next(left) if isinstance(v, _core.Tensor) else _core.full((), float(v), dtype=_core.float64)
+                for v in (input, other)
+            )
+        )
+
+    return _wide(of_both, *tensors)
