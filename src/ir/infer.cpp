@@ -346,6 +346,12 @@ void check_rows(std::string_view op, const Meta& self, int64_t dim, const Meta& 
                   ") and self one dimension, got ", to_string(self));
     return;
   }
+  bool slices = source.shape.size() != rows.size();  // whether the slices fit, or could not be compared
+  Dims one = source.shape;
+  if (!slices) one[axis] = rows[axis], slices = one == rows;
+  SMOLDER_CHECK(slices, RuntimeError, op,
+                "_(): Source/destination tensor must have same slice shapes: expected source of shape ", rows,
+                " for self ", self.shape, " and index ", index.shape, ", got ", source.shape);
   SMOLDER_CHECK(source.shape == rows, IndexError, op, "_(): expected source of shape ", rows, " for self ", self.shape,
                 " and index ", index.shape, ", got ", source.shape);
 }

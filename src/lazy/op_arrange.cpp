@@ -205,6 +205,14 @@ Tensor differences(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
 
 Tensor trapezoid(const Tensor& y, const Tensor& x, std::optional<Scalar> dx, int64_t dim) {
   SMOLDER_CHECK(!x.defined() || !dx, TypeError, "trapezoid() takes x or dx, not both");
+  SMOLDER_CHECK(y.dtype() != DType::kBool && (!x.defined() || x.dtype() != DType::kBool), RuntimeError,
+                "trapezoid: received a bool input for `", y.dtype() == DType::kBool ? "y" : "x",
+                "`, but bool is not supported");
+  if (!x.defined() && category(y.dtype()) == Category::kInt && y.dim() > 0 && y.size(dim) > 0) {
+    // The sum first, which is of int64: sums of two small integers would wrap.
+    const Tensor ends = select(y, dim, 0) * 0.5 + select(y, dim, -1) * 0.5;
+    return (sum(y, dim) - ends) * (dx ? dx->to_double() : 1.0);
+  }
   const Tensor pairs = slice(y, dim, 1) + slice(y, dim, 0, std::max<int64_t>(y.size(dim) - 1, 0));
   if (!x.defined()) return sum(pairs, dim) * (dx ? dx->to_double() / 2 : 0.5);
   Tensor apart = differences(x, 1, x.dim() == 1 ? 0 : dim, {}, {});
@@ -261,12 +269,14 @@ Tensor kron(const Tensor& a, const Tensor& b) {
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim) {
+  SMOLDER_CHECK(!dim || a.dim() == b.dim(), RuntimeError,
+                "linalg.cross: inputs must have the same number of dimensions.");
   const Dims shape = broadcast_shapes(a.shape(), b.shape(), "cross");
   int axis = -1;
   if (dim) {
     axis = ir::check_axis("cross", *dim, shape.size());
-    SMOLDER_CHECK(shape.size() > 0 && shape[axis] == 3, RuntimeError, "inputs dimension ", *dim,
-                  " must have length 3. Got ", a.shape(), " and ", b.shape());
+    SMOLDER_CHECK(shape.size() > 0 && a.shape()[axis] == 3 && b.shape()[axis] == 3, RuntimeError, "inputs dimension ",
+                  *dim, " must have length 3. Got ", a.shape(), " and ", b.shape());
   } else {
     axis = static_cast<int>(std::find(shape.begin(), shape.end(), 3) - shape.begin());
     SMOLDER_CHECK(axis < shape.size(), RuntimeError, "no dimension of size 3 in input");

@@ -103,7 +103,7 @@ Tensor convolve_images(const Tensor& x, const Tensor& weight, const ConvArgument
 
 Tensor convolution(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const ConvArguments& given) {
-  const ConvArguments a = conv_arguments(op, dims, input, weight, "number", given);
+  ConvArguments a = conv_arguments(op, dims, input, weight, "number", given);
   const bool batched = input.dim() == dims + 2;
   const int64_t channels = input.size(batched ? 1 : 0);
   SMOLDER_CHECK(channels == (Size(weight.size(1)) * a.groups).value(), RuntimeError, "Given groups=", a.groups,
@@ -119,6 +119,7 @@ Tensor convolution(std::string_view op, int dims, const Tensor& input, const Ten
     SMOLDER_CHECK(kernel[i] > 0 && kernel[i] <= padded[i], RuntimeError, "Calculated padded input size per channel: (",
                   by(padded), "). Kernel size: (", by(kernel),
                   "). Kernel size can't be greater than actual input size");
+    a.stride[i] = std::min(a.stride[i], padded[i]);  // past the end in one stride already: there is one window
   }
   const Tensor x = as_images(input, dims, batched), w = as_images(weight, dims, true);
   const ConvArguments of_images{in_two(a.stride, 1), in_two(a.padding, 0), in_two(a.dilation, 1), a.groups};

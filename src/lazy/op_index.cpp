@@ -409,7 +409,7 @@ Tensor quantile(std::string_view op, const Tensor& x, const Tensor& q, std::opti
     const auto wide = [](const Tensor& t) { return t.to(DType::kFloat32); };
     return quantile(op, wide(x), wide(q), dim, keepdim, interpolation, skip_nan).to(x.dtype());
   }
-  const int axis = dim && x.dim() > 0 ? ir::check_axis(op, *dim, x.dim()) : 0;
+  const int axis = dim ? ir::check_axis(op, *dim, x.dim()) : 0;
   Dims kept = x.shape();
   Tensor rows;
   if (!dim || x.dim() == 0) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "smolder/core/cuda/driver.h"
@@ -106,6 +107,26 @@ Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view w
   SMOLDER_CHECK(which == "min" ? v <= most : v >= least, RuntimeError, "Clamp ", which, " value ", v,
                 " is outside the representable range of ", name(dtype));
   return Scalar(std::clamp(v, least, most));
+}
+
+void check_factor(std::string_view op, std::string_view name, Scalar factor, DType result) {
+  check_fits(factor, result);
+  SMOLDER_CHECK(is_differentiable(result) || factor.category() != Category::kFloat, RuntimeError, op,
+                ": For integral input tensors, argument ", name, " must not be a floating point number.");
+  SMOLDER_CHECK(result == DType::kBool || factor.category() != Category::kBool, RuntimeError, op, ": Boolean ", name,
+                " only supported for Boolean results.");
+}
+
+Scalar integer_element(Scalar value, DType dtype) {
+  check_fits(value, dtype);
+  return value.category() == Category::kFloat ? Scalar(static_cast<int64_t>(value.to_double()))
+                                              : Scalar(value.to_int());
+}
+
+Scalar correction_of(Scalar correction) {
+  const double v = correction.to_double();
+  if (std::isnan(v)) return Scalar(std::numeric_limits<double>::infinity());
+  return std::abs(v) < 0x1p53 ? correction : Scalar(v);
 }
 
 void check_fits(Scalar value, DType dtype) {

@@ -134,8 +134,10 @@ def dtype_check(row):
     if not row.dtypes or row.dtypes == "all":
         return ""
     first = first_operand(row)
-    if row.sig.operands[0].type.name == "Tensor|Number":  # which may be a number: what they promote to counts
-        together = "{broadcast(kName, call.inputs), result_type(call.inputs)}"
+    if row.together or row.sig.operands[0].type.name == "Tensor|Number":  # which may be a number
+        of = [f"&{p.name}" for p in row.sig.operands if p.type.name == "Tensor"] if row.together else []
+        of = f"std::array{{{', '.join(of)}}}" if of else "call.inputs"
+        together = f"{{broadcast(kName, call.inputs), result_type({of})}}"
         return f'check_dtype(kName, "the operands together", {together}, "{row.dtypes}");\n'
     return f'check_dtype(kName, "{first}", {first}, "{row.dtypes}");\n'
 

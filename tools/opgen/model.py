@@ -34,6 +34,7 @@ FIELDS = {
     "infer": str,
     "primitive": bool,  # known to the code generators: its decomposition only brings it into normal form
     "dtypes": str,
+    "together": bool,  # dtypes is asked of what the operands promote to, not of the first
     "accepts": str,  # what `check` lets through, where that isn't `dtypes`: for people, and tests hold it true
     "decompose": str,
     "compute": (str, list),
