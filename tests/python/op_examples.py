@@ -66,6 +66,8 @@ def program(row, case):
                 parts = [literal(*one) for one in given]
                 lines.append(f"{shown} = [{', '.join(parts)}]")
             else:
+                if name == "sorted_sequence":
+                    given = np.sort(given[0]), given[1]
                 lines.append(f"{shown} = {literal(*given)}")
             text = shown
         elif name in words:

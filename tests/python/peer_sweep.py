@@ -17,7 +17,7 @@ import numpy as np
 
 FOLDER = Path(__file__).parent / "sweeps"
 GOLDEN = Path(__file__).parents[1] / "golden/sweeps"
-DIGITS = {"float64": 13, "float32": 7, "float16": 5, "bfloat16": 4}
+DIGITS = {"float64": 13, "float32": 7, "float16": 5, "bfloat16": 4, "complex64": 7, "complex128": 13}
 MOST = 8  # elements of a tensor that the golden files write out
 
 

@@ -13,7 +13,7 @@ from peer_sweep import FOLDER, GOLDEN, brief, sweep
 import smolder
 
 NAMES = sorted(p.stem for p in FOLDER.glob("*.py"))
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-4, "complex128": 1e-9}
 
 
 # Cases that differ, and why.
