@@ -146,6 +146,16 @@ def test_a_bool_is_a_number(shrink):
     assert shrink(X, True).tolist() == shrink(X, 1.0).tolist()
 
 
+def test_nextafter_has_no_gradient():
+    """It was a constant to who asked for the gradient of a sum with it."""
+    x = smolder.ones(2, requires_grad=True)
+    y = smolder.nextafter(x, smolder.zeros(2))
+    assert y.requires_grad
+    with pytest.raises(NotImplementedError, match="the derivative for 'nextafter' is not implemented"):
+        (x + y).sum().backward()
+    assert not smolder.nextafter(x.detach(), smolder.zeros(2)).requires_grad
+
+
 def test_quotients_of_integers_that_addcdiv_refuses():
     whole = smolder.tensor([7, 8])
     with pytest.raises(RuntimeError, match="Integer division with addcdiv"):
@@ -245,6 +255,13 @@ def test_slices_to_write_to_end_where_the_dimension_does(start, end, step):
     expected = x.numpy().copy()
     expected[start:end:step] = -1
     assert smolder.slice_scatter(x, smolder.full((count,), -1.0), 0, start, end, step).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("stop", [2**63, 2**64, -(2**64)])
+def test_slices_of_more_than_64_bits(stop):
+    assert X[:stop].tolist() == X.tolist()[:stop]
+    assert X[stop:].tolist() == X.tolist()[stop:]
+    assert X[:: max(stop, 1)].tolist() == X.tolist()[:: max(stop, 1)]
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ def _slice(tensor, axis, item):
     bounds = []
     for bound in (item.start, item.stop, item.step):
         try:
-            bounds.append(None if bound is None else operator.index(bound))
+            # Beyond 64 bits is beyond every end, as for lists.
+            bounds.append(None if bound is None else min(max(operator.index(bound), -(2**63)), 2**63 - 1))
         except TypeError:
             raise TypeError("slice indices must be integers or None or have an __index__ method") from None
     start, stop, step = bounds

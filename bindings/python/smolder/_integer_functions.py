@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from smolder import _core
@@ -98,4 +99,25 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     smallest = zeros_like(x.view(bits)).add(1).view(dtype)
     moved = _core.where(x == 0, _core.where(y > 0, smallest, -smallest), moved)
     out = _core.where(x == y, y, moved)
-    return _core.where(x.isnan() | y.isnan(), full_like(x, float("nan")), out)
+    out = _core.where(x.isnan() | y.isnan(), full_like(x, float("nan")), out)
+    if _core.is_grad_enabled() and (input.requires_grad or other.requires_grad):
+        return _no_gradient().apply(out, input, other)
+    return out
+
+
+@functools.cache
+def _no_gradient():
+    from smolder.autograd import Function  # which imports this
+
+    class NextAfter(Function):
+        """The result, with a history that says that there is no gradient."""
+
+        @staticmethod
+        def forward(ctx, out, input, other):
+            return out.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise NotImplementedError("the derivative for 'nextafter' is not implemented.")
+
+    return NextAfter
