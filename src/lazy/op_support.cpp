@@ -109,18 +109,25 @@ Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view w
   return Scalar(std::clamp(v, least, most));
 }
 
-void check_factor(std::string_view op, std::string_view name, Scalar factor, DType result) {
+void check_factor(std::string_view op, std::string_view what, Scalar factor, DType result) {
   check_fits(factor, result);
   SMOLDER_CHECK(is_differentiable(result) || factor.category() != Category::kFloat, RuntimeError, op,
-                ": For integral input tensors, argument ", name, " must not be a floating point number.");
-  SMOLDER_CHECK(result == DType::kBool || factor.category() != Category::kBool, RuntimeError, op, ": Boolean ", name,
-                " only supported for Boolean results.");
+                ": For integral input tensors, argument ", what,
+                " must not be a floating point number; the operands are of ", name(result));
+  SMOLDER_CHECK(result == DType::kBool || factor.category() != Category::kBool, RuntimeError, op, ": Boolean ", what,
+                " only supported for Boolean results, and this is of ", name(result));
 }
 
-Scalar integer_element(Scalar value, DType dtype) {
-  check_fits(value, dtype);
-  return value.category() == Category::kFloat ? Scalar(static_cast<int64_t>(value.to_double()))
-                                              : Scalar(value.to_int());
+Scalar integer_element(std::string_view op, Scalar value, DType dtype) {
+  const bool is_float = value.category() == Category::kFloat;
+  const double v = value.to_double();
+  // A negative integer is let wrap in uint8, as by check_fits.
+  const double least = dtype == DType::kUInt8 && !is_float ? -255 : static_cast<double>(lowest_integer(dtype));
+  const bool fits = dtype == DType::kInt64 ? !is_float || (v >= least && v < 0x1p63)
+                                           : v >= least && v <= static_cast<double>(highest_integer(dtype));
+  SMOLDER_CHECK(fits, RuntimeError, op, ": value cannot be converted to type ", name(dtype), " without overflow, got ",
+                v);
+  return is_float ? Scalar(static_cast<int64_t>(v)) : Scalar(value.to_int());
 }
 
 Scalar correction_of(Scalar correction) {

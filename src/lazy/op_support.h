@@ -34,10 +34,10 @@ DType result_type(TensorList tensors);
 /// Throws RuntimeError, as torch does, when `dtype` holds no number like `value`: an integer out of its range, a
 /// float that would become infinite or be cut to such an integer. A negative integer is let wrap in uint8.
 void check_fits(Scalar value, DType dtype);
-/// Throws RuntimeError unless a factor, called `name`, may scale operands whose result is of this dtype.
-void check_factor(std::string_view op, std::string_view name, Scalar factor, DType result);
-/// A number as an element of a dtype of integers, its fraction cut off. Raises as check_fits.
-Scalar integer_element(Scalar value, DType dtype);
+/// Throws RuntimeError unless a factor, called `what`, may scale operands whose result is of this dtype.
+void check_factor(std::string_view op, std::string_view what, Scalar factor, DType result);
+/// A number as an element of a dtype of integers, its fraction cut off. Throws RuntimeError where it is none.
+Scalar integer_element(std::string_view op, Scalar value, DType dtype);
 /// What a variance's divisor is made of n by: a number whose difference from n overflows nothing, and that leaves
 /// nothing of n where it is nan.
 Scalar correction_of(Scalar correction);

@@ -282,6 +282,8 @@ def test_slices_of_more_than_64_bits(stop):
         ("smolder.cross(x[:, :3], x[0, :3], dim=1)", RuntimeError),
         ("smolder.quantile(x[0, 0], 0.5, 1)", IndexError),
         ("smolder.renorm(x, 2, 0, nan)", RuntimeError),
+        ("F.pdist(x, -1.0)", RuntimeError),
+        ("F.pdist(x, nan)", RuntimeError),
         ("x.as_strided((-1, 2), (1, 2))", RuntimeError),
     ],
 )

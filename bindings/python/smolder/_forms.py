@@ -260,6 +260,8 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
 
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if not p >= 0:
+        raise RuntimeError("pdist only supports non-negative p values")
     first, second = triu_indices(input.size(0), input.size(0), 1, device=input.device)
     apart = input[first] - input[second]
     return vector_norm(apart, p, [1])
