@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
@@ -51,11 +52,19 @@ TEST(CudaInterpreter, TooManyNumbersAreRefused) {
   EXPECT_FALSE(cuda::may_interpret(code, emulated_device()));
 }
 
+// NVRTC takes ten seconds for all primitives, which other tests compile: here `apply` knows none.
 TEST(CudaInterpreter, Compiles) {
   SKIP_UNDER_SANITIZER;
   if (!smolder::cuda::has_nvrtc()) GTEST_SKIP() << smolder::cuda::nvrtc_missing();
+  std::string text = cuda::interpreter_text();
+  if (!std::getenv("SMOLDER_CUDA_ALL")) {
+    const size_t apply = text.find("u64 apply("), first = text.find("    case ", apply);
+    const size_t last = text.find("    default: return x;", apply);
+    ASSERT_LT(first, last);
+    text.erase(first, last - first);
+  }
   const auto start = std::chrono::steady_clock::now();
-  const std::string cubin = cuda::compile_text(cuda::interpreter_text(), "sm_90");
+  const std::string cubin = cuda::compile_text(text, "sm_90");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::cout << "the interpreter: " << cubin.size() << " bytes after " << seconds.count() << " s\n";
   EXPECT_LT(cubin.size(), 2u << 20);
