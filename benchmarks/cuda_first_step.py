@@ -2,6 +2,8 @@
 of a context, which is told apart: with an empty cache of compiled kernels, then with what that process left; and of 24
 steps of 24 batch sizes after one step.
 
+With SMOLDER_CUDA_INTERPRETER=behind kernels are interpreted until they are compiled.
+
 `python benchmarks/cuda_first_step.py [ROW...]`: rows of cuda_bench.py, mlp_train and gpt2_124m_train by default.
 """
 
@@ -30,10 +32,15 @@ def first_steps(row):
         cuda.synchronize()
         times.append(time.perf_counter() - start)
         start = time.perf_counter()
-    kernels = smolder.metrics()["counters"].get("kernels.compiled", 0)
+    counters = smolder.metrics()["counters"]
     print(
-        "  context {:.3f}, first {:.3f}, second {:.3f}, third {:.4f}; kernels compiled: {}".format(
-            context, *times, kernels
+        "  context {:.3f}, first {:.3f}, second {:.3f}, third {:.4f}; kernels compiled: {}, launches interpreted: {},"
+        " waited {:.3f}".format(
+            context,
+            *times,
+            counters.get("kernels.compiled", 0),
+            counters.get("kernels.interpreted_launches", 0),
+            counters.get("kernels.waited_us", 0) / 1e6,
         )
     )
 

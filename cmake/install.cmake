@@ -10,6 +10,12 @@ foreach(plugin smolder_llvm smolder_gloo)
   endif()
 endforeach()
 
+install(
+  DIRECTORY $<TARGET_FILE_DIR:smolder>/
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILES_MATCHING
+  PATTERN "smolder_interpreter_*.cubin")
+
 # The headers, ours and those that the op table generates; further arguments are install()'s.
 function(smolder_install_headers destination)
   install(FILES ${CMAKE_SOURCE_DIR}/src/smolder.h DESTINATION ${destination}/smolder ${ARGN})

@@ -5,18 +5,14 @@
 #include "smolder/core/error.h"
 
 namespace smolder {
-namespace {
 
-/// "/usr/lib/" of "/usr/lib/libsmolder.so", from the address of a function in it.
-std::string own_folder() {
+std::string library_folder() {
   static const char here = 0;
   Dl_info info;
   SMOLDER_INVARIANT(dladdr(&here, &info) != 0 && info.dli_fname);
   const std::string path = info.dli_fname;
   return path.substr(0, path.rfind('/') + 1);
 }
-
-}  // namespace
 
 DynamicLibrary DynamicLibrary::open(const std::string& file) {
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -28,7 +24,7 @@ DynamicLibrary DynamicLibrary::open(const std::string& file) {
 }
 
 DynamicLibrary DynamicLibrary::open_plugin(const std::string& name) {
-  return open(own_folder() + "lib" + name + ".so");
+  return open(library_folder() + "lib" + name + ".so");
 }
 
 void* DynamicLibrary::address(const char* name) const {

@@ -35,6 +35,8 @@ class DeviceKernel {
   /// How many words, behind the scalars of the kernel, the host computes of them, and what computes them.
   virtual size_t num_computed() const { return 0; }
   virtual void compute_scalars(uint64_t* /*scalars*/) const {}
+  /// Whether it runs as its own code, and will from now on.
+  virtual bool is_own_code() const { return true; }
 };
 
 /// A loaded kernel: a function of the host, or a kernel on a device. Holding it keeps the code alive.
@@ -61,6 +63,8 @@ class Backend {
   virtual std::vector<ObjectCode> compile(std::span<const Kernel* const> kernels) = 0;
   /// Links an object and finds its kernel; ~0.1 ms. Throws ValueError when the bytes are not loadable.
   virtual CompiledKernel load(const std::string& object) = 0;
+  /// What runs a kernel on a device as it would, bit for bit, without a compiler; null where there is none.
+  virtual std::shared_ptr<const DeviceKernel> stand_in(const Kernel& /*kernel*/, int /*device*/) { return nullptr; }
 };
 
 /// The CPU backend: opens the `smolder_llvm` plugin on first call. Throws RuntimeError naming the file

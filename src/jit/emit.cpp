@@ -17,6 +17,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/device_target.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/loop/loop_interpret.h"
 
 namespace smolder::jit {
@@ -92,8 +93,9 @@ class Emitter {
     std::vector<Missing> missing;
     for (const size_t s : p_.missing) {
       Missing m = missing_at(s);
-      const bool made_since = in_background() && find(m);  // for another plan, while this one waited
-      if (!made_since) missing.push_back(std::move(m));
+      // For another plan, while this one waited.
+      const bool made_since = (in_background() || stand_ins() != StandIns::kNone) && find(m);
+      if (!made_since && !stand_in(m)) missing.push_back(std::move(m));
     }
     compile(missing, others);
     p_.missing.clear();
@@ -129,6 +131,20 @@ class Emitter {
       }
     }
     return false;
+  }
+
+  /// Has something run the kernel that needs no compiler, while it is compiled behind the program. False: there is
+  /// none.
+  bool stand_in(const Missing& m) {
+    if (p_.options.device == DeviceType::kCPU || stand_ins() == StandIns::kNone) return false;
+    const Kernel& kernel = m.step->kernel->kernel;
+    std::shared_ptr<const DeviceKernel> other = target_.stand_in(kernel, p_.options.device.index);
+    if (!other) return false;
+    KernelQueue::Job job{&target_, kernel, m.text, target_name_, resolve_source(site_of(p_, *m.step).source), m.key};
+    std::shared_ptr<const DeviceKernel> tiered = KernelQueue::get().submit(std::move(job), std::move(other));
+    if (!tiered) return false;
+    p_.kernels[m.code] = {nullptr, nullptr, std::move(tiered)};
+    return true;
   }
 
   /// Kernels that are compiled as one. They share a module's overhead, and there are enough batches for the threads. A

@@ -11,6 +11,7 @@
 #include "smolder/ir/control_flow.h"
 #include "smolder/ir/user_op.h"
 #include "smolder/jit/compile.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/run/run_mode.h"
 #include "smolder/jit/switches.h"
 #include "smolder/lazy/extract.h"
@@ -149,6 +150,8 @@ PlanEntry* Tape::find_plan(Trace& t, bool wait) {
 
 /// The plan for a trace that has none, and its instance; null where it is to run op by op.
 std::shared_ptr<const jit::Plan> Tape::plan_for(const Trace& t, PlanEntry& entry, bool wait) {
+  const jit::AwaitedKernels scope_of_kernels(compiling() == Compiling::kWait || on_recompile() == OnRecompile::kRaise ||
+                                             options_.strict);
   std::vector<int64_t> symbols = symbol_values(t);
   std::string structure = plan_structure(t, entry.produced, options_.compile);
   if (entry.constant_sizes) {

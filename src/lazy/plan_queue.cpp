@@ -19,6 +19,7 @@
 #include "smolder/jit/cache/kernel_cache.h"
 #include "smolder/jit/compile.h"
 #include "smolder/jit/emit.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/switches.h"
 #include "smolder/lazy/extract.h"
 
@@ -334,6 +335,9 @@ void PlanQueue::work(const std::shared_ptr<Shared>& shared) {
 
 namespace smolder {
 
-void wait_for_compiles() { lazy::PlanQueue::get().wait(); }
+void wait_for_compiles() {
+  lazy::PlanQueue::get().wait();
+  jit::KernelQueue::get().wait();
+}
 
 }  // namespace smolder

@@ -4,6 +4,7 @@
 #include "smolder/core/counters.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/cache/kernel_cache.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/run/arena.h"
 #include "smolder/lazy/plan_queue.h"
 #include "smolder/lazy/tape.h"
@@ -101,6 +102,7 @@ void bind_options(nb::module_& m) {
   m.def("_finish_compiling", [] {
     const WithoutGil nogil;
     lazy::PlanQueue::get().finish();
+    jit::KernelQueue::get().finish();
   });
   m.def(
       "_set_compiling",

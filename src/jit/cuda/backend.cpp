@@ -10,6 +10,7 @@
 #include "smolder/core/error.h"
 #include "smolder/core/hash.h"
 #include "smolder/jit/cuda/compiler.h"
+#include "smolder/jit/cuda/interpreter.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/together.h"
@@ -89,6 +90,9 @@ class CudaBackend final : public Backend {
   }
   CompiledKernel load(const std::string& object) override {
     return {nullptr, nullptr, std::make_shared<const CudaKernel>(object_from_bytes(object))};
+  }
+  std::shared_ptr<const DeviceKernel> stand_in(const Kernel& kernel, int device) override {
+    return interpreted(kernel, arch_, smolder::cuda::device_info(device));
   }
 
  private:

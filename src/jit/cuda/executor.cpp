@@ -156,7 +156,11 @@ void InstanceImpl::queue_launch(const Launch& launch, std::vector<IndexReport>& 
     const std::span<const Segment> some = all.subspan(i, at_once);
     const QueuedStep watched(queue().stream(), [&] {
       std::vector<Span> spans;
-      for (const Segment& s : some) spans.push_back(span_of(s.step));
+      const bool is_own = launch.device->is_own_code();
+      for (const Segment& s : some) {
+        spans.push_back(span_of(s.step));
+        if (!is_own) spans.back().name += " (interpreted)";
+      }
       return spans;
     });
     queue_segments(launch, some);
@@ -306,7 +310,7 @@ std::vector<IndexReport> InstanceImpl::run_on_cuda(const RunArguments& args, con
   // The profile has times of steps, which a graph would not tell.
   const bool is_part = t.depth > 0;  // of a step, whose guards it has not: see guard_word()
   const bool may_replay = !(state.gate && is_part) && !is_watched && !tries && mode.replays && cuda::graphs_enabled() &&
-                          state.graphs.may_replay();
+                          state.graphs.may_replay() && is_compiled(state);
   static const PerThread<std::vector<char*>> own_of_thread;
   std::vector<char*>& own = *own_of_thread;  // addresses of the run's leaves and outputs
   own.assign(t.bases.begin() + PointerSlot::kFirstLeaf, t.bases.end());
@@ -370,6 +374,14 @@ void InstanceImpl::settle(cuda::InstanceState& state) const {
   if (std::exchange(state.is_settled, true)) return;
   for (const LibraryStep& step : library_) step.call->settle();
   plan_->compile_missing();
+}
+
+/// Whether all launches are of kernels' own code: a graph would launch for ever what stands in for it.
+bool InstanceImpl::is_compiled(cuda::InstanceState& state) const {
+  state.is_compiled = state.is_compiled || std::ranges::all_of(launches_, [](const Launch& launch) {
+                        return !launch.device || launch.device->is_own_code();
+                      });
+  return state.is_compiled;
 }
 
 /// Queues a run whose products try algorithms first.

@@ -87,6 +87,7 @@ class Staging {
 struct InstanceState {
   int64_t runs = 0;
   bool is_settled = false;   ///< its calls are
+  bool is_compiled = false;  ///< its kernels are, as far as is known
   bool takes_memory = true;  ///< for what its launches need meanwhile; as far as is known
   std::unique_ptr<Staging> staging;
   BufferRef scalars;               ///< the numbers of a run, where kernels read them

@@ -8,6 +8,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/emit.h"
 #include "smolder/jit/fuse/recompute.h"
+#include "smolder/jit/kernel_queue.h"
 #include "smolder/jit/plan/plan_impl.h"
 #include "smolder/jit/schedule/checks.h"
 
@@ -105,7 +106,8 @@ InstanceImpl::InstanceImpl(std::shared_ptr<const PlanImpl> plan, std::vector<int
     if (p.launch_of[launch.first_step] <= p.last_check) last_check_ = &launch;
   }
   find_first_write();
-  if (!p.missing.empty()) {  // who waits for kernels waits for what is best of calls beside them
+  if (!p.missing.empty() &&
+      stand_ins() == StandIns::kNone) {  // who waits for kernels waits for what is best of calls beside them
     for (const LibraryStep& step : library_) step.call->settle();
   }
   plan_->compile_missing();

@@ -212,6 +212,7 @@ class InstanceImpl final : public Instance {
   std::vector<IndexReport> finish_with(std::vector<IndexReport> found) const;
   void replay(const RunArguments& args, cuda::InstanceState& state, std::vector<IndexReport>& reports) const;
   void settle(cuda::InstanceState& state) const;
+  bool is_compiled(cuda::InstanceState& state) const;
   void rehearse(const RunArguments& args, cuda::InstanceState& state) const;
   void run_with_trials(const RunMode& mode, cuda::InstanceState& state, std::vector<IndexReport>& reports) const;
   void run_and_wait(const Launch& launch, std::vector<IndexReport>& reports) const;

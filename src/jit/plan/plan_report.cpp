@@ -141,6 +141,8 @@ class Reporter {
     if (step.kernel) {
       r.kernel = step.kernel->code;
       r.key = key_of(step.kernel->kernel);
+      const DeviceKernel* const device = p_.kernels[static_cast<size_t>(r.kernel)].device.get();
+      if (device && !device->is_own_code()) r.kind = ReportedStep::kInterpreted;
       const auto built = std::ranges::find(p_.built, r.key, &BuiltKernel::key);
       if (built != p_.built.end()) r.built_ms = built->milliseconds;
     } else {

@@ -42,7 +42,8 @@ struct ReportedMove {
 };
 
 struct ReportedStep {
-  enum Kind : uint8_t { kKernel, kLibrary, kFallback } kind = kKernel;
+  /// kInterpreted: a kernel whose code is not compiled yet.
+  enum Kind : uint8_t { kKernel, kLibrary, kFallback, kInterpreted } kind = kKernel;
   std::string name;  ///< of the kernel, or of the op that a library or an eager kernel runs
   SourceToken source = 0;
   int launch = 0;        ///< steps of one launch run side by side, and are timed together

@@ -57,6 +57,11 @@ std::string host_text(std::string text) {
 
 }  // namespace
 
+std::string cache_folder() {
+  const char* const named = std::getenv("SMOLDER_CUDA_HOST_CACHE");
+  return named ? named : "/tmp/smolder_cuda_host_" + std::to_string(getuid());
+}
+
 void HostProgram::compile(const std::string& text, const std::string& compiler, const std::string& library) const {
   const std::string source = library + ".cpp";
   std::ofstream(source) << text;

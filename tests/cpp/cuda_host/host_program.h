@@ -7,6 +7,9 @@
 
 namespace cuda_host {
 
+/// Where programs are kept for later processes: SMOLDER_CUDA_HOST_CACHE, else a folder of the user's in /tmp.
+std::string cache_folder();
+
 /// A program that the host's compiler made.
 class HostProgram {
  public:

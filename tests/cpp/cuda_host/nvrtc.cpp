@@ -1,6 +1,9 @@
 // NVRTC for CUDA on the host: what it makes of a program is its text, which the driver compiles when it is launched.
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "smolder/core/cuda/api.h"
@@ -27,13 +30,22 @@ API Status nvrtcDestroyProgram(NvrtcProgram* program) {
   delete *program;
   return 0;
 }
-API Status nvrtcCompileProgram(NvrtcProgram, int, const char* const*) { return 0; }
+// It takes SMOLDER_CUDA_HOST_NVRTC_MS for each program, and fails where that contains SMOLDER_CUDA_HOST_NVRTC_FAILS.
+API Status nvrtcCompileProgram(NvrtcProgram program, int, const char* const*) {
+  if (const char* const ms = std::getenv("SMOLDER_CUDA_HOST_NVRTC_MS")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
+  }
+  const char* const part = std::getenv("SMOLDER_CUDA_HOST_NVRTC_FAILS");
+  constexpr Status kCompilation = 6;
+  return part && program->text.find(part) != std::string::npos ? kCompilation : 0;
+}
+constexpr const char* kLog = "it was told to fail";
 API Status nvrtcGetProgramLogSize(NvrtcProgram, size_t* size) {
-  *size = 1;
+  *size = std::strlen(kLog) + 1;
   return 0;
 }
 API Status nvrtcGetProgramLog(NvrtcProgram, char* log) {
-  *log = 0;
+  std::strcpy(log, kLog);
   return 0;
 }
 API Status nvrtcGetCUBINSize(NvrtcProgram program, size_t* size) {

@@ -8,6 +8,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/device/native.h"
 #include "smolder/jit/cuda/device/prelude.h"
+#include "smolder/jit/cuda/interpreter.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
 #include "smolder/jit/cuda/together.h"
@@ -67,6 +68,23 @@ size_t CudaEmulator::launch(size_t kernel, std::span<const KernelArguments> call
     program_.run(text_.entries[kernel], t.words.data(), t.shape.grid, t.shape.block);
   }
   return launches.size();
+}
+
+void InterpreterEmulator::launch(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
+                                 uint32_t* errors, int64_t positions) const {
+  const cuda::ByteCode code = cuda::encode(k);
+  SMOLDER_CHECK(cuda::may_interpret(code, emulated_device()), RuntimeError, "too large for the interpreter");
+  const cuda::Schedule schedule(k);
+  const cuda::Numbers numbers(schedule.kernel);
+  std::vector<uint64_t> all(k.scalars.size() + numbers.results().size());
+  std::copy_n(scalars, k.scalars.size(), all.begin());
+  numbers.compute(all.data());
+  cuda::InterpreterLaunch launch(code, {buffers, ints, all.data(), errors, positions}, emulated_device());
+  if (launch.empty()) return;
+  std::vector<char> scratch(static_cast<size_t>(launch.scratch_bytes()), '\xa5');
+  launch.place_code(code.code.data());
+  launch.place_scratch(scratch.data());
+  program_.run(cuda::kInterpreterEntry, launch.words().data(), launch.shape().grid, launch.shape().block);
 }
 
 cuda::NativeRef EmulatedDevice::function(const std::string& program, const std::string& entry) {

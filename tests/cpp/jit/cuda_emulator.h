@@ -10,6 +10,7 @@
 
 #include "cuda_host/host_program.h"
 #include "smolder/core/cuda/driver.h"
+#include "smolder/jit/cuda/byte_code.h"
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/loop/loop_ir.h"
@@ -54,6 +55,20 @@ class CudaEmulator {
 
   std::span<const Kernel* const> kernels_;
   cuda::ProgramText text_;
+  HostProgram program_;
+};
+
+/// The interpreter of loop IR on a device.
+class InterpreterEmulator {
+ public:
+  /// The program is kept on disk: it takes the host's compiler as long as the kernels of a whole test.
+  explicit InterpreterEmulator(const std::string& compiler)
+      : program_(cuda::interpreter_text(), compiler, cuda_host::cache_folder()) {}
+  /// As `DeviceKernel::launch`, on memory of the host.
+  void launch(const Kernel& kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
+              uint32_t* errors, int64_t positions) const;
+
+ private:
   HostProgram program_;
 };
 

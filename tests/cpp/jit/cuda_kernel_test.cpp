@@ -409,8 +409,14 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 constexpr int64_t kFewElements = 20000;  // whose races it takes little time to look for
 
-/// Runs each kernel emulated, in place where it may be, and interpreted, as it is and as it is scheduled, and expects
-/// equal bits.
+/// The interpreter's program is one, and takes the host's compiler longer than the kernels of a test.
+const InterpreterEmulator& interpreter() {
+  static const InterpreterEmulator only(SMOLDER_HOST_CXX);
+  return only;
+}
+
+/// Runs each kernel emulated, as its own code and by the device's interpreter, in place where it may be, and
+/// interpreted on the host, as it is and as it is scheduled, and expects equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
   std::vector<const Kernel*> kernels;
   for (const KernelSample& s : samples) kernels.push_back(&s.kernel);
@@ -434,6 +440,16 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       on_host.push_back(want[b].data());
     }
     for (const auto& [read, written] : s.in_place) on_device[written] = on_device[read];
+    std::vector<Array> on_interpreter;
+    std::vector<void*> places_of_interpreter = on_device;
+    for (size_t b = 0; b < want.size(); ++b) {
+      on_interpreter.push_back(want[b].clone());
+      if (on_device[b]) places_of_interpreter[b] = on_interpreter[b].data();
+    }
+    for (const auto& [read, written] : s.in_place) places_of_interpreter[written] = places_of_interpreter[read];
+    ErrorSlots interpreter_errors(s.kernel.num_errors);
+    interpreter().launch(s.kernel, places_of_interpreter.data(), s.ints.data(), s.scalars.data(),
+                         interpreter_errors.data(), s.positions);
     ErrorSlots got_errors(s.kernel.num_errors);
     std::vector<uint32_t> want_errors(static_cast<size_t>(s.kernel.num_errors));
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
@@ -462,13 +478,16 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
     }
     for (const auto& [read, written] : s.in_place) {
       std::memcpy(got[written].data(), got[read].data(), got[read].bytes());
+      std::memcpy(on_interpreter[written].data(), on_interpreter[read].data(), on_interpreter[read].bytes());
       want[read] = got[read].clone();  // it was overwritten
+      on_interpreter[read] = got[read].clone();
     }
     for (size_t b = 0; b < got.size(); ++b) {
-      if (on_device[b]) {
-        EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
-      }
+      if (!on_device[b]) continue;
+      EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
+      EXPECT_TRUE(same(on_interpreter[b], want[b])) << "b" << b << " of the interpreter";
     }
+    EXPECT_EQ(interpreter_errors.found(), want_errors);
     EXPECT_EQ(got_errors.found(), want_errors);
   }
 }

@@ -1,0 +1,160 @@
+#include "smolder/jit/cuda/interpreter.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "smolder/core/counters.h"
+#include "smolder/core/cuda/memory.h"
+#include "smolder/core/dynamic_library.h"
+#include "smolder/core/error.h"
+#include "smolder/core/hash.h"
+#include "smolder/jit/cuda/device_program.h"
+#include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/cuda/schedule.h"
+#include "smolder/jit/kernel_queue.h"
+
+namespace smolder::jit::cuda {
+
+namespace {
+
+using smolder::cuda::Module;
+using smolder::cuda::Stream;
+
+/// The code that came with the library; null where none did.
+std::unique_ptr<const Module> shipped(const std::string& arch) {
+  const char* const host_math = std::getenv("SMOLDER_HOST_MATH");
+  if (host_math && std::string_view(host_math) != "0") return nullptr;  // other formulas
+  std::ostringstream code;
+  code << std::ifstream(library_folder() + interpreter_file(arch), std::ios::binary).rdbuf();
+  if (code.str().empty()) return nullptr;
+  try {
+    return std::make_unique<const Module>(code.str());
+  } catch (const ValueError&) {
+    return nullptr;
+  }
+}
+
+/// The interpreter's program for one architecture. It is compiled once a machine, behind the program.
+class InterpreterProgram {
+ public:
+  static InterpreterProgram& of(const std::string& arch) {
+    static std::mutex mutex;
+    static auto* all = new std::map<std::string, std::unique_ptr<InterpreterProgram>>;
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<InterpreterProgram>& one = (*all)[arch];
+    if (!one) one.reset(new InterpreterProgram(arch));
+    return *one;
+  }
+
+  /// Null until it is compiled.
+  smolder::cuda::DriverKernel function() {
+    std::call_once(asked_, [&] {
+      const bool waits = stand_ins() == StandIns::kOnly || stand_ins() == StandIns::kRandom;
+      if ((shipped_ = shipped(arch_))) {
+        function_.store(shipped_->kernel(kInterpreterEntry), std::memory_order_release);
+        return;
+      }
+      if (waits || program_.is_kept()) return load();
+      KernelQueue::get().submit([this] { load(); });
+    });
+    return function_.load(std::memory_order_acquire);
+  }
+
+ private:
+  explicit InterpreterProgram(const std::string& arch)
+      : arch_(arch), program_(interpreter_text(), kInterpreterEntry, arch) {}
+  void load() { function_.store(program_.module().kernel(kInterpreterEntry), std::memory_order_release); }
+
+  const std::string arch_;
+  std::unique_ptr<const Module> shipped_;
+  DeviceProgram program_;
+  std::once_flag asked_;
+  std::atomic<smolder::cuda::DriverKernel> function_ = nullptr;
+};
+
+class InterpretedKernel final : public DeviceKernel {
+ public:
+  InterpretedKernel(const Kernel& kernel, ByteCode code, smolder::cuda::DriverKernel function)
+      : kernel_(Schedule(kernel).kernel), numbers_(kernel_), code_(std::move(code)), function_(function) {}
+
+  void launch(Stream& stream, std::span<const KernelArguments> calls) const override {
+    const smolder::cuda::DeviceInfo& info = smolder::cuda::device_info(stream.device());
+    const void* const code = code_on(stream);
+    for (const KernelArguments& call : calls) {
+      InterpreterLaunch own(code_, call, info);
+      if (own.empty()) continue;
+      own.place_code(code);
+      BufferRef scratch;
+      if (own.scratch_bytes() > 0) {
+        scratch = smolder::cuda::allocate_temporary(static_cast<size_t>(own.scratch_bytes()), stream.device());
+        own.place_scratch(scratch->data());
+      }
+      smolder::cuda::LaunchShape shape = own.shape();
+      shape.dependent = info.major >= 9;
+      void* parameters[] = {own.words().data()};
+      smolder::cuda::launch(function_, stream, shape, parameters);
+    }
+  }
+  size_t num_computed() const override { return numbers_.results().size(); }
+  void compute_scalars(uint64_t* scalars) const override { numbers_.compute(scalars); }
+  bool is_own_code() const override { return false; }
+
+ private:
+  /// Copied at the first launch.
+  const void* code_on(Stream& stream) const {
+    const std::lock_guard lock(mutex_);
+    Copy& copy = copies_[stream.device()];
+    const size_t bytes = code_.code.size() * sizeof(int32_t);
+    if (!copy.memory) copy.memory = smolder::cuda::allocate(bytes, stream.device());
+    if (!copy.is_there) {
+      smolder::cuda::copy_to_device(stream, copy.memory->data(), code_.code.data(), bytes);
+      copy.is_there = !smolder::cuda::Rehearsal::current();  // which copies nothing
+    }
+    return copy.memory->data();
+  }
+
+  const Kernel kernel_;
+  const Numbers numbers_;
+  const ByteCode code_;
+  const smolder::cuda::DriverKernel function_;
+  struct Copy {
+    BufferRef memory;
+    bool is_there = false;
+  };
+  mutable std::mutex mutex_;
+  mutable std::map<int, Copy> copies_;  ///< by device, under `mutex_`
+};
+
+}  // namespace
+
+std::string interpreter_file(const std::string& arch) {
+  const std::string text = interpreter_text();
+  return "smolder_interpreter_" + arch + "_" + to_hex(hash_bytes(text.data(), text.size())).substr(0, 16) + ".cubin";
+}
+
+std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch,
+                                                const smolder::cuda::DeviceInfo& device) {
+  const smolder::cuda::DriverKernel function = InterpreterProgram::of(arch).function();
+  static Counter& not_ready = counter("cuda.interpreter_not_ready");
+  static Counter& too_large = counter("cuda.interpreter_refused");
+  if (!function) {
+    not_ready.add();
+    return nullptr;
+  }
+  ByteCode code = encode(kernel);
+  if (!may_interpret(code, device)) {
+    too_large.add();
+    return nullptr;
+  }
+  return std::make_shared<const InterpretedKernel>(kernel, std::move(code), function);
+}
+
+}  // namespace smolder::jit::cuda
