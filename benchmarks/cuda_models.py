@@ -304,12 +304,33 @@ def llama_train(lib, device, small):
     return training(lib, device, llama(lib, *sizes).to(device), loss)
 
 
+def eight_bits(lib, module):
+    """Turns a module's linear layers into products with weights of int8, each row of which has a scale."""
+
+    class Linear(lib.nn.Module):
+        def __init__(self, weight):
+            super().__init__()
+            scale = weight.abs().amax(1).float().clamp_min(1e-8) / 127
+            self.register_buffer("weight", (weight / scale.unsqueeze(1)).round().to(lib.int8))
+            self.register_buffer("scale", scale.to(weight.dtype))
+
+        def forward(self, x):
+            return lib._weight_int8pack_mm(x.flatten(0, -2), self.weight, self.scale).unflatten(0, x.shape[:-1])
+
+    for name, child in module.named_children():
+        if isinstance(child, lib.nn.Linear):
+            setattr(module, name, Linear(child.weight.detach()))
+        else:
+            eight_bits(lib, child)
+    return module
+
+
 @model
-def llama_decode(lib, device, small):
+def llama_decode(lib, device, small, change=lambda lib, net: net):
     """A token of one sequence by a model of 1.1 billion parameters, with a cache of 512 positions."""
     sizes, length = ((100, 64, 4, 2, 128, 2), 32) if small else ((32000, 2048, 32, 8, 5632, 16), 512)
     _, width, heads, groups, _, depth = sizes
-    net, half = llama(lib, *sizes).to(device).to(lib.bfloat16), lib.bfloat16
+    net, half = change(lib, llama(lib, *sizes).to(device).to(lib.bfloat16)), lib.bfloat16
     cos, sin = (t.to(half) for t in angles(lib, device, width // heads, length))
     token, position = lib.zeros(1, 1, dtype=lib.int64, device=device), lib.tensor([length // 4], device=device)
     near = (lib.arange(length, device=device) <= position).view(1, 1, 1, length)
@@ -326,6 +347,12 @@ def llama_decode(lib, device, small):
             return scores[:, -1].argmax(-1, keepdim=True)
 
     return step
+
+
+@model
+def llama_decode_int8(lib, device, small):
+    """The same, with weights of int8."""
+    return llama_decode(lib, device, small, eight_bits)
 
 
 @model

@@ -99,10 +99,12 @@ std::vector<int64_t> windows_taken(int axis, int64_t size, int64_t step) { retur
 std::vector<int64_t> diagonal_taken() { return {kDiagonal}; }
 
 Tensor take(const Tensor& x, std::span<const int64_t> attrs) {
+  const DeviceMode on(x);
   return attrs[0] == kDiagonal ? take_diagonal(x) : take_windows(x, Windows(attrs));
 }
 
 Tensor put_taken(const Tensor& x, const Tensor& taken, std::span<const int64_t> attrs) {
+  const DeviceMode on(x);
   return attrs[0] == kDiagonal ? put_diagonal(x, taken) : put_windows(x, taken, Windows(attrs));
 }
 

@@ -461,7 +461,10 @@ OTHERS = {
         [str(n.op), n.name, str(n.args), str(n.kwargs)] for n in fx.symbolic_trace(Keywords()).graph.nodes
     ],
     "module_text": lambda: str(fx.symbolic_trace(MLP())),
-    "meta": lambda: [[n.name, str(n.meta)] for n in fx.symbolic_trace(CustomLeaf()).graph.nodes],
+    "meta": lambda: [
+        [n.name, str({key: list(value.items()) for key, value in n.meta.items()})]
+        for n in fx.symbolic_trace(CustomLeaf()).graph.nodes
+    ],
 }
 
 # Functions, with as many arguments as they take at least: what a call of each is recorded as.

@@ -1,4 +1,4 @@
-"""CUDA: what a step waits for while its kernels are compiled."""
+"""CUDA: kernels that steps make, and what a step waits for while they are compiled."""
 
 import numpy as np
 import pytest
@@ -27,3 +27,18 @@ def test_gradients_of_many_slices_are_small_kernels():
     counters = smolder.metrics()["counters"]
     assert 0 < counters["compile.largest_kernel"] <= 200  # one kernel of 347 statements without a bound
     assert counters["cuda.programs"] > 0 and counters["kernels.waited_us"] > 0
+
+
+@pytest.mark.parametrize("dtype", [smolder.bool, smolder.int8, smolder.uint8, smolder.int16, smolder.bfloat16])
+def test_columns_of_every_dtype_beside_rows(dtype):
+    """One kernel for products of rows, and for columns of dtypes that lie otherwise in memory than in registers."""
+    rng = np.random.default_rng(3)
+    host = smolder.tensor(rng.integers(-1, 2, (64, 300)).astype(np.float32))
+
+    def results(x):
+        y = x - x.abs().amax(1, keepdim=True)
+        z = y < -1 if dtype == smolder.bool else y.to(dtype)
+        return [z.any(0) if dtype == smolder.bool else z.sum(0, dtype=dtype), y.sum(0), y.amax(0), y.long().prod(1)]
+
+    expected = [t.tolist() for t in results(host)]
+    assert [t.tolist() for t in results(host.cuda())] == expected

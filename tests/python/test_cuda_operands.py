@@ -135,3 +135,13 @@ def test_gradients_are_checked_where_their_operands_are():
     x = smolder.linspace(0.5, 1.5, 4, device="cuda", dtype=smolder.float64, requires_grad=True)
     assert autograd.gradcheck(lambda x: (x * 2, x**2), (x,))
     assert autograd.gradgradcheck(lambda x: x**3, (x,))
+
+
+@pytest.mark.parametrize("write", [lambda w: w[1].fill_(7), lambda w: w.mul_(2), lambda w: w[0, 0].sub_(1)])
+def test_writes_to_windows_happen_where_they_lie(write):
+    """Overlapping ones, ones with gaps, and a diagonal."""
+    for view in (lambda x: x.unfold(0, 3, 1), lambda x: x.unfold(0, 2, 4), lambda x: x.view(3, 4, 1).diagonal().T):
+        lie = [smolder.arange(12.0, device=device) for device in ("cpu", "cuda")]
+        for x in lie:
+            write(view(x))
+        assert lie[1].tolist() == lie[0].tolist()

@@ -98,7 +98,7 @@ def test_slices_are_reduced_into_others():
 
 
 def test_forms_of_methods():
-    assert t.detach(waves(2)).requires_grad is False and t.get_device(ROWS) == -1 and t.is_same_size(ROWS, ROWS)
+    assert t.detach(waves(2)).requires_grad is False and t.get_device(ROWS) == ROWS.get_device() and t.is_same_size(ROWS, ROWS)
     assert t.can_cast(t.int8, t.uint8) and not t.can_cast(t.float32, t.int64) and t.can_cast(t.float32, t.complex64)
     assert t.randint_like(ROWS, 3, 4).tolist() == [[3.0] * 4] * 2
     with pytest.warns(UserWarning, match="range is deprecated"):
@@ -305,7 +305,7 @@ def test_what_optimizers_and_checkpoints_of_libraries_ask_for():
     groups = _foreach_utils._group_tensors_by_device_and_dtype([[a, b, a], [None, b, None], []], with_indices=True)
     lists, indices = groups[a.device, t.float32]
     assert len(groups) == 2 and indices == [0, 2] and lists[0][1] is a and lists[1:] == [[None, None], []]
-    assert checkpoint.get_device_states(a, [b]) == ([], []) and checkpoint.set_device_states([], []) is None
+    assert checkpoint.get_device_states(a.cpu(), [b.cpu()]) == ([], []) and checkpoint.set_device_states([], []) is None
     again, number = checkpoint.detach_variable((waves(2), 3))
     assert again.requires_grad and again.is_leaf and number == 3
     with pytest.warns(UserWarning, match="None of the inputs"):

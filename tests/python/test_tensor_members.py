@@ -53,15 +53,23 @@ def test_what_they_give_is_what_torch_gives():
     assert_torch_says([use.strip() for use in USES.replace("\n", "|").split("|") if use.strip()], BEFORE)
 
 
-@of_the_cpu("bits are viewed in the host's memory")
 def test_bits_share_memory():
     x = smolder.zeros(2)
     x.view(smolder.int32)[0] = 1065353216
     assert x.tolist() == [1, 0]
+    bits, halves = x.bfloat16().view(smolder.int16), smolder.zeros(2, 6, dtype=smolder.bfloat16)
+    assert bits.tolist() == [0x3F80, 0]
+    pairs = halves[:, 2:].view(smolder.int32)
+    pairs[1] = 0x3F800000
+    assert halves.tolist() == [[0.0] * 6, [0, 0, 0, 1, 0, 1]] and pairs.stride() == (3, 1)
+    assert halves.view(smolder.uint8).shape == (2, 12) and smolder.ones(0, 4).view(smolder.float64).shape == (0, 2)
+    assert halves.t().view(smolder.int16).shape == (6, 2)
     for wrong, text in (
         (lambda: smolder.ones(()).view(smolder.float64), "cannot be 0"),
         (lambda: smolder.ones(2, 3).view(smolder.float64), "must be divisible by 2"),
         (lambda: smolder.ones(2, 4).t().view(smolder.float64), "must be 1"),
+        (lambda: smolder.ones(2, 5)[:, 1:].view(smolder.float64), "storage_offset.* by 2 .* got 1"),
+        (lambda: smolder.ones(2, 5)[:, :4].view(smolder.float64), r"stride\(0\) must be divisible by 2 .* got 5"),
     ):
         with pytest.raises(RuntimeError, match=text):
             wrong()

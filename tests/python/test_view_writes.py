@@ -5,6 +5,7 @@ import math
 import re
 
 import pytest
+from conftest import NUMPY
 
 import smolder
 
@@ -131,6 +132,7 @@ def test_a_gradient_is_one_object():
     assert x.grad.tolist() == [2] * 3 and not hasattr(x.grad, "mark")
 
 
+@NUMPY
 def test_windows_and_diagonals_are_views_of_memory_that_an_array_sees():
     x = smolder.arange(12.0).reshape(3, 4).clone()
     array, windows, diagonal = x.numpy(), x.unfold(1, 2, 1), x[:, :2].diagonal()

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy
-
 from smolder import _core, _shared
-from smolder._creation import from_numpy
 from smolder._tensor import Tensor
-from smolder._types import name_of
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
@@ -47,7 +43,7 @@ Tensor._typed_storage = storage
 def view_as(self: Tensor, dtype: DType) -> Tensor:
     """Views the bytes as elements of another dtype, as view(dtype) does; the last dimension grows or shrinks to fit.
 
-    Shares the memory, and is no part of a graph of gradients; of and to bfloat16, which NumPy has not, it is a copy.
+    Shares the memory, and is no part of a graph of gradients.
     """
     if isinstance(dtype, UnheldDtype):
         from smolder._bits import view_bits
@@ -55,13 +51,7 @@ def view_as(self: Tensor, dtype: DType) -> Tensor:
         return view_bits(self, dtype)
     if dtype == self.dtype:
         return self.view(self.shape)
-    if not self.is_cpu:
-        raise NotImplementedError(f"view(dtype) is not supported on {self.device}: use .cpu().view(dtype)")
-    flat, shape = self.detach(), _sizes_in(self, dtype)
-    names = name_of(self.dtype), name_of(dtype)
-    if "bfloat16" not in names:
-        return from_numpy(flat.numpy().view(names[1])).reshape(shape)
-    return _core._from_contents(numpy.frombuffer(flat.contiguous()._contents(), numpy.uint8), list(shape), dtype)
+    return _core._view_bits(self.detach(), _sizes_in(self, dtype), dtype)
 
 
 def _sizes_in(self: Tensor, dtype: DType) -> list[int]:
@@ -77,6 +67,15 @@ def _sizes_in(self: Tensor, dtype: DType) -> list[int]:
             f"self.size(-1) must be divisible by {new // old} to view {self.dtype} as {dtype} (different element sizes), "
             f"but got {shape[-1]}"
         )
+    if new > old:
+        for what, n in [("storage_offset()", self.storage_offset())] + [
+            (f"stride({i})", self.stride(i)) for i in range(self.dim() - 1)
+        ]:
+            if n * old % new:
+                raise RuntimeError(
+                    f"self.{what} must be divisible by {new // old} to view {self.dtype} as {dtype} (different element "
+                    f"sizes), but got {n}"
+                )
     return [*shape[:-1], shape[-1] * old // new]
 
 

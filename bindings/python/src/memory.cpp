@@ -286,6 +286,23 @@ Tensor share_array(const AnyArray& a, std::optional<PyDType> dtype, std::functio
 
 Tensor from_array(const AnyArray& a, std::optional<PyDType> dtype) { return share_array(a, dtype, {}); }
 
+/// A tensor of another dtype in the memory of `t`. `shape` has as many bytes; where elements have another size, rows
+/// are next to each other, and the strides in bytes are multiples of both.
+Tensor view_bits(const Tensor& t, const std::vector<int64_t>& shape, PyDType dtype) {
+  const WithoutGil nogil;
+  const eager::Array memory = lazy::export_memory(t);
+  const auto from = static_cast<int64_t>(itemsize(t.dtype())), to = static_cast<int64_t>(itemsize(dtype.value));
+  SMOLDER_CHECK(reinterpret_cast<uintptr_t>(memory.data) % to == 0, RuntimeError, "view(dtype): the memory begins at ",
+                memory.data, ", which is no multiple of the ", to, " bytes of ", name(dtype.value),
+                "; use clone() first");
+  Dims strides;
+  for (const int64_t stride : memory.strides) strides.push_back(stride * from / to);
+  if (from != to) strides.back() = 1;
+  const Dims extents((std::span<const int64_t>(shape)));
+  BufferRef buffer = wrap_foreign(memory.data, numel(extents) * to, t.device(), [kept = memory.buffer] {});
+  return lazy::from_foreign(std::move(buffer), extents, strides, dtype.value, {});
+}
+
 /// Whether something refers to `o` without counting as a reference.
 bool has_weak_references(PyObject* o) {
   return PyType_SUPPORTS_WEAKREFS(Py_TYPE(o)) && *PyObject_GET_WEAKREFS_LISTPTR(o);
@@ -342,6 +359,7 @@ void bind_memory(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("from_numpy_copy", &from_numpy_copy);
   m.def("_from_contents", &from_contents, nb::arg("bytes"), nb::arg("shape"), nb::arg("dtype"));
   m.def("_from_array", &from_array, nb::arg("array"), nb::arg("dtype") = nb::none());
+  m.def("_view_bits", &view_bits, nb::arg("tensor"), nb::arg("shape"), nb::arg("dtype"));
   m.def("_from_numpy", &from_numpy, nb::arg("array"));
 }
 

@@ -55,6 +55,24 @@ std::optional<int64_t> known_number(const Tensor& t) {
   return *reinterpret_cast<const int32_t*>(place);
 }
 
+/// A class may have several tensor classes among its bases, as `class P(MyTensor, Parameter)` has: nanobind allows one,
+/// of which it takes the C++ type that all of them share. So its check sees the first alone.
+void allow_several_bases(PyTypeObject* metaclass) {
+  static initproc check = nullptr;
+  if (check) return;
+  check = metaclass->tp_init;
+  metaclass->tp_init = [](PyObject* self, PyObject* args, PyObject* keywords) {
+    auto* const type = reinterpret_cast<PyTypeObject*>(self);
+    PyObject* const all = type->tp_bases;
+    const nb::object first = nb::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(type->tp_base)));
+    if (!first.is_valid()) return -1;
+    type->tp_bases = first.ptr();
+    const int failed = check(self, args, keywords);
+    type->tp_bases = all;
+    return failed;
+  };
+}
+
 }  // namespace
 
 nb::class_<Tensor> bind_tensor(nb::module_& m) {
@@ -101,6 +119,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
+  allow_several_bases(Py_TYPE(tensor.ptr()));
   tensor
       .def("__init__",
            [](Tensor* self, const Tensor& other) {

@@ -702,7 +702,9 @@ std::string KernelEmitter::loaded(DType t, const std::string& raw) const {
 std::string KernelEmitter::stored(DType t, const std::string& x) const {
   if (t == DType::kFloat16) return "f32_to_f16(" + x + ")";
   if (t == DType::kBFloat16) return "bf16_bits(" + x + ")";
-  if (is_small_signed(t)) return std::string("static_cast<") + type_name(storage_lane(t)) + ">(" + x + ")";
+  if (is_small_signed(t) || t == DType::kBool) {
+    return std::string("static_cast<") + type_name(storage_lane(t)) + ">(" + x + ")";
+  }
   return x;
 }
 std::string KernelEmitter::rounded(DType t, std::string x) const {

@@ -97,6 +97,8 @@ def _asker(function):
         proxy = find_proxy(args, kwargs)
         if proxy is None:
             return before(*args, **kwargs)
+        if function.__name__ == "einsum" and len(args) == 2 and isinstance(args[1], list | tuple):
+            args = (args[0], *args[1])  # torch's takes its list apart before it looks for proxies
         return type(proxy).__torch_function__(function, (type(proxy),), args, kwargs)
 
     return ask

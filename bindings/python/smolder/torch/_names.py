@@ -125,7 +125,10 @@ def find(path: str, name: str) -> Any:
     if joined(path, name) in modules() and (here is None or here.kinds.get(name, "package") == "package"):
         return importlib.import_module(f"torch.{joined(path, name)}")
     if here is None or name not in here.homes:
-        raise AttributeError(name)
+        beside = None if here is None else besides(path)
+        if beside is None or name not in vars(beside):
+            raise AttributeError(name)
+        return vars(beside)[name]
     home = here.homes[name]
     if here.kinds[name] == "package":
         return importlib.import_module(f"torch.{home}" if home else "torch")

@@ -24,6 +24,7 @@ _WHY = {
         "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.IterDataPipe utils.data.MapDataPipe "
         "utils.data.DFIterDataPipe utils.data.DataChunk"
     ),
+    "loaders make batches in their own way": "utils.data._utils",
     "Smolder takes no extensions in C++ of torch's": "utils.cpp_extension utils.cpp_backtrace",
     "there is no such tool": "utils.flop_counter utils.mobile_optimizer utils.throughput_benchmark utils.weak utils.debug_lib utils.jit",
 }

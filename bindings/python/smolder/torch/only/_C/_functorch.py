@@ -1,5 +1,11 @@
 """torch._C._functorch: questions about function transforms."""
 
+from smolder.cuda._refused import refused
+
+_WHY = "smolder.func.vmap records the function once for all elements, and no tensor stands for several"
+_add_batch_dim = refused("torch._C._functorch._add_batch_dim", _WHY)
+_remove_batch_dim = refused("torch._C._functorch._remove_batch_dim", _WHY)
+
 
 def is_batchedtensor(t):
     """False: smolder.func.vmap calls the function for each element, and no tensor stands for several."""

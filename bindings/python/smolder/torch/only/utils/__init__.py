@@ -1,0 +1,1 @@
+"""Parts of torch.utils that only programs written for torch see."""

@@ -1,0 +1,1 @@
+"""Parts of torch.utils.data that only programs written for torch see."""
