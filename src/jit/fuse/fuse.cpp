@@ -12,6 +12,8 @@
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse/fuse_clusters.h"
+#include "smolder/jit/fuse/long_sums.h"
+#include "smolder/jit/switches.h"
 
 namespace smolder::jit {
 
@@ -21,6 +23,9 @@ using ir::ValueId;
 
 Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(graph), parent_(graph.live.size()) {
   const size_t n = graph.live.size();
+  apart_.assign(p_.graph.values.size(), false);
+  for (const ValueId v : p_.keep_apart) apart_[v] = true;
+  if (!is_disabled("cut_sums")) cut_long_sums(p_.graph, graph, apart_);
   std::iota(parent_.begin(), parent_.end(), 0);
   clusters_.resize(n);
   row_level_.assign(n, false);
@@ -201,10 +206,6 @@ bool Clusters::hangs_on_reduction(NodeId node, NodeId a, NodeId b) {
   return false;
 }
 
-bool Clusters::is_kept_apart(ValueId v) const {
-  return std::find(p_.keep_apart.begin(), p_.keep_apart.end(), v) != p_.keep_apart.end();
-}
-
 bool Clusters::path_around(NodeId a, NodeId b) {
   // From a over others to b, along edges and so along the order: what comes after b can't lie on it.
   ++visit_;
@@ -224,8 +225,9 @@ bool Clusters::path_around(NodeId a, NodeId b) {
     return false;
   };
   push_readers(a);
+  const int limit = clusters_[b].rank - clusters_[a].rank > kFar ? kFarSearchLimit : kSearchLimit;
   for (int steps = 0; !stack.empty(); ++steps) {
-    if (steps == kSearchLimit) return true;
+    if (steps == limit) return true;
     const NodeId c = stack.back();
     stack.pop_back();
     if (push_readers(c)) return true;
