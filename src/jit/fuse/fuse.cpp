@@ -327,10 +327,21 @@ const char* Clusters::try_merge(const Edge& e) {
   return nullptr;
 }
 
+bool Clusters::are_uneven_turns(NodeId a, NodeId b) const {
+  const Cluster &A = clusters_[a], &B = clusters_[b];
+  if (A.members.size() == B.members.size()) return false;
+  const auto first = [&](const Cluster& c) {
+    const ir::Node& n = p_.graph.nodes[c.first];
+    return std::pair(n.op, n.origin.source);
+  };
+  return first(A) == first(B);
+}
+
 const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (a == b) return nullptr;
   const Cluster &A = clusters_[a], &B = clusters_[b];
   if (A.sealed || B.sealed) return "a library call";
+  if (bytes_of(p_.graph, shared) <= kTiny && are_uneven_turns(a, b)) return "they are not as many turns of a loop";
   if (is_large_enough(a, b, bytes_of(p_.graph, shared))) return "the kernel is large enough";
   auto u = unify(p_.graph.sym, A.space, B.space, false);
   if (!u) return "the loops do not fit";
@@ -407,10 +418,15 @@ void Clusters::merge_siblings() {
     }
   }
   std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& x, const Pair& y) { return x.bytes < y.bytes; });
-  for (const Pair& x : pairs) {
-    NodeId a = find(x.a), b = find(x.b);
-    if (clusters_[a].first > clusters_[b].first) std::swap(a, b);
-    try_merge_siblings(a, b, x.shared);
+  // Turns of a loop join by twos, then by fours: once more for each doubling that a kernel may have.
+  for (size_t size = 1; size <= kTinyMembers && !pairs.empty(); size *= 2) {
+    std::erase_if(pairs, [&](const Pair& x) {
+      NodeId a = find(x.a), b = find(x.b);
+      if (clusters_[a].first > clusters_[b].first) std::swap(a, b);
+      const bool waits = bytes_of(p_.graph, x.shared) <= kTiny && are_uneven_turns(a, b);
+      if (!waits) try_merge_siblings(a, b, x.shared);
+      return !waits;
+    });
   }
 }
 
