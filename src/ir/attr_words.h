@@ -51,6 +51,9 @@ inline bool is_position(const AttrInfo& a) {
   return is_size && (a.name == "index" || a.name == "start" || a.name == "end");
 }
 
+/// How far the symbol of a position is above it: symbols of 0 and 1 would be constants.
+inline constexpr int64_t kAbovePosition = 2;
+
 /// What a plan makes of an attribute word: all but fixed ones are symbols.
 enum WordRole : uint8_t { kFixedWord, kSizeWord, kPositionWord };
 

@@ -63,7 +63,7 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool cons
   ir::Builder b(g);
   const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
   const auto position = [&](int64_t value) {
-    return constant_sizes ? ir::Dim(value) : g.sym.sub(g.sym.symbol(value + kAbovePosition), kAbovePosition);
+    return constant_sizes ? ir::Dim(value) : g.sym.sub(g.sym.symbol(value + ir::kAbovePosition), ir::kAbovePosition);
   };
   int leaves = 0;
   const auto leaf = [&](uint32_t value) {

@@ -11,9 +11,6 @@
 
 namespace smolder::lazy {
 
-/// How far the symbol of a position is above it: symbols of 0 and 1 would be constants.
-inline constexpr int64_t kAbovePosition = 2;
-
 /// In what the graphs of a trace differ. Each is asked in the order of the trace: for an instruction the leaves that it
 /// introduces, its numbers, its sizes.
 struct Extraction {

@@ -8,7 +8,6 @@
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
 #include "smolder/jit/graph/decompose.h"
-#include "smolder/lazy/extract.h"
 
 namespace smolder::lazy {
 
@@ -73,7 +72,7 @@ std::vector<int64_t> symbol_values(const Trace& t) {
       [&](const Instr& e) {
         const auto words = t.attrs_of(e);
         ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, ir::WordRole role) {
-          if (role != ir::kFixedWord) out.push_back(words[w] + (role == ir::kPositionWord ? kAbovePosition : 0));
+          if (role != ir::kFixedWord) out.push_back(words[w] + (role == ir::kPositionWord ? ir::kAbovePosition : 0));
         });
       });
   return out;
