@@ -44,13 +44,27 @@ void for_each_attr(const OpInfo& op, std::span<const int64_t> words, F&& f) {
   SMOLDER_INVARIANT(at == words.size());
 }
 
-/// Calls `f(size_t word_index, bool is_size)` for each word.
+/// Does it say where, not how many? Extents of 0 and 1 mean something to shape rules. Positions do not: a plan serves
+/// all.
+inline bool is_position(const AttrInfo& a) {
+  const bool is_size = a.kind == AttrKind::kSize || a.kind == AttrKind::kOptionalSize;
+  return is_size && (a.name == "index" || a.name == "start" || a.name == "end");
+}
+
+/// How far the symbol of a position is above it: symbols of 0 and 1 would be constants.
+inline constexpr int64_t kAbovePosition = 2;
+
+/// What a plan makes of an attribute word: all but fixed ones are symbols.
+enum WordRole : uint8_t { kFixedWord, kSizeWord, kPositionWord };
+
+/// Calls `f(size_t word_index, WordRole)` for each word.
 template <class F>
 void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, F&& f) {
   for_each_attr(op, words, [&](const AttrInfo& a, size_t first, size_t count) {
     const bool counted = a.kind == AttrKind::kOptionalSize || a.kind == AttrKind::kSizeList;
     const bool sizes = a.kind == AttrKind::kSize || counted;
-    for (size_t i = 0; i < count; ++i) f(first + i, sizes && !(counted && i == 0));
+    const WordRole role = is_position(a) ? kPositionWord : kSizeWord;
+    for (size_t i = 0; i < count; ++i) f(first + i, sizes && !(counted && i == 0) ? role : kFixedWord);
   });
 }
 

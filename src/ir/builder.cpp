@@ -300,7 +300,8 @@ Value Builder::slice(Value x, int axis, Dim start, Dim stop, int64_t step) {
   axis = normalize_axis(axis, x.rank());
   SymDims shape = x.shape();
   if (start == Dim(0) && stop == shape[axis] && step == 1) return x;
-  shape[axis] = sym().ceil_div(sym().sub(stop, start), step);
+  const bool is_one = stop.value - start.value == 1 && stop == sym().add(start, 1);
+  shape[axis] = is_one ? Dim(1) : sym().ceil_div(sym().sub(stop, start), step);
   return append(Op::kSlice, {x}, {axis, start, stop, step}, x.dtype(), shape);
 }
 

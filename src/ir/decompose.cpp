@@ -269,6 +269,41 @@ Value sum_to(Value x, const SymDims& shape) {
   return x.b->reshape(x, shape);
 }
 
+namespace {
+
+/// The number itself where it is 0 or 1: the plan is for that alone.
+Dim settled(SymTable& sym, Dim d) { return d.value <= 1 && sym.equal(d, d.value) ? Dim(d.value) : d; }
+
+/// Whether elements along `axis` are neighbours in memory, of many rows: kernels read several at once, if they know
+/// which.
+bool are_neighbours(Value x, int axis) {
+  if (axis != x.rank() - 1) return false;
+  const SymDims shape = x.shape();
+  return std::any_of(shape.begin(), shape.end() - 1, [](const Dim& d) { return d.value > 1; });
+}
+
+}  // namespace
+
+Dim settled_start(Value slice, int axis, Dim start) {
+  axis = normalize_axis(axis, slice.rank());
+  const bool settles = !(slice.shape()[axis] == Dim(1)) || are_neighbours(slice, axis);
+  return settles ? settled(slice.b->sym(), start) : start;
+}
+
+Value slice_of(Value x, int axis, Dim start, Dim stop, int64_t step) {
+  SymTable& sym = x.b->sym();
+  axis = normalize_axis(axis, x.rank());
+  const bool is_one = stop.value - start.value == 1;
+  if (!is_one || are_neighbours(x, axis)) start = settled(sym, start);
+  if (is_one) {
+    sym.equal(stop, sym.add(start, 1));
+    stop = sym.add(start, 1);
+  } else if (start.is_constant()) {  // then it is an extent, or one more
+    stop = settled(sym, stop);
+  }
+  return x.b->slice(x, axis, start, stop, step);
+}
+
 Value unslice(Value x, int axis, Dim length, Dim start, int64_t step) {
   Builder& b = *x.b;
   SymTable& sym = b.sym();

@@ -43,6 +43,11 @@ inline constexpr int64_t kFewInt8Rows = 8;
 Value weight_int8pack_mm(Value x, Value weight, Value scales, DType out);
 /// Sums what broadcasting to `x` from `shape` spread: the gradient of an expand.
 Value sum_to(Value x, const SymDims& shape);
+/// The slice that a program took. Where it begins at 0 or 1 its plan is for that alone if code gets better by it: in
+/// ranges, which stencils and halves are made of, and in neighbours of a row. One element at any place is one plan.
+Value slice_of(Value x, int axis, Dim start, Dim stop, int64_t step);
+/// Where such a slice begins: 0 or 1 as a number if its plan is for that alone.
+Dim settled_start(Value slice, int axis, Dim start);
 /// Zeros of extent `length` along `axis` with x at start, start + step, ...: the gradient of a slice.
 Value unslice(Value x, int axis, Dim length, Dim start, int64_t step);
 /// x with src in place of the slice of `axis` that begins at `start` and takes every `step`th element. Memory that x

@@ -31,8 +31,8 @@ bool is_disabled(std::string_view name) {
 }
 
 std::vector<std::string_view> switch_names() {
-  return {"simplify",  "fuse",      "schedule",   "recompute", "rules", "merge", "fold",      "moves",
-          "join_bias", "join_pads", "align_rows", "together",  "guard", "tiles", "short_rows"};
+  return {"simplify",  "fuse",      "schedule",   "recompute", "rules", "merge", "fold",       "moves",
+          "join_bias", "join_pads", "align_rows", "together",  "guard", "tiles", "short_rows", "cut_sums"};
 }
 
 }  // namespace smolder::jit

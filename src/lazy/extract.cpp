@@ -8,10 +8,11 @@
 namespace smolder::lazy {
 
 std::vector<ir::Dim> extract_attrs(ir::Op op, std::span<const int64_t> words,
-                                   const std::function<ir::Dim(int64_t)>& size) {
+                                   const std::function<ir::Dim(int64_t)>& size,
+                                   const std::function<ir::Dim(int64_t)>& position) {
   std::vector<ir::Dim> out(words.begin(), words.end());
-  ir::for_each_attr_word(ir::info(op), words, [&](size_t w, bool is_size) {
-    if (is_size) out[w] = size(words[w]);
+  ir::for_each_attr_word(ir::info(op), words, [&](size_t w, ir::WordRole role) {
+    if (role != ir::kFixedWord) out[w] = role == ir::kSizeWord ? size(words[w]) : position(words[w]);
   });
   return out;
 }
@@ -50,8 +51,8 @@ std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction&
       const ir::Meta& m = *t.metas[e.first_output + k];
       results.push_back({ir::kNone, m.dtype, false, ir::SymDims(m.shape)});
     }
-    const ir::ValueId first =
-        g.append(e.op, std::move(inputs), extract_attrs(e.op, t.attrs_of(e), how.size), results, how.origin(e));
+    const ir::ValueId first = g.append(
+        e.op, std::move(inputs), extract_attrs(e.op, t.attrs_of(e), how.size, how.position), results, how.origin(e));
     for (uint32_t k = 0; k < e.num_outputs; ++k) now[e.first_output + k] = first + k;
   }
   return now;
@@ -61,6 +62,9 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool cons
   ir::Graph g;
   ir::Builder b(g);
   const auto size = [&](int64_t value) { return constant_sizes ? ir::Dim(value) : g.sym.symbol(value); };
+  const auto position = [&](int64_t value) {
+    return constant_sizes ? ir::Dim(value) : g.sym.sub(g.sym.symbol(value + ir::kAbovePosition), ir::kAbovePosition);
+  };
   int leaves = 0;
   const auto leaf = [&](uint32_t value) {
     const ir::Meta& meta = *t.metas[value];
@@ -69,7 +73,8 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool cons
     return leaf_of(b, leaves++, meta.dtype, shape);
   };
   const auto number = [&](size_t place, Category c) { return b.parameter(static_cast<int>(place), c).id; };
-  const std::vector<ir::ValueId> now = extract(t, g, {.leaf = leaf, .number = number, .size = size});
+  const std::vector<ir::ValueId> now =
+      extract(t, g, {.leaf = leaf, .number = number, .size = size, .position = position});
   for (const uint32_t v : produced) g.outputs.push_back(now[v]);
   return g;
 }

@@ -18,8 +18,9 @@ struct Extraction {
   std::function<ir::ValueId(uint32_t leaf)> leaf;
   /// The value that a run-time number is; `place` counts those of the trace.
   std::function<ir::ValueId(size_t place, Category category)> number;
-  /// A size among attribute words.
+  /// A size among attribute words, or a position.
   std::function<ir::Dim(int64_t)> size = [](int64_t value) { return ir::Dim(value); };
+  std::function<ir::Dim(int64_t)> position = size;
   std::function<ir::Origin(const Instr&)> origin = [](const Instr& e) { return ir::Origin{e.source, e.op}; };
   /// By instruction: whether the graph has it. Empty: it has all.
   std::vector<bool> needed = {};
@@ -34,9 +35,10 @@ ir::Graph to_graph(const Trace& t, std::span<const uint32_t> produced, bool cons
 /// A leaf for tensors of a dtype and shape. Complex ones are pairs of real and imaginary parts to graphs.
 ir::ValueId leaf_of(ir::Builder& b, int number, DType dtype, ir::SymDims shape);
 
-/// Attribute words as the graph has them: sizes are what `size` makes of them.
+/// Attribute words as the graph has them: sizes and positions are what `size` and `position` make of them.
 std::vector<ir::Dim> extract_attrs(ir::Op op, std::span<const int64_t> words,
-                                   const std::function<ir::Dim(int64_t)>& size);
+                                   const std::function<ir::Dim(int64_t)>& size,
+                                   const std::function<ir::Dim(int64_t)>& position);
 
 /// By instruction: whether one of these values is computed of it.
 std::vector<bool> needed_instructions(const Trace& t, std::span<const uint32_t> values);

@@ -97,8 +97,8 @@ class Comparison {
   std::vector<int64_t> attr_words(const Trace& t, const Instr& e) const {
     const auto words = t.attrs_of(e);
     std::vector<int64_t> out(words.begin(), words.end());
-    ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
-      if (is_size) out[w] = size(out[w]);
+    ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, ir::WordRole role) {
+      if (role != ir::kFixedWord) out[w] = role == ir::kPositionWord && !exact_ ? 0 : size(out[w]);
     });
     return out;
   }
@@ -388,8 +388,10 @@ std::vector<SymbolSite> symbol_sites(const Trace& t) {
                        &e});
       }
     }
-    ir::for_each_attr_word(ir::info(e.op), t.attrs_of(e), [&](size_t, bool is_size) {
-      if (is_size) out.push_back({"a size that " + quoted(e.op) + " is given", &e});
+    ir::for_each_attr_word(ir::info(e.op), t.attrs_of(e), [&](size_t, ir::WordRole role) {
+      if (role == ir::kFixedWord) return;
+      out.push_back(
+          {(role == ir::kSizeWord ? "a size that " : "2 more than a position that ") + quoted(e.op) + " is given", &e});
     });
   }
   return out;

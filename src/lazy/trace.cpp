@@ -71,8 +71,8 @@ std::vector<int64_t> symbol_values(const Trace& t) {
       t, [&](uint32_t leaf) { out.insert(out.end(), t.metas[leaf]->shape.begin(), t.metas[leaf]->shape.end()); },
       [&](const Instr& e) {
         const auto words = t.attrs_of(e);
-        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, bool is_size) {
-          if (is_size) out.push_back(words[w]);
+        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, ir::WordRole role) {
+          if (role != ir::kFixedWord) out.push_back(words[w] + (role == ir::kPositionWord ? ir::kAbovePosition : 0));
         });
       });
   return out;
@@ -98,8 +98,10 @@ std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, c
         put(static_cast<int64_t>(e.op) << 32 | e.num_inputs << 16 | e.num_attrs);
         for (OperandWord w : t.inputs_of(e)) put(w);
         const auto words = t.attrs_of(e);
-        ir::for_each_attr_word(ir::info(e.op), words,
-                               [&](size_t w, bool is_size) { is_size ? put_size(words[w]) : put(words[w]); });
+        ir::for_each_attr_word(ir::info(e.op), words, [&](size_t w, ir::WordRole role) {
+          if (role == ir::kPositionWord) return put(2);  // wherever it is
+          role == ir::kSizeWord ? put_size(words[w]) : put(words[w]);
+        });
       });
   put(-100);
   for (uint32_t v : produced) put(v);

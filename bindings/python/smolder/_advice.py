@@ -72,6 +72,7 @@ _NOT_FUSED = {
     "too few chunks of rows to share among threads": "one kernel would leave threads idle",
     "it would have to run before and after another step": "another step stands between them",
     "one of them needs what the other makes": "they run one after the other",
+    "they are not as many turns of a loop": "kernels of 1, 2, 4 and 8 turns serve loops of any length",
     "they are far apart: memory would be held longer": "they are far apart in the program",
 }
 

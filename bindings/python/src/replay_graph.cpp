@@ -131,7 +131,8 @@ void ReplayGraph::append(const PlainNode& plain) {
   check_numbers(row, graph, inputs);
   std::vector<ir::Meta> results(row.num_outputs);
   row.infer({pointers, words}, results.data());
-  std::vector<ir::Dim> attrs = lazy::extract_attrs(op, words, [&](int64_t size) { return symbol(size); });
+  const auto size = [&](int64_t n) { return symbol(n); };
+  std::vector<ir::Dim> attrs = lazy::extract_attrs(op, words, size, size);
   std::vector<ir::ValueInfo> infos;
   for (const ir::Meta& m : results) infos.push_back({ir::kNone, m.dtype, m.weak, ir::SymDims(m.shape)});
   graph.append(op, std::move(inputs), std::move(attrs), infos, {source, op});

@@ -12,6 +12,8 @@
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/cost.h"
 #include "smolder/jit/fuse/fuse_clusters.h"
+#include "smolder/jit/fuse/long_sums.h"
+#include "smolder/jit/switches.h"
 
 namespace smolder::jit {
 
@@ -21,6 +23,9 @@ using ir::ValueId;
 
 Clusters::Clusters(Program& program, const FuseGraph& graph) : p_(program), f_(graph), parent_(graph.live.size()) {
   const size_t n = graph.live.size();
+  apart_.assign(p_.graph.values.size(), false);
+  for (const ValueId v : p_.keep_apart) apart_[v] = true;
+  if (!is_disabled("cut_sums")) cut_long_sums(p_.graph, graph, apart_);
   std::iota(parent_.begin(), parent_.end(), 0);
   clusters_.resize(n);
   row_level_.assign(n, false);
@@ -201,10 +206,6 @@ bool Clusters::hangs_on_reduction(NodeId node, NodeId a, NodeId b) {
   return false;
 }
 
-bool Clusters::is_kept_apart(ValueId v) const {
-  return std::find(p_.keep_apart.begin(), p_.keep_apart.end(), v) != p_.keep_apart.end();
-}
-
 bool Clusters::path_around(NodeId a, NodeId b) {
   // From a over others to b, along edges and so along the order: what comes after b can't lie on it.
   ++visit_;
@@ -224,8 +225,9 @@ bool Clusters::path_around(NodeId a, NodeId b) {
     return false;
   };
   push_readers(a);
+  const int limit = clusters_[b].rank - clusters_[a].rank > kFar ? kFarSearchLimit : kSearchLimit;
   for (int steps = 0; !stack.empty(); ++steps) {
-    if (steps == kSearchLimit) return true;
+    if (steps == limit) return true;
     const NodeId c = stack.back();
     stack.pop_back();
     if (push_readers(c)) return true;
@@ -325,10 +327,21 @@ const char* Clusters::try_merge(const Edge& e) {
   return nullptr;
 }
 
+bool Clusters::are_uneven_turns(NodeId a, NodeId b) const {
+  const Cluster &A = clusters_[a], &B = clusters_[b];
+  if (A.members.size() == B.members.size()) return false;
+  const auto first = [&](const Cluster& c) {
+    const ir::Node& n = p_.graph.nodes[c.first];
+    return std::pair(n.op, n.origin.source);
+  };
+  return first(A) == first(B);
+}
+
 const char* Clusters::try_merge_siblings(NodeId a, NodeId b, ValueId shared) {
   if (a == b) return nullptr;
   const Cluster &A = clusters_[a], &B = clusters_[b];
   if (A.sealed || B.sealed) return "a library call";
+  if (bytes_of(p_.graph, shared) <= kTiny && are_uneven_turns(a, b)) return "they are not as many turns of a loop";
   if (is_large_enough(a, b, bytes_of(p_.graph, shared))) return "the kernel is large enough";
   auto u = unify(p_.graph.sym, A.space, B.space, false);
   if (!u) return "the loops do not fit";
@@ -405,10 +418,15 @@ void Clusters::merge_siblings() {
     }
   }
   std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& x, const Pair& y) { return x.bytes < y.bytes; });
-  for (const Pair& x : pairs) {
-    NodeId a = find(x.a), b = find(x.b);
-    if (clusters_[a].first > clusters_[b].first) std::swap(a, b);
-    try_merge_siblings(a, b, x.shared);
+  // Turns of a loop join by twos, then by fours: once more for each doubling that a kernel may have.
+  for (size_t size = 1; size <= kTinyMembers && !pairs.empty(); size *= 2) {
+    std::erase_if(pairs, [&](const Pair& x) {
+      NodeId a = find(x.a), b = find(x.b);
+      if (clusters_[a].first > clusters_[b].first) std::swap(a, b);
+      const bool waits = bytes_of(p_.graph, x.shared) <= kTiny && are_uneven_turns(a, b);
+      if (!waits) try_merge_siblings(a, b, x.shared);
+      return !waits;
+    });
   }
 }
 

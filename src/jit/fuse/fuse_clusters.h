@@ -37,7 +37,9 @@ class Clusters {
   /// Reductions one after the other beyond which nothing more joins: each is a loop of its own, which computes anew
   /// what it needs of those before.
   static constexpr int kMostPhases = 8;
-  static constexpr int kSearchLimit = 512;
+  /// Clusters that a search comes by until it gives up, and how many of the order may lie between for it to go so far:
+  /// from the first turns of a long loop to its gradients there are thousands.
+  static constexpr int kSearchLimit = 512, kFarSearchLimit = 16, kFar = 1024;
   static constexpr ir::NodeId kNear = 64;
 
   static constexpr int kNoPhase = 1 << 30;
@@ -81,6 +83,9 @@ class Clusters {
 
   ir::NodeId find(ir::NodeId i) const;
   bool result_is_row(ir::NodeId i) const;
+  /// Are they of one loop that the program unrolled, but not as many turns? Kernels of one turn, of two and of four serve
+  /// loops of any length.
+  bool are_uneven_turns(ir::NodeId a, ir::NodeId b) const;
   bool is_large_enough(ir::NodeId a, ir::NodeId b, int64_t shared_bytes) const;
   const char* try_merge(const Edge& e);
   const char* try_merge_siblings(ir::NodeId a, ir::NodeId b, ir::ValueId shared);
@@ -91,7 +96,7 @@ class Clusters {
   std::optional<Repeats> repeats_of(ir::NodeId a, ir::NodeId b, const std::vector<int>& moved);
   const char* repeats_too_much(ir::NodeId a, ir::NodeId b, Combined& how, int64_t shared_bytes);
   bool hangs_on_reduction(ir::NodeId node, ir::NodeId a, ir::NodeId b);
-  bool is_kept_apart(ir::ValueId v) const;
+  bool is_kept_apart(ir::ValueId v) const { return apart_[v]; }
   const char* parallelism_lost(ir::NodeId a, ir::NodeId b, const Space& s) const;
   /// Is there a way from a to b over others? `a` comes before `b` in the order.
   bool path_around(ir::NodeId a, ir::NodeId b);
@@ -122,6 +127,7 @@ class Clusters {
 
   Program& p_;
   const FuseGraph& f_;
+  std::vector<bool> apart_;  ///< by value: no kernel reads it that makes it
   mutable std::vector<ir::NodeId> parent_;
   std::vector<Cluster> clusters_;
   /// Clusters, each after what it needs; kNone where one was that has been merged. Spans of members in program order

@@ -38,6 +38,20 @@ void widen_half_reductions(ir::Graph& g) {
 /// A kernel chooses among the parts of a cat for each element that it computes, and is compiled for each number of
 /// parts.
 constexpr size_t kMostParts = 16, kMostPartsOnDevice = 32;
+/// Of parts of a loop, one for each turn: a loop of one turn more would be another kernel, and copying takes no longer.
+constexpr size_t kMostAlike = 7;
+
+/// Are all parts but the first and the last of one op of one line?
+bool are_of_a_loop(const ir::Graph& g, const ir::Node& cat) {
+  const auto line = [&](size_t i) {
+    const ir::Node& n = g.producer(cat.inputs[i]);
+    return std::pair(n.op, n.origin.source);
+  };
+  for (size_t i = 2; i + 1 < cat.inputs.size(); ++i) {
+    if (line(i) != line(1)) return false;
+  }
+  return true;
+}
 
 /// Is what the caller binds to this output to be written, though it is the memory of a leaf? (Strided ones are.)
 bool is_strided_leaf(ir::Graph& g, ir::ValueId v) {
@@ -82,9 +96,11 @@ void check_results(ir::Rewriter& r, const ir::Node& n) {
 }  // namespace
 
 void take_wide_cats_whole(Program& program) {
-  const size_t most = program.options.device == DeviceType::kCPU ? kMostParts : kMostPartsOnDevice;
+  const bool on_cpu = program.options.device == DeviceType::kCPU;
+  const size_t most = on_cpu ? kMostParts : kMostPartsOnDevice;
   for (ir::Node& n : program.graph.nodes) {
-    if (n.op == ir::Op::kCat && n.inputs.size() > most) n.op = ir::Op::kWideCat;
+    if (n.op != ir::Op::kCat || n.inputs.size() <= kMostAlike) continue;
+    if (n.inputs.size() > most || (on_cpu && are_of_a_loop(program.graph, n))) n.op = ir::Op::kWideCat;
   }
 }
 
