@@ -74,11 +74,6 @@ std::atomic<int64_t> g_spent_ns{0};
 constexpr Status kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500, kIllegalAddress = 700,
                  kNotSupported = 801;
 
-std::string cache_folder() {
-  const char* const named = std::getenv("SMOLDER_CUDA_HOST_CACHE");
-  return named ? named : "/tmp/smolder_cuda_host_" + std::to_string(getuid());
-}
-
 size_t number_from(const char* variable, size_t otherwise) {
   const char* const asked = std::getenv(variable);
   return asked ? std::strtoul(asked, nullptr, 10) : otherwise;
@@ -168,7 +163,7 @@ struct Host {
 cuda_host::HostProgram* program_of(DriverLibrary library) {
   try {
     if (!library->program) {
-      library->program = std::make_unique<cuda_host::HostProgram>(library->text, SMOLDER_HOST_CXX, cache_folder());
+      library->program = std::make_unique<cuda_host::HostProgram>(library->text, SMOLDER_HOST_CXX);
     }
     return library->program.get();
   } catch (const std::exception& e) {
