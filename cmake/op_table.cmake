@@ -34,4 +34,7 @@ add_custom_target(smolder_ops DEPENDS ${op_headers} ${op_sources} ${op_api_sourc
 set(op_python_sources
     ${op_python_sources}
     PARENT_SCOPE)
+if(NOT autograd IN_LIST SMOLDER_LAYERS)
+  list(FILTER op_api_sources EXCLUDE REGEX "/autograd/")
+endif()
 list(APPEND op_sources ${op_api_sources})

@@ -261,9 +261,9 @@ def expressions():
     yield from SPECIAL
 
 
-def results(T):
+def results(T, is_tried=lambda expression: True):
     names = Names(T)
-    return {e: names.of(e) for e in expressions()}
+    return {e: names.of(e) for e in expressions() if is_tried(e)}
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """docs/op_results.md: what the generated tests showed of every row, as they showed it.
 
 A test under `generated` says with `shows` what it compared, and its report carries that to where the page is made, from
-a worker too. A run of all of these tests fails if the page says anything else; `--write-op-results` writes it.
+a worker too. A run of all of these tests fails if the page says anything else; `--write-op-results` writes it. The page is
+of all calls, SMOLDER_TEST_OPS=all; of a sample it must not say otherwise.
 """
 
 import collections
 import importlib
 
 import pytest
-from op_rows import DTYPES, ROOT, ROWS, ids
+from op_rows import DTYPES, ROOT, ROWS, WHOLE, ids
 
 PAGE = ROOT / "docs/op_results.md"
 MODULES = ("test_ops_generated", "test_op_aliases", "test_op_gradients", "test_higher_derivatives")
@@ -17,8 +18,9 @@ COLUMNS += ["in place", "NumPy", "first", "second", "third"]
 SHORT = dict(zip(DTYPES, ["f32", "f64", "f16", "bf16", "i32", "i64", "i16", "i8", "u8", "bool"]))
 HEAD = """# What the tests showed of each op
 
-Written by `pytest tests/python/test_op*.py tests/python/test_higher_derivatives.py --write-op-results` from what its
-tests found, for the rows of `docs/ops.md`; a run of all of them fails if this page says anything else.
+Written by `SMOLDER_TEST_OPS=all pytest tests/python/test_op*.py tests/python/test_higher_derivatives.py
+--write-op-results` from what its tests found, for the rows of `docs/ops.md`; a run of all of them fails if this page says
+anything else. Without the variable a third of most calls are tried, which must not show what this page does not.
 
 A number is how many calls were compared, over the op's cases and the dtypes it takes, and agreed. Up to "aliased", that
 is recorded and compiled with eager, in every bit; inputs are those of the op's row, then
@@ -104,6 +106,25 @@ class Results:
                 total[:] = map(sum, zip(total, counts))
         return rows
 
+    def beyond(self, page):
+        """What a sample showed that is not in the page: an op, a dtype that it takes, or more calls of a column."""
+        listed = {}
+        for line in page.splitlines():
+            if line.startswith("| `"):
+                key, dtypes, *cells = (word.strip() for word in line.strip("|").split(" | "))
+                listed[key.strip("`")] = dtypes, dict(zip(COLUMNS, cells))
+        out = []
+        for key, shown in self.counts().items():
+            dtypes, cells = listed.get(key, ("", {}))
+            taken = {SHORT[d] for (c, d), (took, _) in shown.items() if took and c in COLUMNS[:-3]}
+            if dtypes != "all" and taken - set(dtypes.split()):
+                out.append(f"{key} takes {' '.join(sorted(taken))}")
+            for column in COLUMNS:
+                found, said = cell(shown, column), cells.get(column, "")
+                if (found and not said) or (found.isdigit() and (not said.isdigit() or int(found) > int(said))):
+                    out.append(f"{key}, {column}: {found}, not {said or 'nothing'}")
+        return "\n".join(["docs/op_results.md differs; write it anew", *out[:10]]) if out else ""
+
     def page(self):
         head = ["op", "dtypes", *COLUMNS]
         lines = [head, ["---"] * len(head)]
@@ -150,6 +171,8 @@ class Collector:
         write = self.config.getoption("write_op_results")
         if not self.results.complete:
             self.said = "docs/op_results.md is not written: not all generated tests ran and passed" if write else ""
+        elif not WHOLE:
+            self.said = "the page is of SMOLDER_TEST_OPS=all" if write else self.results.beyond(PAGE.read_text())
         elif write:
             PAGE.write_text(self.results.page())
         else:

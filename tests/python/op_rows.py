@@ -1,6 +1,7 @@
 """The rows of the op table as tests use them: their cases and edges, inputs of any layout, calls and their outcome."""
 
 import dataclasses
+import os
 import re
 import sys
 import zlib
@@ -184,6 +185,23 @@ def edges(row):
                     yield dataclasses.replace(resized(row, case, f"{edge} {one}", edge, alone), dtypes=FEW)
         yield without_dimensions(row, case)
         yield from broadcasts(row, case)
+
+
+# Tests try a sample of the calls that differ in dtype, layout or size alone, most of which are a kernel to compile each.
+WHOLE = os.environ.get("SMOLDER_TEST_OPS") == "all"
+
+
+def sampled(row, what, calls, one_of=3):
+    """One in `one_of` of a row's calls, each a tuple of what it differs in, or all with SMOLDER_TEST_OPS=all. A hash of
+    the call chooses, the same ones in each run: at least one of every row, and over the rows all that calls differ in."""
+
+    def of(call):
+        return zlib.crc32(" ".join(map(str, (row["key"], what, *call))).encode())
+
+    calls = list(calls)
+    if WHOLE or not calls:
+        return calls
+    return [c for c in calls if of(c) % one_of == 0] or [min(calls, key=of)]
 
 
 # -- inputs

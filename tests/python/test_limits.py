@@ -1,15 +1,18 @@
-"""Ops at the limits of numbers and dtypes, as torch has them."""
+"""Ops at the limits of numbers and dtypes, as torch has them: all of them eagerly, and recorded a third, which a hash of
+the call chooses. SMOLDER_TEST_OPS=all records all."""
 
 import json
 import math
 import re
 import subprocess
+import zlib
 from pathlib import Path
 
 import limits
 import pytest
 import torch_peer
 from conftest import of_the_cpu
+from op_rows import WHOLE
 
 import smolder
 
@@ -49,9 +52,13 @@ def excused(call, ours, theirs):
     return re.search(listed, call) is not None
 
 
-def wrong(theirs):
-    ours = limits.results(smolder)
-    assert ours.keys() == theirs.keys()
+def is_sampled(call):
+    return WHOLE or zlib.crc32(call.encode()) % 3 == 0
+
+
+def wrong(theirs, **options):
+    ours = limits.results(smolder, **options)
+    assert options or ours.keys() == theirs.keys()
     found = [c for c in ours if not same(ours[c], theirs[c]) and not excused(c, ours[c], theirs[c])]
     return "\n".join(f"{c}\n    {ours[c]}\n    {theirs[c]}" for c in found)
 
@@ -61,7 +68,7 @@ def wrong(theirs):
 def test_every_call_gives_what_torch_gave(mode):
     golden = json.loads(limits.GOLDEN.read_text())
     if mode == "lazy":
-        assert not wrong(golden)
+        assert not wrong(golden, is_tried=is_sampled)
     else:
         with smolder.eager():
             assert not wrong(golden)

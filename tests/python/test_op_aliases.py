@@ -1,4 +1,5 @@
-"""Every row on operands that share memory with each other, with what is written after the call, and in place."""
+"""Every row on operands that share memory with each other, with what is written after the call, and in place: a sample of
+its calls (op_rows.sampled)."""
 
 import itertools
 
@@ -18,6 +19,7 @@ from op_rows import (
     outcome,
     own_cases,
     results,
+    sampled,
 )
 
 import smolder
@@ -112,57 +114,55 @@ def in_both(run):
 
 @generated(WITH_TENSORS)
 def test_operands_that_share_memory(row, shows):
-    for case in own_cases(row):
-        for dtype, share in itertools.product(WIDTHS, (one_tensor, overlapping)):
-            arrays, words = arguments(row, case, dtype)
-            equal, tensors = shared(row, arrays, share)
-            what = f"{row['key']}, {case}, {dtype}, {share.__name__}"
-            recorded, eager = in_both(lambda tensors=tensors, words=words: result_of(row, tensors(), words))
-            took = assert_agree(recorded, eager, what)
-            if took and (row["function"] or row["method"]):
-                for got, copied in zip((recorded, eager), both(row, equal, words), strict=True):
-                    assert_agree(got, copied, what)
-            shows("aliased", dtype, took)
+    ways = {share.__name__: share for share in (one_tensor, overlapping)}
+    for case, dtype, share in sampled(row, "shared", itertools.product(own_cases(row), WIDTHS, ways)):
+        arrays, words = arguments(row, case, dtype)
+        equal, tensors = shared(row, arrays, ways[share])
+        what = f"{row['key']}, {case}, {dtype}, {share}"
+        recorded, eager = in_both(lambda tensors=tensors, words=words: result_of(row, tensors(), words))
+        took = assert_agree(recorded, eager, what)
+        if took and (row["function"] or row["method"]):
+            for got, copied in zip((recorded, eager), both(row, equal, words), strict=True):
+                assert_agree(got, copied, what)
+        shows("aliased", dtype, took)
 
 
 @generated(WITH_TENSORS)
 def test_operands_that_are_written_after_the_call(row, shows):
-    for case in own_cases(row):
-        for dtype in WIDTHS:
-            arrays, words = arguments(row, case, dtype)
+    for case, dtype in sampled(row, "written after", itertools.product(own_cases(row), WIDTHS)):
+        arrays, words = arguments(row, case, dtype)
 
-            def run(arrays=arrays, words=words):
-                tensors = made(arrays)
-                given = [t for v in tensors.values() for t in (v if isinstance(v, list) else [v])]
-                return result_of(row, tensors, words, lambda: [t.zero_() for t in given])
+        def run(arrays=arrays, words=words):
+            tensors = made(arrays)
+            given = [t for v in tensors.values() for t in (v if isinstance(v, list) else [v])]
+            return result_of(row, tensors, words, lambda: [t.zero_() for t in given])
 
-            recorded, eager = in_both(run)
-            what = f"{row['key']}, {case}, {dtype}, written after the call"
-            took = assert_agree(recorded, eager, what)
-            if took and row["key"] not in SHARING:
-                assert_agree(recorded, both(row, arrays, words)[0], what)
-            shows("aliased", dtype, took)
+        recorded, eager = in_both(run)
+        what = f"{row['key']}, {case}, {dtype}, written after the call"
+        took = assert_agree(recorded, eager, what)
+        if took and row["key"] not in SHARING:
+            assert_agree(recorded, both(row, arrays, words)[0], what)
+        shows("aliased", dtype, took)
 
 
 @generated(IN_PLACE)
 def test_views_of_what_is_written_in_place(row, shows):
     name = row["params"][0]["name"]
-    for case in own_cases(row):
-        for dtype in WIDTHS:
-            arrays, words = arguments(row, case, dtype)
+    for case, dtype in sampled(row, "in place", itertools.product(own_cases(row), WIDTHS)):
+        arrays, words = arguments(row, case, dtype)
 
-            def run(arrays=arrays, words=words):
-                tensors, (array, its) = made(arrays), arrays[name]
-                whole = make(np.stack([array, array, array]), its)
-                tensors[name], seen = whole[1], whole[1].view(-1)
-                out = result_of(row, tensors, words, inplace=True)
-                return out if isinstance(out, Refused) else [t._to_numpy() for t in (whole, seen, whole.sum())]
+        def run(arrays=arrays, words=words):
+            tensors, (array, its) = made(arrays), arrays[name]
+            whole = make(np.stack([array, array, array]), its)
+            tensors[name], seen = whole[1], whole[1].view(-1)
+            out = result_of(row, tensors, words, inplace=True)
+            return out if isinstance(out, Refused) else [t._to_numpy() for t in (whole, seen, whole.sum())]
 
-            recorded, eager = in_both(run)
-            what = f"{row['key']}_, {case}, {dtype}"
-            took = assert_agree(recorded, eager, what)
-            if took:
-                want, before = outcome(row, arrays, words, inplace=True)[0], make(*arrays[name])._to_numpy()
-                assert_same_bits(recorded[0], np.stack([before, want, before]), what)
-                assert_same_bits(recorded[1], want.ravel(), what)
-            shows("aliased", dtype, took)
+        recorded, eager = in_both(run)
+        what = f"{row['key']}_, {case}, {dtype}"
+        took = assert_agree(recorded, eager, what)
+        if took:
+            want, before = outcome(row, arrays, words, inplace=True)[0], make(*arrays[name])._to_numpy()
+            assert_same_bits(recorded[0], np.stack([before, want, before]), what)
+            assert_same_bits(recorded[1], want.ravel(), what)
+        shows("aliased", dtype, took)

@@ -1,8 +1,10 @@
 """How docs/op_results.md is made of reports, and when a run is compared with it."""
 
+import itertools
 import types
 
 import op_results
+import op_rows
 from op_results import Results, cell, difference
 
 
@@ -45,3 +47,27 @@ def test_a_difference_names_the_lines(monkeypatch, tmp_path):
     (tmp_path / "page.md").write_text("| `exp` | 1 |\n")
     assert difference("| `exp` | 1 |\n") == ""
     assert difference("| `exp` | 2 |\n").splitlines()[1:] == ["- | `exp` | 1 |", "+ | `exp` | 2 |"]
+
+
+def test_a_sample_shows_nothing_that_the_page_does_not():
+    page = filled().page()
+    assert filled().beyond(page) == ""
+    assert "takes f32" in filled().beyond(page.replace("| f32 |", "| f64 |"))
+    assert "exp, strided: refused, not nothing" in filled().beyond(page.replace("| refused |", "|  |"))
+    assert "exp, ordinary: 3, not 2" in filled().beyond(page.replace("| 3 |", "| 2 |"))
+    few = Results()
+    few.take(report("one", "exp", [["ordinary", "float32", 1, 0]]))
+    assert few.beyond(page) == ""
+
+
+def test_a_sample_is_the_same_each_time_and_takes_every_dtype_over_the_rows(monkeypatch):
+    monkeypatch.setattr(op_rows, "WHOLE", False)
+    calls = list(itertools.product(range(4), op_rows.DTYPES))
+    chosen = {row["key"]: op_rows.sampled(row, "test", calls) for row in op_rows.ROWS}
+    assert chosen == {row["key"]: op_rows.sampled(row, "test", iter(calls)) for row in op_rows.ROWS}
+    assert all(set(its) <= set(calls) for its in chosen.values()) and all(chosen.values())
+    assert {call for its in chosen.values() for call in its} == set(calls)
+    assert 0.3 < sum(map(len, chosen.values())) / (len(calls) * len(chosen)) < 0.37
+    assert len(op_rows.sampled(op_rows.ROWS[0], "test", calls[:1])) == 1
+    monkeypatch.setattr(op_rows, "WHOLE", True)
+    assert op_rows.sampled(op_rows.ROWS[0], "test", calls) == calls

@@ -163,8 +163,7 @@ struct Host {
 cuda_host::HostProgram* program_of(DriverLibrary library) {
   try {
     if (!library->program) {
-      library->program =
-          std::make_unique<cuda_host::HostProgram>(library->text, SMOLDER_HOST_CXX, cuda_host::cache_folder());
+      library->program = std::make_unique<cuda_host::HostProgram>(library->text, SMOLDER_HOST_CXX);
     }
     return library->program.get();
   } catch (const std::exception& e) {

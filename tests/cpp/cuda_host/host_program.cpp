@@ -55,14 +55,25 @@ std::string host_text(std::string text) {
   return text + wrappers(text);
 }
 
-}  // namespace
+std::string content_of(const char* file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
 
-std::string cache_folder() {
+/// Everything but a program's text that its library is made of.
+const std::string& surroundings() {
+  static const std::string all =
+      SMOLDER_HOST_FLAGS + content_of(SMOLDER_HOST_MACHINE) + content_of(SMOLDER_HOST_ATTENTION);
+  return all;
+}
+
+std::string folder_of_libraries() {
   const char* const named = std::getenv("SMOLDER_CUDA_HOST_CACHE");
   return named ? named : "/tmp/smolder_cuda_host_" + std::to_string(getuid());
 }
 
-void HostProgram::compile(const std::string& text, const std::string& compiler, const std::string& library) const {
+void compile(const std::string& text, const std::string& compiler, const std::string& library) {
   const std::string source = library + ".cpp";
   std::ofstream(source) << text;
   const std::string command =
@@ -71,25 +82,19 @@ void HostProgram::compile(const std::string& text, const std::string& compiler, 
   std::filesystem::remove(source);
 }
 
-HostProgram::HostProgram(const std::string& text, const std::string& compiler, const std::string& cache) {
-  std::string library;
-  if (cache.empty()) {
-    char folder[] = "/tmp/smolder_emulate_XXXXXX";
-    if (!mkdtemp(folder)) throw std::runtime_error("cannot make a folder in /tmp");
-    folder_ = folder;
-    library = folder_ + "/kernels.so";
-    compile(host_text(text), compiler, library);
-  } else {
-    std::filesystem::create_directories(cache);
-    const std::string whole = host_text(text);
-    std::ostringstream name;
-    name << cache << '/' << std::hex << std::hash<std::string>()(whole) << '_' << whole.size() << ".so";
-    library = name.str();
-    if (!std::filesystem::exists(library)) {
-      const std::string own = library + "." + std::to_string(getpid());
-      compile(whole, compiler, own);
-      std::filesystem::rename(own, library);  // processes may make one at once
-    }
+}  // namespace
+
+HostProgram::HostProgram(const std::string& text, const std::string& compiler) {
+  const std::string folder = folder_of_libraries(), whole = host_text(text);
+  std::filesystem::create_directories(folder);
+  std::ostringstream name;
+  name << folder << '/' << std::hex << std::hash<std::string>()(compiler + surroundings() + whole) << '_'
+       << whole.size() << ".so";
+  const std::string library = name.str();
+  if (!std::filesystem::exists(library)) {
+    const std::string own = library + "." + std::to_string(getpid());
+    compile(whole, compiler, own);
+    std::filesystem::rename(own, library);  // processes may make one at once
   }
   library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library_) throw std::runtime_error(dlerror());
@@ -97,7 +102,6 @@ HostProgram::HostProgram(const std::string& text, const std::string& compiler, c
 
 HostProgram::~HostProgram() {
   if (library_) dlclose(library_);
-  if (!folder_.empty()) std::filesystem::remove_all(folder_);
 }
 
 void* HostProgram::symbol(const std::string& name) const {

@@ -7,15 +7,13 @@
 
 namespace cuda_host {
 
-/// Where programs are kept for later processes: SMOLDER_CUDA_HOST_CACHE, else a folder of the user's in /tmp.
-std::string cache_folder();
-
 /// A program that the host's compiler made.
 class HostProgram {
  public:
-  /// `compiler` is the command. Libraries are kept in the folder `cache` for later processes, unless that is empty.
-  /// Throws std::runtime_error when the compiler fails.
-  HostProgram(const std::string& text, const std::string& compiler, const std::string& cache = "");
+  /// `compiler` is the command. Libraries are kept for later processes, in the folder SMOLDER_CUDA_HOST_CACHE, else one
+  /// of the user's in /tmp: tests of several builds and languages run the same programs. Programs of one text share
+  /// what their threads share. Throws std::runtime_error when the compiler fails.
+  HostProgram(const std::string& text, const std::string& compiler);
   ~HostProgram();
   HostProgram(const HostProgram&) = delete;
   HostProgram& operator=(const HostProgram&) = delete;
@@ -26,10 +24,8 @@ class HostProgram {
   size_t argument_bytes(const std::string& kernel) const;
 
  private:
-  void compile(const std::string& text, const std::string& compiler, const std::string& library) const;
   void* symbol(const std::string& name) const;
 
-  std::string folder_;  ///< to be removed
   void* library_ = nullptr;
 };
 
