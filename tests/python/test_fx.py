@@ -397,3 +397,11 @@ def test_a_graph_module_is_compiled_and_captured(traced):
     graph.recompile()
     for _ in range(3):
         assert smolder.equal(compiled(x)["all"], expected * 2), "what was recorded is of the code before"
+
+
+def test_operands_of_einsum_in_a_list_are_recorded_one_by_one():
+    def product(a, b):
+        return smolder.einsum("ij,jk->ik", [a, b])
+
+    (node,) = (n for n in fx.symbolic_trace(product).graph.nodes if n.op == "call_function")
+    assert len(node.args) == 3 and [a.name for a in node.args[1:]] == ["a", "b"]

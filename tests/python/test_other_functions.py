@@ -98,7 +98,11 @@ def test_slices_are_reduced_into_others():
 
 
 def test_forms_of_methods():
-    assert t.detach(waves(2)).requires_grad is False and t.get_device(ROWS) == ROWS.get_device() and t.is_same_size(ROWS, ROWS)
+    assert (
+        t.detach(waves(2)).requires_grad is False
+        and t.get_device(ROWS) == ROWS.get_device()
+        and t.is_same_size(ROWS, ROWS)
+    )
     assert t.can_cast(t.int8, t.uint8) and not t.can_cast(t.float32, t.int64) and t.can_cast(t.float32, t.complex64)
     assert t.randint_like(ROWS, 3, 4).tolist() == [[3.0] * 4] * 2
     with pytest.warns(UserWarning, match="range is deprecated"):

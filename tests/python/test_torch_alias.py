@@ -296,3 +296,42 @@ print(torch.torch.Tensor is torch.Tensor, not torch.backends.mkl.is_available())
 """
     )
     assert {word for line in said for word in line.split()} == {"True"}, said
+
+
+def test_what_libraries_of_images_privacy_and_geometry_import():
+    said = run(
+        """
+import torch
+from torch.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
+from torch.utils.data._utils.collate import default_collate_err_msg_format, np_str_obj_array_pattern
+from torch.utils.data._utils.worker import _generate_state
+from torch._C._functorch import _add_batch_dim
+from torch.utils._contextlib import _DecoratorContextManager
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
+
+class Entered(_DecoratorContextManager):
+    def __enter__(self): print("in")
+    def __exit__(self, *exception): print("out")
+
+@Entered()
+def inside(): print("inside")
+
+inside()
+x, places = torch.ones(2), WeakTensorKeyDictionary()
+places[x] = 3
+print(x in places, torch.ones(2) in places, len(places), places[x])
+del x
+print(len(places), is_traceable_wrapper_subclass(torch.ones(2)), bool(np_str_obj_array_pattern.search("<U3")))
+for refused in (lambda: _generate_state(1, 2), lambda: _add_batch_dim(torch.ones(2), 0, 1)):
+    try:
+        refused()
+    except NotImplementedError as error:
+        print(str(error).partition(" is ")[0])
+print(torch.quint4x2, torch.randint_like(torch.ones(2), high=1).tolist())
+"""
+    )
+    assert said == [
+        "in", "inside", "out", "True False 1 3", "0 False True", "torch.utils.data._utils.worker._generate_state",
+        "torch._C._functorch._add_batch_dim", "torch.quint4x2 [0.0, 0.0]",
+    ]  # fmt: skip

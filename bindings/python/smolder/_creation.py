@@ -697,7 +697,7 @@ def randint_like(
     """Random integers from low, or 0 where one bound is given, below high; of input's shape and dtype."""
     _check_format("randint_like", memory_format)
     if low is None and high is None:
-        raise TypeError("randint_like() missing 1 required positional arguments: \"high\"")
+        raise TypeError('randint_like() missing 1 required positional arguments: "high"')
     low, high = (0, low) if high is None else (low or 0, high)
     return _finish(
         _core.randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator), requires_grad

@@ -27,7 +27,7 @@ KINDS = [
         "quantized tensors",
         "no dtype has a scale",
         "bfloat16",
-        "quantization ao qint8 quint8 qint32 quantize_per_tensor quantize_per_channel",
+        "quantization ao qint8 quint8 qint32 quint4x2 quint2x4 quantize_per_tensor quantize_per_channel",
     ),
     (
         "graphs of torch's compilers",

@@ -686,7 +686,7 @@ def _rebuild(kind, array, dtype, order, extents, requires_grad, device="cpu"):
         out = out.permute(numpy.argsort(order).tolist()).expand(extents).detach()
     if kind is Tensor:
         return out.requires_grad_() if requires_grad else out
-    return kind(out, requires_grad)
+    return Tensor._make_subclass(kind, out, requires_grad)
 
 
 @_method
@@ -695,7 +695,9 @@ def __copy__(self):
     requires_grad = self.requires_grad
     if type(self) is Tensor:
         return self.detach().requires_grad_(requires_grad)
-    return type(self)(self.detach(), requires_grad)
+    out = Tensor._make_subclass(type(self), self, requires_grad)
+    vars(out).update(vars(self))
+    return out
 
 
 @_method
@@ -708,7 +710,8 @@ def __deepcopy__(self, memo):
     if id(self) in memo:
         return memo[id(self)]
     copied = _copy_in(memo, self.detach())
-    out = copied.requires_grad_(self.requires_grad) if type(self) is Tensor else type(self)(copied, self.requires_grad)
+    made = copied if type(self) is Tensor else Tensor._make_subclass(type(self), copied)
+    out = made.requires_grad_(self.requires_grad)
     memo[id(self)] = out
     if self.grad is not None and getattr(self, "_copies_gradient", True):  # a parameter's is not copied, as in torch
         out.grad = copy.deepcopy(self.grad, memo)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chalf", "complex32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "qint8", "qint32", "quint8", "uint16", "uint32", "uint64",
+    "float8_e8m0fnu", "qint8", "qint32", "quint2x4", "quint4x2", "quint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 _PARTS = {"complex32": "float16"}
@@ -84,6 +84,8 @@ float4_e2m1fn_x2: UnheldDtype = UnheldDtype("float4_e2m1fn_x2", 1)
 qint8: UnheldDtype = UnheldDtype("qint8", 1)
 quint8: UnheldDtype = UnheldDtype("quint8", 1)
 qint32: UnheldDtype = UnheldDtype("qint32", 4)
+quint4x2: UnheldDtype = UnheldDtype("quint4x2", 1)
+quint2x4: UnheldDtype = UnheldDtype("quint2x4", 1)
 
 
 def named(name):

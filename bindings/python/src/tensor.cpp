@@ -55,21 +55,30 @@ std::optional<int64_t> known_number(const Tensor& t) {
   return *reinterpret_cast<const int32_t*>(place);
 }
 
-/// A class may have several tensor classes among its bases, as `class P(MyTensor, Parameter)` has: nanobind allows one,
-/// of which it takes the C++ type that all of them share. So its check sees the first alone.
+/// Calls f while a class seems to have one base, that of its layout.
+template <class F>
+int with_one_base(PyObject* self, F f) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(self);
+  PyObject* const all = type->tp_bases;
+  if (!all || PyTuple_GET_SIZE(all) < 2) return f();
+  const nb::object one = nb::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(type->tp_base)));
+  if (!one.is_valid()) return -1;
+  type->tp_bases = one.ptr();
+  const int failed = f();
+  type->tp_bases = all;
+  return failed;
+}
+
+/// A class may have several tensor classes among its bases, as `class P(MyTensor, Parameter)` has. Nanobind allows one,
+/// of which it takes the C++ type that all of them share, when the class is made or first given an attribute.
 void allow_several_bases(PyTypeObject* metaclass) {
-  static initproc check = nullptr;
-  if (check) return;
-  check = metaclass->tp_init;
+  static initproc init = metaclass->tp_init;
+  static setattrofunc set = metaclass->tp_setattro;
   metaclass->tp_init = [](PyObject* self, PyObject* args, PyObject* keywords) {
-    auto* const type = reinterpret_cast<PyTypeObject*>(self);
-    PyObject* const all = type->tp_bases;
-    const nb::object first = nb::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(type->tp_base)));
-    if (!first.is_valid()) return -1;
-    type->tp_bases = first.ptr();
-    const int failed = check(self, args, keywords);
-    type->tp_bases = all;
-    return failed;
+    return with_one_base(self, [&] { return init(self, args, keywords); });
+  };
+  metaclass->tp_setattro = [](PyObject* self, PyObject* name, PyObject* value) {
+    return with_one_base(self, [&] { return set(self, name, value); });
   };
 }
 
@@ -133,6 +142,8 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
              const nb::object made = nb::module_::import_("smolder._layouts").attr("constructed")(*args, **options);
              new (self) Tensor(nb::cast<Tensor>(made));
            })
+      .def_static("_blank", [](nb::handle cls) { return nb::inst_alloc(cls); })  // that __init__ is to make
+      .def("_is_made", [](nb::handle self) { return nb::inst_ready(self); })
       .def_prop_ro("shape", [](const Tensor& t) { return t.shape(); })
       .def_prop_ro(
           "dtype", [](const Tensor& t) { return the_dtype(t.dtype()); }, nb::rv_policy::reference)

@@ -38,6 +38,8 @@ class Parameter(_core.Tensor):
     __torch_function__: ClassVar[Any] = classmethod(_disabled)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+        if self._is_made():  # by the __new__ of a class of the user's
+            return
         if data is None:
             data = _core.zeros((0,), dtype=_core._default_dtype())
         if not isinstance(data, _core.Tensor):
