@@ -74,6 +74,8 @@ def test_a_dtype_is_refused_when_recorded_or_works(row):
                 continue
             if row["key"] in ("index_at", "index_put_at") and lazy.text.startswith(SUBSCRIPTS):
                 continue
+            if row["name"] == "index_fill" and type(lazy.error) is IndexError:  # of what is no index, as torch's
+                continue
             assert type(lazy.error) in (RuntimeError, TypeError, NotImplementedError), (what, lazy)
             assert any(re.match(rf"{name}\b", lazy.text) for name in names), (what, lazy.text)
             assert any(dtype in lazy.text for dtype in DTYPES), (what, lazy.text)
