@@ -1,6 +1,6 @@
 # The interpreter that runs CUDA's kernels until they are compiled, as code that comes with the library. Each architecture
-# takes NVRTC some ten seconds, once, and 0.4 MB. Without it steps wait for the compiler, unless they are told not to.
-set(SMOLDER_CUDA_ARCHITECTURES "sm_80;sm_90" CACHE STRING "Architectures that the library brings an interpreter for: sm_80;sm_90;...")
+# takes NVRTC some ten seconds and 0.4 MB. Without it a machine compiles the interpreter once, behind a program.
+set(SMOLDER_CUDA_ARCHITECTURES "" CACHE STRING "Architectures that the library brings an interpreter for: sm_80;sm_90;...")
 if(SMOLDER_CUDA_ARCHITECTURES)
   add_executable(smolder_make_interpreter ${CMAKE_SOURCE_DIR}/cmake/make_interpreter.cpp)
   target_link_libraries(smolder_make_interpreter PRIVATE smolder smolder_options)

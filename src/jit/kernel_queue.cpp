@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -14,7 +13,6 @@
 
 #include "smolder/core/background.h"
 #include "smolder/core/counters.h"
-#include "smolder/core/dynamic_library.h"
 #include "smolder/core/error.h"
 #include "smolder/core/fork.h"
 #include "smolder/core/interrupt.h"
@@ -33,19 +31,9 @@ constexpr size_t kMostWaiting = 4096;  ///< kernels: those that were launched le
 
 thread_local bool awaited = false;
 
-/// Whether the interpreter's code came with the library, for some architecture.
-bool has_shipped_interpreter() {
-  std::error_code failed;
-  for (const auto& file : std::filesystem::directory_iterator(library_folder(), failed)) {
-    if (file.path().filename().string().starts_with("smolder_interpreter_")) return true;
-  }
-  return false;
-}
-
 StandIns from_environment() {
   const char* const text = std::getenv("SMOLDER_CUDA_INTERPRETER");
-  if (!text || !*text) return has_shipped_interpreter() ? StandIns::kBehind : StandIns::kNone;
-  const std::string_view wanted = text;
+  const std::string_view wanted = text && *text ? text : "off";
   constexpr std::string_view kNames[] = {"off", "behind", "only", "random"};
   const auto it = std::ranges::find(kNames, wanted);
   SMOLDER_CHECK(it != std::end(kNames), ValueError,

@@ -20,7 +20,7 @@ enum class StandIns : uint8_t {
   kOnly,    ///< the interpreter, always: nothing is compiled. For tests
   kRandom,  ///< either, drawn for each launch. For tests
 };
-/// What SMOLDER_CUDA_INTERPRETER says, else kBehind where the interpreter's code came with the library; kNone on a thread that waits for kernels. Throws ValueError where it
+/// What SMOLDER_CUDA_INTERPRETER says, else kNone; kNone on a thread that waits for kernels. Throws ValueError where it
 /// says nothing known.
 StandIns stand_ins();
 /// While one lives that awaits, what its thread compiles waits for the compiler.
