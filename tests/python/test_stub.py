@@ -32,8 +32,8 @@ def test_the_stub_names_what_there_is():
     inherited = {n for n in dir(object) if getattr(object, n, None) is getattr(smolder.Tensor, n)}
     private = {"__dict__", "__module__", "__deepcopy__", "__doc__", "__new__", "__init__", "__format__", "__repr__"}
     private |= {
-        "__class__", "__init_subclass__", "__subclasshook__", "__reduce_ex__", "_become", "_contents", "_detach_",
-        "_device", "_device_address", "_on_cpu", "_register_leaf_hook", "_dlpack", "_is_pinned", "_is_same",
+        "__class__", "__init_subclass__", "__subclasshook__", "__reduce_ex__", "_become", "_blank", "_contents", "_detach_",
+        "_device", "_device_address", "_on_cpu", "_register_leaf_hook", "_dlpack", "_is_made", "_is_pinned", "_is_same",
         "_lasting_address", "_numpy", "_pin_memory", "_repr_html_", "_set_data", "_storage", "_strides", "_to_device",
         "_to_numpy", "_version", "__weakref__",
     }  # fmt: skip
