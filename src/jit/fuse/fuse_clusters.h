@@ -83,8 +83,8 @@ class Clusters {
 
   ir::NodeId find(ir::NodeId i) const;
   bool result_is_row(ir::NodeId i) const;
-  /// Are they of one loop that the program unrolled, but not as many turns? Kernels of one turn, of two and of four serve
-  /// loops of any length.
+  /// Are they of one loop that the program unrolled, but not as many turns? Kernels of one turn, of two and of four
+  /// serve loops of any length.
   bool are_uneven_turns(ir::NodeId a, ir::NodeId b) const;
   bool is_large_enough(ir::NodeId a, ir::NodeId b, int64_t shared_bytes) const;
   const char* try_merge(const Edge& e);

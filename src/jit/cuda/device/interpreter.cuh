@@ -34,9 +34,9 @@ struct Interpreter {
   const i32* code;
   u64* slots;
   int threads;
-  i64 own;      // number of the row that the thread's group has to itself
-  i64 column;   // -1: groups take positions
-  i64 end, step;  // of a vector loop
+  i64 own;         // number of the row that the thread's group has to itself
+  i64 column;      // -1: groups take positions
+  i64 end, step;   // of a vector loop
   int unit, left;  // of a unit, and what the thread has yet to do of one
 
   METHOD u64& slot(int s) { return slots[s * threads]; }
@@ -66,15 +66,24 @@ struct Interpreter {
   // By dtype, as core/dtype.h counts them.
   METHOD u64 fetch(int dtype, const unsigned char* from, i64 i) {
     switch (dtype) {
-      case 0: return from[i] != 0;
-      case 1: return from[i];
-      case 2: return extend_i8(from[i]);
-      case 3: return extend_i16(reinterpret_cast<const u16*>(from)[i]);
-      case 4: return reinterpret_cast<const u32*>(from)[i];
-      case 6: return __float_as_uint(f16_to_f32(reinterpret_cast<const u16*>(from)[i]));
-      case 7: return __float_as_uint(bf16_to_f32(reinterpret_cast<const u16*>(from)[i]));
-      case 8: return reinterpret_cast<const u32*>(from)[i];
-      default: return reinterpret_cast<const u64*>(from)[i];
+      case 0:
+        return from[i] != 0;
+      case 1:
+        return from[i];
+      case 2:
+        return extend_i8(from[i]);
+      case 3:
+        return extend_i16(reinterpret_cast<const u16*>(from)[i]);
+      case 4:
+        return reinterpret_cast<const u32*>(from)[i];
+      case 6:
+        return __float_as_uint(f16_to_f32(reinterpret_cast<const u16*>(from)[i]));
+      case 7:
+        return __float_as_uint(bf16_to_f32(reinterpret_cast<const u16*>(from)[i]));
+      case 8:
+        return reinterpret_cast<const u32*>(from)[i];
+      default:
+        return reinterpret_cast<const u64*>(from)[i];
     }
   }
   METHOD void put(int dtype, unsigned char* to, i64 i, u64 x) {
@@ -82,13 +91,25 @@ struct Interpreter {
     switch (dtype) {
       case 0:
       case 1:
-      case 2: to[i] = static_cast<u8>(x); break;
-      case 3: reinterpret_cast<u16*>(to)[i] = static_cast<u16>(x); break;
+      case 2:
+        to[i] = static_cast<u8>(x);
+        break;
+      case 3:
+        reinterpret_cast<u16*>(to)[i] = static_cast<u16>(x);
+        break;
       case 4:
-      case 8: reinterpret_cast<u32*>(to)[i] = static_cast<u32>(x); break;
-      case 6: reinterpret_cast<u16*>(to)[i] = f32_to_f16(value); break;
-      case 7: reinterpret_cast<u16*>(to)[i] = bf16_bits(value); break;
-      default: reinterpret_cast<u64*>(to)[i] = x; break;
+      case 8:
+        reinterpret_cast<u32*>(to)[i] = static_cast<u32>(x);
+        break;
+      case 6:
+        reinterpret_cast<u16*>(to)[i] = f32_to_f16(value);
+        break;
+      case 7:
+        reinterpret_cast<u16*>(to)[i] = bf16_bits(value);
+        break;
+      default:
+        reinterpret_cast<u64*>(to)[i] = x;
+        break;
     }
   }
 
@@ -189,8 +210,12 @@ struct Interpreter {
           slot(result) = static_cast<u64>(x);
           break;
         }
-        case kLoad: at = load(at); break;
-        case kStore: at = store(at); break;
+        case kLoad:
+          at = load(at);
+          break;
+        case kStore:
+          at = store(at);
+          break;
         case kCheck: {
           const u64 index = slot(code[at + 2]);
           const i64 limit = word(code[at + 3]);
@@ -208,8 +233,12 @@ struct Interpreter {
           at = static_cast<i64>(next) < count(at + 2) ? code[at + 5] : at + 6;
           break;
         }
-        case kVector: at = begin_vector(at); break;
-        case kEndVector: at = end_vector(at); break;
+        case kVector:
+          at = begin_vector(at);
+          break;
+        case kEndVector:
+          at = end_vector(at);
+          break;
         case kResult:
           combine(code[at + 1], code[at + 2], code[at + 3]);
           at += 4;
@@ -231,7 +260,8 @@ struct Interpreter {
           at += 11;
           break;
         }
-        default: return;
+        default:
+          return;
       }
     }
   }
