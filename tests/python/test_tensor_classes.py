@@ -76,6 +76,11 @@ def test_several_bases_are_tensors():
 
     assert Parameters(smolder.ones(3)).requires_grad
 
+    with pytest.raises(TypeError):  # two classes from C++ that share no memory
+
+        class Neither(smolder.Tensor, smolder.Generator):
+            pass
+
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_keep_the_class_and_what_it_holds(again):

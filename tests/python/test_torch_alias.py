@@ -305,7 +305,7 @@ import torch
 from torch.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
 from torch.utils.data._utils.collate import default_collate_err_msg_format, np_str_obj_array_pattern
 from torch.utils.data._utils.worker import _generate_state
-from torch._C._functorch import _add_batch_dim
+from torch._C._functorch import _add_batch_dim, is_batchedtensor, maybe_get_level
 from torch.utils._contextlib import _DecoratorContextManager
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
@@ -329,9 +329,12 @@ for refused in (lambda: _generate_state(1, 2), lambda: _add_batch_dim(torch.ones
     except NotImplementedError as error:
         print(str(error).partition(" is ")[0])
 print(torch.quint4x2, torch.randint_like(torch.ones(2), high=1).tolist())
+seen = []
+torch.vmap(lambda x: (seen.append((is_batchedtensor(x), maybe_get_level(x))), x)[1])(torch.ones(2))
+print(seen, is_batchedtensor(torch.ones(2)), maybe_get_level(torch.ones(2)))
 """
     )
     assert said == [
         "in", "inside", "out", "True False 1 3", "0 False True", "torch.utils.data._utils.worker._generate_state",
-        "torch._C._functorch._add_batch_dim", "torch.quint4x2 [0.0, 0.0]",
+        "torch._C._functorch._add_batch_dim", "torch.quint4x2 [0.0, 0.0]", "[(True, 1)] False -1",
     ]  # fmt: skip

@@ -55,12 +55,26 @@ std::optional<int64_t> known_number(const Tensor& t) {
   return *reinterpret_cast<const int32_t*>(place);
 }
 
-/// Calls f while a class seems to have one base, that of its layout.
+PyTypeObject* tensor_class = nullptr;
+
+/// Are several of a class's bases tensors, and all others plain Python?
+bool has_several_tensors(PyObject* bases) {
+  int tensors = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases); ++i) {
+    auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
+    const bool is_bound = Py_TYPE(Py_TYPE(base)) == Py_TYPE(Py_TYPE(tensor_class));  // a class from C++
+    if (is_bound && !PyType_IsSubtype(base, tensor_class)) return false;
+    tensors += is_bound;
+  }
+  return tensors > 1;
+}
+
+/// Calls f while a class of several tensors seems to have one base, that of its layout.
 template <class F>
 int with_one_base(PyObject* self, F f) {
   auto* const type = reinterpret_cast<PyTypeObject*>(self);
   PyObject* const all = type->tp_bases;
-  if (!all || PyTuple_GET_SIZE(all) < 2) return f();
+  if (!all || !has_several_tensors(all)) return f();
   const nb::object one = nb::steal(PyTuple_Pack(1, reinterpret_cast<PyObject*>(type->tp_base)));
   if (!one.is_valid()) return -1;
   type->tp_bases = one.ptr();
@@ -71,7 +85,9 @@ int with_one_base(PyObject* self, F f) {
 
 /// A class may have several tensor classes among its bases, as `class P(MyTensor, Parameter)` has. Nanobind allows one,
 /// of which it takes the C++ type that all of them share, when the class is made or first given an attribute.
-void allow_several_bases(PyTypeObject* metaclass) {
+void allow_several_bases(PyTypeObject* tensor) {
+  tensor_class = tensor;
+  PyTypeObject* const metaclass = Py_TYPE(tensor);
   static initproc init = metaclass->tp_init;
   static setattrofunc set = metaclass->tp_setattro;
   metaclass->tp_init = [](PyObject* self, PyObject* args, PyObject* keywords) {
@@ -128,7 +144,7 @@ nb::class_<Tensor> bind_tensor(nb::module_& m) {
   nb::class_<Tensor> tensor(m, "Tensor", "An array that knows how it is computed; docs/ops.md lists its operations.",
                             nb::type_slots(tensor_slots()), nb::dynamic_attr(), nb::is_weak_referenceable());
   set_tensor_type(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
-  allow_several_bases(Py_TYPE(tensor.ptr()));
+  allow_several_bases(reinterpret_cast<PyTypeObject*>(tensor.ptr()));
   tensor
       .def("__init__",
            [](Tensor* self, const Tensor& other) {

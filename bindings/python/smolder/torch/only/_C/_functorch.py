@@ -1,23 +1,27 @@
 """torch._C._functorch: questions about function transforms."""
 
+from smolder import _core
 from smolder.cuda._refused import refused
 
-_WHY = "smolder.func.vmap records the function once for all elements, and no tensor stands for several"
+_WHY = "smolder.func.vmap alone makes tensors that stand for several"
 _add_batch_dim = refused("torch._C._functorch._add_batch_dim", _WHY)
 _remove_batch_dim = refused("torch._C._functorch._remove_batch_dim", _WHY)
 
 
 def is_batchedtensor(t):
-    """False: smolder.func.vmap calls the function for each element, and no tensor stands for several."""
+    """Whether a tensor stands for the elements that smolder.func.vmap goes over."""
+    return _core._vmap_level(t) > 0
+
+
+is_functorch_wrapped_tensor = is_batchedtensor
+
+
+def is_gradtrackingtensor(t):
+    """False: transforms for gradients wrap no tensor."""
     return False
 
 
-def is_functorch_wrapped_tensor(t):
-    """False: no tensor wraps another."""
-    return False
-
-
-is_gradtrackingtensor = is_functionaltensor = is_legacy_batchedtensor = is_functorch_wrapped_tensor
+is_functionaltensor = is_legacy_batchedtensor = is_gradtrackingtensor
 
 
 def get_unwrapped(t):
@@ -30,5 +34,5 @@ def peek_interpreter_stack():
 
 
 def maybe_get_level(t):
-    """-1: the tensor is at no level of a transform."""
-    return -1
+    """The level of vmap that a tensor is of; -1 for none."""
+    return _core._vmap_level(t) or -1
