@@ -29,6 +29,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -329,7 +330,10 @@ API Status cuEventElapsedTime(float* milliseconds, DriverEvent start, DriverEven
 // -- kernels
 
 API Status cuLibraryLoadData(DriverLibrary* library, const void* text, int*, void**, unsigned, int*, void**, unsigned) {
-  *library = new OpaqueLibrary{static_cast<const char*>(text), nullptr};
+  const std::string_view code = static_cast<const char*>(text);
+  constexpr Status kNoBinaryForDevice = 209;
+  if (code.starts_with('\x7f')) return kNoBinaryForDevice;  // machine code, as a build brings for real devices
+  *library = new OpaqueLibrary{std::string(code), nullptr};
   return 0;
 }
 API Status cuLibraryUnload(DriverLibrary library) {

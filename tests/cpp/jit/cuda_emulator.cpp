@@ -70,6 +70,11 @@ size_t CudaEmulator::launch(size_t kernel, std::span<const KernelArguments> call
   return launches.size();
 }
 
+const InterpreterEmulator& InterpreterEmulator::get() {
+  static const InterpreterEmulator only(SMOLDER_HOST_CXX);
+  return only;
+}
+
 void InterpreterEmulator::launch(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
                                  uint32_t* errors, int64_t positions) const {
   const cuda::ByteCode code = cuda::encode(k);

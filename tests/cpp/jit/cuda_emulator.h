@@ -61,13 +61,15 @@ class CudaEmulator {
 /// The interpreter of loop IR on a device.
 class InterpreterEmulator {
  public:
-  /// The program is kept on disk: it takes the host's compiler as long as the kernels of a whole test.
-  explicit InterpreterEmulator(const std::string& compiler) : program_(cuda::interpreter_text(), compiler) {}
+  /// There is one: it takes the host's compiler longer than the kernels of a test.
+  static const InterpreterEmulator& get();
   /// As `DeviceKernel::launch`, on memory of the host.
   void launch(const Kernel& kernel, void* const* buffers, const int64_t* ints, const uint64_t* scalars,
               uint32_t* errors, int64_t positions) const;
 
  private:
+  explicit InterpreterEmulator(const std::string& compiler) : program_(cuda::interpreter_text(), compiler) {}
+
   HostProgram program_;
 };
 

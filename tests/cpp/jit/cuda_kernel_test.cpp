@@ -409,12 +409,6 @@ TEST(CudaDriver, AbsenceIsNoError) {
 
 constexpr int64_t kFewElements = 20000;  // whose races it takes little time to look for
 
-/// The interpreter's program is one, and takes the host's compiler longer than the kernels of a test.
-const InterpreterEmulator& interpreter() {
-  static const InterpreterEmulator only(SMOLDER_HOST_CXX);
-  return only;
-}
-
 /// Runs each kernel emulated, as its own code and by the device's interpreter, in place where it may be, and
 /// interpreted on the host, as it is and as it is scheduled, and expects equal bits.
 void expect_same(const std::vector<KernelSample>& samples, const std::vector<std::vector<int64_t>>& index_limits) {
@@ -440,16 +434,10 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       on_host.push_back(want[b].data());
     }
     for (const auto& [read, written] : s.in_place) on_device[written] = on_device[read];
-    std::vector<Array> on_interpreter;
-    std::vector<void*> places_of_interpreter = on_device;
-    for (size_t b = 0; b < want.size(); ++b) {
-      on_interpreter.push_back(want[b].clone());
-      if (on_device[b]) places_of_interpreter[b] = on_interpreter[b].data();
-    }
-    for (const auto& [read, written] : s.in_place) places_of_interpreter[written] = places_of_interpreter[read];
+    Copies on_interpreter(s, want, on_device);
     ErrorSlots interpreter_errors(s.kernel.num_errors);
-    interpreter().launch(s.kernel, places_of_interpreter.data(), s.ints.data(), s.scalars.data(),
-                         interpreter_errors.data(), s.positions);
+    InterpreterEmulator::get().launch(s.kernel, on_interpreter.places.data(), s.ints.data(), s.scalars.data(),
+                                      interpreter_errors.data(), s.positions);
     ErrorSlots got_errors(s.kernel.num_errors);
     std::vector<uint32_t> want_errors(static_cast<size_t>(s.kernel.num_errors));
     emulator.launch(i, on_device.data(), s.ints.data(), s.scalars.data(), got_errors.data(), s.positions);
@@ -457,35 +445,25 @@ void expect_same(const std::vector<KernelSample>& samples, const std::vector<std
       interpret(k, buffers, s.ints.data(), s.scalars.data(), want_errors.data(), 0, s.positions, &cuda::reduce_order());
     };
     if (std::accumulate(s.sizes.begin(), s.sizes.end(), int64_t{0}) < kFewElements) {
-      std::vector<Array> scheduled;
-      std::vector<void*> places = on_host;
-      for (size_t b = 0; b < want.size(); ++b) {
-        scheduled.push_back(want[b].clone());
-        places[b] = on_device[b] ? scheduled[b].data() : nullptr;
-      }
-      for (const auto& [read, written] : s.in_place) places[written] = places[read];
-      EXPECT_NO_THROW(host(cuda::Schedule(s.kernel).kernel, places.data()));
+      Copies scheduled(s, want, on_device);
+      EXPECT_NO_THROW(host(cuda::Schedule(s.kernel).kernel, scheduled.places.data()));
       host(s.kernel, on_host.data());
-      for (const auto& [read, written] : s.in_place) {
-        std::memcpy(scheduled[written].data(), scheduled[read].data(), scheduled[read].bytes());
-        scheduled[read] = want[read].clone();
-      }
+      scheduled.part(s, want);
       for (size_t b = 0; b < want.size(); ++b) {
-        if (places[b]) EXPECT_TRUE(same(scheduled[b], want[b])) << "b" << b << " of the schedule";
+        if (on_device[b]) EXPECT_TRUE(same(scheduled.arrays[b], want[b])) << "b" << b << " of the schedule";
       }
     } else {
       host(s.kernel, on_host.data());
     }
     for (const auto& [read, written] : s.in_place) {
       std::memcpy(got[written].data(), got[read].data(), got[read].bytes());
-      std::memcpy(on_interpreter[written].data(), on_interpreter[read].data(), on_interpreter[read].bytes());
       want[read] = got[read].clone();  // it was overwritten
-      on_interpreter[read] = got[read].clone();
     }
+    on_interpreter.part(s, want);
     for (size_t b = 0; b < got.size(); ++b) {
       if (!on_device[b]) continue;
       EXPECT_TRUE(same(got[b], want[b])) << "b" << b;
-      EXPECT_TRUE(same(on_interpreter[b], want[b])) << "b" << b << " of the interpreter";
+      EXPECT_TRUE(same(on_interpreter.arrays[b], want[b])) << "b" << b << " of the interpreter";
     }
     EXPECT_EQ(interpreter_errors.found(), want_errors);
     EXPECT_EQ(got_errors.found(), want_errors);
