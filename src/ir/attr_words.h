@@ -44,13 +44,6 @@ void for_each_attr(const OpInfo& op, std::span<const int64_t> words, F&& f) {
   SMOLDER_INVARIANT(at == words.size());
 }
 
-/// Does it say where, not how many? Extents of 0 and 1 mean something to shape rules. Positions do not: a plan serves
-/// all.
-inline bool is_position(const AttrInfo& a) {
-  const bool is_size = a.kind == AttrKind::kSize || a.kind == AttrKind::kOptionalSize;
-  return is_size && (a.name == "index" || a.name == "start" || a.name == "end");
-}
-
 /// How far the symbol of a position is above it: symbols of 0 and 1 would be constants.
 inline constexpr int64_t kAbovePosition = 2;
 
@@ -63,7 +56,7 @@ void for_each_attr_word(const OpInfo& op, std::span<const int64_t> words, F&& f)
   for_each_attr(op, words, [&](const AttrInfo& a, size_t first, size_t count) {
     const bool counted = a.kind == AttrKind::kOptionalSize || a.kind == AttrKind::kSizeList;
     const bool sizes = a.kind == AttrKind::kSize || counted;
-    const WordRole role = is_position(a) ? kPositionWord : kSizeWord;
+    const WordRole role = a.is_position ? kPositionWord : kSizeWord;
     for (size_t i = 0; i < count; ++i) f(first + i, sizes && !(counted && i == 0) ? role : kFixedWord);
   });
 }

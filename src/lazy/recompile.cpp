@@ -391,7 +391,7 @@ std::vector<SymbolSite> symbol_sites(const Trace& t) {
     ir::for_each_attr_word(ir::info(e.op), t.attrs_of(e), [&](size_t, ir::WordRole role) {
       if (role == ir::kFixedWord) return;
       out.push_back(
-          {(role == ir::kSizeWord ? "a size that " : "2 more than a position that ") + quoted(e.op) + " is given", &e});
+          {(role == ir::kSizeWord ? "a size that " : "a position, plus 2, that ") + quoted(e.op) + " is given", &e});
     });
   }
   return out;

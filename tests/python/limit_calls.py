@@ -257,7 +257,7 @@ def examples():
             lines[-1] = shape[1]
         *before, call = map(named, lines)
         given = [p for p in table[key]["params"] if "default" in p]
-        names = [p["name"] for p in given if p["type"] in ("Number", "int", "float", "axes", "size")]
+        names = [p["name"] for p in given if p["type"] in ("Number", "int", "float", "axes", "size", "position")]
         names = [name for name in names if name != "low"]  # torch's is `from`, a word of Python's
         weights = [p["name"] for p in given if p["type"] == "Number"]
         yield key, before, ast.parse(call.removesuffix(".shape"), mode="eval").body, names, weights

@@ -92,7 +92,7 @@ def resized(row, case, label, edge, size):
             given[p["name"]] = [size(n) for n in value]
         elif p["type"] == "Tensor[]":
             given[p["name"]] = [[size(n) for n in shape] for shape in value]
-        elif p["type"].startswith("size") and value is not None:
+        elif p["type"].startswith(("size", "position")) and value is not None:
             given[p["name"]] = [size(n) for n in value] if isinstance(value, list) else size(value)
     return Case(f"{label} {case.label}", given, size, edge)
 

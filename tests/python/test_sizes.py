@@ -93,7 +93,7 @@ def test_memory_that_cannot_be_had(eager):
 
 # -- every op: its sizes and its operands at the limits
 
-WORDS = ("int", "int?", "size", "size?", "int[]", "size[]", "ints", "axes")
+WORDS = ("int", "int?", "size", "size?", "position", "position?", "int[]", "size[]", "ints", "axes")
 LIMITS = (2**31, HUGE + 1, 2**62, 2**63 - 1, -(2**63))
 SECONDS = 20  # in which a call ends that does next to nothing, on a slow machine
 # Asked for so many times the work, that is what they do, as torch: a loop of as many parts or powers.

@@ -216,6 +216,8 @@ TYPES = {
     "size": "_int",
     "size?": "_int | None",
     "size[]": "Sequence[_int]",
+    "position": "_int",
+    "position?": "_int | None",
 }
 
 

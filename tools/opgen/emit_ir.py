@@ -120,7 +120,7 @@ def infer(row):
         dtypes = row.dtype if isinstance(row.dtype, list) else [row.dtype] * n
         for i, (s, d) in enumerate(zip(shapes, dtypes)):
             code += f"\nout[{i}] = {{{rule(row, 'shape', SHAPES, s)}, {rule(row, 'dtype', DTYPES, d)}}};"
-    if any(p.type.name.startswith("size") for p in row.sig.attrs):
+    if any(p.type.attr in ("kSize", "kOptionalSize", "kSizeList") for p in row.sig.attrs):
         code += f"\ncheck_sizes({{out, {row.num_outputs}}});"
     lines = infer_locals(row, code)
     if "kName" in code:
@@ -237,7 +237,8 @@ namespace smolder::ir::rows {{
 def table_row(row):
     operands = ", ".join(f'{{"{p.name}", OperandInfo::{p.type.operand}}}' for p in row.sig.operands)
     attrs = ", ".join(
-        f'{{"{p.name}", AttrKind::{p.type.attr}, {f"choices_{row.key}_{p.name}" if p.choices else "{}"}}}'
+        f'{{"{p.name}", AttrKind::{p.type.attr}, {f"choices_{row.key}_{p.name}" if p.choices else "{}"}'
+        + f"{', true' * p.type.is_position}}}"
         for p in row.sig.attrs
     )
     arrays = choices(row)

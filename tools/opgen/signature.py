@@ -22,6 +22,7 @@ class Type:
     operand: str | None = None  # OperandInfo::Kind
     attr: str | None = None  # AttrKind
     read: str | None = None  # member of ir::AttrReader and ir::AttrWriter
+    is_position: bool = False  # AttrInfo::is_position
 
     @property
     def is_operand(self):
@@ -55,6 +56,8 @@ TYPES = {
         Type("size", "int64_t", attr="kSize", read="size"),
         Type("size?", "std::optional<int64_t>", attr="kOptionalSize", read="optional_size"),
         Type("size[]", "const Dims&", attr="kSizeList", read="sizes"),
+        Type("position", "int64_t", attr="kSize", read="size", is_position=True),
+        Type("position?", "std::optional<int64_t>", attr="kOptionalSize", read="optional_size", is_position=True),
     ]
 }
 
