@@ -6,10 +6,10 @@
 
 namespace smolder {
 
-/// An open library. Never closed: code and statics of ours may still point into it at exit.
 /// The folder that Smolder's own library was loaded from, with a slash: "/usr/lib/".
 std::string library_folder();
 
+/// An open library. Never closed: code and statics of ours may still point into it at exit.
 class DynamicLibrary {
  public:
   /// Opens `file` (a path, or a name that the system searches for), keeping its symbols to itself.
