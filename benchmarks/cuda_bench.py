@@ -29,6 +29,7 @@ def seconds(step, finish, batches=5, target=0.1):
     """Seconds a call, from batches that take about `target` each."""
     for _ in range(4):
         step()
+        smolder.wait_for_compiles()  # or kernels may still be interpreted
     finish()
     start = time.perf_counter()
     step()

@@ -42,6 +42,7 @@ thread_local Queue* Queue::capturing_ = nullptr;
 Queue::Queue(int device)
     : stream_(device),
       handed_over_(device),
+      paced_(device),
       ring_(device, kParts * kPartBytes),
       read_{Event(device), Event(device), Event(device), Event(device)} {}
 
@@ -178,6 +179,12 @@ void Queue::upload(void* to, const void* from, size_t bytes) {
   char* const host = static_cast<char*>(ring_.data()) + place.at;
   std::memcpy(host, from, bytes);
   copy_to_device(stream_, to, host, bytes);
+}
+
+void Queue::pace() {
+  paced_.synchronize();  // done, where it never was recorded
+  make_current(device());
+  paced_.record(stream_);
 }
 
 }  // namespace smolder::cuda

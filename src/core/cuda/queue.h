@@ -107,6 +107,8 @@ class Queue {
 
   /// Queues a copy of `bytes` from the host to the device, which are read before this returns.
   void upload(void* to, const void* from, size_t bytes);
+  /// Waits for all that was queued before the last call of this. For work that takes longer than to queue it.
+  void pace();
 
  private:
   explicit Queue(int device);
@@ -126,7 +128,7 @@ class Queue {
   size_t zeros_used_ = 0;
 
   std::mutex mutex_;
-  Event handed_over_;
+  Event handed_over_, paced_;
   PinnedMemory ring_;
   RingPlaces places_{kParts, kPartBytes};
   std::array<Event, kParts> read_;  ///< all of the part has been

@@ -334,6 +334,9 @@ std::vector<IndexReport> InstanceImpl::run_on_cuda(const RunArguments& args, con
     count(state);
   } else {
     rehearse(args, state);
+    // A host that queues interpreted runs faster than they end would queue many, which their own code comes too late
+    // for.
+    if (!is_compiled(state)) queue.pace();
     queue_in_order(watch, waits, reports);
     count(state);
   }

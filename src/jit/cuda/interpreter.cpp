@@ -28,21 +28,26 @@ namespace {
 using smolder::cuda::Module;
 using smolder::cuda::Stream;
 
-/// The code that came with the library; null where none did.
+/// The code that came with the library; null where none did. That for sm_80 runs on sm_86.
 std::unique_ptr<const Module> shipped(const std::string& arch) {
   const char* const host_math = std::getenv("SMOLDER_HOST_MATH");
   if (host_math && std::string_view(host_math) != "0") return nullptr;  // other formulas
-  std::ostringstream code;
-  code << std::ifstream(library_folder() + interpreter_file(arch), std::ios::binary).rdbuf();
-  if (code.str().empty()) return nullptr;
-  try {
-    return std::make_unique<const Module>(code.str());
-  } catch (const ValueError&) {
-    return nullptr;
+  std::string older = arch;
+  for (char& minor = older.back(); minor >= '0' && minor <= '9'; --minor) {
+    std::ostringstream code;
+    code << std::ifstream(library_folder() + interpreter_file(older), std::ios::binary).rdbuf();
+    if (code.str().empty()) continue;
+    try {
+      return std::make_unique<const Module>(code.str());
+    } catch (const ValueError& e) {
+      record_event({"compile", std::string("the interpreter beside the library is not used: ") + e.what(), ""});
+    }
   }
+  return nullptr;
 }
 
-/// The interpreter's program for one architecture. It is compiled once a machine, behind the program.
+/// The interpreter's program for one architecture. Where it did not come with the library and was asked for by name,
+/// it is compiled once a machine, behind the program.
 class InterpreterProgram {
  public:
   static InterpreterProgram& of(const std::string& arch) {
@@ -57,13 +62,13 @@ class InterpreterProgram {
   /// Null until it is compiled.
   smolder::cuda::DriverKernel function() {
     std::call_once(asked_, [&] {
-      const bool waits = stand_ins() == StandIns::kOnly || stand_ins() == StandIns::kRandom;
+      const StandIns asked = stand_ins();
       if ((shipped_ = shipped(arch_))) {
         function_.store(shipped_->kernel(kInterpreterEntry), std::memory_order_release);
         return;
       }
-      if (waits || program_.is_kept()) return load();
-      KernelQueue::get().submit([this] { load(); });
+      if (asked == StandIns::kOnly || asked == StandIns::kRandom || program_.is_kept()) return load();
+      if (asked == StandIns::kBehind) KernelQueue::get().submit([this] { load(); });
     });
     return function_.load(std::memory_order_acquire);
   }

@@ -82,9 +82,10 @@ class Context:
 
     @staticmethod
     def _warm(step):
-        """Calls step() a few times; how many calls take 5 ms."""
+        """Calls step() a few times, until nothing is left to compile; how many calls take 5 ms."""
         for _ in range(3):
             step()
+            _core.wait_for_compiles()
         return max(1, int(0.005 / max(Context._round(step, 1), 1e-9)))
 
     @staticmethod
