@@ -1,11 +1,13 @@
 """Reads and writes at tensors of indices and masks: which elements they mean, and what is no index."""
 
 import contextlib
+import operator
 
 import numpy as np
 import pytest
 
 import smolder
+from smolder import _indexing
 from smolder.nn import functional as F
 
 tensor = smolder.tensor
@@ -217,3 +219,56 @@ def test_an_index_tensor_counts_from_the_end(dtype):
     x = tensor([[1, 2], [3, 4], [5, 6]])
     assert x[tensor([-1, 0, -3], dtype=dtype)].tolist() == [[5, 6], [1, 2], [1, 2]]
     assert x[:, tensor([[-2], [1]], dtype=dtype)].tolist() == [[[1], [2]], [[3], [4]], [[5], [6]]]
+
+
+# -- the binding takes the usual indices itself, and Python all others: both mean the same
+
+
+def random_item(rng, n):
+    kind = rng.integers(9)
+    if kind < 2:
+        return int(rng.integers(-n - (kind == 1), n + (kind == 1)))
+    if kind < 5:
+        bound = lambda: None if rng.random() < 0.3 else int(rng.integers(-n - 2, n + 3))  # noqa: E731
+        return slice(bound(), bound(), None if rng.random() < 0.5 else int(rng.integers(1, 4)))
+    if kind == 5:
+        return None
+    if kind == 6:
+        return Ellipsis
+    if kind == 7:
+        shape = [(3,), (2, 2), (1,), (0,), ()][rng.integers(5)]
+        return tensor(rng.integers(-n, n, shape), dtype=[smolder.int64, smolder.int32][rng.integers(2)])
+    return [True, np.int64(rng.integers(-n, n)), [0, 1], tensor(rng.random(n) < 0.5), range(2)][rng.integers(5)]
+
+
+def outcome(call):
+    try:
+        out = call()
+        return out.shape, out.tolist()
+    except (IndexError, RuntimeError, TypeError, ValueError) as e:
+        return type(e).__name__, str(e).split("\n")[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_index_means_the_same_to_the_binding_and_to_python(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        items = [random_item(rng, 4) for _ in range(rng.integers(0, 5))]
+        index = items[0] if len(items) == 1 else tuple(items)
+        x = smolder.arange(64).reshape(4, 4, 4)[: rng.integers(2, 5)]
+        assert outcome(lambda: x[index]) == outcome(lambda: _indexing.get(x, index)), index  # noqa: B023
+        values = [7, 2.5, True, tensor(5), tensor([1, 2, 3, 4]), tensor([[9.5]]), smolder.ones(1, 1, 1, 1), np.ones(4)]
+        value = values[rng.integers(len(values))]
+
+        def written(write, index=index, value=value, x=x):
+            out = x.clone()
+            write(out, index, value)
+            return out
+
+        assert outcome(lambda: written(operator.setitem)) == outcome(lambda: written(_indexing.set)), (index, value)
+
+
+def test_elements_are_not_deleted():
+    x = smolder.ones(3)
+    with pytest.raises(TypeError, match="does not support deleting items"):
+        del x[0]

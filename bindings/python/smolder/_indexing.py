@@ -1,4 +1,4 @@
-"""x[index] and x[index] = value, as ops of the table."""
+"""x[index] and x[index] = value, as ops of the table: every index that the binding does not take itself (indexing.cpp)."""
 
 import builtins
 import operator

@@ -391,16 +391,6 @@ def __contains__(self, element):
 
 
 @_method
-def __getitem__(self, index):
-    return _indexing.get(self, index)
-
-
-@_method
-def __setitem__(self, index, value):
-    _indexing.set(self, index, value)
-
-
-@_method
 def __delitem__(self, index):
     raise TypeError("Tensor does not support deleting items")
 

@@ -169,6 +169,7 @@ void wrap_all(nb::handle scope) {
 }  // namespace
 
 void ask_class(PyTypeObject* type) { g_answering.insert(type); }
+bool modes_are_on() { return g_modes > 0; }
 
 void explain_call_errors(nb::module_& m) {
   m.def("_count_modes", [](int more) { g_modes += more; }, nb::arg("more"));

@@ -9,6 +9,7 @@
 #include "smolder/lazy/ops.h"
 #include "smolder/lazy/step_undo.h"
 #include "src/distributed.h"
+#include "src/indexing.h"
 #include "src/sparse.h"
 #include "src/tensor.h"
 #include "src/user_ops.h"
@@ -24,13 +25,6 @@ bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_type || PyType_IsSubtype(Py
 bool is_sparse(PyObject* o) { return Py_TYPE(o) != g_type && is_sparse_type(Py_TYPE(o)); }
 
 Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
-
-PyObject* wrap(Tensor&& t) {
-  nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_type)));
-  new (nb::inst_ptr<Tensor>(out)) Tensor(std::move(t));
-  nb::inst_mark_ready(out);
-  return out.release().ptr();
-}
 
 /// A tensor with a copy of a NumPy array's elements; undefined for anything else.
 Tensor array_in(PyObject* o) {
@@ -225,6 +219,13 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 }  // namespace
 
+PyObject* wrap(Tensor&& t) {
+  nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_type)));
+  new (nb::inst_ptr<Tensor>(out)) Tensor(std::move(t));
+  nb::inst_mark_ready(out);
+  return out.release().ptr();
+}
+
 PyObject* out_of_memory_type() {
   static PyObject* const type = [] {
     PyObject* const bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
@@ -295,6 +296,8 @@ PyType_Slot* tensor_slots() {
                                 SLOT(Py_nb_inplace_rshift, in_place<ir::Op::kShr>),
                                 SLOT(Py_tp_richcompare, compare),
                                 SLOT(Py_tp_hash, hash),
+                                SLOT(Py_mp_subscript, get_item),
+                                SLOT(Py_mp_ass_subscript, set_item),
                                 {0, nullptr}};
 #undef SLOT
   return slots;

@@ -8,6 +8,8 @@ namespace smolder::python {
 PyType_Slot* tensor_slots();
 void set_tensor_type(PyTypeObject* type);
 PyTypeObject* tensor_type();
+/// A new object of that type.
+PyObject* wrap(Tensor&& t);
 /// Sets the Python error that `e` becomes, with the user's line.
 void set_python_error(const Error& e);
 /// Python's class of OutOfMemoryError: torch's name, and a class of Python's.

@@ -1,0 +1,221 @@
+// x[index] and x[index] = value for the indices that programs mostly have: integers, slices, None, ... and tensors of
+// positions for dimensions side by side. smolder/_indexing.py takes every other index, and says what is wrong with one.
+#include "src/indexing.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "smolder/lazy/batch.h"
+#include "smolder/lazy/op_support.h"
+#include "smolder/lazy/ops.h"
+#include "src/call_errors.h"
+#include "src/slots.h"
+#include "src/sparse.h"
+
+namespace smolder::python {
+namespace {
+
+Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
+
+bool is_sparse(PyObject* o) { return Py_TYPE(o) != tensor_type() && is_sparse_type(Py_TYPE(o)); }
+
+std::span<PyObject* const> items_of(PyObject* const& index) {
+  if (!PyTuple_CheckExact(index)) return {&index, 1};
+  return {&PyTuple_GET_ITEM(index, 0), static_cast<size_t>(PyTuple_GET_SIZE(index))};
+}
+
+/// Whether it is an int, which no bool is, of 64 bits.
+bool read_integer(PyObject* o, int64_t& value) {
+  int overflow = 0;
+  if (!PyLong_CheckExact(o)) return false;
+  value = PyLong_AsLongLongAndOverflow(o, &overflow);
+  return overflow == 0;
+}
+
+struct Bounds {
+  std::optional<int64_t> start, stop, step;
+  bool is_whole() const { return !start && !stop && step.value_or(1) == 1; }
+};
+bool read_bound(PyObject* o, std::optional<int64_t>& bound) {
+  if (o == Py_None) return true;
+  int64_t value = 0;
+  if (!read_integer(o, value)) return false;
+  bound = value;
+  return true;
+}
+bool read_bounds(PyObject* o, Bounds& bounds) {
+  if (!PySlice_Check(o)) return false;
+  auto* const slice = reinterpret_cast<PySliceObject*>(o);
+  return read_bound(slice->start, bounds.start) && read_bound(slice->stop, bounds.stop) &&
+         read_bound(slice->step, bounds.step) && bounds.step.value_or(1) > 0;
+}
+
+/// A tensor whose elements are positions, where the indexed tensor is. One without dimensions is a number.
+bool are_positions(const Tensor& indexed, PyObject* o) {
+  if (Py_TYPE(o) != tensor_type()) return false;
+  const Tensor& t = tensor_in(o);
+  return (t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32) && t.dim() > 0 && t.device() == indexed.device();
+}
+
+/// What an index selects: the elements of a view that tensors of positions name for its dimensions from `axis` on, or
+/// the view.
+struct Selection {
+  Tensor view;
+  int axis = 0;
+  std::vector<Tensor> positions;
+};
+
+/// Whether every item is read here, and there are dimensions enough; how many the items other than ... take.
+bool is_plain(const Tensor& t, std::span<PyObject* const> items, int& taken) {
+  int ellipses = 0, first = -1, last = -1, count = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    PyObject* const item = items[i];
+    if (item == Py_None) continue;
+    if (item == Py_Ellipsis) {
+      if (++ellipses > 1) return false;
+      continue;
+    }
+    ++taken;
+    int64_t ignored;
+    Bounds bounds;
+    if (read_integer(item, ignored) || read_bounds(item, bounds)) continue;
+    if (!are_positions(t, item)) return false;
+    first = first < 0 ? static_cast<int>(i) : first;
+    last = static_cast<int>(i);
+    ++count;
+  }
+  return taken <= t.dim() && (count == 0 || last - first + 1 == count);
+}
+
+/// Nothing for an index that Python parses, or refuses.
+std::optional<Selection> select_items(const Tensor& t, PyObject* index) {
+  const std::span<PyObject* const> items = items_of(index);
+  int taken = 0, axis = 0;
+  if (!is_plain(t, items, taken)) return std::nullopt;
+  Selection out{t, 0, {}};
+  for (PyObject* const item : items) {
+    int64_t at = 0;
+    Bounds bounds;
+    if (item == Py_None) {
+      out.view = unsqueeze(out.view, axis++);
+    } else if (item == Py_Ellipsis) {
+      axis += t.dim() - taken;
+    } else if (read_integer(item, at)) {
+      const int64_t n = out.view.size(axis);
+      if (at < -n || at >= n) return std::nullopt;
+      out.view = select(out.view, axis, at);
+    } else if (read_bounds(item, bounds)) {
+      if (!bounds.is_whole()) out.view = slice(out.view, axis, bounds.start, bounds.stop, bounds.step.value_or(1));
+      ++axis;
+    } else {
+      if (out.positions.empty()) out.axis = axis;
+      out.positions.push_back(tensor_in(item));
+      ++axis;
+    }
+  }
+  return out;
+}
+
+std::optional<Scalar> plain_number(PyObject* value) {
+  int64_t whole = 0;
+  if (PyFloat_CheckExact(value)) return Scalar(PyFloat_AS_DOUBLE(value));
+  if (PyBool_Check(value)) return Scalar(value == Py_True);
+  return read_integer(value, whole) ? std::optional(Scalar(whole)) : std::nullopt;
+}
+
+/// Dimensions of what an index selects.
+int rank_of(const Selection& s) {
+  int most = 0;
+  for (const Tensor& p : s.positions) most = std::max(most, p.dim());
+  return s.view.dim() - static_cast<int>(s.positions.size()) + most;
+}
+
+/// False: Python sets it.
+bool set_plain(const Tensor& t, PyObject* index, PyObject* value) {
+  const std::optional<Scalar> number = plain_number(value);
+  if (!number && (Py_TYPE(value) != tensor_type() || tensor_in(value).device() != t.device())) return false;
+  std::optional<Selection> to = select_items(t, index);
+  if (!to) return false;
+  if (number && to->positions.empty()) {
+    to->view.fill_(*number);
+    return true;
+  }
+  if (number && lazy::batch_depth() > 0) return false;
+  Tensor v = number ? full({}, *number, t.dtype()).to(t.device()) : tensor_in(value);
+  while (v.dim() > rank_of(*to) && v.size(0) == 1) v = select(v, 0, 0);  // as in torch
+  if (!to->positions.empty()) {
+    v = lazy::index_put_at(to->view, to->axis, v.dtype() == t.dtype() ? v : v.to(t.dtype()), false, to->positions);
+  }
+  to->view.copy_(v);
+  return true;
+}
+
+/// The same at a mask, which reads nothing: how many elements it names need not be known.
+bool set_masked(const Tensor& t, PyObject* index, PyObject* value) {
+  if (Py_TYPE(index) != tensor_type()) return false;
+  const Tensor& mask = tensor_in(index);
+  if (mask.dtype() != DType::kBool || mask.dim() == 0 || mask.dim() > t.dim() || mask.device() != t.device() ||
+      lazy::batch_depth() > 0) {
+    return false;
+  }
+  for (int i = 0; i < mask.dim(); ++i) {
+    if (mask.size(i) != t.size(i)) return false;
+  }
+  const std::optional<Scalar> number = plain_number(value);
+  if (!number && (Py_TYPE(value) != tensor_type() || tensor_in(value).device() != t.device())) return false;
+  const Tensor v = number ? full({}, *number, t.dtype()).to(t.device()) : tensor_in(value);
+  Tensor to = t;
+  to.copy_(masked_put(t, mask, 0, v.dtype() == t.dtype() ? v : v.to(t.dtype())));
+  return true;
+}
+
+/// smolder._indexing's function of that name.
+PyObject* in_python(const char* name, PyObject* self, PyObject* index, PyObject* value) {
+  static PyObject* const module = PyImport_ImportModule("smolder._indexing");
+  if (!module) return nullptr;
+  return PyObject_CallMethod(module, name, value ? "OOO" : "OO", self, index, value);
+}
+
+}  // namespace
+
+PyObject* get_item(PyObject* self, PyObject* index) {
+  if (modes_are_on() || is_sparse(self)) [[unlikely]]
+    return in_python("get", self, index, nullptr);
+  try {
+    const Tensor& t = tensor_in(self);
+    std::optional<Selection> selected = select_items(t, index);
+    if (!selected) return in_python("get", self, index, nullptr);
+    const Tensor& view = selected->view;
+    if (!selected->positions.empty()) return wrap(lazy::index_at(view, selected->axis, selected->positions));
+    return wrap(view.impl() == t.impl() ? reshape(t, t.shape()) : Tensor(view));
+  } catch (nb::python_error& e) {
+    e.restore();
+    return nullptr;
+  } catch (...) {
+    return raise_current();
+  }
+}
+
+int set_item(PyObject* self, PyObject* index, PyObject* value) {
+  if (!value) {
+    PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
+    return -1;
+  }
+  try {
+    if (!modes_are_on() && !is_sparse(self)) {
+      const Tensor& t = tensor_in(self);
+      if (set_masked(t, index, value) || set_plain(t, index, value)) return 0;
+    }
+  } catch (nb::python_error& e) {
+    e.restore();
+    return -1;
+  } catch (...) {
+    raise_current();
+    return -1;
+  }
+  const nb::object done = nb::steal(in_python("set", self, index, value));
+  return done.is_valid() ? 0 : -1;
+}
+
+}  // namespace smolder::python
