@@ -145,6 +145,9 @@ def tensor(
 
     Python floats become the default dtype, float32 at first, integers int64, bools bool; arrays keep their dtype.
     """
+    made = _core._from_numbers(data, dtype)
+    if made is not None:
+        return _finish(made, requires_grad)
     if isinstance(data, Tensor):
         out = data.detach().clone()
         return _finish(out if dtype is None else out.to(dtype), requires_grad)

@@ -112,10 +112,10 @@ def placed(make: _F) -> _F:
                 return _bits.made(call, options.pop("dtype"), args, options | where)
         if pin_memory:
             return _pinned(make(*args, **options), device)
-        if device is None:
-            device = _core._creation_mode()
-            if device == "cpu":
-                return make(*args, **options)
+        mode = _core._creation_mode()
+        if mode == "cpu" and (device is None or device is CPU or device == mode):
+            return make(*args, **options)
+        device = mode if device is None else device
         with usable_device(device) as where:
             out = make(*args, **options)
         return moved(out, where)
@@ -147,13 +147,17 @@ def on_device(make: _F) -> _F:
 def placed_like(make: _F) -> _F:
     """The same for a function whose first argument says where, unless `device` does."""
 
+    place = placed(make)
+
     @functools.wraps(make)
     def call(input, *args, device=None, **options):
+        if device is None and input._on_cpu and _core._creation_mode() == "cpu":
+            return place(input, *args, **options)
         where = input.device if device is None else device
         if input.is_meta and device is not None:
             with usable_device(device):  # of the shape and dtype, which are all that is asked for
                 input = _core.zeros((), dtype=input.dtype).expand(tuple(input.shape))
-        return placed(make)(input, *args, device=where, **options)
+        return place(input, *args, device=where, **options)
 
     return call
 

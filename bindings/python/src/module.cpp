@@ -191,6 +191,7 @@ NB_MODULE(_core, m) {
   });
   m.attr("OutOfMemoryError") = nb::borrow(out_of_memory_type());
   nb::class_<Tensor> tensor = bind_tensor(m);
+  bind_numbers(m);
   bind_generator(m);
   bind_autograd(m, tensor);
   bind_ops(m, tensor);

@@ -24,6 +24,8 @@ void bind_devices(nb::module_& m, nb::class_<Tensor>& tensor);
 void bind_linalg(nb::module_& m);
 void bind_vmap(nb::module_& m);
 void bind_precision(nb::module_& m);
+/// Tensors of Python's numbers.
+void bind_numbers(nb::module_& m);
 /// Generators of random numbers.
 void bind_generator(nb::module_& m);
 /// The base of nn.Module that makes it callable.
