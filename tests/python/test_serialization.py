@@ -516,8 +516,27 @@ def test_classes_are_made_when_they_were_called_safe():
         assert smolder.load(io.BytesIO(data))["mine"].value.tolist() == [1, 1]
     assert smolder.serialization.get_safe_globals() == []
     assert smolder.load(io.BytesIO(data), weights_only=False)["mine"].value.tolist() == [1, 1]
-    with pytest.raises(TypeError, match="takes classes"):
-        smolder.serialization.add_safe_globals([print])
+    with pytest.raises(TypeError, match="takes classes and functions"):
+        smolder.serialization.add_safe_globals([3])
+
+
+def made_of(value):
+    return Mine(value * 2)
+
+
+class MadeByFunction(Mine):
+    def __reduce__(self):
+        return made_of, (self.value,)
+
+
+def test_functions_are_called_when_they_were_called_safe():
+    data = saved({"mine": MadeByFunction(smolder.ones(2))})
+    with pytest.raises(pickle.UnpicklingError, match=r"add_safe_globals\(\[made_of\]\)"):
+        smolder.load(io.BytesIO(data))
+    with smolder.serialization.safe_globals([made_of]):
+        assert smolder.load(io.BytesIO(data))["mine"].value.tolist() == [2, 2]
+    with smolder.serialization.safe_globals([(Mine, f"{__name__}.made_of")]):  # by the path that the file has
+        assert smolder.load(io.BytesIO(data))["mine"].value.tolist() == [1, 1]
 
 
 def test_functions_of_the_module_are_copied_and_pickled_by_name():

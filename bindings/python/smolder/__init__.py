@@ -32,6 +32,7 @@ from smolder._core import _amp_update_scale_ as _amp_update_scale_
 from smolder._core import _weight_int8pack_mm as _weight_int8pack_mm
 from smolder._autocast import *
 from smolder._functions import *
+from smolder._files import *
 from smolder._foreach import *
 from smolder._graph import *
 from smolder._layouts import *

@@ -378,9 +378,11 @@ def empty(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    memory_format: object = None,
 ) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
-    return _finish(_core.empty(_size("empty", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
+    made = _core.empty(_size("empty", given, size), dtype=dtype or _core._default_dtype())
+    return _finish(_in_format("empty", made, memory_format), requires_grad)
 
 
 @takes_out
@@ -626,11 +628,13 @@ def normal(
     return noise * (_core.checked_deviations(std) if isinstance(std, Tensor) else std) + mean
 
 
-def _check_format(name, memory_format):
-    if memory_format is not None:
-        from smolder._layouts import check_format  # which needs this module
+def _in_format(name, made, memory_format, like=None):
+    """A new tensor in the format asked for, or that of `like`."""
+    if memory_format is None and made.dim() not in (4, 5):
+        return made
+    from smolder._memory_formats import taken  # which needs this module
 
-        check_format(name, memory_format)
+    return taken(name, made, memory_format, like)
 
 
 def _random_like(make: Callable[..., Tensor]) -> RandomLike:
@@ -638,8 +642,8 @@ def _random_like(make: Callable[..., Tensor]) -> RandomLike:
     def like(
         input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
     ) -> Tensor:
-        _check_format(make.__name__, memory_format)
-        return _finish(make(input, dtype=dtype, generator=generator), requires_grad)
+        made = make(input, dtype=dtype, generator=generator)
+        return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
 
     return _named_like(like, make)
 
@@ -647,8 +651,8 @@ def _random_like(make: Callable[..., Tensor]) -> RandomLike:
 def _like(make: Callable[..., Tensor]) -> Like:
     @placed_like
     def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None) -> Tensor:
-        _check_format(make.__name__, memory_format)
-        return _finish(make(input, dtype=dtype), requires_grad)
+        made = make(input, dtype=dtype)
+        return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
 
     return _named_like(like, make)
 
@@ -678,10 +682,11 @@ def full_like(
     memory_format: object = None,
 ) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
-    _check_format("full_like", memory_format)
     if isinstance(fill_value, builtins.complex):
-        return _finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad)
-    return _finish(_core.full_like(input, fill_value, dtype=dtype), requires_grad)
+        made = _filled(tuple(input.shape), fill_value, dtype or input.dtype)
+    else:
+        made = _core.full_like(input, fill_value, dtype=dtype)
+    return _finish(_in_format("full_like", made, memory_format, input), requires_grad)
 
 
 @placed_like
@@ -698,13 +703,11 @@ def randint_like(
     memory_format: object = None,
 ) -> Tensor:
     """Random integers from low, or 0 where one bound is given, below high; of input's shape and dtype."""
-    _check_format("randint_like", memory_format)
     if low is None and high is None:
         raise TypeError('randint_like() missing 1 required positional arguments: "high"')
     low, high = (0, low) if high is None else (low or 0, high)
-    return _finish(
-        _core.randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator), requires_grad
-    )
+    made = _core.randint(low, high, tuple(input.shape), dtype=dtype or input.dtype, generator=generator)
+    return _finish(_in_format("randint_like", made, memory_format, input), requires_grad)
 
 
 # -- methods that make tensors like theirs

@@ -151,6 +151,12 @@ def placed_like(make: _F) -> _F:
 
     @functools.wraps(make)
     def call(input, *args, device=None, **options):
+        if not isinstance(input, _core.Tensor):
+            from smolder.overrides import handle_torch_function, has_torch_function_unary
+
+            if has_torch_function_unary(input):  # by the function's public name
+                options = options if device is None else {"device": device, **options}
+                return handle_torch_function(call, (input,), input, *args, **options)
         if device is None and input._on_cpu and _core._creation_mode() == "cpu":
             return place(input, *args, **options)
         where = input.device if device is None else device

@@ -75,17 +75,20 @@ def check_format(name: str, wanted: Any) -> None:
         raise TypeError(
             f"{name}(): argument 'memory_format' must be smolder.memory_format, not {type(wanted).__name__}"
         )
-    raise NotImplementedError(f"{name}(): memory_format {wanted!r} is not supported: tensors are row-major")
+    raise NotImplementedError(f"{name}(): memory_format {wanted!r} is not supported")
 
 
 _clone, _contiguous = Tensor.clone, Tensor.contiguous
+_MAY_BE_LAST = (4, 5)  # of how many dimensions tensors are that may have channels last
 
 
 def _clone_as(self, *, memory_format=None):
-    """A copy."""
-    if memory_format is not None:
-        check_format("clone", memory_format)
-    return _clone(self)
+    """A copy, in the format of self unless another is asked for."""
+    if memory_format is None and self.dim() not in _MAY_BE_LAST:
+        return _clone(self)
+    from smolder._memory_formats import taken
+
+    return taken("clone", _clone(self), memory_format, self)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
@@ -94,7 +97,11 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 def _contiguous_as(self, memory_format=None):
-    """self if it is as in row-major memory, else a copy."""
+    """self if it is as in row-major memory, or in that of the format asked for; else a copy."""
+    if memory_format in (channels_last, channels_last_3d):
+        from smolder._memory_formats import copied, is_in
+
+        return self if is_in(self, memory_format) else copied(self, memory_format)
     if memory_format is not None:
         check_format("contiguous", memory_format)
     out = _contiguous(self)
@@ -102,14 +109,21 @@ def _contiguous_as(self, memory_format=None):
 
 
 def _asks_contiguous(self, memory_format=contiguous_format):
-    """Whether the elements lie row-major without gaps; they never lie in another format."""
-    return _is_contiguous(self) if memory_format in (contiguous_format, preserve_format) else False
+    """Whether the elements lie row-major without gaps, or in the format asked for."""
+    if memory_format in (contiguous_format, preserve_format):
+        return _is_contiguous(self)
+    from smolder._memory_formats import is_in
+
+    return is_in(self, memory_format)
 
 
 _is_contiguous = Tensor.is_contiguous
 for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("is_contiguous", _asks_contiguous)):
     _method.__name__ = _name
     setattr(Tensor, _name, _method)
+
+
+Tensor._row_major_clone = _clone
 
 
 Tensor.layout = property(lambda self: strided, doc="strided; sparse tensors have others.")

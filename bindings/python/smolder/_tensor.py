@@ -437,10 +437,6 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
             dtype, device = arg.dtype, arg.device
         elif arg is not None and not isinstance(arg, builtins.bool):
             device = arg
-    if memory_format is not None:
-        from smolder._layouts import check_format
-
-        check_format("to", memory_format)
     out = self
     if isinstance(dtype, UnheldDtype):
         from smolder import _bits
@@ -454,16 +450,21 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
             out = moved(out, where)
         elif not is_on(out, where):
             out = out._to_device(str(where), non_blocking)
+    if self.dim() in (4, 5) or memory_format is not None:
+        from smolder._memory_formats import converted
+
+        out = converted("to", out, memory_format, self)
     return out.clone() if copy and out is self else out
 
 
 def _converter(name, dtype):
     def convert(self, memory_format=None):
-        if memory_format is not None:
-            from smolder._layouts import check_format
+        out = self if self.dtype == dtype else _to(self, dtype)
+        if self.dim() not in (4, 5) and memory_format is None:
+            return out
+        from smolder._memory_formats import converted
 
-            check_format(name, memory_format)
-        return self if self.dtype == dtype else _to(self, dtype)
+        return converted(name, out, memory_format, self)
 
     convert.__name__, convert.__qualname__, convert.__doc__ = name, name, f"As to({dtype})."
     setattr(Tensor, name, convert)

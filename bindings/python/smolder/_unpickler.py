@@ -83,7 +83,8 @@ class Unpickler:
     def __init__(self, data, names, persistent_load, classes=()):
         self.data, self.at = data, 0
         self.names = {**_CALLABLES, **names}
-        self.classes = {f"{c.__module__}.{c.__qualname__}": c for c in classes}
+        named = (c if isinstance(c, tuple) else (c, f"{c.__module__}.{c.__qualname__}") for c in classes)
+        self.classes = {name: c for c, name in named}
         self.persistent_load = persistent_load
         self.stack, self.memo = [], {}
 
@@ -193,7 +194,7 @@ class Unpickler:
 
     def _new_object(self):
         cls, arguments = self._pop(2)
-        if cls not in (OrderedDict, Counter, *self.classes.values()):
+        if not isinstance(cls, type) or cls not in (OrderedDict, Counter, *self.classes.values()):
             raise UnpicklingError(f"Can not create new object for unallowed class {cls!r:.200}")
         self._push(cls.__new__(cls, *arguments))
 

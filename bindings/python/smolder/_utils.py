@@ -15,3 +15,22 @@ def _unflatten_dense_tensors(flat, tensors):
         parts.append(flat[at : at + t.numel()].reshape(t.shape))
         at += t.numel()
     return tuple(parts)
+
+
+def _get_available_device_type():
+    """The kind of device that a program finds here, or None where there is the CPU alone."""
+    from smolder import cuda
+
+    return "cuda" if cuda.is_available() else None
+
+
+def _get_device_module(device_type):
+    """The module of a kind of device, as smolder.cuda."""
+    import smolder
+
+    module = getattr(smolder, device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module

@@ -14,6 +14,7 @@ from smolder._autocast import listed
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
+from smolder._ldl import ldl_factor, ldl_factor_ex, ldl_solve
 from smolder._linalg_factors import (
     _h,
     _t,
@@ -57,6 +58,9 @@ __all__ = [
     "householder_product",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",

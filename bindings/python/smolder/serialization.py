@@ -244,16 +244,20 @@ _safe = []
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Marks classes as safe: load makes objects of them."""
+    """Marks classes and functions as safe: load makes objects of those, and calls these.
+
+    A pair of one and a path, as "package.module.Name", stands for what a file calls so.
+    """
     for cls in safe_globals:
-        if not isinstance(cls, type):
-            raise TypeError(f"add_safe_globals() takes classes, got {cls!r}")
+        of, path = cls if isinstance(cls, tuple) and len(cls) == 2 else (cls, "")
+        if not callable(of) or not hasattr(of, "__qualname__") or not isinstance(path, str):
+            raise TypeError(f"add_safe_globals() takes classes and functions, got {cls!r}")
         if cls not in _safe:
             _safe.append(cls)
 
 
 def get_safe_globals() -> list[Any]:
-    """The classes that were marked as safe."""
+    """The classes and functions that were marked as safe."""
     return list(_safe)
 
 
@@ -264,7 +268,7 @@ def clear_safe_globals() -> None:
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """Within it, classes are marked as safe."""
+    """Within it, classes and functions are marked as safe."""
     before = list(_safe)
     add_safe_globals(safe_globals)
     try:

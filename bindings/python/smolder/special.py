@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from smolder import _core
+from smolder import _bessel, _core, _polynomials
 from smolder._core import (
     digamma,
     erf,
@@ -25,18 +25,26 @@ from smolder._core import (
 )
 from smolder._core import lgamma as gammaln
 from smolder._core import sigmoid as expit
-from smolder._functions import broadcast_tensors
+from smolder._functions import broadcast_tensors, result_type
 from smolder._integrals import Bessel0e, Bessel1e, GammaShare
+from smolder._modes import no_grad
 from smolder._names import listing as _listing
+from smolder._normal_tails import Erfcx, LogNdtr, Ndtri
 from smolder._out import takes_out
 
 if TYPE_CHECKING:
     from smolder._typing import Number, Tensor
 
 __all__ = [
-    "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
-    "i0e", "i1", "i1e", "log1p", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "polygamma", "psi",
-    "round", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2",
+    "expit", "expm1", "gammainc", "gammaincc", "gammaln", "hermite_polynomial_h", "hermite_polynomial_he", "i0",
+    "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log_ndtr", "log_softmax", "logit",
+    "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1",
+    "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "scaled_modified_bessel_k0",
+    "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0",
+    "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -172,3 +180,197 @@ def zeta(input: Tensor | Number, other: Tensor | Number) -> Tensor:
         )
 
     return _wide(of_both, *tensors)
+
+
+def _constant(function, input):
+    """A function of float64 without a gradient: torch has none of these, and what they give requires none."""
+    with no_grad():
+        return _wide(function, input)
+
+
+def _floating(dtype):
+    return dtype if dtype.is_floating_point else _core._default_dtype()
+
+
+def _of_degree(polynomial, x, n, **limits):
+    """An orthogonal polynomial, without a gradient, of x and n of which one may be a number."""
+    if not isinstance(x, _core.Tensor) and not isinstance(n, _core.Tensor):
+        raise TypeError("an orthogonal polynomial takes a tensor for x, for n, or for both")
+    dtype = _floating(result_type(x, n))
+    with no_grad():
+        x, n = (v.to(_core.float64) if isinstance(v, _core.Tensor) else v for v in (x, n))
+        if not isinstance(x, _core.Tensor):
+            x = n.new_full((), float(x))
+        return polynomial(x, n, **limits).to(dtype)
+
+
+def _most_hermite(x, n):
+    return 512.0 if result_type(x, n) == _core.float64 else 128.0
+
+
+@takes_out
+def erfcx(input: Tensor) -> Tensor:
+    """exp(x²) erfc(x), which does not vanish where x is large."""
+    return _wide(Erfcx.apply, input)
+
+
+@takes_out
+def log_ndtr(input: Tensor) -> Tensor:
+    """The logarithm of ndtr, which keeps its digits where that vanishes."""
+    return _wide(LogNdtr.apply, input)
+
+
+@takes_out
+def ndtri(input: Tensor) -> Tensor:
+    """The inverse of ndtr: -inf of 0, inf of 1, and nan outside of [0, 1]."""
+    return _wide(Ndtri.apply, input)
+
+
+@takes_out
+def airy_ai(x: Tensor) -> Tensor:
+    """Airy's function Ai. It has no gradient, as torch's; nor have the functions below."""
+    return _constant(_bessel.airy_ai, x)
+
+
+@takes_out
+def bessel_j0(input: Tensor) -> Tensor:
+    """Bessel's function of the first kind, of order 0."""
+    return _constant(_bessel.j0, input)
+
+
+@takes_out
+def bessel_j1(input: Tensor) -> Tensor:
+    """Bessel's function of the first kind, of order 1."""
+    return _constant(_bessel.j1, input)
+
+
+@takes_out
+def bessel_y0(input: Tensor) -> Tensor:
+    """Bessel's function of the second kind, of order 0: -inf at 0, and nan below."""
+    return _constant(_bessel.y0, input)
+
+
+@takes_out
+def bessel_y1(input: Tensor) -> Tensor:
+    """Bessel's function of the second kind, of order 1: -inf at 0, and nan below."""
+    return _constant(_bessel.y1, input)
+
+
+@takes_out
+def modified_bessel_i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 0: as i0, without a gradient."""
+    return _constant(_bessel.modified_i0, input)
+
+
+@takes_out
+def modified_bessel_i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 1: as i1, without a gradient."""
+    return _constant(_bessel.modified_i1, input)
+
+
+@takes_out
+def modified_bessel_k0(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind, of order 0: inf at 0, and nan below."""
+    return _constant(lambda x: _bessel.modified_k0(x, False), input)
+
+
+@takes_out
+def modified_bessel_k1(input: Tensor) -> Tensor:
+    """The modified Bessel function of the second kind, of order 1: inf at 0, and nan below."""
+    return _constant(lambda x: _bessel.modified_k1(x, False), input)
+
+
+@takes_out
+def scaled_modified_bessel_k0(x: Tensor) -> Tensor:
+    """exp(x) modified_bessel_k0(x), which does not vanish where x is large."""
+    return _constant(lambda x: _bessel.modified_k0(x, True), x)
+
+
+@takes_out
+def scaled_modified_bessel_k1(x: Tensor) -> Tensor:
+    """exp(x) modified_bessel_k1(x), which does not vanish where x is large."""
+    return _constant(lambda x: _bessel.modified_k1(x, True), x)
+
+
+@takes_out
+def spherical_bessel_j0(x: Tensor) -> Tensor:
+    """The spherical Bessel function of the first kind, of order 0: sin(x) / x."""
+    return _constant(_bessel.spherical_j0, x)
+
+
+@takes_out
+def chebyshev_polynomial_t(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the first kind, of degree n."""
+    return _of_degree(_polynomials.chebyshev_t, x, n)
+
+
+@takes_out
+def chebyshev_polynomial_u(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the second kind, of degree n."""
+    return _of_degree(_polynomials.chebyshev_u, x, n)
+
+
+@takes_out
+def chebyshev_polynomial_v(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the third kind, of degree n."""
+    return _of_degree(_polynomials.chebyshev_v, x, n)
+
+
+@takes_out
+def chebyshev_polynomial_w(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the fourth kind, of degree n."""
+    return _of_degree(_polynomials.chebyshev_w, x, n)
+
+
+@takes_out
+def shifted_chebyshev_polynomial_t(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the first kind, for x in [0, 1], of degree n."""
+    return _of_degree(_polynomials.shifted_t, x, n)
+
+
+@takes_out
+def shifted_chebyshev_polynomial_u(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the second kind, for x in [0, 1], of degree n."""
+    return _of_degree(_polynomials.shifted_u, x, n)
+
+
+@takes_out
+def shifted_chebyshev_polynomial_v(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the third kind, for x in [0, 1], of degree n."""
+    return _of_degree(_polynomials.shifted_v, x, n)
+
+
+@takes_out
+def shifted_chebyshev_polynomial_w(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Chebyshev's polynomial of the fourth kind, for x in [0, 1], of degree n."""
+    return _of_degree(_polynomials.shifted_w, x, n)
+
+
+@takes_out
+def hermite_polynomial_h(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """The physicist's polynomial of Hermite of degree n.
+
+    Nan where n is above 512, or 128 if the result is not float64.
+    """
+    return _of_degree(_polynomials.hermite_h, x, n, most=_most_hermite(x, n))
+
+
+@takes_out
+def hermite_polynomial_he(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """The statistician's polynomial of Hermite of degree n.
+
+    Nan where n is above 512, or 128 if the result is not float64.
+    """
+    return _of_degree(_polynomials.hermite_he, x, n, most=_most_hermite(x, n))
+
+
+@takes_out
+def laguerre_polynomial_l(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Laguerre's polynomial of degree n."""
+    return _of_degree(_polynomials.laguerre, x, n)
+
+
+@takes_out
+def legendre_polynomial_p(x: Tensor | Number, n: Tensor | Number) -> Tensor:
+    """Legendre's polynomial of degree n."""
+    return _of_degree(_polynomials.legendre, x, n)

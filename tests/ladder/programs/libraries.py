@@ -5,7 +5,7 @@ import tempfile
 import traceback
 
 import torch
-from common import fill, numbers, say, tokens, train
+from common import fill, net, numbers, say, tokens, train
 from torch import nn
 from torch.nn import functional as F
 
@@ -285,6 +285,26 @@ def diffusers():
     return train(unet, lambda: F.mse_loss(unet(noisy, at).sample, noise), 3)
 
 
+def tensordict():
+    import tempfile
+
+    from tensordict import TensorDict
+    from tensordict.nn import TensorDictModule, TensorDictSequential
+
+    layers = TensorDictModule(net(4, 8), ["x"], ["h"]), TensorDictModule(net(8, 1), ["h"], ["y"])
+    model, data = TensorDictSequential(*layers), TensorDict({"x": numbers(10, 4), "to": {"y": numbers(10, 1)}}, [10])
+    losses = train(model, lambda: F.mse_loss(model(data.clone())["y"], data["to", "y"]))
+    zeros = TensorDict.from_module(model).apply(torch.zeros_like)
+    with zeros.to_module(model):
+        losses.append(float(model(data.clone())["y"].sum()))
+    with tempfile.TemporaryDirectory() as folder:
+        data.memmap(folder)
+        losses.append(float(TensorDict.load_memmap(folder)["x"].sum()))
+    both = torch.stack([data, data * 2 + 1])
+    losses += [float(v.sum()) for v in both.gather(1, torch.tensor([[2, 0], [1, 1]])).flatten_keys().values()]
+    return [*losses, *torch.vmap(lambda d: d["x"].sum())(both[1, :3]).tolist()]
+
+
 PROGRAMS = {
     "einops": einops,
     "torchdiffeq": torchdiffeq,
@@ -313,6 +333,7 @@ PROGRAMS = {
     "x_transformers": x_transformers,
     "vit_pytorch": vit_pytorch,
     "diffusers": diffusers,
+    "tensordict": tensordict,
 }
 
 for name in sys.argv[1:] or PROGRAMS:

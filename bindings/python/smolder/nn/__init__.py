@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smolder._names import listing as _listing
 from smolder.nn import (
     activation,
+    adaptive,
     attention,
     conv,
     functional,
@@ -52,6 +53,7 @@ from smolder.nn.activation import (
     Tanhshrink,
     Threshold,
 )
+from smolder.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from smolder.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from smolder.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from smolder.nn.layers import (
@@ -137,6 +139,8 @@ from smolder.nn.pooling import (
     Dropout1d,
     Dropout2d,
     Dropout3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -176,6 +180,7 @@ __all__ += ["ParameterDict", "ParameterList", "Sequential", "TransformerEncoderL
 __all__ += ["UninitializedBuffer", "UninitializedParameter"]
 __all__ += ["attention", "functional", "hooks", "init", "modules", "parallel", "utils"]
 __all__ += activation.__all__
+__all__ += adaptive.__all__
 __all__ += conv.__all__
 __all__ += layers.__all__
 __all__ += loss.__all__

@@ -14,7 +14,7 @@ from smolder._core import pad as _pad
 from smolder._creation import arange as _arange
 from smolder._forms import pdist
 from smolder._names import listing as _listing
-from smolder.nn import _activations, _class_losses, _losses, _pools_and_noise, _resample, _spatial
+from smolder.nn import _activations, _class_losses, _fractional_pools, _losses, _pools_and_noise, _resample, _spatial
 from smolder.nn._activations import *  # noqa: F403
 from smolder.nn._activations import written as _result
 from smolder.nn._attention import (
@@ -25,6 +25,7 @@ from smolder.nn._attention import (
 )
 from smolder.nn._class_losses import *  # noqa: F403
 from smolder.nn._ctc import ctc_loss
+from smolder.nn._fractional_pools import *  # noqa: F403
 from smolder.nn._losses import *  # noqa: F403
 from smolder.nn._losses import _first
 from smolder.nn._pools_and_noise import *  # noqa: F403
@@ -42,7 +43,7 @@ __all__ = [
     "softplus", "tanh",
 ]  # fmt: skip
 __all__ += _activations.__all__ + _class_losses.__all__ + _losses.__all__ + _pools_and_noise.__all__
-__all__ += _resample.__all__ + _spatial.__all__
+__all__ += _fractional_pools.__all__ + _resample.__all__ + _spatial.__all__
 __dir__ = _listing(__name__)
 
 

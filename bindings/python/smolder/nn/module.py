@@ -335,9 +335,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         Parameters stay the objects they are, so that an optimizer made before goes on training them.
         """
         from smolder._device import usable_device
-        from smolder._layouts import check_format
 
-        check_format("to", memory_format)
         for arg in args:
             if isinstance(arg, _core.dtype):
                 dtype = arg
@@ -349,7 +347,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
             device = usable_device(device)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
-        if dtype is None and device is None:
+        if dtype is None and device is None and memory_format is None:
             return self
 
         def changed(t: Tensor) -> Tensor:
@@ -358,7 +356,8 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                     "Cannot copy out of meta tensor; no data! Please use smolder.nn.Module.to_empty() instead of "
                     "smolder.nn.Module.to() when moving module from meta to a different device."
                 )
-            return t.to(device, dtype if t.dtype.is_floating_point or t.dtype.is_complex else None)
+            dtype_of = dtype if t.dtype.is_floating_point or t.dtype.is_complex else None
+            return t.to(device, dtype_of, memory_format=memory_format if t.dim() in (4, 5) else None)
 
         return self._convert(changed)
 

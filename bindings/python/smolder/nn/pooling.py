@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Dropout1d", "Dropout2d", "Dropout3d", "LPPool1d",
-    "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
+    "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "Dropout1d", "Dropout2d", "Dropout3d",
+    "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -306,7 +306,7 @@ class _MaxUnpoolNd(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-def _several(value: Ints, dims: int) -> tuple[int, ...]:
+def _several(value: Any, dims: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * dims
 
 
@@ -335,3 +335,63 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _FractionalMaxPoolNd(Module):
+    kernel_size: tuple[int, ...]
+    output_size: tuple[int, ...] | None
+    output_ratio: tuple[float, ...] | None
+    return_indices: bool
+    _random_samples: Tensor | None
+    _dims: int = 0
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        output_size: Ints | None = None,
+        output_ratio: float | tuple[float, ...] | None = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        dims = self._dims
+        self.kernel_size, self.return_indices = _several(kernel_size, dims), return_indices
+        if dims == 3 and not all(k > 0 for k in self.kernel_size):
+            raise ValueError(f"kernel_size must greater than 0, but got {kernel_size}")
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else _several(output_size, dims)
+        self.output_ratio = None if output_ratio is None else _several(output_ratio, dims)
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def _pool(self, pool, input):
+        return pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Largest elements of windows of images at steps that are drawn anew each time (Graham 2014)."""
+
+    _dims = 2
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.fractional_max_pool2d, input)
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """Largest elements of windows of volumes at steps that are drawn anew each time (Graham 2014)."""
+
+    _dims = 3
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.fractional_max_pool3d, input)

@@ -37,6 +37,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `torch.a.b`: Smolder's module, or one that takes its names from where Smolder has them."""
 
     def find_spec(self, name, path=None, target=None):
+        if name == "functorch":  # comes with torch
+            return importlib.machinery.ModuleSpec(name, self)
         top, _, path = name.partition(".")
         if top != "torch" or not path:
             return None
@@ -49,6 +51,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module):
+        if module.__spec__.name == "functorch":
+            from smolder.torch.only._functorch import top
+
+            module.__dict__.update({name: getattr(top, name) for name in top.__all__}, __version__=VERSION)
+            return
         path = module.__spec__.name.partition(".")[2]
         found = _names.smolders(path)
         sys.modules[module.__spec__.name] = _joined(path, module if found is None else found)

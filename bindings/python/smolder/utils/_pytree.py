@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 PyTree = typing.Any
+Context = typing.Any
 KeyEntry = typing.Any
 KeyPath = tuple
 
@@ -307,6 +308,22 @@ def is_namedtuple_instance(obj):
 
 
 _is_namedtuple_instance = is_namedtuple_instance
+
+
+def is_structseq_class(cls):
+    """Whether it is a class of tuples with names that C makes, as that of time.localtime()."""
+    counts = (getattr(cls, f"n_{of}", None) for of in ("fields", "sequence_fields", "unnamed_fields"))
+    return isinstance(cls, type) and cls.__bases__ == (tuple,) and all(isinstance(n, int) for n in counts)
+
+
+def is_structseq_instance(obj):
+    """Whether it is a tuple with names that C makes."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj):
+    """Whether it is a tuple with names that C makes, or a class of them."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 def _get_node_type(x):

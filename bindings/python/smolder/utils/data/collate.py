@@ -13,6 +13,7 @@ from smolder._creation import as_tensor, tensor
 from smolder._names import listing as _listing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["default_collate", "default_convert", "rebuilt"]
@@ -67,9 +68,23 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+# How samples of further types are made a batch, by type or types: programs add to it, and it comes before what is below.
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {}
+
+
+def _added(kind: type) -> Callable[..., Any] | None:
+    if not default_collate_fn_map:
+        return None
+    found = default_collate_fn_map.get(kind)
+    return found or next((f for of, f in default_collate_fn_map.items() if issubclass(kind, of)), None)
+
+
 def default_collate(batch: Any) -> Any:
     """Samples as a batch: tensors, arrays and numbers stacked, within lists, tuples and dictionaries of one form."""
     first = batch[0]
+    added = _added(type(first))
+    if added is not None:
+        return added(batch, collate_fn_map=default_collate_fn_map)
     if isinstance(first, _core.Tensor):
         return _core.stack(list(batch), 0)
     if isinstance(first, numpy.ndarray):

@@ -3,7 +3,7 @@
 import importlib
 
 from smolder import Generator, Size, _core, default_generator, device, dtype, layout, memory_format
-from smolder.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
+from smolder.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _state
 from smolder.overrides import _disabled_torch_dispatch_impl as _disabled_torch_dispatch_impl
 from smolder.overrides import _disabled_torch_function_impl as _disabled_torch_function_impl
 from smolder.overrides import _is_torch_function_enabled as _is_torch_function_enabled
@@ -35,6 +35,21 @@ def _get_tracing_state():
 def _get_privateuse1_backend_name():
     """The name of a type of devices that users may rename; there is none."""
     return "privateuseone"
+
+
+def _are_functorch_transforms_active():
+    """Whether smolder.func.vmap runs a function; transforms for gradients wrap nothing."""
+    return _core._vmap_depth() > 0
+
+
+def _is_torch_function_mode_enabled():
+    """Whether a TorchFunctionMode is asked about calls."""
+    return bool(_state.modes)
+
+
+def _is_alias_of(a, b):
+    """Whether tensors have the same storage."""
+    return a._storage()[0] == b._storage()[0]
 
 
 def _cuda_isCurrentStreamCapturing():

@@ -1,0 +1,1 @@
+"""Modules of torch.nn that such programs alone import."""

@@ -1,0 +1,1 @@
+"""Modules of torch.nn.modules that such programs alone import."""

@@ -1,0 +1,7 @@
+"""torch.nn.modules.module: the hooks of all modules, which libraries call that put parameters in place themselves."""
+
+from smolder.nn.hooks import _registration
+
+_global_parameter_registration_hooks = _registration["parameter"]
+_global_buffer_registration_hooks = _registration["buffer"]
+_global_module_registration_hooks = _registration["module"]
