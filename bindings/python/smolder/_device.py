@@ -149,6 +149,9 @@ def placed_like(make: _F) -> _F:
 
     @functools.wraps(make)
     def call(input, *args, device=None, **options):
+        if not isinstance(input, _core.Tensor):
+            name, kind = call.__name__, type(input).__name__
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
         where = input.device if device is None else device
         if input.is_meta and device is not None:
             with usable_device(device):  # of the shape and dtype, which are all that is asked for
