@@ -335,7 +335,10 @@ class Run {
     } else if (create_ || sparse_parts(before)) {
       variable.set_grad(add_gradients(before, grad));
     } else {
-      lazy::assign(before, add_gradients(before, grad));
+      SMOLDER_CHECK(sparse_parts(grad) || broadcasts_to(grad.shape(), before.shape()), RuntimeError,
+                    "output with shape ", before.shape(), " doesn't match the broadcast shape ", grad.shape(),
+                    ": the gradient is added to the .grad of a tensor that had another shape");
+      lazy::assign(before, add_gradients(before, grad).to(before.dtype()));
     }
   }
 

@@ -26,7 +26,11 @@ Tensor move_axes(const Tensor& x, const Dims& source, const Dims& destination) {
                 "movedim: Invalid source or destination dims: source (", source,
                 " dims) should contain the same number ", "of dims as destination (", destination, " dims)");
   const int rank = x.dim();
-  if (rank == 0) return reshape(x, x.shape());
+  if (rank == 0) {
+    ir::check_axes("movedim", source, 1);
+    ir::check_axes("movedim", destination, 1);
+    return reshape(x, x.shape());
+  }
   const Dims from = ir::check_axes("movedim", source, rank), to = ir::check_axes("movedim", destination, rank);
   Dims order = Dims::filled(rank, -1), rest;
   for (int i = 0; i < from.size(); ++i) order[static_cast<int>(to[i])] = from[i];
@@ -45,6 +49,8 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   if (dims.empty() && shifts.size() == 1) return reshape(roll(reshape(x, {-1}), shifts, {0}), x.shape());
   SMOLDER_CHECK(dims.size() == shifts.size(), RuntimeError, "shifts and dimensions must align. shifts: ", shifts.size(),
                 ", dims:", dims.size());
+  SMOLDER_CHECK(x.dim() > 0 || dims.empty(), IndexError, "Dimension specified as ", dims[0],
+                " but tensor has no dimensions");
   Tensor out = x;
   for (int i = 0; i < dims.size(); ++i) {
     const int axis = ir::check_axis("roll", dims[i], x.dim());

@@ -276,7 +276,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& x, int64_t dim, boo
 }
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  SMOLDER_CHECK(!is_floating(x.dtype()) && x.dtype() != DType::kBool, NotImplementedError,
+  SMOLDER_CHECK(!is_differentiable(x.dtype()) && x.dtype() != DType::kBool, NotImplementedError,
                 "bincount: not implemented for ", name(x.dtype()));
   SMOLDER_CHECK(x.dim() == 1, RuntimeError, "bincount only supports 1-d non-negative integral inputs.");
   SMOLDER_CHECK(minlength >= 0, RuntimeError, "minlength should be >= 0");

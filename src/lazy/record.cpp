@@ -439,6 +439,13 @@ void write_inplace(std::string_view op, Tensor& self, Tensor result) {
                   " of the tensor written in place");
     result = result.to(self.dtype());
   }
+  // The old elements are gone: their gradient is zero, and not none, which an optimizer would leave out.
+  if (grad_enabled() && !result.requires_grad() && self.requires_grad() && !self.is_leaf()) {
+    const Operand operands[] = {Operand(self), Operand(result)};
+    Tensor copied;
+    record(ir::Op::kCopy, operands, {}, &copied);
+    result = std::move(copied);
+  }
   assign(self, result);
 }
 

@@ -12,6 +12,41 @@ import smolder.nn.functional as F
 X = smolder.arange(12.0).reshape(3, 4) * 0.375 - 2
 
 
+BOOLS = """
+x.split((True, 3), 1)
+x.tensor_split((True, 2))
+smolder.hsplit(x, [True, 3])
+smolder.vsplit(x, [True])
+x[:, None].dsplit([True])
+x[:, None].dsplit(True)
+x.select(0, True)
+smolder.slice_scatter(x, x[1:], 0, True)
+smolder.slice_scatter(x, x[1:], 0, 1, True)
+x.topk(True)
+x.mode(True)
+x.logcumsumexp(True)
+smolder.combinations(x[0], True)
+x.as_strided((2, 2), (True, 2))
+x.as_strided((2, 2), (1, 2), True)
+smolder.empty_strided((2,), (True,))
+F.one_hot(smolder.tensor([0]), True)
+F.embedding(smolder.tensor([0]), x, True)
+F.interpolate(x[None], True)
+F.interpolate(x[None], (True,))
+x.size(True)
+x.stride(True)
+smolder.fft.fft(x, dim=True)
+smolder.matrix_power(x[:, :3], True)
+smolder.zeros(True)
+smolder.zeros((True, 2))
+smolder.full((True,), 1)
+x.view(True)
+x.view(True, 12)
+x.reshape((True, 12))
+x.expand(True, 3, 4)
+""".strip().splitlines()
+
+
 @pytest.fixture(autouse=True)
 def at_once():
     with smolder.eager():
@@ -34,11 +69,12 @@ def at_once():
         "smolder.triu_indices(3, True)",
         "F.conv1d(x[None], x[:, :, None], None, 1, 0, 1, True)",
         "smolder.renorm(x, 2, True, 1.5)",
+        *BOOLS,
     ],
 )
 def test_a_bool_is_no_integer(call):
     """Each took True for 1. Methods of Python's ints do; torch's arguments do not."""
-    with pytest.raises(TypeError, match="bool"):
+    with pytest.raises(TypeError, match="bool|argument '(sections|split_size)' .* must be int"):
         eval(call, {"smolder": smolder, "F": F, "x": X})
 
 
@@ -324,3 +360,44 @@ def test_zeta():
     assert smolder.special.zeta(2, smolder.tensor([1])).dtype == smolder.float32
     with pytest.raises(TypeError):
         smolder.special.zeta(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (
+            "smolder.ones_like(None)",
+            TypeError,
+            r"ones_like\(\): argument 'input' \(position 1\) must be Tensor, not NoneType",
+        ),
+        ("smolder.empty_like([1.0])", TypeError, r"empty_like\(\): .* must be Tensor, not list"),
+        ("smolder.full_like(1, 1)", TypeError, r"full_like\(\): .* must be Tensor, not int"),
+        ("smolder.cartesian_prod(True)", TypeError, r"cartesian_prod\(\): .* not bool"),
+        ("x.clone().uniform_(0, math.inf)", RuntimeError, "to is out of bounds for float32"),
+        ("x.clone().uniform_(-math.inf, 0)", RuntimeError, "from is out of bounds for float32"),
+        ("x.half().uniform_(0, 70000)", RuntimeError, "to is out of bounds for float16"),
+        ("x.clone().uniform_(-3e38, 3e38)", RuntimeError, "to-from"),
+        ("smolder.vsplit(x[0], 2)", RuntimeError, "at least 2 dimension"),
+        ("smolder.vsplit(x[0], [2])", RuntimeError, "at least 2 dimension"),
+        ("x[0, 0].movedim(0, 1)", IndexError, "out of range"),
+        ("x[0, 0].flatten(0, 1)", IndexError, "out of range"),
+        ("x[0, 0].roll(1, 0)", IndexError, "tensor has no dimensions"),
+        ("x[0, 0].mode(1)", IndexError, "out of range"),
+        ("F.cosine_similarity(x, x, 1, -1.0)", RuntimeError, "eps must be non-negative"),
+        ("F.cosine_similarity(x, x, 1, math.nan)", RuntimeError, "eps must be non-negative"),
+        ("F.soft_margin_loss(x[:1], x)", RuntimeError, "doesn't match the broadcast shape"),
+        ("x.index_fill(0, smolder.tensor([0]), smolder.tensor(1j))", RuntimeError, "Converting complex Scalar"),
+        ("smolder.bincount(smolder.tensor([1j]))", NotImplementedError, "complex64"),
+        ("F.multi_margin_loss(x, smolder.tensor([0]))", RuntimeError, "inconsistent target size"),
+    ],
+)
+def test_calls_that_torch_refuses_are_refused(call, error, says):
+    with pytest.raises(error, match=says):
+        eval(call, {"smolder": smolder, "F": F, "x": X, "math": math})
+
+
+def test_calls_beside_them_are_not():
+    assert X[0, 0].movedim(0, -1).shape == X[0, 0].roll(1).shape == ()
+    assert X[0, 0].flatten(0, -1).shape == (1,)
+    assert F.soft_margin_loss(X, X[:1]).shape == ()
+    assert X.clone().uniform_(2.5, 2.5).eq(2.5).all()

@@ -1,5 +1,9 @@
-"""Processes that end while threads of theirs compute: by what they meant to end, never by a signal, and at once."""
+"""Processes that end while threads of theirs compute: by what they meant to end, never by a signal, and at once.
 
+SMOLDER_TEST_EXITS is how often some at once end each way (4).
+"""
+
+import os
 import signal
 import subprocess
 import sys
@@ -47,16 +51,22 @@ ENDS = {
     "os._exit": ("os._exit(4)", 4),
     "an exception": ("raise ValueError", 1),
     "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -signal.SIGINT),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", -signal.SIGTERM),
 }
-TURNS, AT_ONCE, SECONDS = 4, 3, 100  # in all, beside each other, and until one that hangs is ended
+TURNS = int(os.environ.get("SMOLDER_TEST_EXITS", "4"))
+AT_ONCE, SECONDS = 3, 100  # beside each other, and until one that hangs is ended
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_process_ends_as_it_means_to(how):
+def test_a_process_ends_as_it_means_to(how, tmp_path):
+    """Also while kernels compile behind what runs, into a cache that they have in common."""
     line, status = ENDS[how]
-    for _ in range(TURNS):
+    for turn in range(TURNS):
+        behind = {"SMOLDER_COMPILE": "behind", "SMOLDER_CACHE_DIR": str(tmp_path)} if turn % 2 else {}
         started = [
-            subprocess.Popen([sys.executable, "-c", BUSY + line], stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, "-c", BUSY + line], stderr=subprocess.PIPE, text=True, env=os.environ | behind
+            )
             for _ in range(AT_ONCE)
         ]
         for p in started:

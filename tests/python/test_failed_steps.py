@@ -31,6 +31,8 @@ OPTIMIZERS = {
     "Rprop": lambda p: optim.Rprop(p, lr=0.01),
     "Adadelta": lambda p: optim.Adadelta(p, lr=0.5),
     "Adamax": lambda p: optim.Adamax(p, lr=0.01),
+    "Adafactor": lambda p: optim.Adafactor(p, lr=0.01),
+    "Muon": lambda p: optim.Muon([matrix for matrix in p if matrix.dim() == 2], lr=0.01),
 }
 
 

@@ -69,8 +69,8 @@ def run(script, **environment):
     assert got.returncode == 0 and got.stdout.endswith("ended\n"), got.stderr + got.stdout
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_many_forks(threads, tmp_path):
+@pytest.mark.parametrize(("threads", "compile"), [("1", "wait"), ("3", "wait"), ("3", "behind")])
+def test_many_forks(threads, compile, tmp_path):
     run(
         """
         import signal, time
@@ -88,6 +88,7 @@ def test_many_forks(threads, tmp_path):
             assert kept.tolist() == [i] * 3
         """,
         SMOLDER_NUM_THREADS=threads,
+        SMOLDER_COMPILE=compile,
         SMOLDER_CACHE_DIR=str(tmp_path),
     )
 

@@ -213,3 +213,81 @@ def test_what_is_no_mistake():
         y = leaf()
         y.add_(1)
     assert y.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("again", [lambda y: y.backward(), lambda y: y.backward(retain_graph=True)])
+def test_a_gradient_of_another_shape_is_not_added(again):
+    """`.data` was given another shape, and `.grad` has the old one."""
+    x = leaf(1, 3)
+    x.sum().backward()
+    x.data = smolder.ones(2, 3)
+    with pytest.raises(RuntimeError, match=r"output with shape \[1, 3\] doesn't match the broadcast shape \[2, 3\]"):
+        again((x * 2).sum())
+    assert x.grad.tolist() == [[1, 1, 1]]
+    x.grad = None
+    again((x * 2).sum())
+    assert x.grad.tolist() == [[2, 2, 2]] * 2
+    x.data = smolder.ones(3)  # whose gradient broadcasts into the old one, as any sum in place
+    x.sum().backward()
+    assert x.grad.tolist() == [[3, 3, 3]] * 2
+
+
+def test_a_gradient_keeps_its_dtype():
+    x = leaf()
+    x.sum().backward()
+    x.data = smolder.ones(3, dtype=smolder.float64)
+    (x * 2).sum().backward()
+    assert x.grad.dtype == smolder.float32 and x.grad.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.fill_(smolder.tensor(2.0)),
+        lambda x: x.fill_(2),
+        lambda x: x.copy_(smolder.ones(3)),
+        lambda x: x.copy_(2.5),
+        lambda x: x.zero_(),
+        lambda x: x.normal_(),
+        lambda x: x.uniform_(),
+        lambda x: x.bernoulli_(0.5),
+        lambda x: x.exponential_(),
+        lambda x: x.random_(3),
+        lambda x: x.sign_(),
+        lambda x: x.floor_(),
+    ],
+)
+def test_what_is_overwritten_has_a_gradient_of_zero(write):
+    """And not none, for which an optimizer leaves the parameter as it is."""
+    p = leaf()
+    x = p * 2
+    write(x)
+    assert x.requires_grad and x.grad_fn is not None
+    x.sum().backward()
+    assert p.grad.tolist() == [0, 0, 0]
+    y = p * 2
+    with smolder.no_grad():
+        write(y)
+    assert y.requires_grad  # what was written has no history, and y has its own
+    z = p * 2
+    z[1:].fill_(smolder.tensor(2.0))
+    z.sum().backward()
+    assert p.grad.tolist() == [2, 0, 0]
+
+
+def test_gradcheck_moves_what_its_function_closes_over():
+    p = smolder.rand(3, dtype=smolder.float64, requires_grad=True)
+    before = p.tolist()
+    assert autograd.gradcheck(lambda t: t * p, (p,))
+    assert p.tolist() == before
+    with pytest.raises(RuntimeError, match="The 0th input has a dimension with stride 0"):
+        autograd.gradcheck(lambda t: t * 2, (p.expand(2, 3),))
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout1d", "dropout2d", "dropout3d"])
+def test_dropout_of_nothing_writes_no_leaf(name):
+    x = leaf(*(2,) * {"dropout": 1, "dropout1d": 3, "dropout2d": 4, "dropout3d": 5}[name])
+    drops = getattr(smolder.nn.functional, name)
+    assert drops(x, 0.0, True, True) is x and drops(x, 0.5, False, True) is x
+    with pytest.raises(RuntimeError, match="leaf"):
+        drops(x, 0.5, True, True)

@@ -19,6 +19,7 @@ from conftest import of_the_cpu
 
 import smolder
 from smolder import _core, _trace_file, cli, nn, optim, safetensors
+from smolder.distributed import checkpoint
 from smolder.nn import functional as F
 
 COUNT = int(os.environ.get("SMOLDER_TEST_HOSTILE", "150"))
@@ -108,10 +109,10 @@ def _places(value, path=()):
 def _changed_bytes(data, dice):
     data = bytearray(data)
     for _ in range(dice.randrange(1, 4)):
-        at = dice.randrange(len(data))
+        at = dice.randrange(max(len(data), 1))
         change = dice.randrange(4)
         if change == 0:
-            data[at] = dice.randrange(256)
+            data[at : at + 1] = [dice.randrange(256)]
         elif change == 1:
             del data[at + 1 :]
         elif change == 2:
@@ -340,3 +341,110 @@ def test_a_shape_of_a_million_extents(tmp_path):
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0" * 4)
     with pytest.raises(safetensors.SafetensorError, match="has 4 bytes for shape"):
         safetensors.load_file(path)
+
+
+def _changed_header(data, dice):
+    """A safetensors file whose header says something else, of the right length."""
+    size = int.from_bytes(data[:8], "little")
+    contents = json.loads(data[8 : 8 + size])
+    _changed_contents(contents, dice)
+    text = json.dumps(contents).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def _changed_file(data, dice):
+    return _changed_bytes(data, dice) if dice.random() < 0.4 else _changed_header(data, dice)
+
+
+_BESIDE = {"a": smolder.arange(6.0).reshape(2, 3), "b": smolder.tensor([True, False]), "c": smolder.zeros(0, 4)}
+
+
+def test_safetensors(tmp_path):
+    """What is read is within the file, or nothing is."""
+    path, read = tmp_path / "tried.safetensors", 0
+    data = safetensors.save(_BESIDE, {"note": "x"})
+    for seed in range(FIRST, FIRST + 4 * COUNT):
+        changed = _changed_file(data, random.Random(seed))
+        path.write_bytes(changed)
+        for load in (lambda: safetensors.load(changed), lambda: safetensors.load_file(path)):  # noqa: B023
+            try:
+                loaded = load()
+            except (safetensors.SafetensorError, NotImplementedError):  # a dtype of another name
+                continue
+            read += 1
+            assert sum(t.numel() * t.itemsize for t in loaded.values()) <= len(changed), f"seed {seed}"
+    assert read > COUNT // 10
+
+
+@pytest.mark.runs_op_by_op
+def test_graphs(tmp_path):
+    """A graph that was changed is refused, or runs as what it says: its inputs are of the shapes that it has."""
+    linear = nn.Linear(4, 3)
+    example = smolder.rand(2, 4)
+    graph = smolder.capture(lambda x: F.softmax(linear(x).relu()[:, :2].reshape(-1), 0), example)
+    path = tmp_path / "g.safetensors"
+    graph.save(path)
+    data, refused, read = path.read_bytes(), 0, 0
+    size = int.from_bytes(data[:8], "little")
+    for seed in range(FIRST, FIRST + 3 * COUNT):
+        dice = random.Random(seed)
+        if dice.random() < 0.5:
+            contents = json.loads(data[8 : 8 + size])
+            key = dice.choice(sorted(contents["__metadata__"]))
+            contents["__metadata__"][key] = _changed_text(contents["__metadata__"][key], dice)
+            text = json.dumps(contents).encode()
+            path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+        else:
+            path.write_bytes(_changed_file(data, dice))
+        try:
+            loaded = smolder.load_graph(path)
+            read += 1
+        except ValueError as error:
+            assert str(path) in str(error), f"seed {seed}: the error does not name the file: {error}"
+            refused += 1
+            continue
+        with contextlib.suppress(ValueError, RuntimeError, TypeError, IndexError, NotImplementedError):
+            loaded(example).tolist()
+    assert refused > COUNT // 2 and read > COUNT // 20, (refused, read)
+
+
+def test_distributed_checkpoints(tmp_path):
+    """Everything comes back as it was saved, or one kind of error says that it cannot."""
+    state = {"w": smolder.rand(4, 3), "more": {"b": smolder.arange(5), "step": 7}}
+    checkpoint.save(state, checkpoint_id=tmp_path, no_dist=True)
+    index, whole = tmp_path / "index.json", {p: p.read_bytes() for p in tmp_path.iterdir()}
+    same, refused = 0, 0
+    for seed in range(FIRST, FIRST + 2 * COUNT):
+        dice = random.Random(seed)
+        for path, data in whole.items():
+            path.write_bytes(data)
+        path = dice.choice(sorted(whole))
+        if path == index and dice.random() < 0.7:
+            contents = json.loads(whole[index])
+            _changed_contents(contents, dice)
+            path.write_text(json.dumps(contents))
+        else:
+            path.write_bytes(_changed_bytes(whole[path], dice))
+        found = {"w": smolder.full((4, 3), -1.0), "more": {"b": smolder.full((5,), -1), "step": 0}}
+        try:
+            checkpoint.load(found, checkpoint_id=tmp_path, no_dist=True)
+        except (RuntimeError, ValueError) as error:
+            assert "checkpoint" in str(error) or "Size mismatch" in str(error), f"seed {seed}: {error}"
+            refused += 1
+            continue
+        assert not (found["w"] == -1).any() and not (found["more"]["b"] == -1).any(), f"seed {seed}: parts are missing"
+        same += 1
+    assert refused > COUNT // 2 and same > COUNT // 20, (refused, same)
+
+
+def test_parts_of_a_checkpoint_that_cover_each_other(tmp_path):
+    """Their elements are as many as the tensor has, and some places have none."""
+    checkpoint.save({"w": smolder.arange(4.0)}, checkpoint_id=tmp_path, no_dist=True)
+    index = tmp_path / "index.json"
+    contents = json.loads(index.read_text())
+    (file,) = tmp_path.glob("*.safetensors")
+    safetensors.save_file({contents["tensors"][0]["name"]: smolder.arange(2.0)}, file)
+    part = contents["tensors"][0] | {"box": [[0, 2]]}
+    index.write_text(json.dumps(contents | {"tensors": [part, part]}))
+    with pytest.raises(RuntimeError, match=r"the checkpoint has 4 of 4 elements .* some of them twice"):
+        checkpoint.load({"w": smolder.zeros(4)}, checkpoint_id=tmp_path, no_dist=True)

@@ -108,3 +108,19 @@ def test_mistakes_beside_out_are_told_as_ever():
         smolder.add(x, x, alhpa=2, out=square())
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         smolder.matmul(x, smolder.ones(3, 3), out=square())
+
+
+def test_an_operand_is_not_resized():
+    """Who has it would have another tensor."""
+    for call in (
+        lambda a, b: smolder.add(a, b, out=a),
+        lambda a, b: smolder.where(a > 0, b, a, out=a),
+        lambda a, b: smolder.sum(a, 0, out=a),
+        lambda a, b: smolder.cat([a, b[0]], out=a),
+    ):
+        a = smolder.ones(3)
+        with pytest.raises(RuntimeError, match=r"output with shape .* doesn't match the broadcast shape"):
+            call(a, smolder.ones(2, 3))
+        assert a.tolist() == [1, 1, 1]
+    a = smolder.ones(3)
+    assert smolder.add(a, 1, out=a) is a and a.tolist() == [2, 2, 2]

@@ -19,6 +19,9 @@ SPELLED = {
     "axes": ("const Axes&", "{0}"),
     "int": ("Int", "{0}.value"),
     "int?": ("std::optional<Int>", "value_of({0})"),
+    "size": ("Int", "{0}.value"),
+    "size?": ("std::optional<Int>", "value_of({0})"),
+    "ints": ("const Ints&", "{0}.items"),
 }
 
 

@@ -36,7 +36,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithms of cumulative sums of exponentials. Sums of ever more elements are made in pairs, none of which
     overflows: a small element keeps its digits however large a later one is.
     """
-    at = _place(dim, input.dim())
+    at = _place(as_int("logcumsumexp", "dim", dim), input.dim())
     out, step, n = input, 1, input.size(at) if input.dim() else 1
     while step < n:
         both = _core.logaddexp(out.narrow(at, 0, n - step), out.narrow(at, step, n - step))
@@ -53,6 +53,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
     """The most frequent values along a dimension, the smallest of several, and the last places that have them."""
     from smolder.return_types import mode
 
+    _place(as_int("mode", "dim", dim), input.dim())
     if input.dim() == 0:
         return mode(input.clone(), zeros((), dtype=_core.int64, device=input.device))
     at = _place(dim, input.dim())

@@ -157,6 +157,8 @@ def placed_like(make: _F) -> _F:
             if has_torch_function_unary(input):  # by the function's public name
                 options = options if device is None else {"device": device, **options}
                 return handle_torch_function(call, (input,), input, *args, **options)
+            name, kind = call.__name__, type(input).__name__
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
         if device is None and input._on_cpu and _core._creation_mode() == "cpu":
             return place(input, *args, **options)
         where = input.device if device is None else device

@@ -8,6 +8,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from smolder import _core
+from smolder._call_errors import as_int
 from smolder._creation import arange, empty
 from smolder._device import placed
 from smolder._functions import triu_indices
@@ -143,12 +144,13 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of the strides that are given. Its elements are 0."""
+    size, stride = (tuple(as_int("empty_strided", n, i) for i in v) for n, v in (("size", size), ("stride", stride)))
     if len(size) != len(stride):
         raise RuntimeError(
             f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
         )
     used = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
-    out = empty(used, dtype=dtype, device=device).as_strided(tuple(size), tuple(stride))
+    out = empty(used, dtype=dtype, device=device).as_strided(size, stride)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -201,6 +203,8 @@ def as_strided_scatter(
 @_method
 def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Splits along the third dimension: into so many equal parts, or at indices."""
+    if isinstance(indices_or_sections, bool):
+        raise TypeError("dsplit(): argument 'indices_or_sections' must be int or tuple of ints, not bool")
     if input.dim() < 3:
         raise RuntimeError(
             f"torch.dsplit requires a tensor with at least 3 dimension, but got a tensor with {input.dim()} dimensions!"

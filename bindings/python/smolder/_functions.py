@@ -199,6 +199,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of elements of vectors, a row each, the last changing fastest."""
     for t in tensors:
+        if not isinstance(t, _core.Tensor):
+            raise TypeError(f"cartesian_prod(): argument 'tensors' must be tuple of Tensors, not {type(t).__name__}")
         if t.dim() != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
     if len(tensors) == 1:
@@ -208,6 +210,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Subsets of r elements of a vector, a row each, in the order of positions."""
+    r = as_int("combinations", "r", r)
     if input.dim() != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:

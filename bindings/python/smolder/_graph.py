@@ -391,7 +391,12 @@ def load_graph(path: PathLike, weights: Mapping[str, Tensor] | None = None) -> G
     """
     path = os.fspath(path)
     os.stat(path)  # raises what Python raises where there is none
-    graph = Graph(_core._Graph.load(path))
+    try:
+        graph = Graph(_core._Graph.load(path))
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path} is no file of a graph: {error}") from error
     if weights is None:
         return graph
     return graph.bind(weights if isinstance(weights, Mapping) else safetensors.load_file(weights))

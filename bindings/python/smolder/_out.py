@@ -21,7 +21,7 @@ def call(function, args, kwargs):
         return function(*args, **kwargs)
     name = function.__name__.removesuffix("_of")
     check(name, out, (*args, *kwargs.values()))
-    return into(name, out, function(*args, **kwargs))
+    return into(name, out, function(*args, **kwargs), (*args, *kwargs.values()))
 
 
 _F = typing.TypeVar("_F")
@@ -40,7 +40,7 @@ def takes_out(function: _F) -> _F:
         check(name, out, (*args, *kwargs.values()))
         if makes and kwargs.get("dtype") is None:
             kwargs["dtype"] = out.dtype
-        return into(name, out, function(*args, **kwargs))
+        return into(name, out, function(*args, **kwargs), (*args, *kwargs.values()))
 
     parameter = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
     listed = list(signature.parameters.values())
@@ -63,12 +63,12 @@ def check(name, out, given):
         )
 
 
-def into(name, out, result):
-    """Writes what the function called `name` returned into `out`: a tensor, or as many as there are results."""
+def into(name, out, result, given=()):
+    """Writes what the function called `name` returned of `given` into `out`: a tensor, or as many as there are results."""
     if isinstance(result, _core.Tensor):
         if not isinstance(out, _core.Tensor):
             raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-        _write(name, out, result)
+        _write(name, out, result, given)
         return out
     if not isinstance(result, tuple | list):
         raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
@@ -76,7 +76,7 @@ def into(name, out, result):
         got = "Tensor" if isinstance(out, _core.Tensor) else f"{type(out).__name__} of {len(out)}"
         raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {got}")
     for t, r in zip(out, result, strict=True):
-        _write(name, t, r)
+        _write(name, t, r, given)
     return getattr(type(result), "_make", type(result))(out)  # a named tuple, or what C++ has for one
 
 
@@ -92,7 +92,7 @@ def _category(dtype):
     return 2 if dtype.is_floating_point else 0 if dtype == _core.bool else 1
 
 
-def _write(name, out, result):
+def _write(name, out, result, given):
     if out.device != result.device:
         raise RuntimeError(
             f"{name}(): Expected out tensor to have device {result.device}, but got {out.device} instead"
@@ -102,6 +102,11 @@ def _write(name, out, result):
             f"{name}(): result type {result.dtype} can't be cast to the desired output type {out.dtype} of out"
         )
     if out.shape != result.shape:
+        if any(t is out for t in _tensors(given)):  # it would be another tensor to who has it
+            raise RuntimeError(
+                f"{name}(): output with shape {list(out.shape)} doesn't match the broadcast shape {list(result.shape)}, "
+                "and is an operand, which is not resized"
+            )
         if out.numel():
             warn(_RESIZED.format(list(out.shape), list(result.shape)), UserWarning)
         out.resize_(result.shape)

@@ -120,7 +120,7 @@ def size_of(extents, dim):
     """What size(dim) of a tensor of such extents is."""
     if dim is None:
         return Size(extents)
-    if not hasattr(dim, "__index__"):
+    if builtins.isinstance(dim, builtins.bool) or not hasattr(dim, "__index__"):
         raise TypeError(f"size(): argument 'dim' (position 1) must be int, not {builtins.type(dim).__name__}")
     rank = len(extents)
     bound = max(rank, 1)

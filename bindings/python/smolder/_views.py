@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from smolder._call_errors import as_int
 from smolder._strided import view_of
 from smolder._tensor import Tensor
 
@@ -22,7 +23,10 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     to the tensor, and where it is a view to what it is a view of, from elements beside it too. One without such a base
     that has gaps, or elements beside it, raises NotImplementedError if it requires gradients.
     """
-    size, stride, first = tuple(size), tuple(stride), input.storage_offset()
+    size, stride = (tuple(as_int("as_strided", n, i) for i in v) for n, v in (("size", size), ("stride", stride)))
+    if storage_offset is not None:
+        storage_offset = as_int("as_strided", "storage_offset", storage_offset)
+    first = input.storage_offset()
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(s < 0 for s in size):

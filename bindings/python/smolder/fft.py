@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder import _transforms as raw
+from smolder._call_errors import as_int
 from smolder._creation import arange
 from smolder._names import listing as _listing
 from smolder._out import takes_out
@@ -65,7 +66,7 @@ def _axes(x, s, dim):
         dim = range(rank) if s is None else range(rank - len(s), rank)
         if s is not None and len(s) > rank:
             raise RuntimeError(f"Got shape with {len(s)} values but input tensor only has {rank} dimensions.")
-    dims = [dim] if isinstance(dim, int) else list(dim)
+    dims = [as_int("fft", "dim", d) for d in ([dim] if isinstance(dim, int) else dim)]
     for d in dims:
         if not -max(rank, 1) <= d < max(rank, 1):
             raise IndexError(

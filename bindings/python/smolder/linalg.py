@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _batches, _core, _factors
 from smolder._autocast import listed
+from smolder._call_errors import as_int
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
@@ -283,6 +284,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A times itself, n times; of its inverse where n is negative."""
     _check("linalg.matrix_power", A)
+    n = as_int("linalg_matrix_power", "n", n)
     if n < 0:
         return matrix_power(inv(A), -n)
     out = None

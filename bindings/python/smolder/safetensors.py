@@ -242,11 +242,15 @@ class safe_open:
         dtype = _DTYPES[entry["dtype"]]
         if dtype == _core.bool:
             array = (array != 0).view(numpy.uint8)  # any other byte is no bool
-        if isinstance(dtype, _unheld.UnheldDtype):
-            from smolder import _bits
+        try:
+            if isinstance(dtype, _unheld.UnheldDtype):
+                from smolder import _bits
 
-            return _bits.of_contents(array, entry["shape"], dtype).to(device=self._device)
-        return moved(_core._from_contents(array, entry["shape"], dtype), self._device)
+                return _bits.of_contents(array, entry["shape"], dtype).to(device=self._device)
+            out = _core._from_contents(array, entry["shape"], dtype)
+        except (RuntimeError, ValueError, TypeError) as error:  # extents or dimensions that no tensor has
+            raise SafetensorError(f"tensor `{name}` cannot have shape {str(entry['shape'])[:200]}: {error}") from error
+        return moved(out, self._device)
 
 
 def load_file(filename: PathLike, device: Device = "cpu") -> dict[str, Tensor]:

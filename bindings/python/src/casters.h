@@ -40,6 +40,11 @@ inline std::optional<int64_t> value_of(const std::optional<Int>& i) {
   return i ? std::optional<int64_t>(i->value) : std::nullopt;
 }
 
+/// Integers of any number, as those.
+struct Ints {
+  std::vector<int64_t> items;
+};
+
 /// The number a Python bool, int or float is; empty for anything else. NumPy's scalars count.
 inline std::optional<Scalar> number_of(PyObject* o) {
   if (PyFloat_Check(o)) return Scalar(PyFloat_AS_DOUBLE(o));
@@ -157,6 +162,18 @@ struct type_caster<smolder::python::Int> {
     type_caster<int64_t> number;
     if (!number.from_python(src, flags, cleanup)) return false;
     value.value = number.value;
+    return true;
+  }
+};
+
+template <>
+struct type_caster<smolder::python::Ints> {
+  NB_TYPE_CASTER(smolder::python::Ints, const_name("Sequence[int]"))
+  bool from_python(handle src, uint8_t flags, cleanup_list* cleanup) noexcept {
+    type_caster<std::vector<smolder::python::Int>> each;
+    if (!each.from_python(src, flags, cleanup)) return false;
+    value.items.clear();
+    for (const smolder::python::Int i : each.value) value.items.push_back(i.value);
     return true;
   }
 };

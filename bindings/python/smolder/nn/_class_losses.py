@@ -40,6 +40,8 @@ def multi_margin_loss(
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
     scores, of = (input, target) if input.dim() > 1 else (input.unsqueeze(0), target.reshape(1))
+    if of.shape != scores.shape[:1]:
+        raise RuntimeError(f"inconsistent target size, expected {scores.size(0)} but got {list(of.shape)}")
     at = of.unsqueeze(1)
     over = (margin - scores.gather(1, at) + scores).clamp(min=0.0).pow(p)
     if weight is not None:

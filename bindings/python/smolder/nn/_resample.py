@@ -46,7 +46,7 @@ def _sizes(input, size, dims):
             "Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
             "output size in (o1, o2, ...,oK) format."
         )
-    if not all(hasattr(n, "__index__") for n in size):
+    if not all(hasattr(n, "__index__") and not isinstance(n, bool) for n in size):
         raise TypeError(
             "expected size to be one of int or Tuple[int] or Tuple[int, int] or "
             f"Tuple[int, int, int], but got size with types {[type(n) for n in size]}"

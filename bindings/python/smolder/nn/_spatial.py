@@ -129,6 +129,14 @@ def check_probability(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
+def _channels_dropped(input, p, training, inplace, single):
+    """`single`: it is one sample, without a dimension of samples."""
+    if p == 0 or not training:
+        return input  # which may be a leaf: nothing is written
+    out = _core.feature_dropout(input.unsqueeze(0) if single else input, p, training)
+    return written(input, out.squeeze(0) if single else out, inplace)
+
+
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes channels of signals [N, C, L] or [C, L] with probability p and scales the rest by 1 / (1 - p)."""
     check_probability(p)
@@ -140,11 +148,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
             "dimension, a channel dimension, and an optional batch dimension "
             "(i.e. 2D or 3D inputs)."
         )
-    batch = input if dims == 3 else input.unsqueeze(0)
-    out = _core.feature_dropout(batch, p, training)
-    if out is batch:
-        return input
-    return written(input, out if dims == 3 else out.squeeze(0), inplace)
+    return _channels_dropped(input, p, training, inplace, dims == 2)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -169,7 +173,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
             stacklevel=2,
         )
-    return written(input, _core.feature_dropout(input, p, training), inplace)
+    return _channels_dropped(input, p, training, inplace, False)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -185,11 +189,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
             "a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
             stacklevel=2,
         )
-    batch = input.unsqueeze(0) if dims == 4 else input
-    out = _core.feature_dropout(batch, p, training)
-    if out is batch:
-        return input
-    return written(input, out.squeeze(0) if dims == 4 else out, inplace)
+    return _channels_dropped(input, p, training, inplace, dims == 4)
 
 
 def rms_norm(input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None) -> Tensor:

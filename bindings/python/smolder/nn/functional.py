@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._autocast import listed
+from smolder._call_errors import as_int
 from smolder._core import gelu, linear, scaled_dot_product_attention, sigmoid, softplus, tanh
 from smolder._core import layer_norm as _layer_norm
 from smolder._core import one_hot as _one_hot
@@ -67,6 +68,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if inplace and (p == 0 or not training):
+        return input  # which may be a leaf: nothing is written
     return _result(input, _core.dropout(input, p, training), inplace)
 
 
@@ -103,6 +106,7 @@ def embedding(
     """
     check_embedding(max_norm, scale_grad_by_freq)
     if padding_idx is not None:
+        padding_idx = as_int("embedding", "padding_idx", padding_idx)
         rows = weight.size(0)
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
@@ -200,7 +204,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at each index, 0 elsewhere."""
-    return _one_hot(tensor, num_classes)
+    return _one_hot(tensor, as_int("one_hot", "num_classes", num_classes))
 
 
 _pad_with_elements = listed("pad_with_elements")(_pad)

@@ -90,6 +90,21 @@ def _to_disk(path):
         os.close(at)
 
 
+def _is_part(part):
+    """Whether an entry of an index says what part of what tensor is where."""
+    if not isinstance(part, dict) or not all(isinstance(part.get(k), str) for k in ("path", "file", "name")):
+        return False
+    shape, box = part.get("shape"), part.get("box")
+    if not isinstance(shape, list) or not isinstance(box, list) or len(shape) != len(box):
+        return False
+    for extent, side in zip(shape, box, strict=True):
+        if not isinstance(side, list) or len(side) != 2 or any(type(n) is not int for n in (extent, *side)):
+            return False
+        if not (side[0] >= 0 and side[1] >= 0 and side[0] + side[1] <= extent < 2**63):
+            return False
+    return True
+
+
 class FileSystemReader:
     """Where a checkpoint is read from."""
 
@@ -116,15 +131,27 @@ class FileSystemReader:
             raise RuntimeError(f"{path} is no index of a checkpoint: {error}") from None
         if not isinstance(index, dict) or index.get("version") != _VERSION:
             raise RuntimeError(f"{path} is no index of a checkpoint of version {_VERSION}")
+        tensors, values = index.get("tensors"), index.get("values")
+        if not isinstance(tensors, list) or not isinstance(values, dict):
+            raise RuntimeError(f"{path} is no index of a checkpoint: it lists no tensors and values")
+        for part in tensors:
+            if not _is_part(part):
+                raise RuntimeError(f"{path} is no index of a checkpoint: {str(part)[:200]} is no part of a tensor")
+        for name, value in values.items():
+            if not isinstance(value, str):
+                raise RuntimeError(f"{path} is no index of a checkpoint: value {name!r} is no text")
         return index
 
     def read(self, file: str, name: str) -> Any:
         """A tensor of a file."""
         if os.path.basename(file) != file:
             raise RuntimeError(f"the index of {self.path} names a file elsewhere: {file!r}")
-        if file not in self._open:
-            self._open[file] = safetensors.safe_open(os.path.join(self.path, file))
-        return self._open[file].get_tensor(name)
+        try:
+            if file not in self._open:
+                self._open[file] = safetensors.safe_open(os.path.join(self.path, file))
+            return self._open[file].get_tensor(name)
+        except (OSError, ValueError, NotImplementedError, safetensors.SafetensorError) as error:
+            raise RuntimeError(f"{name} of {file} of the checkpoint in {self.path} cannot be read: {error}") from error
 
     def close(self) -> None:
         """Closes the files."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import pickle
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -343,7 +344,7 @@ def _fill(tensor, path, parts, reader):
     box = tensor._spec.parts(tensor._spec.coordinate()) if isinstance(tensor, DTensor) else [(0, n) for n in shape]
     if any(size == 0 for _, size in box):
         return
-    filled = 0
+    filled, boxes = 0, []
     for part in parts:
         if part["shape"] != shape:
             raise ValueError(f"Size mismatch between saved {part['shape']} and current: {shape} for {path}")
@@ -352,17 +353,41 @@ def _fill(tensor, path, parts, reader):
         if any(low >= high for low, high in zip(lows, highs, strict=True)):
             continue
         into, piece, count = target, reader.read(part["file"], part["name"]), 1
+        if list(piece.shape) != [size for _, size in part["box"]]:
+            raise RuntimeError(f"the checkpoint has {list(piece.shape)} where its index says {part['box']} of {path}")
         for dim, (low, high) in enumerate(zip(lows, highs, strict=True)):
             into = into.narrow(dim, low - box[dim][0], high - low)
             piece = piece.narrow(dim, low - part["box"][dim][0], high - low)
             count *= high - low
         into.copy_(piece)
         filled += count
+        boxes.append((lows, highs))
     wanted = 1
     for _, size in box:
         wanted *= size
-    if filled != wanted:
-        raise RuntimeError(f"the checkpoint has {filled} of {wanted} elements of this process's part of {path}")
+    twice = _overlap(boxes)
+    if filled != wanted or twice:
+        more = ", some of them twice" if twice else ""
+        raise RuntimeError(f"the checkpoint has {filled} of {wanted} elements of this process's part of {path}{more}")
+
+
+def _value(path, text):
+    try:
+        return serialization.load(io.BytesIO(base64.b64decode(text)), weights_only=True)
+    except (ValueError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise RuntimeError(f"the checkpoint's value of {path} cannot be read: {error}") from error
+
+
+def _overlap(boxes):
+    """Whether two boxes, of first places and places after the last, have an element in common."""
+    boxes = sorted(boxes)
+    for i, (lows, highs) in enumerate(boxes):
+        for others, ends in boxes[i + 1 :]:
+            if lows and others[0] >= highs[0]:
+                break
+            if all(a < d and c < b for a, b, c, d in zip(lows, highs, others, ends, strict=True)):
+                return True
+    return False
 
 
 def load(
@@ -402,8 +427,7 @@ def load(
                     else:
                         if path not in index["values"]:
                             raise RuntimeError(f"Missing key in checkpoint state_dict: {path}.")
-                        data = base64.b64decode(index["values"][path])
-                        leaves[path] = serialization.load(io.BytesIO(data), weights_only=True)
+                        leaves[path] = _value(path, index["values"][path])
                 _core.mark_step()
         finally:
             reader.close()
