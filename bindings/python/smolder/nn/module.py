@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._other_forms import as_dtype
 from smolder.nn import hooks
 from smolder.nn.constructors import named_after
 from smolder.nn.members import Members
@@ -338,7 +339,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         from smolder._layouts import check_format
 
         check_format("to", memory_format)
-        for arg in args:
+        for arg in map(as_dtype, args):
             if isinstance(arg, _core.dtype):
                 dtype = arg
             elif isinstance(arg, _core.Tensor):
@@ -347,6 +348,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 device = arg
         if device is not None:
             device = usable_device(device)
+        dtype = as_dtype(dtype)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
         if dtype is None and device is None:
