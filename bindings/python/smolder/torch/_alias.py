@@ -37,6 +37,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds `torch.a.b`: Smolder's module, or one that takes its names from where Smolder has them."""
 
     def find_spec(self, name, path=None, target=None):
+        if name == "functorch":
+            return importlib.machinery.ModuleSpec(name, self)
         top, _, path = name.partition(".")
         if top != "torch" or not path:
             return None
@@ -49,6 +51,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module):
+        if module.__spec__.name == "functorch":
+            vars(module).update(vars(importlib.import_module("smolder.torch._functorch")))
+            module.__name__, module.__version__ = "functorch", smolder.__version__
+            return
         path = module.__spec__.name.partition(".")[2]
         found = _names.smolders(path)
         sys.modules[module.__spec__.name] = _joined(path, module if found is None else found)

@@ -10,6 +10,7 @@ _WHY = {
     "smolder.compile records what runs, and takes no graphs or options of torch's compilers": (
         "_dynamo _inductor _functorch _subclasses _guards _higher_order_ops compiler utils._sympy _logging"
     ),
+    "what runs is recorded, and sizes are numbers": "SymInt SymFloat SymBool",
     "smolder.export.export captures what runs, and keeps it in its own format": "export _export package",
     "there is no TorchScript": "jit _jit_internal",
     "smolder.onnx.export writes the file": "onnx",
@@ -21,7 +22,7 @@ _WHY = {
     "there is no such device": "xpu mtia mps accelerator cuda hip",
     "attention is one op, and the compiler chooses how it runs": "nn.attention",
     "loaders read data sets; there are no pipes of data": (
-        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.IterDataPipe utils.data.MapDataPipe "
+        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.functional_datapipe utils.data.IterDataPipe utils.data.MapDataPipe "
         "utils.data.DFIterDataPipe utils.data.DataChunk"
     ),
     "loaders make batches in their own way": "utils.data._utils",
