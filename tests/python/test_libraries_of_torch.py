@@ -1,5 +1,7 @@
 """What libraries written for PyTorch stopped at, each as short as it is: the alias in a process of its own."""
 
+import typing
+
 import pytest
 from test_torch_alias import run
 
@@ -60,6 +62,51 @@ print(float(_clipped_sigmoid(torch.tensor(200.0))) < 1, issubclass(torch.nn.Lazy
 """
     )
     assert said == ["True True False", "True True"]
+
+
+def test_types_of_containers():
+    of, x = sm.jit.isinstance, sm.ones(1)
+    assert of(3, int) and of([x, x], list[sm.Tensor]) and of(None, int | None) and of((1, "a"), tuple[int, str])
+    assert of({"a": [1]}, typing.Dict[str, typing.List[int]]) and of("a", typing.Union[int, str])  # noqa: UP006, UP007
+    assert not (
+        of([1, x], list[int]) or of((1,), tuple[int, str]) or of({"a": 1}, dict[str, str]) or of(x, list[sm.Tensor])
+    )
+    for bare in (list, typing.Tuple):  # noqa: UP006
+        with pytest.raises(RuntimeError, match="without a contained type"):
+            of([1], bare)
+
+
+def test_what_is_not_here_can_be_imported_and_says_so_when_it_is_used():
+    said = run(
+        """
+import torch
+from torch.quasirandom import SobolEngine
+for use in (lambda: SobolEngine(2), lambda: torch.library.wrap_triton(print)):
+    try:
+        use()
+    except NotImplementedError as error:
+        print(error)
+"""
+    )
+    assert "no table of direction numbers" in said[0] and "Triton" in said[1]
+
+
+def test_modules_say_what_they_have_where_getattr_is_called():
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.register_buffer("scale", sm.ones(1))
+    assert model.__getattr__("0") is model[0] and model.__getattr__("scale") is model.scale
+    assert model[0].__getattr__("weight") is model[0].weight
+    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
+        model.__getattr__("absent")
+
+
+def test_ops_of_triton_are_ops():
+    @sm.library.triton_op("triton_ops::twice", mutates_args=())
+    def twice(x: sm.Tensor) -> sm.Tensor:
+        return x * 2
+
+    x = sm.arange(3.0)
+    assert sm.equal(twice(x), x * 2) and twice(sm.ones(2, device="meta")).shape == (2,)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])

@@ -108,7 +108,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         own["_non_persistent_buffers_set"].discard(name)
 
     def __getattr__(self, name: str) -> Any:
-        # Python asks here for names it found nowhere else; subclasses call it from a __getattr__ of their own.
+        # Python asks here for names it found nowhere else; subclasses call it from a __getattr__ of their own, and
+        # libraries of names that are there.
+        for group in _GROUPS:
+            if name in self.__dict__.get(group, ()):
+                return self.__dict__[group][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:

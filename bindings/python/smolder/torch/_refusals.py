@@ -14,6 +14,8 @@ _WHY = {
     "smolder.export.export captures what runs, and keeps it in its own format": "export _export package",
     "there is no TorchScript": "jit _jit_internal",
     "smolder.onnx.export writes the file": "onnx",
+    "kernels are compiled from ops, and none are taken that Triton compiles": "library.wrap_triton",
+    "there is no table of direction numbers": "quasirandom",
     "sparse tensors are COO, CSR or CSC, and their products are made of index_select and index_add": "sparse",
     "tensors are rectangular": "nested masked",
     "it is a part of torch's core in C++": "_C _VF _classes _library _prims_common cpp classes",
