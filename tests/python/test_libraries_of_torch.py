@@ -100,6 +100,28 @@ def test_modules_say_what_they_have_where_getattr_is_called():
         model.__getattr__("absent")
 
 
+def test_modules_may_apply_in_their_own_way():
+    class Counted(nn.Linear):
+        calls = 0
+
+        def _apply(self, fn):
+            self.calls += 1
+            return super()._apply(fn)
+
+    layer = Counted(2, 2).double().to(sm.float32)
+    assert layer.calls == 2 and layer.weight.dtype == sm.float32
+
+
+def test_arrays_of_parameters_where_no_gradient_is_recorded():
+    weight = nn.Parameter(sm.ones(2))
+    with sm.no_grad():
+        array = weight.numpy()
+    array[0] = 5
+    assert weight.tolist() == [5, 1]
+    with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad"):
+        weight.numpy()
+
+
 def test_ops_of_triton_are_ops():
     @sm.library.triton_op("triton_ops::twice", mutates_args=())
     def twice(x: sm.Tensor) -> sm.Tensor:
@@ -107,6 +129,10 @@ def test_ops_of_triton_are_ops():
 
     x = sm.arange(3.0)
     assert sm.equal(twice(x), x * 2) and twice(sm.ones(2, device="meta")).shape == (2,)
+    twice.register_fake(lambda x: sm.empty_like(x))
+    assert twice(sm.ones(2, device="meta")).shape == (2,) and sm.equal(twice(x), x * 2)
+    with pytest.raises(RuntimeError, match="already has a fake impl"):
+        twice.register_fake(lambda x: x)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])

@@ -198,13 +198,13 @@ def _implement(op, key, fn):
     return undo
 
 
-def _set_fake(op, fn):
+def _set_fake(op, fn, lasts=True):
     if isinstance(op, _Builtin) or not hasattr(op._core, "set_fake"):
         raise RuntimeError(f"register_fake: {op.name()} has a shape rule already")
-    if op._fake is not None:
+    if op._fake is not None and op._fake_lasts:
         raise RuntimeError(f"register_fake(...): the operator {op.name()} already has a fake impl registered")
     op._core.set_fake(fn)
-    op._fake = fn
+    op._fake, op._fake_lasts = fn, lasts
 
 
 def _forget(op):
@@ -688,7 +688,7 @@ def triton_op(
 
     def make(fn):
         made = custom_op(name, fn, mutates_args=mutates_args, schema=schema)
-        made.register_fake(fn)
+        _set_fake(made._opoverload, fn, lasts=False)
         return made
 
     return make if fn is None else make(fn)

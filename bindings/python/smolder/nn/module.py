@@ -325,7 +325,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 done[id(member)] = member, change(member)
             return done[id(member)][1]
 
-        return self._apply(once, recurse)
+        return self._apply(once) if recurse else self._apply(once, recurse)  # overrides may take the function alone
 
     def to(
         self,
