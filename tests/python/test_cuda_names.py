@@ -67,7 +67,6 @@ def test_graphs_of_programs_say_that_none_is_needed(name):
 @pytest.mark.parametrize(
     ("use", "match"),
     [
-        (lambda: cuda.nvtx.range_push("x"), r"cuda\.nvtx\.range_push is not supported"),
         (lambda: cuda.set_sync_debug_mode("error"), r"set_sync_debug_mode\('error'\) is not supported"),
         (lambda: cuda.memory_snapshot((0, 1)), "memory_snapshot of one pool"),
     ],

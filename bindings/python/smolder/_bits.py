@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from smolder import _core, _unheld
+from smolder._other_forms import as_dtype
 from smolder._types import name_of
 
 if TYPE_CHECKING:
@@ -399,7 +400,7 @@ class Bits(Tensor):
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, **options: Any) -> Any:
         """As Tensor.to."""
-        for arg in args:
+        for arg in map(as_dtype, args):
             if isinstance(arg, _core.dtype):
                 dtype = arg
             elif isinstance(arg, Tensor):

@@ -12,6 +12,7 @@ import numpy
 from smolder import _core
 from smolder._call_errors import size_message
 from smolder._device import moved, placed, placed_like, usable_device
+from smolder._other_forms import as_dtype
 from smolder._out import takes_out
 from smolder._tensor import Tensor, kind_name
 from smolder._types import name_of
@@ -227,6 +228,7 @@ def _numpy_type(dtype):
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Device = None) -> Tensor:
     """data as a tensor: itself, or in the memory of an array, when the dtype is the one asked for; else a copy."""
+    dtype = as_dtype(dtype)
     if device is not None:
         return moved(as_tensor(data, dtype), usable_device(device))
     if isinstance(data, Tensor):

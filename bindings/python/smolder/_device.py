@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smolder import _core
 from smolder._call_errors import check_dtype
+from smolder._other_forms import as_dtype
 from smolder._unheld import UnheldDtype
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def placed(make: _F) -> _F:
     @functools.wraps(make)
     def call(*args, device=None, pin_memory=False, **options):
         if "dtype" in options:
+            options["dtype"] = as_dtype(options["dtype"])
             check_dtype(name, options["dtype"])
             if isinstance(options["dtype"], UnheldDtype):
                 from smolder import _bits

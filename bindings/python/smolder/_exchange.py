@@ -13,7 +13,7 @@ _LEGACY_STREAM = 1  # as DLPack numbers it
 
 def as_numpy(self, *, force=False):
     """The elements as a NumPy array in the tensor's memory: a write to either is seen by the other."""
-    if self.requires_grad and not force:
+    if self.requires_grad and not force and _core.is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if self.dtype == _core.bfloat16:
         raise TypeError("NumPy has no bfloat16. Use tensor.float().numpy() instead.")

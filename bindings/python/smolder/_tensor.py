@@ -13,6 +13,7 @@ import numpy
 
 from smolder import _core, _exchange, _indexing, _notebook, _strided, _tensor_str
 from smolder._device import CPU, META, device, is_on, moved, usable_device
+from smolder._other_forms import as_dtype
 from smolder._unheld import UnheldDtype
 
 __all__ = ["Size", "Tensor", "device"]
@@ -431,12 +432,14 @@ def to(self, *args, dtype=None, device=None, copy=False, non_blocking=False, mem
     if flags:
         non_blocking, copy = flags if len(flags) > 1 else (flags[0], copy)
     for arg in args:
+        arg = as_dtype(arg)
         if isinstance(arg, _core.dtype):
             dtype = arg
         elif isinstance(arg, Tensor):
             dtype, device = arg.dtype, arg.device
         elif arg is not None and not isinstance(arg, builtins.bool):
             device = arg
+    dtype = as_dtype(dtype)
     out = self
     if isinstance(dtype, UnheldDtype):
         from smolder import _bits

@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import functools
 import os
+import types
 import typing
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ __all__ = [
     "interface",
     "is_scripting",
     "is_tracing",
+    "isinstance",
     "load",
     "optimize_for_inference",
     "optimized_execution",
@@ -73,6 +75,28 @@ def is_scripting() -> bool:
 def is_tracing() -> bool:
     """False: no function is being traced."""
     return False
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Whether an object is of a type, of a container by what it contains too: list[Tensor], dict[str, int], int | None."""
+    origin, inner = typing.get_origin(target_type), typing.get_args(target_type)
+    if origin in (typing.Union, types.UnionType):
+        return any(isinstance(obj, one) for one in inner)
+    bare = {list: "List", tuple: "Tuple", dict: "Dict"}
+    if target_type in bare or (origin in bare and not inner):
+        name = bare[origin or target_type]
+        raise RuntimeError(
+            f"Attempted to use {name} without a contained type. Please add a contained type, e.g. {name}[int]"
+        )
+    if origin is None:
+        return builtins.isinstance(obj, target_type)
+    if not builtins.isinstance(obj, origin):
+        return False
+    if origin is dict:
+        return all(isinstance(k, inner[0]) and isinstance(v, inner[1]) for k, v in obj.items())
+    if origin is tuple:
+        return len(obj) == len(inner) and all(map(isinstance, obj, inner))
+    return all(isinstance(item, inner[0]) for item in obj)
 
 
 # -- marks, which say what a script would make of a function

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "impl", "infer_schema", "load_library", "opcheck",
-    "register_autocast", "register_autograd", "register_fake", "register_kernel",
+    "register_autocast", "register_autograd", "register_fake", "register_kernel", "triton_op",
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
@@ -198,13 +198,13 @@ def _implement(op, key, fn):
     return undo
 
 
-def _set_fake(op, fn):
+def _set_fake(op, fn, lasts=True):
     if isinstance(op, _Builtin) or not hasattr(op._core, "set_fake"):
         raise RuntimeError(f"register_fake: {op.name()} has a shape rule already")
-    if op._fake is not None:
+    if op._fake is not None and op._fake_lasts:
         raise RuntimeError(f"register_fake(...): the operator {op.name()} already has a fake impl registered")
     op._core.set_fake(fn)
-    op._fake = fn
+    op._fake, op._fake_lasts = fn, lasts
 
 
 def _forget(op):
@@ -676,6 +676,19 @@ def custom_op(
         made = CustomOpDef(namespace, own, text, fn, device_types)
         if schema is not None:
             _check_mutates(made, mutates_args, schema)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def triton_op(
+    name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], schema: str | None = None
+) -> Any:
+    """As custom_op, of a function that is its own fake. Kernels of Triton within it raise: wrap_triton is not supported."""
+
+    def make(fn):
+        made = custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+        _set_fake(made._opoverload, fn, lasts=False)
         return made
 
     return make if fn is None else make(fn)

@@ -80,14 +80,18 @@ PyObject* answer(PyObject* function, PyObject* const* args, Py_ssize_t count, Py
   return told_of("smolder.overrides", "_answer", function, args, count, names).release().ptr();
 }
 
-/// The result of a call that did not fit: the answer of an argument that is no tensor but answers for itself, the
-/// result written to `out`, or null and the exception that users read.
+/// The result of a call that did not fit: the answer of an argument that is no tensor but answers for itself, that of
+/// the arguments in an order that they had once, the result written to `out`, or null and the exception that users
+/// read.
 PyObject* explain(PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const nb::object error = take_binders_error();
   if (!error.is_valid()) return nullptr;
   PyObject* const answered = answer(function, args, count, names);
   if (answered != Py_NotImplemented) return answered;
   Py_DECREF(answered);
+  const nb::object older = told_of("smolder._other_forms", "call", function, args, count, names);
+  if (!older.is_valid()) return nullptr;
+  if (older.ptr() != Py_NotImplemented) return nb::object(older).release().ptr();
   // None of C++ has `out`: the call is made again without, and its result written there.
   if (is_function(function) && names_out(names)) {
     return told_of("smolder._out", "call", function, args, count, names).release().ptr();

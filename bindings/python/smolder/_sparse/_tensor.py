@@ -29,6 +29,9 @@ def _plain(name):
     return property(of_values, doc=member.__doc__)
 
 
+_OF_CONTEXTS = {"save_for_backward", "mark_dirty", "mark_non_differentiable"}  # what functions with own gradients keep
+
+
 class SparseTensor(Tensor):
     """A tensor that keeps few of its elements; the others are zero. It has Tensor's members, and those that have no rule
     for its layout raise NotImplementedError."""
@@ -42,6 +45,11 @@ class SparseTensor(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__.removesuffix("_of")
         if not name:  # a property of C++'s, as `dense.grad = sparse` sets
+            with DisableTorchFunction():
+                return func(*args)
+        if name in _OF_CONTEXTS:
+            if name == "save_for_backward":
+                args[0]._sparse_saved = {i: t.detach() for i, t in enumerate(args[1:]) if is_sparse(t)}
             with DisableTorchFunction():
                 return func(*args)
         return call(name, *args, **(kwargs or {}))

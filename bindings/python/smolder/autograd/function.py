@@ -23,6 +23,21 @@ FunctionCtx = _core._FunctionBase
 class BackwardCFunction(_core._FunctionBase):
     """The context of one call, which is also the grad_fn of its results."""
 
+    _sparse_saved: dict[int, Any] | None = (
+        None  # what is sparse of the tensors saved, of which the core keeps the values
+    )
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What save_for_backward was given."""
+        saved = super().saved_tensors
+        if self._sparse_saved is None:
+            return saved
+        from smolder._sparse._parts import like
+
+        of = self._sparse_saved
+        return tuple(like(of[i], t) if i in of else t for i, t in enumerate(saved))
+
     def apply(self, *args: Any) -> Any:
         """Gradients of the inputs; called by the engine."""
         function = self._forward_cls

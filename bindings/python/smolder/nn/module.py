@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smolder import _core
 from smolder._names import listing as _listing
+from smolder._other_forms import as_dtype
 from smolder.nn import hooks
 from smolder.nn.constructors import named_after
 from smolder.nn.members import Members
@@ -107,7 +108,11 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         own["_non_persistent_buffers_set"].discard(name)
 
     def __getattr__(self, name: str) -> Any:
-        # Python asks here for names it found nowhere else; subclasses call it from a __getattr__ of their own.
+        # Python asks here for names it found nowhere else; subclasses call it from a __getattr__ of their own, and
+        # libraries of names that are there.
+        for group in _GROUPS:
+            if name in self.__dict__.get(group, ()):
+                return self.__dict__[group][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name: str) -> None:
@@ -320,7 +325,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 done[id(member)] = member, change(member)
             return done[id(member)][1]
 
-        return self._apply(once, recurse)
+        return self._apply(once) if recurse else self._apply(once, recurse)  # overrides may take the function alone
 
     def to(
         self,
@@ -336,7 +341,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
         """
         from smolder._device import usable_device
 
-        for arg in args:
+        for arg in map(as_dtype, args):
             if isinstance(arg, _core.dtype):
                 dtype = arg
             elif isinstance(arg, _core.Tensor):
@@ -345,6 +350,7 @@ class Module(hooks.Hooks, State, _core._ModuleCall):
                 device = arg
         if device is not None:
             device = usable_device(device)
+        dtype = as_dtype(dtype)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point dtypes, but got desired dtype={dtype}")
         if dtype is None and device is None and memory_format is None:

@@ -52,9 +52,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         if module.__spec__.name == "functorch":
-            from smolder.torch.only._functorch import top
-
-            module.__dict__.update({name: getattr(top, name) for name in top.__all__}, __version__=VERSION)
+            module.__dict__.update(vars(importlib.import_module("smolder.torch._functorch")))
+            module.__name__, module.__version__ = "functorch", VERSION
             return
         path = module.__spec__.name.partition(".")[2]
         found = _names.smolders(path)

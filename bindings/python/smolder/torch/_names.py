@@ -155,7 +155,9 @@ def _elsewhere(home, kind):
     package, _, short = home.rpartition(".")
     if kind == "value" or (kind == "function" and short.startswith("_")) or not package:
         return None
-    prefix = f"smolder.{package.partition('.')[0]}."
+    top, last = package.partition(".")[0], package.rpartition(".")[2]
+    smolders(joined(top, last))  # where it is not loaded before it is asked for: nn.lazy
+    prefix = f"smolder.{top}."
     for name, module in list(sys.modules.items()):
         found = vars(module).get(short) if name.startswith(prefix) else None
         if getattr(found, "__name__", None) == short and type(found) is not types.ModuleType:

@@ -10,10 +10,12 @@ _WHY = {
     "smolder.compile records what runs, and takes no graphs or options of torch's compilers": (
         "_dynamo _inductor _functorch _subclasses _guards _higher_order_ops compiler utils._sympy _logging"
     ),
+    "what runs is recorded, and sizes are numbers": "SymInt SymFloat SymBool",
     "smolder.export.export captures what runs, and keeps it in its own format": "export _export package",
     "there is no TorchScript": "jit _jit_internal",
     "smolder.onnx.export writes the file": "onnx",
-    "sizes are numbers": "SymInt SymFloat SymBool",
+    "kernels are compiled from ops, and none are taken that Triton compiles": "library.wrap_triton",
+    "there is no table of direction numbers": "quasirandom",
     "sparse tensors are COO, CSR or CSC, and their products are made of index_select and index_add": "sparse",
     "tensors are rectangular": "nested masked",
     "it is a part of torch's core in C++": "_C _VF _classes _library _prims_common cpp classes",
@@ -22,7 +24,7 @@ _WHY = {
     "there is no such device": "xpu mtia mps accelerator cuda hip",
     "attention is one op, and the compiler chooses how it runs": "nn.attention",
     "loaders read data sets; there are no pipes of data": (
-        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.IterDataPipe utils.data.MapDataPipe "
+        "utils.data.datapipes utils.data.graph utils.data.graph_settings utils.data.functional_datapipe utils.data.IterDataPipe utils.data.MapDataPipe "
         "utils.data.DFIterDataPipe utils.data.DataChunk"
     ),
     "loaders make batches in their own way": "utils.data._utils",

@@ -1,0 +1,96 @@
+"""Calls that torch takes in another form: Python's types as dtypes, and numbers before tensors."""
+
+import warnings
+
+import pytest
+
+import smolder as sm
+from smolder import _other_forms, nn
+
+DTYPES = {bool: sm.bool, int: sm.int64, float: sm.float64, complex: sm.complex128}
+X = sm.tensor([1.0, 2.0, 3.0])
+M = sm.tensor([[1.0, 2.0], [3.0, 5.0]])
+V = sm.tensor([1.0, 2.0])
+B = sm.stack([M, M + 1])
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: sm.zeros(3, dtype=d),
+        lambda d: sm.ones((2, 2), dtype=d),
+        lambda d: sm.full((2,), 1, dtype=d),
+        lambda d: sm.empty(2, dtype=d),
+        lambda d: sm.eye(2, dtype=d),
+        lambda d: sm.tensor([1, 0], dtype=d),
+        lambda d: sm.as_tensor([1, 0], dtype=d),
+        lambda d: sm.as_tensor(X, dtype=d),
+        lambda d: sm.zeros_like(X, dtype=d),
+        lambda d: X.new_zeros(3, dtype=d),
+        lambda d: X.new_tensor([1, 0], dtype=d),
+        lambda d: X.to(d),
+        lambda d: X.to("cpu", d),
+        lambda d: X.to(dtype=d),
+    ],
+)
+def test_types_of_python_are_dtypes(make, kind):
+    assert make(kind).dtype == DTYPES[kind]
+
+
+def test_types_of_python_are_dtypes_of_ops_and_layers():
+    assert X.sum(dtype=float).dtype == sm.softmax(X, 0, dtype=float).dtype == sm.float64
+    assert X.cumsum(0, dtype=int).tolist() == [1, 3, 6]
+    assert sm.arange(3, dtype=float).dtype == sm.randn(3, dtype=float).dtype == sm.linspace(0, 1, 2, dtype=float).dtype
+    assert sm.randint(5, (2,), dtype=int).dtype == sm.int64
+    assert nn.Linear(2, 2, dtype=float).weight.dtype == nn.Linear(2, 2).to(float).weight.dtype == sm.float64
+
+
+@pytest.mark.parametrize("make", [lambda: sm.zeros(3, dtype=str), lambda: X.sum(dtype=list), lambda: X.type(int)])
+def test_other_types_are_not(make):
+    with pytest.raises(TypeError):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (lambda: X.add(0.5, X), lambda: X.add(X, alpha=0.5)),
+        (lambda: sm.add(X, 0.5, X), lambda: X.add(X, alpha=0.5)),
+        (lambda: X.clone().add_(-0.5, X), lambda: X.add(X, alpha=-0.5)),
+        (lambda: X.sub(2, X), lambda: X.sub(X, alpha=2)),
+        (lambda: X.addcmul(0.5, X, X), lambda: X.addcmul(X, X, value=0.5)),
+        (lambda: X.clone().addcmul_(0.5, X, X), lambda: X.addcmul(X, X, value=0.5)),
+        (lambda: sm.addcmul(X, 0.5, X, X), lambda: X.addcmul(X, X, value=0.5)),
+        (lambda: X.clone().addcdiv_(-0.5, X, X + 1), lambda: X.addcdiv(X, X + 1, value=-0.5)),
+        (lambda: M.addmm(2, M, M), lambda: M.addmm(M, M, beta=2)),
+        (lambda: M.clone().addmm_(2, 3, M, M), lambda: M.addmm(M, M, beta=2, alpha=3)),
+        (lambda: sm.addmm(2, M, M, M), lambda: M.addmm(M, M, beta=2)),
+        (lambda: sm.addmm(2, M, 3, M, M), lambda: M.addmm(M, M, beta=2, alpha=3)),
+        (lambda: sm.addmv(2, V, 3, M, V), lambda: V.addmv(M, V, beta=2, alpha=3)),
+        (lambda: V.addmv(2, M, V), lambda: V.addmv(M, V, beta=2)),
+        (lambda: M.addr(2, 3, V, V), lambda: M.addr(V, V, beta=2, alpha=3)),
+        (lambda: sm.addbmm(2, M, 3, B, B), lambda: M.addbmm(B, B, beta=2, alpha=3)),
+        (lambda: B.baddbmm(2, B, B), lambda: B.baddbmm(B, B, beta=2)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_numbers_before_tensors(old, new):
+    assert sm.equal(old(), new())
+
+
+def test_numbers_before_tensors_warn_once_and_return_self():
+    _other_forms._warned.discard("add_")
+    x = X.clone()
+    with pytest.warns(UserWarning, match=r"This overload of add_ is deprecated:\n\tadd_\(Number alpha, Tensor other\)"):
+        assert x.add_(0.5, X) is x
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x.add_(0.5, X)
+
+
+def test_other_orders_raise_as_before():
+    with pytest.raises(TypeError, match=r"addcmul\(\) takes 2 positional arguments but 3 were given"):
+        X.addcmul(X, X, 0.5)
+    with pytest.raises(TypeError, match=r"mul\(\) takes 1 positional argument but 2 were given"):
+        X.mul(0.5, X)
