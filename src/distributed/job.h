@@ -14,6 +14,7 @@
 
 #include "smolder/core/buffer.h"
 #include "smolder/core/cuda/driver.h"
+#include "smolder/core/source_line.h"
 
 namespace smolder::distributed {
 
@@ -32,10 +33,21 @@ class Worker {
   std::thread thread_;
 };
 
-/// A collective that was begun. Its worker sets all but `number` and `what`.
+/// For which ranks of a group a collective waits, as it can't end without them.
+struct Needs {
+  int root = -1;  ///< -1: each waits for all
+  bool root_waits =
+      false;  ///< the root for all, the others for nobody; else they wait for the root, which waits for nobody
+};
+
+/// A collective that was begun. Its worker sets what comes after `turn`.
 struct Job {
-  uint64_t number = 0;  ///< of the group's collectives, from 1 on; 0: a transfer
-  std::string what;     ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
+  uint64_t number = 0;     ///< of the group's collectives, from 1 on; 0: a transfer
+  std::string what;        ///< "all_reduce(SUM) of float32[3, 4]": equal on all ranks, or they do not meet
+  SourceToken source = 0;  ///< the user's line
+  Needs needs;
+  int from = -1;  ///< of a receive: the rank, and as Waiting has them
+  uint64_t slot = 0, turn = 0;
   std::mutex lock;
   std::condition_variable ended;
   bool done = false;

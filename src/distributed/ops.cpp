@@ -114,14 +114,20 @@ using Run = void(Communicator&, Word, const Words&, const Bytes&, int rank, int 
 
 struct Kind {
   const char* name;
-  Run* run;  ///< null for send and receive
+  Run* run;          ///< null for send and receive
+  int root_at = -1;  ///< in the details; -1: all wait for all
+  bool root_waits = false;
+
+  Needs needs(const Words& w) const {
+    return root_at < 0 ? Needs{} : Needs{static_cast<int>(w.detail[static_cast<size_t>(root_at)]), root_waits};
+  }
 };
 constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce},
-                               Kind{"reduce", &reduce},
-                               Kind{"broadcast", &broadcast},
+                               Kind{"reduce", &reduce, 1, true},
+                               Kind{"broadcast", &broadcast, 0, false},
                                Kind{"all_gather", &all_gather},
-                               Kind{"gather", &gather},
-                               Kind{"scatter", &scatter},
+                               Kind{"gather", &gather, 0, true},
+                               Kind{"scatter", &scatter, 0, false},
                                Kind{"reduce_scatter", &reduce_scatter},
                                Kind{"all_to_all", &all_to_all},
                                Kind{"barrier", &barrier},
@@ -144,8 +150,10 @@ void run_now(const Kind& kind, const KernelCall& call) {
   Bytes b{x.data, to.data, numel(x.shape), numel(to.shape), x.dtype};
   count_collective(std::max(b.from_bytes(), b.to_bytes()));
   if (kind.run) {
-    group->run(title_of(kind.name, w, x.dtype, x.shape, *group),
-               [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); });
+    group->run(
+        title_of(kind.name, w, x.dtype, x.shape, *group),
+        [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); },
+        kind.needs(w));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") {
@@ -196,15 +204,17 @@ void run_begin(const Kind& kind, const KernelCall& call) {
     // The step's memory may be used again before the job runs.
     std::string from(static_cast<const char*>(x.data), b.from_bytes());
     std::vector<int64_t> words(call.attrs.begin(), call.attrs.end());
-    job = group->begin(title_of(kind.name, w, x.dtype, x.shape, *group),
-                       [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(),
-                        size = group->size()](Communicator& c, Word word, Job& j) {
-                         Bytes bytes = b;
-                         bytes.from = from.data();
-                         j.result.resize(b.to_bytes());
-                         bytes.to = j.result.data();
-                         kind.run(c, word, Words::read(words), bytes, rank, size);
-                       });
+    job = group->begin(
+        title_of(kind.name, w, x.dtype, x.shape, *group),
+        [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(), size = group->size()](
+            Communicator& c, Word word, Job& j) {
+          Bytes bytes = b;
+          bytes.from = from.data();
+          j.result.resize(b.to_bytes());
+          bytes.to = j.result.data();
+          kind.run(c, word, Words::read(words), bytes, rank, size);
+        },
+        kind.needs(w));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") raise<DistBackendError>("a send is never waited for");
@@ -229,6 +239,8 @@ void run_finish(const KernelCall& call) {
 struct Ops {
   ir::Op now, begin, begin_on_device;
 };
+
+void announce(const lazy::Trace& t);
 
 constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[] detail, int[] shape) -> Tensor";
 constexpr const char* kFinish =
@@ -257,6 +269,7 @@ struct Order {
 struct Table {
   Library library{"dist"};
   std::unordered_map<std::string, Ops> of;
+  std::unordered_map<ir::Op, const Kind*> begins;
   ir::Op finish, finish_on_device;
   std::mutex lock;
   std::map<int, Order> orders;  ///< by device; the CPU's is that of -1
@@ -289,22 +302,43 @@ struct Table {
       on_device(ops.begin_on_device,
                 [&kind](int device, const KernelCall& call) { queue_begin(kind.name, device, call); });
       of.emplace(name, ops);
+      for (const ir::Op op : {ops.now, ops.begin, ops.begin_on_device}) begins.emplace(op, &kind);
     }
     finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
     finish_on_device = define(std::string("follow") + kFinish, &shape_of_finish, {});
     on_device(finish_on_device, &queue_finish);
     lazy::set_effects_lost(&fail_groups);
+    lazy::set_effects_ahead(&announce);
     smolder::cuda::set_wait_check(&check_groups_on_devices);
   }
   static Table& get() {
     static Table* const table = new Table;  // its tensors may outlive statics
     return *table;
   }
+  /// Null for other ops.
+  const Kind* kind_that_begins(ir::Op op) const {
+    const auto at = begins.find(op);
+    return at == begins.end() ? nullptr : at->second;
+  }
   Order& order_of(Device device) {
     const std::lock_guard hold(lock);
     return orders.try_emplace(device == DeviceType::kCUDA ? device.index : -1, device).first->second;
   }
 };
+
+/// Tells the groups what a step will do in them.
+void announce(const lazy::Trace& t) {
+  std::map<int64_t, std::vector<Group::Planned>> planned;  // by group, in the order of the program
+  for (const lazy::Instr& e : t.instrs) {
+    const Kind* const kind = Table::get().kind_that_begins(e.op);
+    if (!kind || !kind->run) continue;
+    const Words w = Words::read(t.attrs_of(e));
+    const ir::Meta& x = *t.metas[t.inputs_of(e)[0]];
+    planned[w.group].push_back(
+        {title_of(kind->name, w, x.dtype, x.shape, *find_group(w.group)), resolve_source(e.source)});
+  }
+  for (const auto& [number, of_group] : planned) find_group(number)->announce(of_group);
+}
 
 bool is_on_device(const Tensor& x) { return x.device() == DeviceType::kCUDA; }
 

@@ -213,6 +213,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     recorded_anew_ = false;
     complaint_.clear();
     t = current_trace();
+    if (t->runs == 0) tell_effects_ahead(*t);
     PlanEntry* const entry = find_plan(*t);
     if (entry && recorded_anew_ && (recompile_log() == RecompileLog::kVerbose || ran)) {
       Recompile why = explain_recording(*t, known_->traces, last_);
