@@ -10,8 +10,10 @@
 #include "smolder/core/dynamic_library.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/interrupt.h"
+#include "smolder/core/profile.h"
 #include "smolder/core/running_source.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/timeline.h"
 #include "smolder/distributed/waits.h"
 
 namespace smolder::distributed {
@@ -199,7 +201,7 @@ std::string Group::told(const Job& job) { return posted(job) + with_line(resolve
 /// Ranks of the world.
 std::vector<int> Group::needed(const Job& job) const {
   if (job.number == 0) return job.from < 0 ? std::vector<int>{} : std::vector{ranks()[static_cast<size_t>(job.from)]};
-  const auto& [root, root_waits] = job.needs;
+  const auto& [root, root_waits, bytes] = job.about;
   if (root >= 0 && root != rank())
     return root_waits ? std::vector<int>{} : std::vector{ranks()[static_cast<size_t>(root)]};
   if (root >= 0 && !root_waits) return {};
@@ -209,7 +211,9 @@ std::vector<int> Group::needed(const Job& job) const {
 }
 
 void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body) {
+  job->begun_ns = now_ns();
   worker.add([this, job, &worker, body = std::move(body)] {
+    job->started_ns = now_ns();
     {
       const std::lock_guard hold(lock_);
       if (&worker == &collectives_) current_ = job;
@@ -222,34 +226,39 @@ void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::functio
       error = std::current_exception();
     }
     const std::lock_guard hold(job->lock);
+    job->ended_ns = now_ns();
     job->error = error;
     job->done = true;
     job->ended.notify_all();
   });
 }
 
-std::shared_ptr<Job> Group::begin(std::string what, Body body, Needs needs) {
+std::shared_ptr<Job> Group::begin(std::string what, Body body, About about) {
   check();
   check_has_cpu();
   auto job = std::make_shared<Job>();
   job->what = std::move(what);
   job->number = ++begun_;
   job->source = running_source();
-  job->needs = needs;
+  job->about = about;
   note_collective(number(), begun_);
   const Word word{static_cast<uint32_t>(hashed(posted(*job))), timeout()};
   submit(job, collectives_, [this, body = std::move(body), word, &j = *job] { body(*communicator_, word, j); });
   return job;
 }
 
-void Group::run(std::string what, Body body, Needs needs) {
-  const std::shared_ptr<Job> job = begin(std::move(what), std::move(body), needs);
+void Group::run(std::string what, Body body, About about) {
+  const std::shared_ptr<Job> job = begin(std::move(what), std::move(body), about);
   finish(*job);
 }
 
 void Group::finish(Job& job) {
+  const int64_t came = now_ns();
   wait(job);
   if (job.error) lose(job);
+  if (keeps_collectives()) [[unlikely]]
+    note_collective_ran({job.what, options_.name, job.number, job.about.bytes, job.source, running_source(),
+                         job.begun_ns, job.started_ns, job.ended_ns, came, now_ns()});
 }
 
 void Group::wait(Job& job) {
@@ -506,6 +515,7 @@ std::shared_ptr<Job> Group::begin_receive(std::string what, size_t bytes, int fr
   const uint64_t slot = slot_of(what, tag);
   job->source = running_source();
   job->from = from;
+  job->about.bytes = bytes;
   job->slot = slot;
   if (from >= 0) job->turn = note_receive(number(), ranks()[static_cast<size_t>(from)], slot);
   job->what = "receive of " + std::move(what) + " from " + (from < 0 ? "any rank" : rank_text(from));
@@ -577,6 +587,11 @@ std::shared_ptr<Group> find_group(int64_t number) {
     raise<DistBackendError>("the group number ", number, " was destroyed, or this process is none of its ranks");
   }
   return at->second;
+}
+
+bool has_group(int64_t number) {
+  const std::lock_guard hold(Groups::get().lock);
+  return Groups::get().of.contains(number);
 }
 
 void remove_group(int64_t number) {

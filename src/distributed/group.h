@@ -55,10 +55,10 @@ class Group {
 
   using Body = std::function<void(Communicator&, Word, Job&)>;
   /// Begins a collective; they run in the order in which they were begun.
-  std::shared_ptr<Job> begin(std::string what, Body body, Needs needs = {});
+  std::shared_ptr<Job> begin(std::string what, Body body, About about = {});
   /// Waits for it. Throws DistBackendError, which names it and who did what instead; the group is of no use then.
   void finish(Job& job);
-  void run(std::string what, Body body, Needs needs = {});
+  void run(std::string what, Body body, About about = {});
 
   /// Sends a copy. Returns at once.
   void send(std::string what, const void* data, size_t bytes, int to, int64_t tag);
@@ -129,6 +129,7 @@ class Group {
 /// The groups of this process, by number. `find_group` throws where there is none.
 void add_group(std::shared_ptr<Group> group);
 std::shared_ptr<Group> find_group(int64_t number);
+bool has_group(int64_t number);
 void remove_group(int64_t number);
 /// Says in all of them that this rank does not go on.
 void fail_groups(const std::string& why);

@@ -12,6 +12,7 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/distributed/device_ops.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/stand_in.h"
 #include "smolder/distributed/words.h"
 #include "smolder/eager/array.h"
 #include "smolder/eager/execute.h"
@@ -118,8 +119,9 @@ struct Kind {
   int root_at = -1;  ///< in the details; -1: all wait for all
   bool root_waits = false;
 
-  Needs needs(const Words& w) const {
-    return root_at < 0 ? Needs{} : Needs{static_cast<int>(w.detail[static_cast<size_t>(root_at)]), root_waits};
+  About about(const Words& w, const Bytes& b) const {
+    const int root = root_at < 0 ? -1 : static_cast<int>(w.detail[static_cast<size_t>(root_at)]);
+    return {root, root_waits, std::max(b.from_bytes(), b.to_bytes())};
   }
 };
 constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce},
@@ -144,6 +146,12 @@ void next_token(const KernelCall& call) { token_of(call.outputs[1]) = token_of(c
 /// One that is there when it is done.
 void run_now(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
+  if (stands_in(w.group)) {
+    const eager::Array x = dense(call.inputs[0]);
+    stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape}, call.outputs[0]);
+    if (call.outputs.size() > 2) token_of(call.outputs[2]) = 0;
+    return next_token(call);
+  }
   const std::shared_ptr<Group> group = find_group(w.group);
   const eager::Array x = dense(call.inputs[0]);
   const TensorView& to = call.outputs[0];
@@ -153,7 +161,7 @@ void run_now(const Kind& kind, const KernelCall& call) {
     group->run(
         title_of(kind.name, w, x.dtype, x.shape, *group),
         [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); },
-        kind.needs(w));
+        kind.about(w, b));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") {
@@ -177,6 +185,10 @@ struct Begun {
     static Begun* const begun = new Begun;
     return *begun;
   }
+  bool has(int64_t number) {
+    const std::lock_guard hold(lock);
+    return jobs.contains(number);
+  }
   int64_t add(std::shared_ptr<Job> job) {
     const std::lock_guard hold(lock);
     jobs.emplace(++last, std::move(job));
@@ -192,8 +204,20 @@ struct Begun {
   }
 };
 
+/// Alone: what `run_finish` gives is made where it begins.
+void begin_alone(const KernelCall& call, const Words& w) {
+  const eager::Array x = dense(call.inputs[0]);
+  auto job = std::make_shared<Job>();
+  job->result.resize(static_cast<size_t>(numel(Dims(w.shape))) * itemsize(x.dtype));
+  stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape},
+           {.data = job->result.data(), .dtype = x.dtype, .shape = Dims(w.shape)});
+  token_of(call.outputs[0]) = Begun::get().add(std::move(job));
+  next_token(call);
+}
+
 void run_begin(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
+  if (stands_in(w.group)) return begin_alone(call, w);
   const std::shared_ptr<Group> group = find_group(w.group);
   const eager::Array x = dense(call.inputs[0]);
   const Dims shape = Dims(w.shape);
@@ -214,7 +238,7 @@ void run_begin(const Kind& kind, const KernelCall& call) {
           bytes.to = j.result.data();
           kind.run(c, word, Words::read(words), bytes, rank, size);
         },
-        kind.needs(w));
+        kind.about(w, b));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") raise<DistBackendError>("a send is never waited for");
@@ -226,9 +250,13 @@ void run_begin(const Kind& kind, const KernelCall& call) {
 
 void run_finish(const KernelCall& call) {
   const Words w = Words::read(call.attrs);
-  const std::shared_ptr<Group> group = find_group(w.group);
+  if (stands_in(w.group) && !Begun::get().has(token_of(call.inputs[0]))) {  // it was begun in another step
+    stand_in({}, call.outputs[0]);
+    token_of(call.outputs[2]) = 0;
+    return next_token(call);
+  }
   const std::shared_ptr<Job> job = Begun::get().take(token_of(call.inputs[0]));
-  const int sender = group->finish_receive(*job);
+  const int sender = stands_in(w.group) ? 0 : find_group(w.group)->finish_receive(*job);
   const TensorView& to = call.outputs[0];
   const size_t bytes = static_cast<size_t>(numel(to.shape)) * itemsize(to.dtype);
   if (bytes) std::memcpy(to.data, job->result.data(), bytes);
@@ -333,6 +361,7 @@ void announce(const lazy::Trace& t) {
     const Kind* const kind = Table::get().kind_that_begins(e.op);
     if (!kind || !kind->run) continue;
     const Words w = Words::read(t.attrs_of(e));
+    if (stands_in(w.group)) continue;
     const ir::Meta& x = *t.metas[t.inputs_of(e)[0]];
     planned[w.group].push_back(
         {title_of(kind->name, w, x.dtype, x.shape, *find_group(w.group)), resolve_source(e.source)});
@@ -385,6 +414,8 @@ Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtyp
   const Table& table = Table::get();
   return call_op(is_on_device(begun) ? table.finish_on_device : table.finish, begun, true, words);
 }
+
+void define_collectives() { Table::get(); }
 
 int64_t last_sender() { return Table::get().order_of({}).sender.item().to_int(); }
 

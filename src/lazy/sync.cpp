@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <string>
@@ -326,7 +327,7 @@ void Tape::give() {
   giving_->serial = ++last;
   giving_->writes = std::exchange(writes_, {});
   for (const Write& w : giving_->writes) w.before->tape_refs = 0;
-  giving_->undo = StepUndo::forget();
+  std::ranges::move(StepUndo::forget(), std::back_inserter(giving_->undo));
   giving_->draws = DrawLog::forget();
   last_given() = {this, giving_->serial};
   given_.add(std::move(*giving_));
@@ -376,6 +377,9 @@ void Tape::forget_writes() {
 }
 
 void Tape::finish_step(Trace* t) {
+  if (giving_ && t && has_effects(*t)) {  // others see it, and that it was taken back
+    giving_->undo.emplace_back([this] { tell_effects_lost(failure_); });
+  }
   if (giving_) give();
   forget_writes();
   epoch_ = next_epoch();

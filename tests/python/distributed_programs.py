@@ -579,6 +579,44 @@ def program_failed_step(rank, size):
         os._exit(7)
 
 
+def program_changes_nothing(rank, size):
+    """A step with collectives that fails leaves all as it was, on the ranks that hear of it too."""
+    smolder.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4)), bucket_cap_mb=0.0001)
+    optimizer = smolder.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    table, x = smolder.arange(12.0).reshape(3, 4), smolder.ones(2, 4)
+
+    def step(place):
+        optimizer.zero_grad()
+        loss = model(x + table[smolder.tensor([place])]).square().mean()
+        loss.backward()
+        optimizer.step()
+        dist.all_reduce(loss.detach())
+        return loss.item()
+
+    def held():
+        state = [s["momentum_buffer"] for s in optimizer.state.values()]
+        return [t.detach().cpu().numpy().copy() for t in [*model.parameters(), *state]]
+
+    step(0)
+    step(1)
+    before = held()
+    try:
+        step(7 if rank == 1 else 2)
+        step(0)  # of a device the others may hear of it later
+    except (IndexError, dist.DistBackendError) as error:
+        text = str(error)
+    else:
+        raise AssertionError("no error")
+    assert "index out of range" in text and (rank == 1 or "rank 1 failed" in text), text
+    dist._groups._forget()  # where the program waits for a device it is told again
+    if rank == 1 or not NCCL:  # a device may have done the step when its program hears of it
+        for a, b in zip(held(), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+    print("done", flush=True)
+    os._exit(0)
+
+
 def program_restarted(rank, size):
     """Fails the first time."""
     x = smolder.ones(1)

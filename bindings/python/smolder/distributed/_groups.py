@@ -231,6 +231,13 @@ def _backends_of(backend):
     for device, name in pairs:
         if name not in Backend.backend_list or name == "undefined":
             raise ValueError(f"Invalid backend: '{name}': there are gloo and nccl")
+        if name == "mpi":
+            raise RuntimeError(
+                "Distributed package doesn't have MPI built in. Of processes that mpirun starts, use the gloo or nccl "
+                "backend: each joins by init_process_group('gloo', init_method='tcp://HOST:PORT', "
+                "rank=int(os.environ['OMPI_COMM_WORLD_RANK']), world_size=int(os.environ['OMPI_COMM_WORLD_SIZE'])), "
+                "with the host of rank 0 (PMI_RANK and PMI_SIZE where MPICH starts them)"
+            )
         if name not in _OF_DEVICE.values():
             raise RuntimeError(
                 f"Distributed package doesn't have {name.upper()} built in: Smolder's collectives are Gloo's, on the "
