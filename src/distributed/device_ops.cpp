@@ -10,6 +10,7 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/stand_in.h"
 #include "smolder/distributed/words.h"
 
 namespace smolder::distributed {
@@ -222,12 +223,14 @@ struct Begun {
 }  // namespace
 
 void queue_now(const char* name, int device, const KernelCall& call) {
+  if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
   const Call c(device, call);
   const std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, true);
   if (std::string_view(name) != "send") c.group->follow(*job, device);  // what is sent is a copy
 }
 
 void queue_begin(const char* name, int device, const KernelCall& call) {
+  if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
   const Call c(device, call);
   std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, false);
   Begun& begun = Begun::get();
@@ -236,6 +239,7 @@ void queue_begin(const char* name, int device, const KernelCall& call) {
 }
 
 void queue_finish(int device, const KernelCall& call) {
+  if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
   const Call c(device, call);
   Begun& begun = Begun::get();
   std::shared_ptr<QueuedJob> job;

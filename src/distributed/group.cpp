@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "smolder/core/dynamic_library.h"
 #include "smolder/core/hash.h"
 #include "smolder/core/interrupt.h"
+#include "smolder/core/profile.h"
+#include "smolder/core/running_source.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/timeline.h"
+#include "smolder/distributed/waits.h"
 
 namespace smolder::distributed {
 namespace {
@@ -18,8 +24,93 @@ using Clock = std::chrono::steady_clock;
 constexpr Milliseconds kLook{20};        // between two looks for Ctrl-C
 constexpr Milliseconds kPatience{2000};  // how long the others may take to say that they failed, too
 constexpr int kMostAsked = 64;           // of a large group not all are asked each time
+constexpr size_t kMostAnnounced = 32 << 10;
+constexpr std::string_view kRecorded = " (recorded at ";
 
 uint64_t hashed(const std::string& text) { return hash_bytes(text.data(), text.size()).lo; }
+
+std::string with_line(const std::string& where) { return where.empty() ? "" : std::string(kRecorded) + where + ")"; }
+std::string without_line(const std::string& told) { return told.substr(0, told.find(kRecorded)); }
+std::string without_number(const std::string& told) { return told.substr(told.find(' ') + 1); }
+
+/// Whether another rank told of something else as the same number.
+bool is_other(const std::string& told, const Job& job) {
+  const std::string number = std::to_string(job.number) + " ";
+  return told.starts_with(number) && without_line(told) != number + job.what;
+}
+
+/// By number: what a rank announced, in several steps.
+std::vector<std::pair<uint64_t, std::string>> read_announced(const std::string& text) {
+  std::vector<std::pair<uint64_t, std::string>> out;
+  std::istringstream steps(text);
+  for (std::string step; std::getline(steps, step, '\0');) {
+    std::istringstream lines(step);
+    std::string line;
+    std::getline(lines, line);
+    for (uint64_t number = std::stoull(line); std::getline(lines, line); ++number) out.emplace_back(number, line);
+  }
+  return out;
+}
+
+/// While this process waits, what it waits for may be in the store.
+struct WaitingTold {
+  WaitingTold(Store& store, int rank) : store(store), rank(rank) {}
+  ~WaitingTold() {
+    try {
+      if (now) forget_waiting(store, rank);
+    } catch (const std::exception&) {  // there is no store any more
+    }
+  }
+  WaitingTold(const WaitingTold&) = delete;
+  Store& store;
+  const int rank;
+  mutable bool now = false;
+};
+
+/// Where ranks meet to connect. While one waits there it looks whether the others ever come.
+class Meeting final : public PrefixStore {
+ public:
+  explicit Meeting(const Group::Options& o)
+      : PrefixStore("meet/" + std::to_string(o.number), o.store),
+        group_(o),
+        rank_(o.ranks[static_cast<size_t>(o.rank)]),
+        waiting_(*o.store, rank_) {}
+
+  std::optional<std::string> find(const std::string& key) override {
+    std::optional<std::string> found = PrefixStore::find(key);
+    if (!found && Clock::now() >= look_again_) {
+      look();
+      look_again_ = Clock::now() + Group::kStuck;
+    }
+    return found;
+  }
+
+ private:
+  void look() const {
+    Waiting w{group_.number, 0, {}, 0, 0, "making " + group_.name};
+    for (const int r : group_.ranks) {
+      if (r != rank_) w.needed.push_back(r);
+    }
+    for (size_t i = 0; i < w.needed.size() && i < size_t{kMostAsked}; ++i) {
+      for (const auto& [key, how] : {std::pair{"gone/", " has left: "}, {"failed/", " failed: "}}) {
+        const std::string rank = std::to_string(w.needed[i]);
+        if (const auto why = group_.store->find(key + rank)) {
+          raise<DistBackendError>(w.what, ", on rank ", rank_, ": rank ", rank, how, *why);
+        }
+      }
+    }
+    waiting_.now = true;
+    const auto circle = waits_in_circle(*group_.store, rank_, w);
+    if (!circle) return;
+    fail_groups(*circle);
+    raise<DistBackendError>(w.what, ", on rank ", rank_, ": ", *circle);
+  }
+
+  const Group::Options& group_;
+  const int rank_;
+  const WaitingTold waiting_;
+  Clock::time_point look_again_ = Clock::now() + Group::kStuck;
+};
 
 std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
   if (o.backend.empty()) return nullptr;
@@ -51,7 +142,8 @@ std::unique_ptr<Communicator> connect(const Group::Options& o, Store& meeting) {
 // -- the group
 
 Group::Group(Options options) : options_(std::move(options)), timeout_(options_.timeout) {
-  PrefixStore meeting("meet/" + std::to_string(options_.number), options_.store);
+  note_group(options_.number);
+  Meeting meeting(options_);
   communicator_ = connect(options_, meeting);
   if (!options_.device_backend.empty()) nccl::library();
 }
@@ -104,8 +196,24 @@ std::string Group::title(const Job& job) const {
 
 std::string Group::posted(const Job& job) { return std::to_string(job.number) + " " + job.what; }
 
+std::string Group::told(const Job& job) { return posted(job) + with_line(resolve_source(job.source)); }
+
+/// Ranks of the world.
+std::vector<int> Group::needed(const Job& job) const {
+  if (job.number == 0) return job.from < 0 ? std::vector<int>{} : std::vector{ranks()[static_cast<size_t>(job.from)]};
+  const auto& [root, root_waits, bytes] = job.about;
+  if (root >= 0 && root != rank())
+    return root_waits ? std::vector<int>{} : std::vector{ranks()[static_cast<size_t>(root)]};
+  if (root >= 0 && !root_waits) return {};
+  std::vector<int> all = ranks();
+  all.erase(all.begin() + rank());
+  return all;
+}
+
 void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body) {
+  job->begun_ns = now_ns();
   worker.add([this, job, &worker, body = std::move(body)] {
+    job->started_ns = now_ns();
     {
       const std::lock_guard hold(lock_);
       if (&worker == &collectives_) current_ = job;
@@ -118,35 +226,44 @@ void Group::submit(const std::shared_ptr<Job>& job, Worker& worker, std::functio
       error = std::current_exception();
     }
     const std::lock_guard hold(job->lock);
+    job->ended_ns = now_ns();
     job->error = error;
     job->done = true;
     job->ended.notify_all();
   });
 }
 
-std::shared_ptr<Job> Group::begin(std::string what, Body body) {
+std::shared_ptr<Job> Group::begin(std::string what, Body body, About about) {
   check();
   check_has_cpu();
   auto job = std::make_shared<Job>();
   job->what = std::move(what);
   job->number = ++begun_;
+  job->source = running_source();
+  job->about = about;
+  note_collective(number(), begun_);
   const Word word{static_cast<uint32_t>(hashed(posted(*job))), timeout()};
   submit(job, collectives_, [this, body = std::move(body), word, &j = *job] { body(*communicator_, word, j); });
   return job;
 }
 
-void Group::run(std::string what, Body body) {
-  const std::shared_ptr<Job> job = begin(std::move(what), std::move(body));
+void Group::run(std::string what, Body body, About about) {
+  const std::shared_ptr<Job> job = begin(std::move(what), std::move(body), about);
   finish(*job);
 }
 
 void Group::finish(Job& job) {
+  const int64_t came = now_ns();
   wait(job);
   if (job.error) lose(job);
+  if (keeps_collectives()) [[unlikely]]
+    note_collective_ran({job.what, options_.name, job.number, job.about.bytes, job.source, running_source(),
+                         job.begun_ns, job.started_ns, job.ended_ns, came, now_ns()});
 }
 
 void Group::wait(Job& job) {
   auto look_again = Clock::now() + kStuck;
+  const WaitingTold others(*options_.store, ranks()[static_cast<size_t>(rank())]);
   for (;;) {
     {
       std::unique_lock hold(job.lock);
@@ -163,7 +280,8 @@ void Group::wait(Job& job) {
     if (Clock::now() < look_again) continue;
     std::optional<std::string> why;
     try {
-      why = stuck(job);
+      others.now = true;
+      why = stuck(job, true);
     } catch (const DistError& e) {
       why = without_store(e);
     }
@@ -179,7 +297,12 @@ void Group::wait(Job& job) {
 
 /// What is wrong, where a job takes long: another rank ended, failed, or waits for something else. Nothing, where the
 /// others may just be late.
-std::optional<std::string> Group::stuck(const Job& waited) {
+/// `waits_here`: the thread that runs steps waits for it, and begins nothing meanwhile.
+std::optional<std::string> Group::stuck(const Job& waited, bool waits_here) {
+  const auto found = [this](const std::string& why) {  // who does not find it gets it as this rank's
+    options_.store->set(key("fault", rank()), why);
+    return why;
+  };
   std::shared_ptr<Job> current;
   {
     const std::lock_guard hold(lock_);
@@ -187,7 +310,7 @@ std::optional<std::string> Group::stuck(const Job& waited) {
   }
   const bool collective = waited.number != 0;
   const Job& job = collective && current ? *current : waited;
-  if (collective) options_.store->set(key("at", rank()), posted(job));
+  if (collective) options_.store->set(key("at", rank()), told(job));
   const int asked = std::min(size() - 1, kMostAsked);
   for (int i = 1; i <= asked; ++i) {
     const int r = (rank() + i) % size();
@@ -198,13 +321,47 @@ std::optional<std::string> Group::stuck(const Job& waited) {
     if (!collective) continue;
     const std::optional<std::string> other = options_.store->find(key("at", r));
     if (!other) continue;
-    const std::string number = std::to_string(job.number) + " ";
-    if (other->starts_with(number) && *other != posted(job)) {
-      return "the ranks do not do the same: " + rank_text(r) + " does " + other->substr(number.size()) + " as number " +
-             std::to_string(job.number) + ", " + rank_text(rank()) + " does " + job.what;
+    if (is_other(*other, job)) {
+      return found("the ranks do not do the same: " + rank_text(r) + " does " + without_number(*other) + " as number " +
+                   std::to_string(job.number) + ", " + rank_text(rank()) + " does " + without_number(told(job)));
     }
   }
-  return std::nullopt;
+  if (!waits_here) return std::nullopt;
+  const std::string line = with_line(resolve_source(job.source));
+  const std::string number = job.number ? "number " + std::to_string(job.number) + " of " : "in ";
+  const auto circle = waits_in_circle(
+      *options_.store, ranks()[static_cast<size_t>(rank())],
+      {this->number(), job.number, needed(job), job.slot, job.turn, job.what + ", " + number + options_.name + line});
+  return circle ? std::optional(found(*circle)) : std::nullopt;
+}
+
+void Group::announce(const std::vector<Planned>& planned) {
+  if (size() == 1) return;
+  const uint64_t first = begun_ + 1;
+  std::string text = std::to_string(first);
+  for (const Planned& p : planned) text += '\n' + p.what + with_line(p.where);
+  announced_.push_back(std::move(text));
+  size_t bytes = 0;
+  for (const std::string& t : announced_) bytes += t.size() + 1;
+  for (; bytes > kMostAnnounced && announced_.size() > 1; announced_.pop_front())
+    bytes -= announced_.front().size() + 1;
+  std::string all;
+  for (const std::string& t : announced_) all += t + '\0';
+  options_.store->set(key("plans", rank()), all);
+  const int asked = std::min(size() - 1, kMostAsked);
+  for (int i = 1; i <= asked; ++i) {
+    const int r = (rank() + i) % size();
+    const auto theirs = options_.store->find(key("plans", r));
+    if (!theirs) continue;
+    for (const auto& [number, what] : read_announced(*theirs)) {
+      if (number < first || number - first >= planned.size()) continue;
+      const Planned& mine = planned[number - first];
+      if (without_line(what) == mine.what) continue;
+      raise<DistBackendError>(mine.what, ", number ", number, " of ", options_.name, ", on ", rank_text(rank()),
+                              ": the ranks do not do the same: ", rank_text(r), " does ", what, " as number ", number,
+                              ", ", rank_text(rank()), " does ", mine.what, with_line(mine.where));
+    }
+  }
 }
 
 /// Throws what `job` failed with, once the others said what they know.
@@ -244,7 +401,7 @@ std::string Group::explain(const Job& job, const std::string& said) {
   abort();  // so that the others fail, too, and say so
   std::string gone, failed, silent, different;
   try {
-    options_.store->set(key("at", rank()), posted(job));
+    options_.store->set(key("at", rank()), told(job));
     options_.store->set(key("down", rank()), said);
     const auto until = Clock::now() + kPatience;
     for (int r = 0; r < size(); ++r) {
@@ -253,10 +410,7 @@ std::string Group::explain(const Job& job, const std::string& said) {
         const auto left = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]));
         const auto fault = options_.store->find(key("fault", r));
         const auto at = options_.store->find(key("at", r));
-        const std::string number = std::to_string(job.number) + " ";
-        if (job.number && at && at->starts_with(number) && *at != posted(job)) {
-          different += rank_text(r) + " did " + at->substr(number.size()) + "; ";
-        }
+        if (job.number && at && is_other(*at, job)) different += rank_text(r) + " did " + without_number(*at) + "; ";
         if (left) gone += rank_text(r) + " has left: " + *left + "; ";
         if (fault) failed += rank_text(r) + " failed: " + *fault + "; ";
         const auto down = options_.store->find(key("down", r));
@@ -296,6 +450,7 @@ void Group::close(const std::string& why) {
 
 void Group::fail(const std::string& why) {
   try {
+    options_.store->set("failed/" + std::to_string(ranks()[static_cast<size_t>(rank())]), why);
     options_.store->set(key("fault", rank()), why);
   } catch (const std::exception&) {  // as above
   }
@@ -318,9 +473,11 @@ void Group::send(std::string what, const void* data, size_t bytes, int to, int64
   check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
+  job->source = running_source();
   job->what = "send of " + std::move(what) + " to " + rank_text(to);
   job->result.assign(static_cast<const char*>(data), bytes);
   if (bytes == 0) job->result.assign(1, '\0');  // nothing is not moved
+  note_send(number(), ranks()[static_cast<size_t>(to)], slot);
   std::shared_ptr<Communicator::Transfer> transfer;
   try {
     transfer = communicator_->send(job->result.data(), job->result.size(), to, slot);
@@ -356,6 +513,11 @@ std::shared_ptr<Job> Group::begin_receive(std::string what, size_t bytes, int fr
   check_has_cpu();
   auto job = std::make_shared<Job>();
   const uint64_t slot = slot_of(what, tag);
+  job->source = running_source();
+  job->from = from;
+  job->about.bytes = bytes;
+  job->slot = slot;
+  if (from >= 0) job->turn = note_receive(number(), ranks()[static_cast<size_t>(from)], slot);
   job->what = "receive of " + std::move(what) + " from " + (from < 0 ? "any rank" : rank_text(from));
   job->result.resize(std::max<size_t>(bytes, 1));
   std::shared_ptr<Communicator::Transfer> transfer;
@@ -425,6 +587,11 @@ std::shared_ptr<Group> find_group(int64_t number) {
     raise<DistBackendError>("the group number ", number, " was destroyed, or this process is none of its ranks");
   }
   return at->second;
+}
+
+bool has_group(int64_t number) {
+  const std::lock_guard hold(Groups::get().lock);
+  return Groups::get().of.contains(number);
 }
 
 void remove_group(int64_t number) {

@@ -29,6 +29,9 @@ class Group {
     std::string address;           ///< that of this process, for its peers
     Milliseconds timeout{0};
   };
+  /// After it the others are asked what they do, and between two such questions.
+  static constexpr Milliseconds kStuck{500};
+
   /// Connects with the others. Throws DistBackendError where the backend's library is not there.
   explicit Group(Options options);
   ~Group();
@@ -42,12 +45,20 @@ class Group {
   Milliseconds timeout() const;
   void set_timeout(Milliseconds timeout);
 
+  /// A collective that a step will do, and the user's line.
+  struct Planned {
+    std::string what, where;
+  };
+  /// Tells the others what this rank does next in the group, in order, and looks at what they told of the same numbers.
+  /// Throws DistBackendError where that differs: before any of it is begun here.
+  void announce(const std::vector<Planned>& planned);
+
   using Body = std::function<void(Communicator&, Word, Job&)>;
   /// Begins a collective; they run in the order in which they were begun.
-  std::shared_ptr<Job> begin(std::string what, Body body);
+  std::shared_ptr<Job> begin(std::string what, Body body, About about = {});
   /// Waits for it. Throws DistBackendError, which names it and who did what instead; the group is of no use then.
   void finish(Job& job);
-  void run(std::string what, Body body);
+  void run(std::string what, Body body, About about = {});
 
   /// Sends a copy. Returns at once.
   void send(std::string what, const void* data, size_t bytes, int to, int64_t tag);
@@ -84,7 +95,8 @@ class Group {
   void submit(const std::shared_ptr<Job>& job, Worker& worker, std::function<void()> body);
   void note_transfer(std::shared_ptr<Job> job);
   void wait(Job& job);
-  std::optional<std::string> stuck(const Job& job);
+  std::optional<std::string> stuck(const Job& job, bool waits_here);
+  std::vector<int> needed(const Job& job) const;
   [[noreturn]] void lose(const Job& job);
   std::string explain(const Job& job, const std::string& said);
   std::string title(const Job& job) const;
@@ -97,9 +109,8 @@ class Group {
   std::string without_store(const std::exception& lost) const;
   /// What is being waited for, as the others see it.
   static std::string posted(const Job& job);
-
-  /// After it the others are asked what they do, and between two such questions.
-  static constexpr Milliseconds kStuck{500};
+  /// The same with the user's line.
+  static std::string told(const Job& job);
 
   const Options options_;
   std::unique_ptr<Communicator> communicator_;  ///< null where there is no backend of the CPU's
@@ -107,7 +118,8 @@ class Group {
   mutable std::mutex lock_;
   std::string failure_;
   Milliseconds timeout_;
-  uint64_t begun_ = 0;  ///< by the thread that runs steps
+  uint64_t begun_ = 0;                 ///< by the thread that runs steps
+  std::deque<std::string> announced_;  ///< by the same: what was told of last
   std::deque<std::shared_ptr<Job>> sending_;
   std::shared_ptr<Job> current_;      ///< what the worker of collectives does
   std::shared_ptr<Job> last_queued_;  ///< on a device
@@ -117,6 +129,7 @@ class Group {
 /// The groups of this process, by number. `find_group` throws where there is none.
 void add_group(std::shared_ptr<Group> group);
 std::shared_ptr<Group> find_group(int64_t number);
+bool has_group(int64_t number);
 void remove_group(int64_t number);
 /// Says in all of them that this rank does not go on.
 void fail_groups(const std::string& why);

@@ -4,8 +4,10 @@
 
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/interrupt.h"
+#include "smolder/core/running_source.h"
 #include "smolder/distributed/error.h"
 #include "smolder/distributed/group.h"
+#include "smolder/distributed/waits.h"
 
 namespace smolder::distributed {
 namespace {
@@ -50,6 +52,8 @@ std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, const Laun
   auto job = std::make_shared<QueuedJob>();
   job->what = std::move(what);
   job->number = ++begun_;
+  job->source = running_source();
+  note_collective(number(), begun_);
   job->kept = std::move(kept);
   const std::unique_ptr<Event> ready = point_of(device);
   DeviceChannel& all = here.all();
@@ -131,7 +135,7 @@ void Group::watch(QueuedJob& job, const std::function<std::optional<std::string>
       why = explain(job, "it took longer than " + std::to_string(timeout().count()) + "ms");
     } else if (now > look_again) {
       try {
-        why = stuck(job);
+        why = stuck(job, false);
       } catch (const DistError& e) {
         why = without_store(e);
       }

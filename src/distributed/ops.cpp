@@ -12,6 +12,7 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/distributed/device_ops.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/stand_in.h"
 #include "smolder/distributed/words.h"
 #include "smolder/eager/array.h"
 #include "smolder/eager/execute.h"
@@ -114,14 +115,21 @@ using Run = void(Communicator&, Word, const Words&, const Bytes&, int rank, int 
 
 struct Kind {
   const char* name;
-  Run* run;  ///< null for send and receive
+  Run* run;          ///< null for send and receive
+  int root_at = -1;  ///< in the details; -1: all wait for all
+  bool root_waits = false;
+
+  About about(const Words& w, const Bytes& b) const {
+    const int root = root_at < 0 ? -1 : static_cast<int>(w.detail[static_cast<size_t>(root_at)]);
+    return {root, root_waits, std::max(b.from_bytes(), b.to_bytes())};
+  }
 };
 constexpr std::array kKinds = {Kind{"all_reduce", &all_reduce},
-                               Kind{"reduce", &reduce},
-                               Kind{"broadcast", &broadcast},
+                               Kind{"reduce", &reduce, 1, true},
+                               Kind{"broadcast", &broadcast, 0, false},
                                Kind{"all_gather", &all_gather},
-                               Kind{"gather", &gather},
-                               Kind{"scatter", &scatter},
+                               Kind{"gather", &gather, 0, true},
+                               Kind{"scatter", &scatter, 0, false},
                                Kind{"reduce_scatter", &reduce_scatter},
                                Kind{"all_to_all", &all_to_all},
                                Kind{"barrier", &barrier},
@@ -138,14 +146,22 @@ void next_token(const KernelCall& call) { token_of(call.outputs[1]) = token_of(c
 /// One that is there when it is done.
 void run_now(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
+  if (stands_in(w.group)) {
+    const eager::Array x = dense(call.inputs[0]);
+    stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape}, call.outputs[0]);
+    if (call.outputs.size() > 2) token_of(call.outputs[2]) = 0;
+    return next_token(call);
+  }
   const std::shared_ptr<Group> group = find_group(w.group);
   const eager::Array x = dense(call.inputs[0]);
   const TensorView& to = call.outputs[0];
   Bytes b{x.data, to.data, numel(x.shape), numel(to.shape), x.dtype};
   count_collective(std::max(b.from_bytes(), b.to_bytes()));
   if (kind.run) {
-    group->run(title_of(kind.name, w, x.dtype, x.shape, *group),
-               [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); });
+    group->run(
+        title_of(kind.name, w, x.dtype, x.shape, *group),
+        [&](Communicator& c, Word word, Job&) { kind.run(c, word, w, b, group->rank(), group->size()); },
+        kind.about(w, b));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") {
@@ -169,6 +185,10 @@ struct Begun {
     static Begun* const begun = new Begun;
     return *begun;
   }
+  bool has(int64_t number) {
+    const std::lock_guard hold(lock);
+    return jobs.contains(number);
+  }
   int64_t add(std::shared_ptr<Job> job) {
     const std::lock_guard hold(lock);
     jobs.emplace(++last, std::move(job));
@@ -184,8 +204,20 @@ struct Begun {
   }
 };
 
+/// Alone: what `run_finish` gives is made where it begins.
+void begin_alone(const KernelCall& call, const Words& w) {
+  const eager::Array x = dense(call.inputs[0]);
+  auto job = std::make_shared<Job>();
+  job->result.resize(static_cast<size_t>(numel(Dims(w.shape))) * itemsize(x.dtype));
+  stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape},
+           {.data = job->result.data(), .dtype = x.dtype, .shape = Dims(w.shape)});
+  token_of(call.outputs[0]) = Begun::get().add(std::move(job));
+  next_token(call);
+}
+
 void run_begin(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
+  if (stands_in(w.group)) return begin_alone(call, w);
   const std::shared_ptr<Group> group = find_group(w.group);
   const eager::Array x = dense(call.inputs[0]);
   const Dims shape = Dims(w.shape);
@@ -196,15 +228,17 @@ void run_begin(const Kind& kind, const KernelCall& call) {
     // The step's memory may be used again before the job runs.
     std::string from(static_cast<const char*>(x.data), b.from_bytes());
     std::vector<int64_t> words(call.attrs.begin(), call.attrs.end());
-    job = group->begin(title_of(kind.name, w, x.dtype, x.shape, *group),
-                       [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(),
-                        size = group->size()](Communicator& c, Word word, Job& j) {
-                         Bytes bytes = b;
-                         bytes.from = from.data();
-                         j.result.resize(b.to_bytes());
-                         bytes.to = j.result.data();
-                         kind.run(c, word, Words::read(words), bytes, rank, size);
-                       });
+    job = group->begin(
+        title_of(kind.name, w, x.dtype, x.shape, *group),
+        [&kind, b, from = std::move(from), words = std::move(words), rank = group->rank(), size = group->size()](
+            Communicator& c, Word word, Job& j) {
+          Bytes bytes = b;
+          bytes.from = from.data();
+          j.result.resize(b.to_bytes());
+          bytes.to = j.result.data();
+          kind.run(c, word, Words::read(words), bytes, rank, size);
+        },
+        kind.about(w, b));
   } else {
     const int peer = static_cast<int>(w.detail[0]);
     if (std::string_view(kind.name) == "send") raise<DistBackendError>("a send is never waited for");
@@ -216,9 +250,13 @@ void run_begin(const Kind& kind, const KernelCall& call) {
 
 void run_finish(const KernelCall& call) {
   const Words w = Words::read(call.attrs);
-  const std::shared_ptr<Group> group = find_group(w.group);
+  if (stands_in(w.group) && !Begun::get().has(token_of(call.inputs[0]))) {  // it was begun in another step
+    stand_in({}, call.outputs[0]);
+    token_of(call.outputs[2]) = 0;
+    return next_token(call);
+  }
   const std::shared_ptr<Job> job = Begun::get().take(token_of(call.inputs[0]));
-  const int sender = group->finish_receive(*job);
+  const int sender = stands_in(w.group) ? 0 : find_group(w.group)->finish_receive(*job);
   const TensorView& to = call.outputs[0];
   const size_t bytes = static_cast<size_t>(numel(to.shape)) * itemsize(to.dtype);
   if (bytes) std::memcpy(to.data, job->result.data(), bytes);
@@ -229,6 +267,8 @@ void run_finish(const KernelCall& call) {
 struct Ops {
   ir::Op now, begin, begin_on_device;
 };
+
+void announce(const lazy::Trace& t);
 
 constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[] detail, int[] shape) -> Tensor";
 constexpr const char* kFinish =
@@ -257,6 +297,7 @@ struct Order {
 struct Table {
   Library library{"dist"};
   std::unordered_map<std::string, Ops> of;
+  std::unordered_map<ir::Op, const Kind*> begins;
   ir::Op finish, finish_on_device;
   std::mutex lock;
   std::map<int, Order> orders;  ///< by device; the CPU's is that of -1
@@ -289,22 +330,44 @@ struct Table {
       on_device(ops.begin_on_device,
                 [&kind](int device, const KernelCall& call) { queue_begin(kind.name, device, call); });
       of.emplace(name, ops);
+      for (const ir::Op op : {ops.now, ops.begin, ops.begin_on_device}) begins.emplace(op, &kind);
     }
     finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
     finish_on_device = define(std::string("follow") + kFinish, &shape_of_finish, {});
     on_device(finish_on_device, &queue_finish);
     lazy::set_effects_lost(&fail_groups);
+    lazy::set_effects_ahead(&announce);
     smolder::cuda::set_wait_check(&check_groups_on_devices);
   }
   static Table& get() {
     static Table* const table = new Table;  // its tensors may outlive statics
     return *table;
   }
+  /// Null for other ops.
+  const Kind* kind_that_begins(ir::Op op) const {
+    const auto at = begins.find(op);
+    return at == begins.end() ? nullptr : at->second;
+  }
   Order& order_of(Device device) {
     const std::lock_guard hold(lock);
     return orders.try_emplace(device == DeviceType::kCUDA ? device.index : -1, device).first->second;
   }
 };
+
+/// Tells the groups what a step will do in them.
+void announce(const lazy::Trace& t) {
+  std::map<int64_t, std::vector<Group::Planned>> planned;  // by group, in the order of the program
+  for (const lazy::Instr& e : t.instrs) {
+    const Kind* const kind = Table::get().kind_that_begins(e.op);
+    if (!kind || !kind->run) continue;
+    const Words w = Words::read(t.attrs_of(e));
+    if (stands_in(w.group)) continue;
+    const ir::Meta& x = *t.metas[t.inputs_of(e)[0]];
+    planned[w.group].push_back(
+        {title_of(kind->name, w, x.dtype, x.shape, *find_group(w.group)), resolve_source(e.source)});
+  }
+  for (const auto& [number, of_group] : planned) find_group(number)->announce(of_group);
+}
 
 bool is_on_device(const Tensor& x) { return x.device() == DeviceType::kCUDA; }
 
@@ -351,6 +414,8 @@ Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtyp
   const Table& table = Table::get();
   return call_op(is_on_device(begun) ? table.finish_on_device : table.finish, begun, true, words);
 }
+
+void define_collectives() { Table::get(); }
 
 int64_t last_sender() { return Table::get().order_of({}).sender.item().to_int(); }
 

@@ -32,6 +32,8 @@ Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtyp
 
 /// Who sent what was received last, by its rank in the group; -1 where nothing was. Runs what is recorded.
 int64_t last_sender();
+/// Has the ops, as the first group that is made does.
+void define_collectives();
 /// Whether a collective is recorded that has not run.
 bool collectives_pending();
 /// Forgets what was begun and never finished. When there is no group left.

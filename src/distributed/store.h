@@ -115,7 +115,7 @@ class FileStore final : public Store {
 };
 
 /// Another store's keys that begin with a prefix.
-class PrefixStore final : public Store {
+class PrefixStore : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store)
       : Store(store->timeout()), prefix_(std::move(prefix)), store_(std::move(store)) {}

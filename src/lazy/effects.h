@@ -16,4 +16,9 @@ using EffectsLost = void (*)(const std::string& why);
 void set_effects_lost(EffectsLost hook);
 void tell_effects_lost(const std::string& why);
 
+/// Told of a step with effects before it runs for the first time. Throws where it must not run.
+using EffectsAhead = void (*)(const Trace& t);
+void set_effects_ahead(EffectsAhead hook);
+void tell_effects_ahead(const Trace& t);
+
 }  // namespace smolder::lazy

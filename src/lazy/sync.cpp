@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <string>
@@ -213,6 +214,7 @@ void Tape::sync(std::string_view reason, SourceToken source) {
     recorded_anew_ = false;
     complaint_.clear();
     t = current_trace();
+    if (t->runs == 0) tell_effects_ahead(*t);
     PlanEntry* const entry = find_plan(*t);
     if (entry && recorded_anew_ && (recompile_log() == RecompileLog::kVerbose || ran)) {
       Recompile why = explain_recording(*t, known_->traces, last_);
@@ -325,7 +327,7 @@ void Tape::give() {
   giving_->serial = ++last;
   giving_->writes = std::exchange(writes_, {});
   for (const Write& w : giving_->writes) w.before->tape_refs = 0;
-  giving_->undo = StepUndo::forget();
+  std::ranges::move(StepUndo::forget(), std::back_inserter(giving_->undo));
   giving_->draws = DrawLog::forget();
   last_given() = {this, giving_->serial};
   given_.add(std::move(*giving_));
@@ -375,6 +377,9 @@ void Tape::forget_writes() {
 }
 
 void Tape::finish_step(Trace* t) {
+  if (giving_ && t && has_effects(*t)) {  // others see it, and that it was taken back
+    giving_->undo.emplace_back([this] { tell_effects_lost(failure_); });
+  }
   if (giving_) give();
   forget_writes();
   epoch_ = next_epoch();

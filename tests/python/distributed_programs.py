@@ -10,145 +10,19 @@ import time
 from datetime import timedelta
 
 import numpy as np
+import random_collectives
+from random_collectives import FLOATS, INTEGERS, NCCL, REDUCED, arrays, rng_of, same
 
 import smolder
 from smolder import distributed as dist
 from smolder import nn
 from smolder.distributed import _data_parallel
 
-NCCL = "nccl" in os.environ.get("BACKEND", "gloo")
-
-
-def rng_of(*seeds):
-    return np.random.default_rng(list(seeds))
-
-
-def arrays(seed, size, shape, dtype):
-    """What each rank holds: every process can work out all of them."""
-    out = []
-    for r in range(size):
-        rng = rng_of(seed, r)
-        if dtype == "bool":
-            out.append(rng.random(shape) < 0.5)
-        elif dtype.startswith("float"):
-            out.append(rng.integers(-8, 8, shape).astype(dtype))  # sums are exact in any order
-        else:
-            out.append(rng.integers(0, 6, shape).astype(dtype))
-    return out
+program_random = random_collectives.program_random
 
 
 def counters():
     return smolder.metrics()["counters"]
-
-
-def same(tensor, array):
-    tensor = tensor.detach().cpu()
-    got = tensor.to(smolder.float32).cpu().numpy() if tensor.dtype == smolder.bfloat16 else tensor.cpu().numpy()
-    np.testing.assert_array_equal(got, array)
-
-
-REDUCED = {
-    dist.ReduceOp.SUM: lambda xs: np.sum(xs, axis=0, dtype=xs[0].dtype),
-    dist.ReduceOp.PRODUCT: lambda xs: np.prod(xs, axis=0, dtype=xs[0].dtype),
-    dist.ReduceOp.MIN: lambda xs: np.min(xs, axis=0),
-    dist.ReduceOp.MAX: lambda xs: np.max(xs, axis=0),
-    dist.ReduceOp.BAND: lambda xs: np.bitwise_and.reduce(xs),
-    dist.ReduceOp.BOR: lambda xs: np.bitwise_or.reduce(xs),
-    dist.ReduceOp.BXOR: lambda xs: np.bitwise_xor.reduce(xs),
-}
-INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
-if NCCL:  # what it does not reduce
-    REDUCED = {op: how for op, how in REDUCED.items() if op.name[0] != "B"}
-    INTEGERS.remove("int16")
-FLOATS = ["float16", "float32", "float64"]
-
-
-def wait(work):
-    if work is not None:
-        work.wait()
-
-
-def one_collective(rng, seed, group):
-    """A random collective of the group, checked against NumPy. All ranks draw the same."""
-    size, me = group.size(), group.rank()
-    shape = tuple(int(n) for n in rng.integers(0, 5, rng.integers(0, 4)))
-    dtype = str(rng.choice(INTEGERS + FLOATS))
-    later = bool(rng.integers(2))
-    root = int(rng.integers(size))
-    xs = arrays(seed, size, shape, dtype)
-    mine = smolder.tensor(xs[me])
-    ops = [o for o in REDUCED if dtype in INTEGERS or o.name[0] != "B"]
-    op = ops[rng.integers(len(ops))]
-    kind = int(rng.integers(9))
-    with np.errstate(all="ignore"):
-        total = REDUCED[op](xs)
-    if kind == 0:
-        wait(dist.all_reduce(mine, op, group, async_op=later))
-        return lambda: same(mine, total)
-    if kind == 1:
-        wait(dist.broadcast(mine, group=group, group_src=root, async_op=later))
-        return lambda: same(mine, xs[root])
-    if kind == 2:
-        out = [smolder.zeros_like(mine) for _ in range(size)]
-        wait(dist.all_gather(out, mine, group, async_op=later))
-        return lambda: [same(o, x) for o, x in zip(out, xs, strict=True)]
-    if kind == 3:
-        out = smolder.zeros([size, *shape], dtype=mine.dtype)
-        wait(dist.all_gather_into_tensor(out, mine, group, async_op=later))
-        return lambda: same(out, np.stack(xs))
-    if kind == 4:
-        wait(dist.reduce(mine, op=op, group=group, group_dst=root, async_op=later))
-        return lambda: same(mine, total if me == root else xs[me])
-    if kind == 5:
-        out = [smolder.zeros_like(mine) for _ in range(size)] if me == root else None
-        wait(dist.gather(mine, out, group=group, group_dst=root, async_op=later))
-        return lambda: [same(o, x) for o, x in zip(out or [], xs, strict=me == root)]
-    if kind == 6:
-        parts = arrays(seed + 1, size, shape, dtype)
-        out = smolder.zeros_like(mine)
-        wait(
-            dist.scatter(
-                out,
-                [smolder.tensor(p) for p in parts] if me == root else None,
-                group=group,
-                group_src=root,
-                async_op=later,
-            )
-        )
-        return lambda: same(out, parts[me])
-    if kind == 7:
-        alls = [arrays(seed + 10 * r, size, shape, dtype) for r in range(size)]
-        out = smolder.zeros_like(mine)
-        wait(dist.reduce_scatter(out, [smolder.tensor(x) for x in alls[me]], op, group, async_op=later))
-        with np.errstate(all="ignore"):
-            return lambda: same(out, REDUCED[op]([alls[r][me] for r in range(size)]))
-    counts = rng.integers(0, 4, [size, size])
-    parts = [[np.full(counts[a][b], 10 * a + b, dtype) for b in range(size)] for a in range(size)]
-    out = [smolder.zeros(int(counts[a][me]), dtype=mine.dtype) for a in range(size)]
-    wait(dist.all_to_all(out, [smolder.tensor(p) for p in parts[me]], group, async_op=later))
-    return lambda: [same(out[a], parts[a][me]) for a in range(size)]
-
-
-def program_random(rank, size):
-    """Programs of collectives over random groups, reads and steps between them."""
-    programs, seed = int(os.environ["PROGRAMS"]), int(os.environ.get("SEED", "0"))
-    shared = rng_of(seed, 12345)
-    groups = [dist.group.WORLD]
-    for _ in range(4):
-        ranks = sorted(int(r) for r in shared.choice(size, shared.integers(1, size + 1), replace=False))
-        groups.append(dist.new_group(ranks))
-    for p in range(programs):
-        rng, own = rng_of(seed, p), rng_of(seed, p, rank)
-        checks = []
-        for i in range(int(rng.integers(1, 8))):
-            group = groups[rng.integers(len(groups))]
-            draw = rng_of(seed, p, i, 7)
-            if isinstance(group, dist.ProcessGroup):
-                checks.append(one_collective(draw, 100 * p + i, group))
-            if own.random() < 0.3 and checks:  # each rank ends its steps where it likes
-                checks[own.integers(len(checks))]()
-        for check in checks:
-            check()
 
 
 def program_dtypes(rank, size):
@@ -703,6 +577,44 @@ def program_failed_step(rank, size):
     except dist.DistBackendError as error:
         print("error", str(error).replace("\n", " "), flush=True)
         os._exit(7)
+
+
+def program_changes_nothing(rank, size):
+    """A step with collectives that fails leaves all as it was, on the ranks that hear of it too."""
+    smolder.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 4)), bucket_cap_mb=0.0001)
+    optimizer = smolder.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    table, x = smolder.arange(12.0).reshape(3, 4), smolder.ones(2, 4)
+
+    def step(place):
+        optimizer.zero_grad()
+        loss = model(x + table[smolder.tensor([place])]).square().mean()
+        loss.backward()
+        optimizer.step()
+        dist.all_reduce(loss.detach())
+        return loss.item()
+
+    def held():
+        state = [s["momentum_buffer"] for s in optimizer.state.values()]
+        return [t.detach().cpu().numpy().copy() for t in [*model.parameters(), *state]]
+
+    step(0)
+    step(1)
+    before = held()
+    try:
+        step(7 if rank == 1 else 2)
+        step(0)  # of a device the others may hear of it later
+    except (IndexError, dist.DistBackendError) as error:
+        text = str(error)
+    else:
+        raise AssertionError("no error")
+    assert "index out of range" in text and (rank == 1 or "rank 1 failed" in text), text
+    dist._groups._forget()  # where the program waits for a device it is told again
+    if rank == 1 or not NCCL:  # a device may have done the step when its program hears of it
+        for a, b in zip(held(), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+    print("done", flush=True)
+    os._exit(0)
 
 
 def program_restarted(rank, size):

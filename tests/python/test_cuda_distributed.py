@@ -28,6 +28,11 @@ def test_program(program, size):
     run(program, size)
 
 
+def test_failed_step():
+    """It changes nothing on the rank where it failed, and the others hear of it."""
+    run("changes_nothing", 2)
+
+
 def test_both_backends():
     """Tensors on the CPU go by Gloo, those on a device by NCCL."""
     run("later,objects,both", 2, BACKEND="cpu:gloo,cuda:nccl")

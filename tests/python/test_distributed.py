@@ -268,6 +268,8 @@ def test_no_group():
             call()
     with pytest.raises(RuntimeError, match="doesn't have NCCL built in"):
         dist.init_process_group("nccl")
+    with pytest.raises(RuntimeError, match=r"have MPI built in.*OMPI_COMM_WORLD_RANK"):
+        dist.init_process_group("mpi")
     with pytest.raises(ValueError, match=r"there (is|are) gloo"):
         dist.init_process_group("carrier_pigeon")
 

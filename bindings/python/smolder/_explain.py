@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import smolder
-from smolder import _advice, _core, _lines, _notebook
+from smolder import _advice, _core, _explain_collectives, _lines, _notebook
 from smolder._types import name_of
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Explanation:
     wall_ms: float | None
     timed: bool
     result: object = dataclasses.field(default=None, repr=False)
+    collectives: list[Any] = dataclasses.field(default_factory=list)
 
     @property
     def graph_count(self) -> int:
@@ -188,7 +189,9 @@ class Explanation:
         """All of it but the call's result, as what JSON knows; `version` changes when fields go or change meaning."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "result"}
         plain = {
-            name: [dataclasses.asdict(x) for x in value] if name in ("graphs", "break_reasons") else value
+            name: [dataclasses.asdict(x) for x in value]
+            if name in ("graphs", "break_reasons", "collectives")
+            else value
             for name, value in fields.items()
         }
         sums = ("graph_count", "graph_break_count", "op_count", "ops_per_graph", "compile_ms", "compile_times")
@@ -241,6 +244,7 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
         told = _fallback_events()
         behind = _core._set_compiling(False)  # what is explained is plans
         log = _core._start_step_log(True)
+        _explain_collectives.start()
         began = time.perf_counter()
         try:
             result = f(*args, **kwargs)
@@ -249,10 +253,12 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
                 smolder.cuda.synchronize(device)
             wall = time.perf_counter() - began
         finally:
-            steps = _core._stop_step_log(log)
+            steps, collectives = _core._stop_step_log(log), _explain_collectives.stop()
             _core._set_compiling(behind)
         fallbacks = [event for key, event in _fallback_events(told).items()]
-        return _explanation(_name(f), _where(f), steps, guards, fallbacks, wall * 1e3, result)
+        out = _explanation(_name(f), _where(f), steps, guards, fallbacks, wall * 1e3, result)
+        out.collectives = _explain_collectives.of(out.graphs, collectives)
+        return out
 
     return call
 

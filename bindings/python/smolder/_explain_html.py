@@ -3,6 +3,8 @@
 from html import escape
 
 from smolder import _advice, _draw, _lines
+from smolder._explain_collectives import RIGHT, TITLES
+from smolder._explain_collectives import rows as rows_of
 from smolder._explain_text import count, findings, lines_of, names_of, share, short, summary, time
 from smolder._terminal import size
 
@@ -39,6 +41,8 @@ def page(e, more=()):
             sections.append((_title(g), _note(g) + _kernels(g)))
         if g.not_fused:
             sections.append(("", _not_fused(g)))
+    if e.collectives:
+        sections.append(("Collectives", table_of(TITLES, rows_of(e.collectives), set(RIGHT))))
     if e.fallbacks:
         rows = [[f["what"], f["where"], str(f["count"])] for f in e.fallbacks]
         sections.append(("Fallbacks", table_of(["what", "where", "times"], rows, {2})))

@@ -134,7 +134,7 @@ def report(e):
         out += ["", "first", *(f"  {line}" for line in told)]
     for g in e.graphs:
         out += ["", *_graph(g)]
-    out += _breaks(e) + _fallbacks(e) + _guards(e)
+    out += _collectives(e) + _breaks(e) + _fallbacks(e) + _guards(e)
     return "\n".join(_wrapped(out))
 
 
@@ -196,6 +196,12 @@ def _beside(g):
     for numbers in launches.values():
         if len(numbers) > 1:
             yield f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 2 else f"{numbers[0]} and {numbers[1]}"
+
+
+def _collectives(e):
+    from smolder._explain_collectives import lines
+
+    return lines(e.collectives)
 
 
 def _breaks(e):

@@ -243,6 +243,8 @@ def _read_leaves(values, nodes, tensors, what):
 def _read_step(value, sources, tensors, what):
     text = _field(value, "graph", str, what)
     try:
+        if "dist::" in text:
+            _core._dist_define()  # ops that groups of processes bring: none need be made
         nodes, outputs = _core._parse_graph(text)
     except (ValueError, RuntimeError, NotImplementedError, TypeError, IndexError, SystemError) as e:
         if _MISSING not in str(e):

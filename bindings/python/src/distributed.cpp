@@ -10,7 +10,9 @@
 #include "smolder/distributed/error.h"
 #include "smolder/distributed/group.h"
 #include "smolder/distributed/ops.h"
+#include "smolder/distributed/stand_in.h"
 #include "smolder/distributed/tcp_store.h"
+#include "smolder/distributed/timeline.h"
 #include "src/casters.h"
 #include "src/dtype.h"
 #include "src/without_gil.h"
@@ -169,6 +171,30 @@ void bind_distributed(nb::module_& m) {
                  });
     });
     return values;
+  });
+  m.def("_dist_define", &distributed::define_collectives);
+  m.def("_dist_stand_in", &distributed::stand_in_for_peers);
+  m.def("_dist_keep", &distributed::keep_collectives);
+  m.def("_dist_take", [] {
+    nb::list out;
+    for (const distributed::RanCollective& r : distributed::take_collectives()) {
+      nb::dict d;
+      d["what"] = r.what;
+      d["group"] = r.group;
+      d["number"] = r.number;
+      d["bytes"] = r.bytes;
+      d["where"] = resolve_source(r.source);
+      d["waited_at"] = resolve_source(r.waited_at);
+      for (const auto& [name, ns] : {std::pair{"begun", r.begun_ns},
+                                     {"started", r.started_ns},
+                                     {"ended", r.ended_ns},
+                                     {"waited", r.waited_ns},
+                                     {"went_on", r.went_on_ns}}) {
+        d[name] = ns;
+      }
+      out.append(d);
+    }
+    return out;
   });
   m.def("_dist_pending", &distributed::collectives_pending);
   m.def("_dist_last_sender", &distributed::last_sender, nb::call_guard<WithoutGil>());

@@ -10,6 +10,7 @@
 #include "smolder/core/memory_history.h"
 #include "smolder/core/per_thread.h"
 #include "smolder/core/profile.h"
+#include "smolder/core/running_source.h"
 #include "smolder/core/thread_pool.h"
 #include "smolder/jit/plan/plan_impl.h"
 #include "smolder/jit/plan/plan_report.h"
@@ -189,6 +190,7 @@ void InstanceImpl::run_launch(const Launch& launch, std::vector<IndexReport>& re
   ++t.begun;
   if (launch.library >= 0) {
     const LibraryStep& step = library_[launch.library];
+    const RunningSource running(step.site->source);
     try {
       if (!step.call->run({t.pointers.data() + step.pointers, step.num_pointers})) reports.push_back({*step.site});
     } catch (const Interrupted&) {

@@ -279,6 +279,8 @@ def prepare(trace, number, device="cpu", seed=0):
     """A step of a trace with inputs: those saved, and random ones in place of others."""
     step = trace.steps[number]
     _check_memory(step)
+    if any(n.op.startswith("dist::") for n in step.ops()):
+        _core._dist_stand_in()  # the other ranks are not here
     saved = _trace_file.read_data(trace, number)
     made = random_inputs(step, seed, saved)
     replay = Replay(trace, step, made, device)

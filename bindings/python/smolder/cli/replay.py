@@ -49,6 +49,8 @@ def _head(number, replay, saved, args):
     source = "" if not leaves else ", inputs saved" if saved == leaves else f", inputs random (seed {args.seed})"
     if 0 < saved < leaves:
         source = f", {saved} of {leaves} inputs saved, the others random (seed {args.seed})"
+    if any(n.op.startswith("dist::") for n in replay.step.ops()):
+        source += ", collectives alone: what other ranks send is this rank's own"
     return f"step {number} of {args.file}: {counted(len(replay.step.ops()), 'op')} on {replay.device}{source}"
 
 

@@ -195,7 +195,7 @@ def _same(tensor, other, name):
 
 
 # What NCCL has no numbers of.
-_NOT_OF_NCCL = {_core.int16: "Short", _core.complex64: "ComplexFloat", _core.complex128: "ComplexDouble"}
+_NOT_OF_NCCL = {_core.int16: "Short"}
 
 
 def _reduction(op, tensor):
@@ -233,18 +233,31 @@ def _peer(group, rank, group_rank, name, default=None):
 def _record(name, x, group, detail, shape, async_op, write, tensors):
     """Records a collective; `write` is given the result, and puts it where it goes."""
 
+    pairs = x.is_complex()
+
     def put(result):
         with no_grad():
-            write(result)
+            write(_core.view_as_complex(result) if pairs else result)
 
     group.check_device(x)
     x = x.detach()
+    if pairs:  # complex numbers are moved as pairs of numbers
+        x, shape = _core.view_as_real(x), [*shape, 2]
     if not async_op:
         put(_core._dist_call(name, x, group._number, detail, shape))
         return None
     begun = _core._dist_begin(name, x, group._number, detail, shape)
     dtype = x.dtype
     return Work(lambda: put(_core._dist_finish(begun, group._number, shape, dtype)), tensors, group)
+
+
+def _as_real(tensor, op, name):
+    """Complex numbers are summed as pairs of numbers. What is written to the view is written to the tensor."""
+    if not tensor.is_complex():
+        return tensor
+    if op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ValueError(f"{name} does not support {op} on complex tensors")
+    return _core.view_as_real(tensor)
 
 
 def _averaged(result, op, group):
@@ -257,16 +270,10 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     pg = resolve(group)
     if pg is None:
         return None
-    number = _reduction(op, tensor)
+    x = _as_real(tensor, op, "all_reduce")
+    number = _reduction(op, x)
     return _record(
-        "all_reduce",
-        tensor,
-        pg,
-        [number],
-        list(tensor.shape),
-        async_op,
-        lambda r: tensor.copy_(_averaged(r, op, pg)),
-        [tensor],
+        "all_reduce", x, pg, [number], list(x.shape), async_op, lambda r: x.copy_(_averaged(r, op, pg)), [tensor]
     )
 
 
@@ -284,13 +291,14 @@ def reduce(
     if pg is None:
         return None
     root = _peer(pg, dst, group_dst, "dst")
-    number = _reduction(op, tensor)
+    x = _as_real(tensor, op, "reduce")
+    number = _reduction(op, x)
 
     def write(r):
         if pg.rank() == root:
-            tensor.copy_(_averaged(r, op, pg))
+            x.copy_(_averaged(r, op, pg))
 
-    return _record("reduce", tensor, pg, [number, root], list(tensor.shape), async_op, write, [tensor])
+    return _record("reduce", x, pg, [number, root], list(x.shape), async_op, write, [tensor])
 
 
 def broadcast(
@@ -415,16 +423,10 @@ def scatter(
 
 
 def _reduce_scatter(output, x, op, pg, async_op):
-    number = _reduction(op, output)
+    x, to = _as_real(x, op, "reduce_scatter"), _as_real(output, op, "reduce_scatter")
+    number = _reduction(op, to)
     return _record(
-        "reduce_scatter",
-        x,
-        pg,
-        [number],
-        list(output.shape),
-        async_op,
-        lambda r: output.copy_(_averaged(r, op, pg)),
-        [output],
+        "reduce_scatter", x, pg, [number], list(to.shape), async_op, lambda r: to.copy_(_averaged(r, op, pg)), [output]
     )
 
 
@@ -457,7 +459,8 @@ def reduce_scatter_tensor(
 
 
 def _exchange(x, to_each, of_each, pg, async_op, write, tensors):
-    return _record("all_to_all", x, pg, [*to_each, *of_each], [sum(of_each)], async_op, write, tensors)
+    counts = [n * (2 if x.is_complex() else 1) for n in (*to_each, *of_each)]
+    return _record("all_to_all", x, pg, counts, [sum(of_each)], async_op, write, tensors)
 
 
 def all_to_all(
@@ -540,7 +543,8 @@ def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0
         )
     pg.check_device(tensor)
     _check_tag(tensor, tag)
-    _core._dist_call("send", tensor.detach(), pg._number, [peer, tag], [0])
+    x = _core.view_as_real(tensor) if tensor.is_complex() else tensor
+    _core._dist_call("send", x.detach(), pg._number, [peer, tag], [0])
 
 
 def isend(
@@ -649,14 +653,15 @@ def all_reduce_coalesced(
         return None
     for t in tensors:
         _same(t, tensors[0], "all_reduce_coalesced")
-    number = _reduction(op, tensors[0])
-    sizes = [t.numel() for t in tensors]
+    real = [_as_real(t, op, "all_reduce_coalesced") for t in tensors]
+    number = _reduction(op, real[0])
+    sizes = [t.numel() for t in real]
 
     def write(r):
-        for t, part in zip(tensors, _averaged(r, op, pg).split(sizes), strict=True):
+        for t, part in zip(real, _averaged(r, op, pg).split(sizes), strict=True):
             t.copy_(part.reshape(t.shape))
 
-    x = _core.cat([t.detach().reshape(-1) for t in tensors])
+    x = _core.cat([t.detach().reshape(-1) for t in real])
     return _record("all_reduce", x, pg, [number], [sum(sizes)], async_op, write, tensors)
 
 

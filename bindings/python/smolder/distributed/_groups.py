@@ -231,6 +231,13 @@ def _backends_of(backend):
     for device, name in pairs:
         if name not in Backend.backend_list or name == "undefined":
             raise ValueError(f"Invalid backend: '{name}': there are gloo and nccl")
+        if name == "mpi":
+            raise RuntimeError(
+                "Distributed package doesn't have MPI built in. Of processes that mpirun starts, use the gloo or nccl "
+                "backend: each joins by init_process_group('gloo', init_method='tcp://HOST:PORT', "
+                "rank=int(os.environ['OMPI_COMM_WORLD_RANK']), world_size=int(os.environ['OMPI_COMM_WORLD_SIZE'])), "
+                "with the host of rank 0 (PMI_RANK and PMI_SIZE where MPICH starts them)"
+            )
         if name not in _OF_DEVICE.values():
             raise RuntimeError(
                 f"Distributed package doesn't have {name.upper()} built in: Smolder's collectives are Gloo's, on the "
@@ -621,7 +628,7 @@ def destroy_process_group(group: Any = None) -> None:
 
 def _part(world):
     """Waits for the others, within bounds: who ends first would cut off those that are within the last collective."""
-    broken = any(_core._dist_failure(number) for number in _world.groups)
+    broken, failed = any(_core._dist_failure(number) for number in _world.groups), None
     store = _world.store._of
     if not broken and world.size() > 1:
         for number in _world.groups:
@@ -630,8 +637,8 @@ def _part(world):
             _core._dist_set_timeout(world._number, _PARTING)
             _core._dist_call("barrier", _creation.zeros(0, device=world.device()), world._number, [], [0])
             _core.mark_step()
-        except DistError:
-            broken = True
+        except DistError as error:
+            broken, failed = True, error
     try:
         store.compare_set(
             f"gone/{world._ranks[world.rank()]}", "", "it left after a collective had failed" if broken else "it left"
@@ -648,6 +655,8 @@ def _part(world):
             left = store.add("left", 0)
     except (DistNetworkError, DistStoreError):
         pass  # the store is gone already
+    if failed and "the ranks do not do the same" in str(failed):
+        raise failed
 
 
 def _forget():
