@@ -123,9 +123,6 @@ for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("i
     setattr(Tensor, _name, _method)
 
 
-Tensor._row_major_clone = _clone
-
-
 Tensor.layout = property(lambda self: strided, doc="strided; sparse tensors have others.")
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smolder import _core
-from smolder._layouts import channels_last, channels_last_3d, check_format
+from smolder._layouts import _clone, channels_last, channels_last_3d, check_format
 
 if TYPE_CHECKING:
     from typing import Any
@@ -47,7 +46,7 @@ def copied(t: Tensor, wanted: Any) -> Tensor:
     if t.dim() != rank:
         raise RuntimeError(f"required rank {rank} tensor to use {wanted.name} format")
     last = t.permute(0, *range(2, rank), 1)
-    return _core.Tensor._row_major_clone(last).permute(0, rank - 1, *range(1, rank - 1))
+    return _clone(last).permute(0, rank - 1, *range(1, rank - 1))
 
 
 def taken(name: str, t: Tensor, wanted: Any, like: Tensor | None = None) -> Tensor:
@@ -65,7 +64,7 @@ def converted(name: str, t: Tensor, wanted: Any, like: Tensor) -> Tensor:
         return t if _has_strides_of(t, wanted) else copied(t, wanted)
     check_format(name, wanted)
     if wanted is not None and wanted.name == "contiguous_format":
-        return t if format_of(t) is None else _core.Tensor._row_major_clone(t)
+        return t if format_of(t) is None else _clone(t)
     return t if t is like else taken(name, t, None, like)
 
 

@@ -1,4 +1,4 @@
-"""The names of torch.nn that libraries import for annotations."""
+"""Modules and names of torch.nn that libraries import, for annotations mostly."""
 
 from smolder._names import listing as _listing
 
