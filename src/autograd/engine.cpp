@@ -238,7 +238,8 @@ class Run {
     const RunningNode running(&node);
     try {
       compute(node, grads, results);
-      if (anomaly_checks_nan() && !node->leaf.defined()) check_for_nan(*node, results);
+      // In vmap no element can be read.
+      if (anomaly_checks_nan() && !node->leaf.defined() && lazy::batch_depth() == 0) check_for_nan(*node, results);
     } catch (const std::exception&) {
       report_anomaly(*node);
       throw;

@@ -291,3 +291,31 @@ def test_dropout_of_nothing_writes_no_leaf(name):
     assert drops(x, 0.0, True, True) is x and drops(x, 0.5, False, True) is x
     with pytest.raises(RuntimeError, match="leaf"):
         drops(x, 0.5, True, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.squeeze_(),
+        lambda x: x.squeeze_(1),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.transpose_(0, 2),
+        lambda x: x.swapaxes_(0, 1),
+        lambda x: x[0].t_(),
+    ],
+)
+def test_a_change_of_shape_without_recording_keeps_the_history(change):
+    p = leaf(2, 1, 3)
+    x = p * 2
+    with smolder.no_grad():
+        change(x)
+    assert x.requires_grad and not smolder.is_inference_mode_enabled() and smolder.is_grad_enabled()
+    x.sum().backward()
+    assert p.grad.flatten().tolist() == [2] * 6
+
+
+def test_anomalies_are_not_looked_for_in_vmap():
+    """There is no element that could be read."""
+    with autograd.set_detect_anomaly(True):
+        x = smolder.ones(2)
+        assert smolder.func.hessian(lambda t: (t**3).sum())(x).tolist() == [[6, 0], [0, 6]]

@@ -3,51 +3,54 @@
 from __future__ import annotations
 
 from smolder import _core
+from smolder._modes import set_grad_enabled
 from smolder._tensor import _method
 
 
-def _reshaped(self, name, changed):
+def _reshaped(self, name, view, *args):
     if self.requires_grad and self.is_leaf:
         raise RuntimeError(
             f"{name}: a leaf Variable that requires grad is being used in an in-place operation."
             if _core.is_grad_enabled()
             else f"{name} of a leaf that requires grad is not supported; assign {name[:-1]} of it to .data"
         )
-    self._become(changed)
+    # A change of shape keeps the history that there is, where none is recorded too.
+    with set_grad_enabled(_core.is_grad_enabled() or self.requires_grad):
+        self._become(getattr(self, view)(*args))
     return self
 
 
 @_method
 def t_(self):
     """As t, of the tensor itself."""
-    return _reshaped(self, "t_", self.t())
+    return _reshaped(self, "t_", "t")
 
 
 @_method
 def squeeze_(self, dim=None):
     """As squeeze, of the tensor itself."""
-    return _reshaped(self, "squeeze_", self.squeeze() if dim is None else self.squeeze(dim))
+    return _reshaped(self, "squeeze_", "squeeze", *(() if dim is None else (dim,)))
 
 
 @_method
 def unsqueeze_(self, dim):
     """As unsqueeze, of the tensor itself."""
-    return _reshaped(self, "unsqueeze_", self.unsqueeze(dim))
+    return _reshaped(self, "unsqueeze_", "unsqueeze", dim)
 
 
 @_method
 def transpose_(self, dim0, dim1):
     """As transpose, of the tensor itself."""
-    return _reshaped(self, "transpose_", self.transpose(dim0, dim1))
+    return _reshaped(self, "transpose_", "transpose", dim0, dim1)
 
 
 @_method
 def swapaxes_(self, axis0, axis1):
     """As swapaxes, of the tensor itself."""
-    return _reshaped(self, "swapaxes_", self.transpose(axis0, axis1))
+    return _reshaped(self, "swapaxes_", "transpose", axis0, axis1)
 
 
 @_method
 def swapdims_(self, dim0, dim1):
     """As swapdims, of the tensor itself."""
-    return _reshaped(self, "swapdims_", self.transpose(dim0, dim1))
+    return _reshaped(self, "swapdims_", "transpose", dim0, dim1)
