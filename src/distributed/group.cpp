@@ -92,12 +92,12 @@ class Meeting final : public PrefixStore {
       if (r != rank_) w.needed.push_back(r);
     }
     for (size_t i = 0; i < w.needed.size() && i < size_t{kMostAsked}; ++i) {
-      for (const auto& [key, how] : {std::pair{"gone/", " has left: "}, {"failed/", " failed: "}}) {
-        const std::string rank = std::to_string(w.needed[i]);
-        if (const auto why = group_.store->find(key + rank)) {
-          raise<DistBackendError>(w.what, ", on rank ", rank_, ": rank ", rank, how, *why);
-        }
-      }
+      const std::string rank = std::to_string(w.needed[i]);
+      const auto gone = group_.store->find("gone/" + rank);  // before the other: why it goes is said before it goes
+      const auto failed = group_.store->find("failed/" + rank);
+      if (!gone && !failed) continue;
+      raise<DistBackendError>(w.what, ", on rank ", rank_, ": rank ", rank,
+                              failed ? " failed: " : " has left: ", failed ? *failed : *gone);
     }
     waiting_.now = true;
     const auto circle = waits_in_circle(*group_.store, rank_, w);
@@ -314,10 +314,10 @@ std::optional<std::string> Group::stuck(const Job& waited, bool waits_here) {
   const int asked = std::min(size() - 1, kMostAsked);
   for (int i = 1; i <= asked; ++i) {
     const int r = (rank() + i) % size();
+    // Why a rank goes is said before it goes.
+    const auto gone = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]));
     if (const auto fault = options_.store->find(key("fault", r))) return rank_text(r) + " failed: " + *fault;
-    if (const auto gone = options_.store->find("gone/" + std::to_string(options_.ranks[static_cast<size_t>(r)]))) {
-      return rank_text(r) + " has left: " + *gone;
-    }
+    if (gone) return rank_text(r) + " has left: " + *gone;
     if (!collective) continue;
     const std::optional<std::string> other = options_.store->find(key("at", r));
     if (!other) continue;
@@ -337,6 +337,17 @@ std::optional<std::string> Group::stuck(const Job& waited, bool waits_here) {
 
 void Group::announce(const std::vector<Planned>& planned) {
   if (size() == 1) return;
+  try {
+    compare(planned);
+  } catch (const DistBackendError&) {
+    throw;
+  } catch (const DistError& e) {
+    raise<DistBackendError>(planned.front().what, ", number ", begun_ + 1, " of ", options_.name, ", on ",
+                            rank_text(rank()), ": ", without_store(e));
+  }
+}
+
+void Group::compare(const std::vector<Planned>& planned) {
   const uint64_t first = begun_ + 1;
   std::string text = std::to_string(first);
   for (const Planned& p : planned) text += '\n' + p.what + with_line(p.where);
@@ -442,6 +453,7 @@ void Group::close(const std::string& why) {
     if (failure_.empty()) failure_ = why;
   }
   try {
+    options_.store->set("failed/" + std::to_string(ranks()[static_cast<size_t>(rank())]), why);
     options_.store->set(key("down", rank()), why);
   } catch (const std::exception&) {  // the others see that the connection ended
   }
@@ -450,7 +462,6 @@ void Group::close(const std::string& why) {
 
 void Group::fail(const std::string& why) {
   try {
-    options_.store->set("failed/" + std::to_string(ranks()[static_cast<size_t>(rank())]), why);
     options_.store->set(key("fault", rank()), why);
   } catch (const std::exception&) {  // as above
   }

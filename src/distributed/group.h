@@ -97,6 +97,7 @@ class Group {
   void wait(Job& job);
   std::optional<std::string> stuck(const Job& job, bool waits_here);
   std::vector<int> needed(const Job& job) const;
+  void compare(const std::vector<Planned>& planned);
   [[noreturn]] void lose(const Job& job);
   std::string explain(const Job& job, const std::string& said);
   std::string title(const Job& job) const;

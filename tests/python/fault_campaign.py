@@ -239,7 +239,7 @@ def check_saved(folder):
 def campaign(way, faults, rng, size=None):
     """By kind of fault: seconds until errors, and until ends. And how many there were."""
     steps = 2 * len(faults) + 6
-    took = {kind: ([], []) for kind in WITHIN}
+    took, start = {kind: ([], []) for kind in WITHIN}, time.monotonic()
     with tempfile.TemporaryDirectory() as base:
         want = finish(launch(way, steps, f"{base}/alone", size=size))
         folder, known, done = f"{base}/struck", 0, 0
@@ -251,6 +251,7 @@ def campaign(way, faults, rng, size=None):
             ranks = launch(way, steps, folder, f"{kind}:{victim}:{at}", size)
             for list_of, seconds in zip(took[kind], strike(ranks, kind, victim, at, delay), strict=True):
                 list_of += seconds
+            print(f"  {way} {done}: {kind} of rank {victim}, {time.monotonic() - start:.0f} s", flush=True)
             told = [int(n) for r in ranks for n in re.findall(r"^saved (\d+)", r.text(), re.M)]
             resumed = [int(n) for r in ranks for n in re.findall(r"^step \d+ from (\d+)", r.text(), re.M)]
             assert not resumed or min(resumed) >= known, f"a checkpoint was lost: {resumed}, saved was {known}"

@@ -1,5 +1,6 @@
 """What goes wrong between processes, of which test_distributed.py has the rest."""
 
+import os
 import random
 import subprocess
 import sys
@@ -45,7 +46,9 @@ def test_explain_and_replay(tmp_path):
     test_distributed.run("", 2, HERE / "seen_programs.py", TRACE=str(tmp_path / "trace"))
     for rank in range(2):
         command = [sys.executable, "-m", "smolder", "replay", str(tmp_path / f"trace.{rank}"), "--check"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "COLUMNS": "200"}
+        )
         assert done.returncode == 0 and "the same bits" in done.stdout, done.stdout + done.stderr
         assert "collectives alone" in done.stdout, done.stdout
 
