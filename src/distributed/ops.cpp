@@ -148,7 +148,7 @@ void run_now(const Kind& kind, const KernelCall& call) {
   const Words w = Words::read(call.attrs);
   if (stands_in(w.group)) {
     const eager::Array x = dense(call.inputs[0]);
-    stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape}, call.outputs[0]);
+    stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape, .strides = {}}, call.outputs[0]);
     if (call.outputs.size() > 2) token_of(call.outputs[2]) = 0;
     return next_token(call);
   }

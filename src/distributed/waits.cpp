@@ -15,14 +15,14 @@ constexpr int kMostLooks = 64;  // of a large group not all are asked each time
 /// A rank of the world, a group and a slot.
 using Way = std::tuple<int, int64_t, uint64_t>;
 
-struct Begun {
+struct Progress {
   std::map<int64_t, uint64_t> collectives;  ///< by group: the number of the last one
   std::map<Way, uint64_t> sends;
 };
 
 struct Own {
   std::mutex lock;
-  Begun begun;
+  Progress begun;
   std::map<Way, uint64_t> receives;
   static Own& get() {
     static Own* const own = new Own;  // threads may run when statics end
@@ -33,7 +33,7 @@ struct Own {
 /// What a process says of itself in the store.
 struct Said {
   Waiting waiting;
-  Begun begun;
+  Progress begun;
 };
 
 std::string key(int rank) { return "waits/" + std::to_string(rank); }
