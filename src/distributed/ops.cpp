@@ -209,8 +209,8 @@ void begin_alone(const KernelCall& call, const Words& w) {
   const eager::Array x = dense(call.inputs[0]);
   auto job = std::make_shared<Job>();
   job->result.resize(static_cast<size_t>(numel(Dims(w.shape))) * itemsize(x.dtype));
-  stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape},
-           {.data = job->result.data(), .dtype = x.dtype, .shape = Dims(w.shape)});
+  stand_in({.data = x.data, .dtype = x.dtype, .shape = x.shape, .strides = {}},
+           {.data = job->result.data(), .dtype = x.dtype, .shape = Dims(w.shape), .strides = {}});
   token_of(call.outputs[0]) = Begun::get().add(std::move(job));
   next_token(call);
 }
