@@ -25,6 +25,7 @@ for _why, _names in {
     "torch has the name of its schema, Python another: A, or x": "linalg.cholesky linalg.eigh linalg.eigvalsh "
     "linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.norm linalg.pinv linalg.solve_triangular "
     "linalg.vector_norm linalg.cholesky_ex linalg.cond linalg.householder_product linalg.lstsq linalg.matrix_exp "
+    "linalg.ldl_factor linalg.ldl_factor_ex "
     "linalg.tensorinv linalg.tensorsolve",
     "losses are nn.functional's, with reductions by name: this is the op": "binary_cross_entropy_with_logits "
     "cosine_embedding_loss hinge_embedding_loss kl_div margin_ranking_loss poisson_nll_loss triplet_margin_loss",
