@@ -166,7 +166,6 @@ TIMM = [
     "res2net50_26w_4s",
     "nf_regnet_b0",
     "botnet26t_256",
-    "halonet26t",
     "gcresnext26ts",
     "lambda_resnet26t",
     "focalnet_tiny_srf",
