@@ -74,7 +74,7 @@ def at_once():
 )
 def test_a_bool_is_no_integer(call):
     """Each took True for 1. Methods of Python's ints do; torch's arguments do not."""
-    with pytest.raises(TypeError, match="bool|argument '(sections|split_size)' .* must be int"):
+    with pytest.raises(TypeError, match=r"bool|argument '(sections|split_size)' .* must be int"):
         eval(call, {"smolder": smolder, "F": F, "x": X})
 
 
