@@ -7,7 +7,6 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/distributed/group.h"
-#include "smolder/distributed/ops.h"
 
 namespace smolder::distributed {
 namespace {
@@ -24,10 +23,7 @@ void tile(size_t from, size_t to, Copy&& copy) {
 
 }  // namespace
 
-void stand_in_for_peers() {
-  g_stands_in = true;
-  define_collectives();
-}
+void stand_in_for_peers() { g_stands_in = true; }
 
 bool stands_in(int64_t group) { return g_stands_in && !has_group(group); }
 

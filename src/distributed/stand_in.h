@@ -7,7 +7,7 @@
 namespace smolder::distributed {
 
 /// Collectives of groups that this process has not got take what the other ranks would send from this rank's operand,
-/// again and again, and zeros where it has none. Their ops are there from now on.
+/// again and again, and zeros where it has none.
 void stand_in_for_peers();
 bool stands_in(int64_t group);
 

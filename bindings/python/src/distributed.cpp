@@ -173,7 +173,10 @@ void bind_distributed(nb::module_& m) {
     return values;
   });
   m.def("_dist_define", &distributed::define_collectives);
-  m.def("_dist_stand_in", &distributed::stand_in_for_peers);
+  m.def("_dist_stand_in", [] {
+    distributed::define_collectives();
+    distributed::stand_in_for_peers();
+  });
   m.def("_dist_keep", &distributed::keep_collectives);
   m.def("_dist_take", [] {
     nb::list out;
