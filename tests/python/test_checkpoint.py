@@ -364,3 +364,17 @@ def test_backward_within_the_function():
     (want,) = autograd.grad(f(x).sum(), x)
     (got,) = autograd.grad(checkpoint(f, x, use_reentrant=False).sum(), x)
     np.testing.assert_allclose(got.tolist(), want.tolist(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_complex_arguments(use_reentrant):
+    pairs = smolder.rand(3, 2).requires_grad_()
+
+    def gradient(call):
+        z = smolder.view_as_complex(pairs)
+        call(lambda z: (z * z + z.conj() * 2j).real.sum(), z).backward()
+        found, pairs.grad = pairs.grad.tolist(), None
+        return found
+
+    again = gradient(lambda f, z: checkpoint(f, z, use_reentrant=use_reentrant))
+    assert again == pytest.approx(gradient(lambda f, z: f(z)))
