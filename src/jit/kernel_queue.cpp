@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -14,7 +13,6 @@
 
 #include "smolder/core/background.h"
 #include "smolder/core/counters.h"
-#include "smolder/core/dynamic_library.h"
 #include "smolder/core/error.h"
 #include "smolder/core/fork.h"
 #include "smolder/core/interrupt.h"
@@ -33,23 +31,14 @@ constexpr size_t kMostWaiting = 4096;  ///< kernels: those that were launched le
 
 thread_local bool awaited = false;
 
-/// Whether code of the interpreter lies beside the library, for whatever architecture (cmake/interpreter.cmake).
-bool comes_with_interpreter() {
-  std::error_code failed;
-  return std::ranges::any_of(std::filesystem::directory_iterator(library_folder(), failed), [](const auto& file) {
-    return file.path().filename().string().starts_with("smolder_interpreter_");
-  });
-}
-
 StandIns from_environment() {
   const char* const text = std::getenv("SMOLDER_CUDA_INTERPRETER");
-  const std::string_view wanted = text && *text ? text : "shipped";
-  constexpr std::string_view kNames[] = {"off", "shipped", "behind", "only", "random"};
+  const std::string_view wanted = text && *text ? text : "off";
+  constexpr std::string_view kNames[] = {"off", "behind", "only", "random"};
   const auto it = std::ranges::find(kNames, wanted);
   SMOLDER_CHECK(it != std::end(kNames), ValueError,
-                "SMOLDER_CUDA_INTERPRETER must be off, shipped, behind, only or random, is '", wanted, "'");
-  const auto asked = static_cast<StandIns>(it - std::begin(kNames));
-  return asked == StandIns::kShipped && !comes_with_interpreter() ? StandIns::kNone : asked;
+                "SMOLDER_CUDA_INTERPRETER must be off, behind, only or random, is '", wanted, "'");
+  return static_cast<StandIns>(it - std::begin(kNames));
 }
 
 /// What a job could not do, once a process.
@@ -65,7 +54,7 @@ void tell(const std::string& what) {
 
 StandIns stand_ins() {
   static const StandIns asked = from_environment();
-  return awaited && asked <= StandIns::kBehind ? StandIns::kNone : asked;
+  return awaited && asked == StandIns::kBehind ? StandIns::kNone : asked;
 }
 
 AwaitedKernels::AwaitedKernels(bool waits) : outer_(std::exchange(awaited, waits)) {}

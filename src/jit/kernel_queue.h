@@ -15,14 +15,13 @@ namespace smolder::jit {
 
 /// What runs a device's kernel while its code is not there (SMOLDER_CUDA_INTERPRETER).
 enum class StandIns : uint8_t {
-  kNone,     ///< nothing: steps wait for the compiler
-  kShipped,  ///< the interpreter, where its code came with the library, until the kernel's is there
-  kBehind,   ///< the same, but the interpreter is compiled where it must be
+  kNone,    ///< nothing: steps wait for the compiler
+  kBehind,  ///< the interpreter, until the code is there
   kOnly,    ///< the interpreter, always: nothing is compiled. For tests
   kRandom,  ///< either, drawn for each launch. For tests
 };
-/// What SMOLDER_CUDA_INTERPRETER says, else kShipped; kNone where none came with the library, and on a thread that waits
-/// for kernels. Throws ValueError where it says nothing known.
+/// What SMOLDER_CUDA_INTERPRETER says, else kNone; kNone on a thread that waits for kernels. Throws ValueError where it
+/// says nothing known.
 StandIns stand_ins();
 /// While one lives that awaits, what its thread compiles waits for the compiler.
 class AwaitedKernels {

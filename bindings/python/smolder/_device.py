@@ -116,7 +116,8 @@ def placed(make: _F) -> _F:
             return _pinned(make(*args, **options), device)
         mode = _core._creation_mode()
         if mode == "cpu" and (device is None or device is CPU or device == mode):
-            return make(*args, **options)
+            out = make(*args, **options)
+            return out if device is None or out._on_cpu else moved(out, CPU)
         device = mode if device is None else device
         with usable_device(device) as where:
             out = make(*args, **options)

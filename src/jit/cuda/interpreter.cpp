@@ -46,8 +46,8 @@ std::unique_ptr<const Module> shipped(const std::string& arch) {
   return nullptr;
 }
 
-/// The interpreter's program for one architecture. Where it did not come with the library and was asked for by name,
-/// it is compiled once a machine, behind the program.
+/// The interpreter's program for one architecture. Where it did not come with the library it is compiled once a machine,
+/// behind the program.
 class InterpreterProgram {
  public:
   static InterpreterProgram& of(const std::string& arch) {
@@ -62,13 +62,13 @@ class InterpreterProgram {
   /// Null until it is compiled.
   smolder::cuda::DriverKernel function() {
     std::call_once(asked_, [&] {
-      const StandIns asked = stand_ins();
+      const bool waits = stand_ins() == StandIns::kOnly || stand_ins() == StandIns::kRandom;
       if ((shipped_ = shipped(arch_))) {
         function_.store(shipped_->kernel(kInterpreterEntry), std::memory_order_release);
         return;
       }
-      if (asked == StandIns::kOnly || asked == StandIns::kRandom || program_.is_kept()) return load();
-      if (asked == StandIns::kBehind) KernelQueue::get().submit([this] { load(); });
+      if (waits || program_.is_kept()) return load();
+      KernelQueue::get().submit([this] { load(); });
     });
     return function_.load(std::memory_order_acquire);
   }
