@@ -87,8 +87,8 @@ bool same_prefix(const Trace& a, const Trace& b, size_t n);
 
 /// Every integer that a plan treats as a symbol, in the order of `to_graph`'s symbols.
 std::vector<int64_t> symbol_values(const Trace& t);
-/// Canonical bytes of a trace with every size above 1 replaced by "a size" and every position by "a position": equal bytes
-/// mean that a plan of one may be tried for the other.
+/// Canonical bytes of a trace with every size above 1 replaced by "a size" and every position by "a position": equal
+/// bytes mean that a plan of one may be tried for the other.
 std::string plan_structure(const Trace& t, std::span<const uint32_t> produced, const jit::CompileOptions& options);
 
 /// Throws NotImplementedError when `op` on such operands is not all compiled on the device: what strict mode asks of
