@@ -385,7 +385,7 @@ def test_guards_are_those_of_compile():
 # -- forms
 
 SCHEMA = {
-    "": ["break_reasons", "bytes", "compile_ms", "compile_times", "fallbacks", "floor_ms", "function", "graph_break_count",
+    "": ["break_reasons", "bytes", "collectives", "compile_ms", "compile_times", "fallbacks", "floor_ms", "function", "graph_break_count",
          "graph_count", "graphs", "kernel_ms", "limits", "op_count", "ops_per_graph", "out_guards", "recompiles", "timed",
          "version", "wall_ms", "where"],
     "graph": ["arena_bytes", "buffers", "bytes", "compile_ms", "device", "ended_by", "floor_ms", "host_ms", "how", "kernels",

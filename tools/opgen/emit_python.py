@@ -21,6 +21,8 @@ SPELLED = {
     "int?": ("std::optional<Int>", "value_of({0})"),
     "size": ("Int", "{0}.value"),
     "size?": ("std::optional<Int>", "value_of({0})"),
+    "position": ("Int", "{0}.value"),
+    "position?": ("std::optional<Int>", "value_of({0})"),
     "ints": ("const Ints&", "{0}.items"),
 }
 

@@ -145,7 +145,7 @@ bool set_plain(const Tensor& t, PyObject* index, PyObject* value) {
   Tensor v = number ? full({}, *number, t.dtype()).to(t.device()) : tensor_in(value);
   while (v.dim() > rank_of(*to) && v.size(0) == 1) v = select(v, 0, 0);  // as in torch
   if (!to->positions.empty()) {
-    v = lazy::index_put_at(to->view, to->axis, v.dtype() == t.dtype() ? v : v.to(t.dtype()), false, to->positions);
+    v = index_put_at(to->view, to->axis, v.dtype() == t.dtype() ? v : v.to(t.dtype()), false, to->positions);
   }
   to->view.copy_(v);
   return true;
@@ -187,7 +187,7 @@ PyObject* get_item(PyObject* self, PyObject* index) {
     std::optional<Selection> selected = select_items(t, index);
     if (!selected) return in_python("get", self, index, nullptr);
     const Tensor& view = selected->view;
-    if (!selected->positions.empty()) return wrap(lazy::index_at(view, selected->axis, selected->positions));
+    if (!selected->positions.empty()) return wrap(index_at(view, selected->axis, selected->positions));
     return wrap(view.impl() == t.impl() ? reshape(t, t.shape()) : Tensor(view));
   } catch (nb::python_error& e) {
     e.restore();

@@ -92,7 +92,8 @@ def _numerical(func, inputs, at, eps):
                 moved = flat.copy()
                 moved[i] += sign * eps
                 x.data.copy_(_core.from_numpy_copy(moved.reshape(tuple(x.shape))))
-                sides.append([o.detach().double().cpu().numpy().reshape(-1) for o in _outputs(func(*inputs))])
+                # Copies: an output may be a view of the input, which moves on.
+                sides.append([o.detach().double().cpu().numpy().flatten() for o in _outputs(func(*inputs))])
             columns.append([(a - b) / (2 * eps) for a, b in zip(*sides, strict=True)])
     finally:
         x.data.copy_(before)

@@ -9,11 +9,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from smolder._names import listing as _listing
-from smolder.profiler import record_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
+
+    from smolder.profiler import record_function
 
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 __dir__ = _listing(__name__)
@@ -21,6 +22,14 @@ __dir__ = _listing(__name__)
 _nested = threading.local()
 _handles = itertools.count(1)
 _started: dict[int, record_function] = {}
+
+
+def _entered(msg):
+    from smolder.profiler import record_function  # which few programs ask for
+
+    out = record_function(msg)
+    out.__enter__()
+    return out
 
 
 def _open():
@@ -32,8 +41,7 @@ def _open():
 def range_push(msg: str) -> int:
     """Begins a range within those of this thread that are open; returns how many there were."""
     ranges = _open()
-    ranges.append(record_function(msg))
-    ranges[-1].__enter__()
+    ranges.append(_entered(msg))
     return len(ranges) - 1
 
 
@@ -49,8 +57,7 @@ def range_pop() -> int:
 def range_start(msg: str) -> int:
     """Begins a range that any thread may end, by the number that this returns."""
     handle = next(_handles)
-    _started[handle] = record_function(msg)
-    _started[handle].__enter__()
+    _started[handle] = _entered(msg)
     return handle
 
 
@@ -63,8 +70,7 @@ def range_end(range_id: int) -> None:
 
 def mark(msg: str) -> None:
     """A range without length."""
-    with record_function(msg):
-        pass
+    _entered(msg).__exit__()
 
 
 @contextlib.contextmanager

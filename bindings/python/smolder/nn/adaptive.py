@@ -44,6 +44,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         head_bias: Whether the head has a bias.
     """
 
+    in_features: int
+    n_classes: int
+    cutoffs: list[int]
+    div_value: float
+    head_bias: bool
+    shortlist_size: int
+    n_clusters: int
+    head_size: int
     head: Linear
     tail: ModuleList
 
