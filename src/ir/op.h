@@ -49,8 +49,8 @@ struct AttrInfo {
   std::string_view name;
   AttrKind kind;
   std::span<const std::string_view> choices;  ///< for kString
-  /// A size that says where, not how many. Extents of 0 and 1 mean something to shape rules; positions do not, so that a
-  /// plan serves all.
+  /// A size that says where, not how many. Extents of 0 and 1 mean something to shape rules; positions do not, so that
+  /// a plan serves all.
   bool is_position = false;
 };
 

@@ -46,8 +46,8 @@ std::unique_ptr<const Module> shipped(const std::string& arch) {
   return nullptr;
 }
 
-/// The interpreter's program for one architecture. Where it did not come with the library it is compiled once a machine,
-/// behind the program.
+/// The interpreter's program for one architecture. Where it did not come with the library it is compiled once a
+/// machine, behind the program.
 class InterpreterProgram {
  public:
   static InterpreterProgram& of(const std::string& arch) {

@@ -46,8 +46,8 @@ class InterpreterLaunch {
   std::vector<size_t> placed_;  ///< words that hold offsets into the scratch memory
 };
 
-/// A kernel that the interpreter runs; null where it can't, or is not compiled for the device's architecture: then it is
-/// from now on, behind the program.
+/// A kernel that the interpreter runs; null where it can't, or is not compiled for the device's architecture: then it
+/// is from now on, behind the program.
 std::shared_ptr<const DeviceKernel> interpreted(const Kernel& kernel, const std::string& arch,
                                                 const smolder::cuda::DeviceInfo& device);
 
