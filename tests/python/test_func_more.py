@@ -112,6 +112,8 @@ def test_a_shared_file_is_written_and_another_is_not(tmp_path):
         smolder.from_file(path, size=100)
     with pytest.raises(NotImplementedError, match="bfloat16"):
         smolder.from_file(path, size=1, dtype=smolder.bfloat16)
+    with pytest.raises(NotImplementedError, match=r"layout .*sparse_coo is not supported"):
+        smolder.from_file(path, size=1, layout=smolder.sparse_coo)
 
 
 def test_samples_of_added_types_are_made_batches():

@@ -10,6 +10,7 @@ import numpy
 from smolder import _core
 from smolder._creation import from_numpy
 from smolder._device import placed
+from smolder._layouts import strided
 from smolder._types import name_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def from_file(
     With shared a write to the tensor is one to the file, when its step runs, and a file that is missing or too short is
     made; without it a write changes the tensor alone. bfloat16 is refused, which NumPy does not know.
     """
+    if layout not in (None, strided):
+        raise NotImplementedError(f"from_file: layout {layout} is not supported: a file's elements are strided")
     dtype = dtype or _core._default_dtype()
     if dtype == _core.bfloat16:
         raise NotImplementedError("from_file: bfloat16 is not supported: NumPy, which maps the file, does not have it")

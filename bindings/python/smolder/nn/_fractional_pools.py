@@ -113,7 +113,7 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As fractional_max_pool2d, with the number of each element in its plane."""
+    """As fractional_max_pool2d, with the number of each element in its plane, whatever return_indices says, as in torch."""
     return _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -125,7 +125,7 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As fractional_max_pool3d, with the number of each element in its volume."""
+    """As fractional_max_pool3d, with the number of each element in its volume, whatever return_indices says, as in torch."""
     return _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
