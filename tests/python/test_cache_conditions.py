@@ -39,7 +39,7 @@ CONDITIONS = {
     "a folder that is removed": "shutil.rmtree(folder)",
     "files that are cut": "[os.truncate(p, os.path.getsize(p) // 2) for p in files()]",
     "a database that somebody locks": """
-locked = [sqlite3.connect(p, timeout=0) for p in files() if open(p, 'rb').read(6) == b'SQLite']
+locked = [sqlite3.connect(p, timeout=60) for p in files() if open(p, 'rb').read(6) == b'SQLite']
 assert locked
 [c.execute('BEGIN EXCLUSIVE') for c in locked]""",
     "a disk of few bytes from the start": "",
