@@ -305,12 +305,6 @@ V KernelEmitter::result(const Stmt& s) {
 
 // -- any number of lanes
 
-V KernelEmitter::compute(const Stmt& s, std::span<const V> args) {
-  if (s.op == ir::Op::kCast) return emit_cast(b_, locals_[s.args[0]].dtype, s.dtype, args[0]);
-  if (s.op == ir::Op::kRandomBits) return emit_random_bits(b_, args[0], args[1], args[2]);
-  return emit_primitive(b_, s.op, s.dtype, args);
-}
-
 V KernelEmitter::number(Scalar v, DType t) { return b_.constant_bits(register_lane(t), register_bits(v, t)); }
 
 // Straight-line: the flag goes to a place nobody reads when all is well.

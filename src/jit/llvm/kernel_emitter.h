@@ -1,11 +1,13 @@
 // The state of one kernel's emission: emit_kernel.cpp writes what surrounds vector loops, vector_loop.cpp the
-// loops themselves.
+// loops themselves, compute.cpp the arithmetic.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "smolder/jit/llvm/builder.h"
@@ -64,6 +66,8 @@ class KernelEmitter {
 
   // -- any number of lanes
   V compute(const Stmt& s, std::span<const V> args);
+  V written_out(const Stmt& s, std::span<const V> args);
+  llvm::Function* function_of(const Stmt& s, std::span<const V> args);
   V number(Scalar v, DType t);
   V check_index(const Stmt& s, V index, V mask);
   V step(const Accumulator& a, V x, V y);
@@ -95,6 +99,8 @@ class KernelEmitter {
   std::vector<V> buffers_, ints_, vars_;
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
+  /// Of an op on vectors, by its operand's dtype and its own; null where the op is written out at each use.
+  std::map<std::tuple<ir::Op, DType, DType>, llvm::Function*> functions_;
   const std::vector<RowFetch> row_fetches_;
   V scratch_ = nullptr;
   bool streamed_ = false;
