@@ -1,5 +1,6 @@
-// The arithmetic of a statement. A long op on vectors is a function of the module: a kernel may hold it several times (in
-// the loop and in its masked rest, for each operand that it is applied to), and LLVM's time goes with the instructions.
+// The arithmetic of a statement. A long op on vectors is a function of the module: a kernel may hold it several times
+// (in the loop and in its masked rest, for each operand that it is applied to), and LLVM's time goes with the
+// instructions.
 #include <algorithm>
 #include <numeric>
 
@@ -13,8 +14,8 @@ namespace {
 /// Instructions beyond which an op is a function. Calls of shorter ones take more time than they save: with a bound of
 /// 24 an exponential over 40,000 floats takes 31 us, written out 20.
 constexpr int kLong = 40;
-/// Bytes of an operand of such a function. Two registers of AVX2 hide the latency of what it does: with one, a sine over
-/// 40,000 floats takes 30 us instead of 23.
+/// Bytes of an operand of such a function. Two registers of AVX2 hide the latency of what it does: with one, a sine
+/// over 40,000 floats takes 30 us instead of 23.
 constexpr int kOperandBytes = 64;
 
 llvm::Type* with_lanes(V x, int n) { return llvm::FixedVectorType::get(x->getType()->getScalarType(), n); }
@@ -47,34 +48,55 @@ V KernelEmitter::compute(const Stmt& s, std::span<const V> args) {
   return parts[0];
 }
 
+template <class Body>
+llvm::Function* KernelEmitter::define(const std::vector<llvm::Type*>& operands, llvm::Type* result, Body&& body) {
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(result, operands, false), llvm::Function::InternalLinkage,
+                                   "op", module_);
+  f->copyAttributesFrom(fn_);
+  f->setLinkage(llvm::Function::InternalLinkage);
+  const llvm::IRBuilderBase::InsertPointGuard guard(ir_);
+  ir_.SetInsertPoint(llvm::BasicBlock::Create(ir_.getContext(), "entry", f));
+  std::vector<V> args;
+  for (llvm::Argument& a : f->args()) args.push_back(&a);
+  ir_.CreateRet(body(args));
+  return f;
+}
+
+V KernelEmitter::random_run(V seed, V offset, V first) {
+  if (!random_run_) {
+    llvm::Type* word = ir_.getInt64Ty();
+    random_run_ = define({word, word, word}, b_.type(LaneType::kI32), [&](const std::vector<V>& args) {
+      const auto splat = [&](V x) { return ir_.CreateVectorSplat(b_.lanes, x); };
+      V misaligned = ir_.CreateICmpNE(ir_.CreateAnd(args[2], i64(3)), i64(0));
+      V lanes = ir_.CreateStepVector(b_.type(LaneType::kI64));
+      return emit_random_bits(b_, splat(args[0]), splat(args[1]), ir_.CreateAdd(splat(args[2]), lanes), misaligned);
+    });
+  }
+  return b_.zext(ir_.CreateCall(random_run_, {seed, offset, first}), LaneType::kI64);
+}
+
 V KernelEmitter::written_out(const Stmt& s, std::span<const V> args) {
   if (s.op == ir::Op::kCast) return emit_cast(b_, locals_[s.args[0]].dtype, s.dtype, args[0]);
-  if (s.op == ir::Op::kRandomBits) return emit_random_bits(b_, args[0], args[1], args[2]);
+  if (s.op == ir::Op::kRandomBits) {
+    return b_.zext(emit_random_bits(b_, args[0], args[1], args[2]), LaneType::kI64);
+  }
   return emit_primitive(b_, s.op, s.dtype, args);
 }
 
 llvm::Function* KernelEmitter::function_of(const Stmt& s, std::span<const V> args) {
-  if (s.op == ir::Op::kRandomBits) return nullptr;  // fours of lanes are drawn together, from a position in all lanes
+  if (s.op == ir::Op::kRandomBits) return nullptr;  // seldom; those of consecutive elements are random_run()
   const auto [found, is_new] = functions_.try_emplace({s.op, locals_[s.args[0]].dtype, s.dtype}, nullptr);
   if (!is_new) return found->second;
 
   const int all = b_.lanes;
-  const LaneType result = register_lane(result_dtype(s));
   const auto widest = std::max_element(args.begin(), args.end(), [](V a, V b) {
     return a->getType()->getScalarSizeInBits() < b->getType()->getScalarSizeInBits();
   });
   b_.lanes = std::min<int>(all, kOperandBytes * 8 / static_cast<int>((*widest)->getType()->getScalarSizeInBits()));
   std::vector<llvm::Type*> types;
   for (V a : args) types.push_back(with_lanes(a, b_.lanes));
-  auto* f = llvm::Function::Create(llvm::FunctionType::get(b_.type(result), types, false),
-                                   llvm::Function::InternalLinkage, "op", module_);
-  f->copyAttributesFrom(fn_);
-  f->setLinkage(llvm::Function::InternalLinkage);
-  const llvm::IRBuilderBase::InsertPointGuard guard(ir_);
-  ir_.SetInsertPoint(llvm::BasicBlock::Create(ir_.getContext(), "entry", f));
-  std::vector<V> operands;
-  for (llvm::Argument& a : f->args()) operands.push_back(&a);
-  ir_.CreateRet(written_out(s, operands));
+  llvm::Function* f = define(types, b_.type(register_lane(result_dtype(s))),
+                             [&](const std::vector<V>& operands) { return written_out(s, operands); });
   b_.lanes = all;
   if (static_cast<int>(f->getInstructionCount()) > kLong) return found->second = f;
   f->eraseFromParent();

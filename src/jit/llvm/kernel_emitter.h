@@ -68,6 +68,10 @@ class KernelEmitter {
   V compute(const Stmt& s, std::span<const V> args);
   V written_out(const Stmt& s, std::span<const V> args);
   llvm::Function* function_of(const Stmt& s, std::span<const V> args);
+  template <class Body>
+  llvm::Function* define(const std::vector<llvm::Type*>& operands, llvm::Type* result, Body&& body);
+  /// random_bits of consecutive positions.
+  V random_run(V seed, V offset, V first);
   V number(Scalar v, DType t);
   V check_index(const Stmt& s, V index, V mask);
   V step(const Accumulator& a, V x, V y);
@@ -101,6 +105,7 @@ class KernelEmitter {
   std::vector<Accumulator> accs_;
   /// Of an op on vectors, by its operand's dtype and its own; null where the op is written out at each use.
   std::map<std::tuple<ir::Op, DType, DType>, llvm::Function*> functions_;
+  llvm::Function* random_run_ = nullptr;
   const std::vector<RowFetch> row_fetches_;
   V scratch_ = nullptr;
   bool streamed_ = false;

@@ -18,17 +18,16 @@ V emit_cast(Builder& b, DType from, DType to, V x) { return scalar::emit_cast(b,
 
 V emit_random_bits(Builder& b, V seed, V offset, V position) {
   using I64 = scalar::I64<Builder>;
-  return b.zext(scalar::random_bits(I64{&b, seed}, I64{&b, offset}, I64{&b, position}).v, LaneType::kI64);
+  return scalar::random_bits(I64{&b, seed}, I64{&b, offset}, I64{&b, position}).v;
 }
 
 V emit_random_bits(Builder& b, V seed, V offset, V position, V misaligned) {
   using I64 = scalar::I64<Builder>;
   V aligned = scalar::random_bits_aligned(I64{&b, seed}, I64{&b, offset}, I64{&b, position}).v;
-  const auto chosen = b.select_rare<LaneType::kI32>(misaligned, {aligned, aligned}, [&] {
-    V any = scalar::random_bits(I64{&b, seed}, I64{&b, offset}, I64{&b, position}).v;
+  return b.select_rare<LaneType::kI32>(misaligned, {aligned, aligned}, [&] {
+    V any = emit_random_bits(b, seed, offset, position);
     return std::array<V, 2>{any, any};
-  });
-  return b.zext(chosen[0], LaneType::kI64);
+  })[0];
 }
 
 LaneType register_lane(DType t) { return scalar::register_lane(t); }

@@ -13,7 +13,7 @@ namespace smolder::jit::cpu {
 /// An elementwise primitive of dtype `t` on registers.
 llvm::Value* emit_primitive(Builder& b, ir::Op op, DType t, std::span<llvm::Value* const> args);
 llvm::Value* emit_cast(Builder& b, DType from, DType to, llvm::Value* x);
-/// `random_bits` of the op table; all int64.
+/// `random_bits` of the op table, as int32; the operands are int64.
 llvm::Value* emit_random_bits(Builder& b, llvm::Value* seed, llvm::Value* offset, llvm::Value* position);
 /// The same for lanes of one seed and offset that hold consecutive positions; `misaligned` is a single condition:
 /// whether the first is no multiple of four, which costs four times as much.

@@ -65,11 +65,12 @@ void VectorLoop::statement(const Stmt& s, const Prepared& p, const Block& block)
 }
 
 V VectorLoop::random_bits(const Stmt& s) {
-  V seed = vector_of(s.args[0]), offset = vector_of(s.args[1]), position = vector_of(s.args[2]);
   V first = first_of_[s.args[2]];
-  if (!first || varies(s.args[0]) || varies(s.args[1])) return emit_random_bits(b_, seed, offset, position);
-  V misaligned = ir_.CreateICmpNE(ir_.CreateAnd(first, e_.i64(3)), e_.i64(0));
-  return emit_random_bits(b_, seed, offset, position, misaligned);
+  if (first && !varies(s.args[0]) && !varies(s.args[1])) {
+    return e_.random_run(e_.locals_[s.args[0]].scalar, e_.locals_[s.args[1]].scalar, first);
+  }
+  const V args[] = {vector_of(s.args[0]), vector_of(s.args[1]), vector_of(s.args[2])};
+  return e_.written_out(s, args);
 }
 
 // -- divisions of consecutive numbers: what an index into a reshaped array is made of
