@@ -45,6 +45,12 @@ for dim in (0, 1):
     y = x.sum(dim)
     smolder.mark_step()
 """
+# Every command that reads, in one process: of a damaged file each says so or shows what it can.
+READS = """
+from smolder import cli
+for command in (["ls"], ["stats"], ["why"], ["show", "a"], ["diff", "a", "b"]):
+    assert cli.main(["cache", *command]) in (0, 1, 3), command
+"""
 
 
 class Place:
@@ -258,11 +264,8 @@ def test_damaged_files_are_told_of_and_left_until_repaired(own, damage):
     own.path.write_bytes(content)
     report = own.json("verify", status=1)
     assert not report["sound"] and report["complaints"]
-    for command in (("ls",), ("stats",), ("why",), ("show", "a"), ("diff", "a", "b")):
-        run = subprocess.run(
-            [sys.executable, "-m", "smolder.cli", "cache", *command], env=own.env, capture_output=True, text=True
-        )
-        assert run.returncode in (0, 1, 3) and "Traceback" not in run.stderr, run.stderr
+    run = subprocess.run([sys.executable, "-c", READS], env=own.env, capture_output=True, text=True)
+    assert run.returncode == 0 and "Traceback" not in run.stderr, run.stderr
     assert own.path.read_bytes() == content  # nothing was repaired unasked
     own.cache("verify", "--repair")
     assert own.json("verify")["sound"] and own.json("ls") == []

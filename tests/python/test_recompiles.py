@@ -179,11 +179,13 @@ def test_the_reason_names_the_cause_and_the_line(fault, tmp_path, capsys):
     (first, *_) = explained.recompiles
     assert [first[key] for key in ("cause", "reason", "where", "before")] == told and first["compiled"]
     assert f"{why.cause}: {why.reason}" in str(explained) and why.where in str(explained)
-    # So does `smolder cache why`, of all steps and of each kernel that was built for this one.
-    smolder._core._leave_kernels_on_disk()
-    assert told in reasons(capsys, "--limit", "500")
-    for kernel in why.kernels[:2]:
-        assert told in reasons(capsys, kernel.key)
+    # So does `smolder cache why`, of all steps and of each kernel that was built for this one. It reads the database that
+    # all tests share, so it is asked about the first fault of each cause.
+    if fault in {f.cause: f for f in reversed(FAULTS)}.values():
+        smolder._core._leave_kernels_on_disk()
+        assert told in reasons(capsys, "--limit", "500")
+        for kernel in why.kernels[:2]:
+            assert told in reasons(capsys, kernel.key)
 
 
 @pytest.mark.parametrize(
