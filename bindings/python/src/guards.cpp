@@ -24,8 +24,6 @@ const autograd::TensorMeta* find_meta(const lazy::TensorImpl* impl) {
   return static_cast<const autograd::TensorMeta*>(impl->autograd.get());
 }
 
-Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
-
 std::string text(PyObject* o) {
   if (!o) return "nothing";
   nb::object shown = nb::steal(PyObject_Repr(o));

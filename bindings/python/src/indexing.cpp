@@ -16,10 +16,6 @@
 namespace smolder::python {
 namespace {
 
-Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
-
-bool is_sparse(PyObject* o) { return Py_TYPE(o) != tensor_type() && is_sparse_type(Py_TYPE(o)); }
-
 std::span<PyObject* const> items_of(PyObject* const& index) {
   if (!PyTuple_CheckExact(index)) return {&index, 1};
   return {&PyTuple_GET_ITEM(index, 0), static_cast<size_t>(PyTuple_GET_SIZE(index))};

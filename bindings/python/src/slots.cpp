@@ -17,14 +17,9 @@
 namespace smolder::python {
 namespace {
 
-PyTypeObject* g_type = nullptr;
+PyTypeObject* g_tensor_type = nullptr;
 
-bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_type || PyType_IsSubtype(Py_TYPE(o), g_type); }
-
-/// Of whose values alone there is a handle: Python answers for it.
-bool is_sparse(PyObject* o) { return Py_TYPE(o) != g_type && is_sparse_type(Py_TYPE(o)); }
-
-Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
+bool is_tensor(PyObject* o) { return Py_TYPE(o) == g_tensor_type || PyType_IsSubtype(Py_TYPE(o), g_tensor_type); }
 
 /// A tensor with a copy of a NumPy array's elements; undefined for anything else.
 Tensor array_in(PyObject* o) {
@@ -220,7 +215,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 }  // namespace
 
 PyObject* wrap(Tensor&& t) {
-  nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_type)));
+  nb::object out = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(g_tensor_type)));
   new (nb::inst_ptr<Tensor>(out)) Tensor(std::move(t));
   nb::inst_mark_ready(out);
   return out.release().ptr();
@@ -303,8 +298,8 @@ PyType_Slot* tensor_slots() {
   return slots;
 }
 
-void set_tensor_type(PyTypeObject* type) { g_type = type; }
+void set_tensor_type(PyTypeObject* type) { g_tensor_type = type; }
 
-PyTypeObject* tensor_type() { return g_type; }
+PyTypeObject* tensor_type() { return g_tensor_type; }
 
 }  // namespace smolder::python

@@ -8,6 +8,8 @@ namespace smolder::python {
 PyType_Slot* tensor_slots();
 void set_tensor_type(PyTypeObject* type);
 PyTypeObject* tensor_type();
+/// The tensor of an object of that type.
+inline Tensor& tensor_in(PyObject* o) { return *nb::inst_ptr<Tensor>(nb::handle(o)); }
 /// A new object of that type.
 PyObject* wrap(Tensor&& t);
 /// Sets the Python error that `e` becomes, with the user's line.

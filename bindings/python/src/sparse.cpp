@@ -7,6 +7,7 @@
 #include "smolder/lazy/storage.h"
 #include "smolder/lazy/view.h"
 #include "src/call_errors.h"
+#include "src/slots.h"
 #include "src/tensor.h"
 
 namespace smolder::python {
@@ -15,11 +16,11 @@ namespace {
 using autograd::SparseLayout;
 using autograd::SparseParts;
 
-PyTypeObject* g_type = nullptr;  ///< lives as long as the process; the GIL guards it
+PyTypeObject* g_sparse_type = nullptr;  ///< lives as long as the process; the GIL guards it
 
 nb::handle sparse_class() {
-  if (!g_type) nb::module_::import_("smolder._sparse");  // which sets it
-  return nb::handle(reinterpret_cast<PyObject*>(g_type));
+  if (!g_sparse_type) nb::module_::import_("smolder._sparse");  // which sets it
+  return nb::handle(reinterpret_cast<PyObject*>(g_sparse_type));
 }
 
 nb::object object_on(Tensor handle) {
@@ -49,7 +50,9 @@ const SparseParts& parts_in(const Tensor& t, std::shared_ptr<const SparseParts>&
 
 }  // namespace
 
-bool is_sparse_type(PyTypeObject* type) { return type == g_type && g_type; }
+bool is_sparse_type(PyTypeObject* type) { return type == g_sparse_type && g_sparse_type; }
+
+bool is_sparse(PyObject* tensor) { return Py_TYPE(tensor) != tensor_type() && is_sparse_type(Py_TYPE(tensor)); }
 
 nb::object object_for(const Tensor& t) {
   if (t.impl()->autograd && autograd::sparse_parts(t)) [[unlikely]]
@@ -69,8 +72,8 @@ void bind_sparse(nb::module_& m) {
   m.def(
       "_set_sparse_class",
       [](nb::handle cls) {
-        g_type = reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr());
-        ask_class(g_type);
+        g_sparse_type = reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr());
+        ask_class(g_sparse_type);
       },
       nb::arg("cls"), "Says which class sparse tensors are of; functions ask it first.");
   m.def(

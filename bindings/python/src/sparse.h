@@ -7,6 +7,8 @@ namespace smolder::python {
 
 /// Whether objects of a type are sparse tensors.
 bool is_sparse_type(PyTypeObject* type);
+/// Whether a tensor is one: there is a handle of its values alone, so that Python answers for it.
+bool is_sparse(PyObject* tensor);
 /// The object that a tensor is in Python: of a sparse one's values, the sparse tensor.
 nb::object object_for(const Tensor& t);
 /// What `dense += sparse` and its like are, which Python says: smolder._sparse.in_place(name, self, other).

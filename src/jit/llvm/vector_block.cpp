@@ -10,7 +10,6 @@ namespace smolder::jit::cpu {
 
 namespace {
 
-constexpr int64_t kLine = 64;
 /// Bytes from a row to the next beyond which that is not fetched ahead.
 constexpr int64_t kFarRow = 128 << 10;
 

@@ -16,8 +16,6 @@ namespace {
 constexpr int kUnroll = 2;
 /// LLVM instructions in a body beyond which it is long.
 constexpr int kShortBody = 24;
-/// Streaming stores fill whole cache lines.
-constexpr int kLine = 64;
 
 bool is_read_back(const std::vector<Stmt>& body, int buffer) {
   return std::any_of(body.begin(), body.end(),
@@ -309,7 +307,7 @@ V VectorLoop::streaming_start(V* aligned) {
           ir_.CreateAnd(*aligned, ir_.CreateICmpNE(e_.buffers_[r], e_.buffers_[static_cast<size_t>(s.address.buffer)]));
     }
     const auto size = static_cast<int64_t>(itemsize(s.dtype));
-    const int64_t line = std::min<int64_t>(kLine, kLanes * size);
+    const int64_t line = std::min(kLine, kLanes * size);
     const auto address = [&](V element) {
       return ir_.CreateAnd(
           ir_.CreatePtrToInt(ir_.CreateGEP(e_.element_type(s.address.buffer), prepared_[i].access.base, element),

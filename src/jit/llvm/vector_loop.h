@@ -8,6 +8,9 @@
 
 namespace smolder::jit::cpu {
 
+/// Bytes of a cache line: streaming stores fill whole ones.
+inline constexpr int64_t kLine = 64;
+
 class VectorLoop {
  public:
   /// Over elements [begin, end) of the loop's variable.
