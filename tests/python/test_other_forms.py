@@ -145,7 +145,7 @@ def test_tensors_are_made_in_the_layout_that_is_asked_for():
     assert sm.empty(2, 3, layout=sm.sparse_csr).layout is sm.sparse_csr
     with pytest.raises(NotImplementedError, match="ones: a tensor of the layout"):
         sm.ones(2, layout=sm.sparse_coo)
-    with pytest.raises(TypeError, match="must be torch.layout, not int"):
+    with pytest.raises(TypeError, match=r"must be torch\.layout, not int"):
         sm.zeros(2, layout=3)
     with pytest.raises(NotImplementedError, match="no names"):
         sm.zeros(2, names=("N",))

@@ -21,7 +21,7 @@ _warned: set[str] = set()
 # Arguments that torch's forms of an op name otherwise, by op: a list or a tuple is the second name's where there are two.
 _OTHERWISE = {
     "split": {"tensor": ("input",), "split_size_or_sections": ("split_size", "split_sizes")},
-    "tensor_split": {key: ("sections", "indices") for key in ("indices_or_sections", "tensor_indices_or_sections")},
+    "tensor_split": dict.fromkeys(("indices_or_sections", "tensor_indices_or_sections"), ("sections", "indices")),
     "dropout": {"train": ("training",)},
 }
 _EITHER = {"split": ("split_size", "split_sizes")}  # torch has one name for both in methods
