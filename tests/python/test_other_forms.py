@@ -149,3 +149,13 @@ def test_tensors_are_made_in_the_layout_that_is_asked_for():
         sm.zeros(2, layout=3)
     with pytest.raises(NotImplementedError, match="no names"):
         sm.zeros(2, names=("N",))
+
+
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_a_tensor_of_one_element_is_a_number_before_tensors():
+    rate = sm.tensor(0.5)
+    assert sm.equal(X.clone().add_(rate, X), X * 1.5)
+    assert sm.equal(X.add(rate * -1, X), X * 0.5)
+    assert sm.equal(X.addcmul(rate, X, X), X + 0.5 * X * X)
+    with pytest.raises(TypeError, match=r"add\(\) takes 1 positional argument but 2 were given"):
+        X.add(sm.tensor([0.5]), X)

@@ -97,6 +97,7 @@ def _in_order(function, args, kwargs):
     if found is None:
         return NotImplemented
     tensors, numbers, order = found
+    numbers = {key: value.item() if isinstance(value, _core.Tensor) else value for key, value in numbers.items()}
     if name not in _warned:
         _warned.add(name)
         warn(
@@ -106,9 +107,9 @@ def _in_order(function, args, kwargs):
 
 
 def _is_number(value):
-    return isinstance(value, int | float | complex) or (
-        not isinstance(value, _core.Tensor) and hasattr(value, "__float__")
-    )
+    if isinstance(value, _core.Tensor):  # of one element it is a number, where a tensor does not fit
+        return value.dim() == 0 and not value.requires_grad
+    return isinstance(value, int | float | complex) or hasattr(value, "__float__")
 
 
 def _fits(args, kinds):

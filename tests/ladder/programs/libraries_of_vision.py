@@ -263,7 +263,7 @@ def torchvision_segmentation_and_video():
 def torchvision_detection():
     from torchvision.models import detection
 
-    out = []
+    out, targets = [], [{"boxes": torch.tensor([[8.0, 8, 60, 50], [40, 20, 90, 80]]), "labels": torch.tensor([1, 2])}]
     for kind in (
         "retinanet_resnet50_fpn",
         "fasterrcnn_mobilenet_v3_large_320_fpn",
@@ -271,9 +271,16 @@ def torchvision_detection():
         "ssdlite320_mobilenet_v3_large",
     ):
         model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3)).eval()
-        with torch.no_grad():
-            made = model([numbers(3, 96, 128).abs()])[0]
-        out += [float(len(made["boxes"])), *told(made["boxes"][:20], made["scores"][:20])]
+        with torch.no_grad():  # many boxes have the same score, and which of these come first is nobody's to say
+            out += told(model([numbers(3, 96, 128).abs()])[0]["scores"][:20])
+        if kind in ("retinanet_resnet50_fpn", "fcos_resnet50_fpn"):  # whose losses draw no boxes at random
+            model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3, min_size=96)).eval()
+            for part in (model.head, model.transform, model):
+                part.training = True
+            losses = model([numbers(3, 96, 128).abs()], targets)
+            out += told(losses)
+            sum(losses.values()).backward()
+            out += told(next(p.grad for n, p in model.named_parameters() if "head" in n and p.grad is not None))
     return out
 
 
