@@ -263,18 +263,19 @@ def torchvision_segmentation_and_video():
 def torchvision_detection():
     from torchvision.models import detection
 
-    out, targets = [], [{"boxes": torch.tensor([[8.0, 8, 60, 50], [40, 20, 90, 80]]), "labels": torch.tensor([1, 2])}]
+    boxes = torch.tensor([[8.0, 8, 60, 50], [40, 20, 90, 80]]).double()
+    out, targets = [], [{"boxes": boxes, "labels": torch.tensor([1, 2])}]
+    image = numbers(3, 96, 128).abs().double()
     for kind in (
         "retinanet_resnet50_fpn",
         "fasterrcnn_mobilenet_v3_large_320_fpn",
         "fcos_resnet50_fpn",
         "ssdlite320_mobilenet_v3_large",
     ):
-        model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3)).eval()
+        model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3)).double().eval()
         with torch.no_grad():  # many boxes have the same score, and which of these come first is nobody's to say
-            out += told(model([numbers(3, 96, 128).abs()])[0]["scores"][:20])
+            out += told(model([image])[0]["scores"][:20])
         if kind in ("retinanet_resnet50_fpn", "fcos_resnet50_fpn"):  # whose losses draw no boxes at random
-            model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3, min_size=96)).eval()
             for part in (model.head, model.transform, model):
                 part.training = True
             losses = model([numbers(3, 96, 128).abs()], targets)
