@@ -233,7 +233,7 @@ def test_what_is_registered_for_more_special_classes_is_taken():
     class Mine(D.Normal):
         pass
 
-    table = D.kl._registered
+    table = D.kl._KL_REGISTRY
     before = dict(table)
     try:
         D.register_kl(Mine, D.Normal)(lambda p, q: "mine first")

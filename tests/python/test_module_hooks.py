@@ -200,5 +200,14 @@ def test_handles():
     with m.register_forward_hook(lambda *a: None, with_kwargs=True, always_call=True):
         assert len(m._forward_hooks_with_kwargs) == len(m._forward_hooks_always_called) == 1
     assert not (m._forward_hooks or m._forward_hooks_with_kwargs or m._forward_hooks_always_called)
-    with pytest.raises(NotImplementedError, match="register_full_backward_hook"):
-        m.register_backward_hook(print)
+
+
+def test_the_older_backward_hook_sees_gradients():
+    layer, seen = nn.Linear(3, 2), []
+    with layer.register_backward_hook(lambda module, before, after: seen.append((module, before[0], after[0]))):
+        x = smolder.ones(1, 3, requires_grad=True)
+        (layer(x).relu() * 2).sum().backward()
+    layer(x).sum().backward()
+    ((module, before, after),) = seen
+    assert module is layer and after.tolist() == [[2.0 * (v > 0) for v in layer(x)[0].tolist()]]
+    assert before.tolist() == (after @ layer.weight).tolist()

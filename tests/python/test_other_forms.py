@@ -94,3 +94,68 @@ def test_other_orders_raise_as_before():
         X.addcmul(X, X, 0.5)
     with pytest.raises(TypeError, match=r"mul\(\) takes 1 positional argument but 2 were given"):
         X.mul(0.5, X)
+
+
+def test_arguments_by_the_names_of_torchs_other_forms():
+    x = sm.arange(6)
+    pieces = [[0, 1], [2, 3, 4, 5]]
+    for parts in (
+        x.split(split_size=[2, 4]),
+        x.split(split_size=(2, 4), dim=-1),
+        sm.split(x, split_size_or_sections=[2, 4]),
+        sm.split(tensor=x, split_size_or_sections=(2, 4), dim=0),
+        sm.tensor_split(x, tensor_indices_or_sections=sm.tensor([2, 6]))[:2],
+        sm.tensor_split(x, sm.tensor([2, 6]))[:2],
+        x.tensor_split(indices=sm.tensor([2, 6]))[:2],
+    ):
+        assert [p.tolist() for p in parts] == pieces
+    assert [len(p) for p in sm.split(tensor=x, split_size_or_sections=4)] == [4, 2]
+    assert [len(p) for p in sm.tensor_split(x, sm.tensor(3))] == [2, 2, 2]
+    assert x.clone().resize_(size=(3, 2)).shape == (3, 2)
+    with pytest.raises(TypeError, match="split_sizes_or"):
+        sm.split(x, split_sizes_or=2)
+
+
+def test_arguments_that_choose_a_way_are_taken():
+    x, at = sm.arange(6.0).reshape(2, 3), sm.tensor([[0, 1]])
+    assert sm.gather(input=x, dim=1, index=at, sparse_grad=False).tolist() == [[0.0, 1.0]]
+    assert x.gather(1, at, sparse_grad=False).tolist() == [[0.0, 1.0]]
+    with pytest.raises(TypeError, match="sparse_grad"):
+        x.gather(1, at, sparse_grad=True)
+    assert sm.layer_norm(x, (3,), cudnn_enable=False).shape == (2, 3)
+    assert sm.group_norm(x.reshape(1, 2, 3), 2, None, None, 1e-5, cudnn_enabled=True).shape == (1, 2, 3)
+    assert sm.dropout(x, p=0.5, train=False).tolist() == x.tolist()
+    norm = x.norm(p=2, dim=1, dtype=sm.float64)
+    assert norm.dtype == sm.float64 and norm.tolist() == pytest.approx([5**0.5, 50**0.5])
+
+
+def test_tensors_are_made_in_the_layout_that_is_asked_for():
+    x = sm.ones(2, 3)
+    for made in (
+        sm.zeros(2, 3, layout=sm.strided, names=None),
+        sm.full((2, 3), 0.0, layout=sm.strided),
+        sm.zeros_like(x, layout=sm.strided),
+        x.new_zeros((2, 3), layout=sm.strided, pin_memory=False),
+    ):
+        assert made.tolist() == [[0.0] * 3] * 2
+    assert sm.arange(3, layout=sm.strided).tolist() == [0, 1, 2]
+    assert sm.hann_window(3, layout=sm.strided, pin_memory=False, dtype=sm.float64).dtype == sm.float64
+    for made in (sm.zeros(2, 3, layout=sm.sparse_coo), sm.zeros_like(x, layout=sm.sparse_coo)):
+        assert made.layout is sm.sparse_coo and made.to_dense().tolist() == [[0.0] * 3] * 2
+    assert sm.empty(2, 3, layout=sm.sparse_csr).layout is sm.sparse_csr
+    with pytest.raises(NotImplementedError, match="ones: a tensor of the layout"):
+        sm.ones(2, layout=sm.sparse_coo)
+    with pytest.raises(TypeError, match=r"must be torch\.layout, not int"):
+        sm.zeros(2, layout=3)
+    with pytest.raises(NotImplementedError, match="no names"):
+        sm.zeros(2, names=("N",))
+
+
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_a_tensor_of_one_element_is_a_number_before_tensors():
+    rate = sm.tensor(0.5)
+    assert sm.equal(X.clone().add_(rate, X), X * 1.5)
+    assert sm.equal(X.add(rate * -1, X), X * 0.5)
+    assert sm.equal(X.addcmul(rate, X, X), X + 0.5 * X * X)
+    with pytest.raises(TypeError, match=r"add\(\) takes 1 positional argument but 2 were given"):
+        X.add(sm.tensor([0.5]), X)

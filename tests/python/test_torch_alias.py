@@ -338,3 +338,24 @@ print(seen, is_batchedtensor(torch.ones(2)), maybe_get_level(torch.ones(2)))
         "in", "inside", "out", "True False 1 3", "0 False True", "torch.utils.data._utils.worker._generate_state",
         "torch._C._functorch._add_batch_dim", "torch.quint4x2 [0.0, 0.0]", "[(True, 1)] False -1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_started_anew_have_torch(tmp_path, method):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch.multiprocessing as mp, torch\n"
+        "def work(queue):\n"
+        "    queue.put((torch.ones(2).sum().item(), torch.__version__))\n"
+        "if __name__ == '__main__':\n"
+        f"    context = mp.get_context({method!r})\n"
+        "    queue = context.SimpleQueue()\n"
+        "    child = context.Process(target=work, args=(queue,))\n"
+        "    child.start()\n"
+        "    child.join()\n"
+        "    print(child.exitcode)\n"
+        "    print(queue.get() == (2.0, torch.__version__) if child.exitcode == 0 else 'failed')\n"
+    )
+    command = [sys.executable, "-m", "smolder.torch", str(program)]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert out.stdout == "0\nTrue\n", out.stderr

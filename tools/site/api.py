@@ -57,6 +57,7 @@ MODULES = [
     "smolder.linalg",
     "smolder.fft",
     "smolder.sparse",
+    "smolder.nested",
     "smolder.special",
     "smolder.signal.windows",
     "smolder.random",

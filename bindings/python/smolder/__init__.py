@@ -96,6 +96,7 @@ _LATER = {
     "jit",
     "mps",
     "multiprocessing",
+    "nested",
     "overrides",
     "profiler",
     "signal",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from smolder._layouts import layout as Layout
     from smolder._typing import Device, DType, Generator, Like, Number, RandomLike
 
 __all__ = [
@@ -352,6 +353,7 @@ def zeros(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """A tensor of zeros; of the default dtype unless another is given."""
     return _finish(_core.zeros(_size("zeros", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
@@ -366,6 +368,7 @@ def ones(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """A tensor of ones; of the default dtype unless another is given."""
     return _finish(_core.ones(_size("ones", given, size), dtype=dtype or _core._default_dtype()), requires_grad)
@@ -380,6 +383,7 @@ def empty(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
     memory_format: object = None,
 ) -> Tensor:
     """A tensor to be filled; zeros, so that results repeat."""
@@ -397,6 +401,7 @@ def full(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
     return _finish(_filled(_size("full", (size,)), fill_value, dtype), requires_grad)
@@ -425,6 +430,7 @@ def arange(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """Numbers from start (0) up to, not including, end by step (1); int64 when all three are integers."""
     if not 0 <= len(bounds) <= 3:
@@ -468,6 +474,7 @@ def linspace(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """steps numbers evenly spread from start to end, both included."""
     return _finish(_spread(start, end, steps, dtype), requires_grad)
@@ -495,6 +502,7 @@ def logspace(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """base to the power of steps numbers evenly spread from start to end."""
     dtype = dtype or _spread(start, end, 0, None).dtype
@@ -513,6 +521,7 @@ def eye(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """A matrix with ones on the diagonal, zeros elsewhere."""
     return _finish(_core.eye(n, m, dtype=dtype or _core._default_dtype()), requires_grad)
@@ -528,6 +537,7 @@ def rand(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _finish(
@@ -546,6 +556,7 @@ def randn(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """Normal random numbers of mean 0 and deviation 1."""
     return _finish(
@@ -566,6 +577,7 @@ def randint(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """Random integers in [low, high), or in [0, low) when only one bound is given; int64 by default."""
     if size is None:  # randint(high, size)
@@ -591,6 +603,7 @@ def randperm(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """0, 1, ... n - 1 in a random order; int64 by default."""
     return _finish(_core.randperm(n, dtype=dtype or _core.int64, generator=generator), requires_grad)
@@ -608,6 +621,7 @@ def normal(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
 ) -> Tensor:
     """Normal random numbers: mean and deviation are tensors, which broadcast, or numbers with a size."""
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -642,7 +656,15 @@ def _in_format(name, made, memory_format, like=None):
 def _random_like(make: Callable[..., Tensor]) -> RandomLike:
     @placed_like
     def like(
-        input, *, generator=None, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+        input,
+        *,
+        generator=None,
+        dtype=None,
+        device=None,
+        requires_grad=False,
+        pin_memory=False,
+        layout=None,
+        memory_format=None,
     ) -> Tensor:
         made = make(input, dtype=dtype, generator=generator)
         return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
@@ -652,7 +674,9 @@ def _random_like(make: Callable[..., Tensor]) -> RandomLike:
 
 def _like(make: Callable[..., Tensor]) -> Like:
     @placed_like
-    def like(input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, memory_format=None) -> Tensor:
+    def like(
+        input, *, dtype=None, device=None, requires_grad=False, pin_memory=False, layout=None, memory_format=None
+    ) -> Tensor:
         made = make(input, dtype=dtype)
         return _finish(_in_format(make.__name__, made, memory_format, input), requires_grad)
 
@@ -660,7 +684,8 @@ def _like(make: Callable[..., Tensor]) -> Like:
 
 
 def _named_like(like, make):
-    like.__name__ = like.__qualname__ = make.__name__
+    for function in (like, like.__wrapped__):
+        function.__name__ = function.__qualname__ = make.__name__
     like.__doc__ = f"As {make.__name__.removesuffix('_like')}, of input's shape, and dtype unless one is given."
     return like
 
@@ -681,6 +706,7 @@ def full_like(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
     memory_format: object = None,
 ) -> Tensor:
     """A tensor of input's shape and dtype filled with a number."""
@@ -702,6 +728,7 @@ def randint_like(
     device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
+    layout: Layout | None = None,
     memory_format: object = None,
 ) -> Tensor:
     """Random integers from low, or 0 where one bound is given, below high; of input's shape and dtype."""

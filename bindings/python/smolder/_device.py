@@ -98,12 +98,18 @@ _F = typing.TypeVar("_F")
 
 
 def placed(make: _F) -> _F:
-    """A function that makes tensors where its `device` and `pin_memory` say, which it does not read itself."""
+    """A function that makes tensors where its `device` and `pin_memory` say, and of what `layout`, which it does not read
+    itself. `names` may be None."""
 
     name = make.__name__
 
     @functools.wraps(make)
-    def call(*args, device=None, pin_memory=False, **options):
+    def call(*args, device=None, pin_memory=False, layout=None, names=None, **options):
+        if names is not None:
+            raise NotImplementedError(f"{name}: dimensions have no names here")
+        if layout is not None and getattr(layout, "name", None) != "strided":
+            where = {} if device is None else {"device": device}
+            return _of_layout(call, layout, args, where | options)
         if "dtype" in options:
             options["dtype"] = as_dtype(options["dtype"])
             check_dtype(name, options["dtype"])
@@ -124,6 +130,26 @@ def placed(make: _F) -> _F:
         return moved(out, where)
 
     return call
+
+
+_EMPTY = {"zeros", "empty", "zeros_like", "empty_like", "new_zeros", "new_empty"}
+
+
+def _of_layout(make, layout, args, options):
+    """What a function that makes tensors of zeros makes in a layout that keeps none of them."""
+    from smolder._layouts import layout as kind
+    from smolder._sparse import _make
+
+    name = make.__wrapped__.__name__
+    if not isinstance(layout, kind):
+        raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {type(layout).__name__}")
+    if name not in _EMPTY:
+        raise NotImplementedError(
+            f"{name}: a tensor of the layout {layout!r} is not supported; zeros() and empty() are"
+        )
+    requires_grad = options.pop("requires_grad", False)
+    of = make(*args, **options)  # of the shape, the dtype and the device: nothing computes its elements
+    return _make.empty_like(tuple(of.shape), of.dtype, of.device, layout).requires_grad_(requires_grad)
 
 
 def _pinned(tensor, where):

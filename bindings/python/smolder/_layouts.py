@@ -126,9 +126,10 @@ for _name, _method in (("clone", _clone_as), ("contiguous", _contiguous_as), ("i
 Tensor.layout = property(lambda self: strided, doc="strided; sparse tensors have others.")
 
 
-def _resize(self, *sizes, memory_format=None):
+def _resize(self, *sizes, size=None, memory_format=None):
     """self under another shape, in row-major order; what more elements there are is zero."""
     check_format("resize_", memory_format)
+    sizes = sizes if size is None else (size,)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = Size(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], numbers.Integral) else sizes)

@@ -22,7 +22,6 @@ KINDS = [
         "sparse_csr_tensor",
         "sparse_bsr_tensor sparse_bsc_tensor",
     ),
-    ("nested tensors", "tensors are rectangular", "padding and a mask", "nested"),
     (
         "quantized tensors",
         "no dtype has a scale",

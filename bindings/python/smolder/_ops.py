@@ -171,6 +171,10 @@ class _Ops:
         except RuntimeError as e:
             # A library that was built for PyTorch is none here, as one that is absent: libraries go on without it.
             there = os.path.exists(path)
+            known = sys.modules.get("smolder.torch")
+            if there and known is not None and known._registers_for(path):
+                self.loaded_libraries.add(path)
+                return
             if not there or "cannot open shared object" in str(e) or "undefined symbol" in str(e):
                 self._not_loaded |= {path} if there else set()
                 raise OSError(str(e)) from None

@@ -1,5 +1,6 @@
-"""Calls that torch takes in another form too: Python's types where a dtype is, `zeros(3, dtype=int)`, and of a few ops, with
-a warning, numbers before tensors: `x.add_(-lr, g)`, `addmm(beta, x, alpha, a, b)`."""
+"""Calls that torch takes in another form too: Python's types where a dtype is, `zeros(3, dtype=int)`, arguments by another name,
+`split(tensor=x, split_size_or_sections=2)`, and of a few ops, with a warning, numbers before tensors: `x.add_(-lr, g)`,
+`addmm(beta, x, alpha, a, b)`."""
 
 from __future__ import annotations
 
@@ -17,6 +18,23 @@ _DTYPES = {bool: _core.bool, int: _core.int64, float: _core.float64, complex: _c
 _BEFORE = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 _PRODUCTS = {"addmm", "addmv", "addr", "addbmm", "baddbmm"}  # of beta * self + alpha * a @ b
 _warned: set[str] = set()
+# Arguments that torch's forms of an op name otherwise, by op: a list or a tuple is the second name's where there are two.
+_OTHERWISE = {
+    "split": {"tensor": ("input",), "split_size_or_sections": ("split_size", "split_sizes")},
+    "tensor_split": dict.fromkeys(("indices_or_sections", "tensor_indices_or_sections"), ("sections", "indices")),
+    "dropout": {"train": ("training",)},
+}
+_EITHER = {"split": ("split_size", "split_sizes")}  # torch has one name for both in methods
+# Arguments that choose among torch's ways to the same values, with what of them is taken.
+_UNREAD: dict[str, dict[str, tuple[Any, ...]]] = {
+    "gather": {"sparse_grad": (False,)},
+    "embedding": {"sparse": (False,), "scale_grad_by_freq": (False,)},
+    "batch_norm": {"cudnn_enabled": (False, True)},
+    "instance_norm": {"cudnn_enabled": (False, True)},
+    "group_norm": {"cudnn_enabled": (False, True)},
+    "layer_norm": {"cudnn_enable": (False, True)},
+    "expand": {"implicit": (False, True)},
+}
 
 
 def as_dtype(value: Any) -> Any:
@@ -29,11 +47,49 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     typed, named = [as_dtype(v) for v in args], {k: as_dtype(v) for k, v in kwargs.items()}
     if any(a is not b for a, b in zip((*args, *kwargs.values()), (*typed, *named.values()), strict=True)):
         return function(*typed, **named)
+    if _name(function) == "tensor_split" and any(isinstance(v, _core.Tensor) for v in (*args[1:], *kwargs.values())):
+        args = (*args[:1], *map(_as_numbers, args[1:]))
+        kwargs = {key: value if key == "input" else _as_numbers(value) for key, value in kwargs.items()}
+        return function(*args, **(_renamed(function, kwargs) or kwargs))
+    if kwargs:
+        renamed = _renamed(function, kwargs)
+        if renamed is not None:
+            return function(*args, **renamed)
+        if "dtype" in kwargs and _name(function) == "norm" and args:
+            dtype = kwargs.pop("dtype")
+            return function(args[0] if dtype is None else args[0].to(dtype), *args[1:], **kwargs)
     return _in_order(function, args, kwargs)
 
 
+def _name(function):
+    return function.__name__.removesuffix("_of")
+
+
+def _as_numbers(value):
+    """The numbers in a tensor of integers; anything else as it is."""
+    return value.tolist() if isinstance(value, _core.Tensor) and not value.is_floating_point() else value
+
+
+def _renamed(function, kwargs):
+    """The arguments as the function names them, where some are named as torch names them; None where none is."""
+    name = _name(function)
+    otherwise, unread, either = _OTHERWISE.get(name, {}), _UNREAD.get(name, {}), _EITHER.get(name)
+    out, changed = {}, False
+    for key, value in kwargs.items():
+        names = otherwise.get(key)
+        if names is None and either and key == either[0] and isinstance(value, list | tuple):
+            names = either
+        if key in unread and value in unread[key]:
+            changed = True
+            continue
+        if names is not None:
+            key, changed = names[-1 if isinstance(value, list | tuple) else 0], True
+        out[key] = value
+    return out if changed else None
+
+
 def _in_order(function, args, kwargs):
-    name = function.__name__.removesuffix("_of")
+    name = _name(function)
     op = name.removesuffix("_")
     if kwargs.keys() - {"out"} or not (op in _BEFORE or op in _PRODUCTS):
         return NotImplemented
@@ -41,6 +97,7 @@ def _in_order(function, args, kwargs):
     if found is None:
         return NotImplemented
     tensors, numbers, order = found
+    numbers = {key: value.item() if isinstance(value, _core.Tensor) else value for key, value in numbers.items()}
     if name not in _warned:
         _warned.add(name)
         warn(
@@ -50,9 +107,9 @@ def _in_order(function, args, kwargs):
 
 
 def _is_number(value):
-    return isinstance(value, int | float | complex) or (
-        not isinstance(value, _core.Tensor) and hasattr(value, "__float__")
-    )
+    if isinstance(value, _core.Tensor):  # of one element it is a number, where a tensor does not fit
+        return value.dim() == 0 and not value.requires_grad
+    return isinstance(value, int | float | complex) or hasattr(value, "__float__")
 
 
 def _fits(args, kinds):

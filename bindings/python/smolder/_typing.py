@@ -10,6 +10,7 @@ from smolder._core import Tensor as Tensor
 from smolder._core import dtype as DType
 from smolder._device import device
 from smolder._graph import Graph as Graph
+from smolder._layouts import layout as Layout
 from smolder._ops import OpOverload as OpOverload
 from smolder._tensor import Size as Size
 from smolder.distributions.constraints import Constraint as Constraint
@@ -56,6 +57,7 @@ class Like(Protocol):
         device: Device = None,
         requires_grad: bool = False,
         pin_memory: bool = False,
+        layout: Layout | None = None,
     ) -> Tensor: ...
 
 
@@ -71,6 +73,7 @@ class RandomLike(Protocol):
         device: Device = None,
         requires_grad: bool = False,
         pin_memory: bool = False,
+        layout: Layout | None = None,
     ) -> Tensor: ...
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder._device import on_device
+from smolder._device import on_device, placed
 
 if TYPE_CHECKING:
     from smolder._typing import Device, DType, Tensor
@@ -34,6 +34,7 @@ def _cosine(x, k):
     return (x * (2 * math.pi * k)).cos()
 
 
+@placed
 def hann_window(
     window_length: int,
     periodic: bool = True,
@@ -48,6 +49,7 @@ def hann_window(
     )
 
 
+@placed
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -64,6 +66,7 @@ def hamming_window(
     )
 
 
+@placed
 def blackman_window(
     window_length: int,
     periodic: bool = True,
@@ -80,6 +83,7 @@ def blackman_window(
     return _window("blackman_window", window_length, periodic, dtype, device, requires_grad, shape)
 
 
+@placed
 def bartlett_window(
     window_length: int,
     periodic: bool = True,
@@ -94,6 +98,7 @@ def bartlett_window(
     )
 
 
+@placed
 def kaiser_window(
     window_length: int,
     periodic: bool = True,

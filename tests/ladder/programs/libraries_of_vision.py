@@ -263,17 +263,28 @@ def torchvision_segmentation_and_video():
 def torchvision_detection():
     from torchvision.models import detection
 
-    out = []
+    boxes = torch.tensor([[8.0, 8, 60, 50], [40, 20, 90, 80]]).double()
+    out, targets = [], [{"boxes": boxes, "labels": torch.tensor([1, 2])}]
+    image = numbers(3, 96, 128).abs().double()
     for kind in (
         "retinanet_resnet50_fpn",
         "fasterrcnn_mobilenet_v3_large_320_fpn",
         "fcos_resnet50_fpn",
         "ssdlite320_mobilenet_v3_large",
     ):
-        model = fill(getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3)).eval()
-        with torch.no_grad():
-            made = model([numbers(3, 96, 128).abs()])[0]
-        out += [float(len(made["boxes"])), *told(made["boxes"][:20], made["scores"][:20])]
+        draws_none = kind in ("retinanet_resnet50_fpn", "fcos_resnet50_fpn")  # no boxes at random in its losses
+        options = {"min_size": 96} if draws_none else {}
+        model = getattr(detection, kind)(weights=None, weights_backbone=None, num_classes=3, **options)
+        model = fill(model).double().eval()
+        with torch.no_grad():  # many boxes have the same score, and which of these come first is nobody's to say
+            out += told(model([image])[0]["scores"][:20])
+        if draws_none:
+            for part in (model.head, model.transform, model):
+                part.training = True
+            losses = model([image], targets)
+            out += told(losses)
+            sum(losses.values()).backward()
+            out += told(next(p.grad for n, p in model.named_parameters() if "head" in n and p.grad is not None))
     return out
 
 

@@ -1,4 +1,4 @@
-"""Programs in the styles of public code, which need no library: complex numbers, Fourier transforms, spectrograms."""
+"""Programs in the styles of public code, which need no library: complex numbers, Fourier transforms, spectrograms; nested batches."""
 
 import math
 
@@ -300,6 +300,54 @@ def autocorrelation_and_impulse_responses():
     response = (poles[:, None] ** torch.arange(10)).sum(0)
     product = torch.linalg.norm(response) * torch.vdot(poles, poles).real
     return parts(correlation, response, product)
+
+
+# -- batches of sentences of several lengths
+
+
+def sentences():
+    return [numbers(n, 8).roll(n, 0) for n in (3, 1, 5)]
+
+
+@program
+def attention_over_sentences_without_padding():
+    heads, size = 2, 4
+    layers = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("query", "key", "value", "out")})
+    layers["norm"] = nn.LayerNorm(8)
+    fill(layers)
+    x = torch.nested.nested_tensor(sentences(), layout=torch.jagged, requires_grad=True)
+    normed = layers["norm"](x)
+    q, k, v = (layers[n](normed).unflatten(-1, [heads, size]).transpose(1, 2) for n in ("query", "key", "value"))
+    out = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
+    y = x + layers["out"](out)
+    padded = torch.nested.to_padded_tensor(y, 0.0)
+    pooled = padded.sum(1)
+    pooled.square().sum().backward()
+    return parts(pooled, y.detach().mean(1), *(layers[n].weight.grad for n in layers), *x.grad.unbind())
+
+
+@program
+def packed_values_and_their_offsets():
+    values, offsets = numbers(9, 4).requires_grad_(), torch.tensor([0, 3, 4, 9])
+    x = torch.nested.nested_tensor_from_jagged(values, offsets)
+    bag = (x * torch.sigmoid(x)).sum(dim=1)
+    weights = torch.softmax(x.detach(), dim=1)
+    (weights * x * torch.sigmoid(x)).to_padded_tensor(1.0).pow(3).sum().backward()
+    return [*parts(bag, weights.values(), values.grad), *x.offsets().tolist()]
+
+
+@program
+def projections_split_by_lists_of_sizes():
+    inner, rank, states = 8, 2, 3
+    project = fill(nn.Linear(inner, rank + 2 * states))
+    x = numbers(2, 5, inner)
+    step, b, c = project(x).split(split_size=[rank, states, states], dim=-1)
+    gates = torch.split(x, split_size_or_sections=4, dim=-1)
+    out = torch.einsum("bln,bln,blr->blr", b, c, F.softplus(step)).sum() * gates[0].sum() + gates[1].square().sum()
+    out.backward()
+    return parts(
+        out, project.weight.grad, torch.zeros(2, layout=torch.strided), x.gather(1, x.long().abs(), sparse_grad=False)
+    )
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ def __getattr__(name: str) -> Any:  # few programs ask for it
     raise missing(__name__, name)
 
 
+def _is_checkpoint_valid():  # torch's, which libraries of checkpoints ask: they are valid in grad(), too
+    return True
+
+
 def _tuple(x):
     if isinstance(x, _core.Tensor):
         return (x,)

@@ -79,6 +79,14 @@ def _is_in_bad_fork():
     return _core._cuda_is_forked()
 
 
+def __getattr__(name):
+    if name == "_initialized":  # a value of torch's, which programs ask before they save states of generators
+        return is_initialized()
+    from smolder._missing import missing
+
+    raise missing(__name__, name)
+
+
 _lazy_init = init
 
 

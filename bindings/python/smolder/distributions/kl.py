@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["kl_divergence", "register_kl"]
 __dir__ = _listing(__name__)
 
-_registered: dict[tuple[type[Distribution], type[Distribution]], Callable[[Any, Any], Tensor]] = {}
+_KL_REGISTRY: dict[tuple[type[Distribution], type[Distribution]], Callable[[Any, Any], Tensor]] = {}
 
 
 def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[T], T]:
@@ -32,7 +32,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
             raise TypeError(f"Expected type_p and type_q to be Distribution subclasses but got {kind}")
 
     def decorate(function):
-        _registered[type_p, type_q] = function
+        _KL_REGISTRY[type_p, type_q] = function
         return function
 
     return decorate
@@ -41,18 +41,18 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 def _found(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[Any, Any], Tensor] | None:
     """The function whose classes are nearest; where the first's and the second's nearest differ, it warns."""
     order_p, order_q = type_p.__mro__, type_q.__mro__
-    pairs = [(p, q) for p, q in _registered if p in order_p and q in order_q]
+    pairs = [(p, q) for p, q in _KL_REGISTRY if p in order_p and q in order_q]
     if not pairs:
         return None
     left = min(pairs, key=lambda pair: (order_p.index(pair[0]), order_q.index(pair[1])))
     right = min(pairs, key=lambda pair: (order_q.index(pair[1]), order_p.index(pair[0])))
-    if _registered[left] is not _registered[right]:
+    if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
         warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
             RuntimeWarning,
         )
-    return _registered[left]
+    return _KL_REGISTRY[left]
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:

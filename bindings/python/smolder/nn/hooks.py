@@ -134,9 +134,9 @@ class Hooks:
         """Calls hook(module, grad_input, grad_output) when the gradients of the inputs are computed; may return others."""
         return _add(self._backward_hooks, hook, prepend)
 
-    def register_backward_hook(self, hook: Hook) -> Any:
-        """torch's deprecated hook, which misses gradients: not supported."""
-        raise NotImplementedError("register_backward_hook is not supported: use register_full_backward_hook")
+    def register_backward_hook(self, hook: ModuleBackwardHook) -> RemovableHandle:
+        """As register_full_backward_hook. torch's own tells of the module's last op alone what it knows of the inputs."""
+        return _add(self._backward_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Calls hook(module, prefix, keep_vars) before state_dict() reads the module."""

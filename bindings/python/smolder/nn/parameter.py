@@ -57,6 +57,9 @@ class Parameter(_core.Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
 
+_ParameterMeta = type(Parameter)  # torch's name, which libraries derive their own from
+
+
 class Buffer(_core.Tensor):
     """A tensor that becomes a buffer of the module it is assigned to. Shares data with it."""
 

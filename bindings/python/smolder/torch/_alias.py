@@ -1,8 +1,10 @@
 """Makes `torch` a name of Smolder's: a finder of modules, and of the distribution."""
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import multiprocessing.spawn
 import os
 import sys
 import types
@@ -137,6 +139,28 @@ def install(missing: bool = False) -> None:
         if type(module) is types.ModuleType:
             _joined(path, module)
     _keep_names_of_functions()
+    _tell_children()
+
+
+class _Installed:
+    """Read by a process that multiprocessing starts anew before it imports the program: torch is Smolder there, too."""
+
+    def __reduce__(self):
+        return install, ()
+
+
+def _tell_children():
+    told = multiprocessing.spawn.get_preparation_data
+
+    @functools.wraps(told)
+    def get_preparation_data(name):
+        return {**told(name), "smolder.torch": _Installed()}
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
+    if sys.platform != "win32":
+        from multiprocessing import forkserver
+
+        forkserver.set_forkserver_preload([])  # the program, which is imported before anything is read
 
 
 def _keep_names_of_functions():
