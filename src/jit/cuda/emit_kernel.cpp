@@ -351,7 +351,7 @@ void KernelEmitter::near_positions() {
   std::string copies;
   for (const auto& near : shape_.near_rows) {
     const KernelShape::HeldRow& row = *held_row(near.buffer);
-    const std::string at = buffer(near.buffer) + " + (" + affine(row.load->address.map, row.var) + ")";
+    const std::string at = buffer(near.buffer) + " + (" + affine(row.hold->address.map, row.var()) + ")";
     copies += copy_near(near, "fixed(" + at + ")");
   }
   line("#pragma unroll 4");
@@ -455,8 +455,8 @@ void KernelEmitter::body(const std::vector<Stmt>& statements) {
       if (first_group) line(is_columns() ? "if (mine && group == 0) {" : "if (threadIdx.y == 0) {");
       is_columns() ? vector_columns(s) : shape_.in_chunks() ? vector_chunks(s) : vector_rows(s);
       if (first_group) line("}");
-    } else if (s.kind == StmtKind::kShared) {
-      continue;  // see scratch_rows
+    } else if (s.kind == StmtKind::kShared || s.kind == StmtKind::kRegister) {
+      continue;  // see scratch_rows and held_rows
     } else if (s.kind == StmtKind::kBarrier) {
       line(group_sync());
     } else if (in_team_ && !is_columns() && s.kind == StmtKind::kLoad && s.bounds.empty()) {

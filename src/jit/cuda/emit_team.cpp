@@ -238,7 +238,7 @@ void KernelEmitter::end_strip() {
 
 /// Rows of a turn that are on their way when the turn before ends.
 bool KernelEmitter::is_read_ahead(const KernelShape::HeldRow& row) const {
-  return shape_.team && has_two_rows() && row.load &&
+  return shape_.team && has_two_rows() && !row.is_written() &&
          std::ranges::any_of(shape_.team->body, [&](const Stmt& s) { return &s == row.first; });
 }
 
@@ -312,7 +312,8 @@ void KernelEmitter::shared_rows() {
   for (const auto& row : shape_.shared_rows) {
     const std::string b = std::to_string(row.buffer), name = "shared_row" + b;
     const std::string type = type_name(storage_lane(k_.buffers[row.buffer].dtype));
-    const std::string from = cat({buffer(row.buffer), " + (", affine(row.load->address.map, row.vector->vars[0]), ")"});
+    const std::string from =
+        cat({buffer(row.buffer), " + (", affine(row.stage->address.map, row.vector->vars[0]), ")"});
     line(cat({type, "* const ", name, " = a.row", b, " < 0 ? ", from, " : reinterpret_cast<", type, "*>(shared + a.row",
               b, ");"}));
     line("if (a.row" + b + " >= 0) {");

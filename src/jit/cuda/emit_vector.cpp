@@ -202,7 +202,7 @@ std::string KernelEmitter::copy_next(const Stmt& s) {
     const std::string b = std::to_string(near.buffer);
     line("const auto next" + b + " = [&] {");
     position("now + a.blocks");
-    line(cat({"return fixed(", buffer(near.buffer), " + (", affine(row.load->address.map, row.var), "));"}));
+    line(cat({"return fixed(", buffer(near.buffer), " + (", affine(row.hold->address.map, row.var()), "));"}));
     line("}();");
     copies += copy_near(near, "next" + b);
   }
@@ -236,10 +236,10 @@ void KernelEmitter::load_held(const Stmt& s, bool fits) {
     const auto access = std::ranges::find_if(s.body, [&](const Stmt& inner) {
       return (inner.kind == StmtKind::kLoad || inner.kind == StmtKind::kStore) && inner.address.buffer == row.buffer;
     });
-    const bool is_used = access != s.body.end(), is_first = row.load && row.first == &s;
+    const bool is_used = access != s.body.end(), is_first = !row.is_written() && row.first == &s;
     if (!is_first && (!is_used || access->kind == StmtKind::kStore)) continue;
-    const Address& address = is_first ? row.load->address : access->address;
-    const VarId v = is_first ? row.var : s.vars[0];
+    const Address& address = is_first ? row.hold->address : access->address;
+    const VarId v = s.vars[0];
     if (fits && is_read_ahead(row)) {
       if (is_first) add_load(first_turn, address, v);
       continue;
@@ -281,7 +281,7 @@ void KernelEmitter::load_next(const Stmt& s) {
     if (!is_read_ahead(row) || row.last != &s) continue;
     std::string& turn = vars_[shape_.team->vars[0]];
     const std::string name = std::exchange(turn, "next");
-    add_load(loads, row.load->address, row.var);
+    add_load(loads, row.hold->address, row.var());
     turn = name;
   }
   load_chunks("if (more)", loads);
@@ -314,6 +314,10 @@ bool KernelEmitter::is_uniform(const Stmt& s) const {
     case StmtKind::kStore:
     case StmtKind::kUpdate:
     case StmtKind::kCombine:
+    case StmtKind::kHold:
+    case StmtKind::kRelease:
+    case StmtKind::kStage:
+    case StmtKind::kUnstage:
       return false;
     case StmtKind::kLoad:
       return is_fixed(s.address.map, v) &&
@@ -338,6 +342,11 @@ std::string KernelEmitter::declare_lanes(const Stmt& s) {
 
 void KernelEmitter::varying(const Stmt& s) {
   switch (s.kind) {
+    case StmtKind::kHold:
+    case StmtKind::kRelease:
+    case StmtKind::kStage:
+    case StmtKind::kUnstage:
+      return;  // see held_rows, load_held and shared_rows
     case StmtKind::kCombine:
       return combine(s);
     case StmtKind::kLoad:

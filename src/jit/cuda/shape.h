@@ -31,16 +31,16 @@ struct KernelShape {
   bool takes_several = false;
   Chunks chunks;
   bool separate_lanes = false;  ///< rows: a thread has other elements in one loop than in another
-  /// Buffers of which threads have their elements of the position's row in registers, from the loop of their first use
-  /// on, where the row is not too long: of those that are written only the last store need reach memory.
+  /// A buffer of which threads have their elements of the position's row in registers, where the row is not too long:
+  /// what `register` statements are for (hold_rows.h), in their order.
   struct HeldRow {
     int buffer;
-    const Stmt* load;   ///< what is only read: the access that fetches it; null: it is written first
-    VarId var;          ///< of the access's loop
-    const Stmt* first;  ///< the loop where that happens, which may be earlier than its use
-    const Stmt* last;   ///< the loop of the last use
-    const Stmt* last_store;
-    bool is_scratch;  ///< a shared row
+    const Stmt *hold, *first;  ///< the statement from which on, and its loop, which may be earlier than the first use
+    const Stmt* last;          ///< the loop that releases it
+    const Stmt* last_store;    ///< which alone need reach memory; null: it is only read
+    bool is_scratch;           ///< a shared row
+    bool is_written() const { return last_store != nullptr; }
+    VarId var() const { return first->vars[0]; }  ///< of the loop over elements in the address
   };
   std::vector<HeldRow> held;
   int held_chunks = 8;  ///< that there is room for
@@ -62,11 +62,11 @@ struct KernelShape {
     bool has_initial() const { return combine->args.size() > 1; }
   };
   std::vector<TeamColumn> columns;
-  /// Rows: what all turns of the team read, in the vector loops, which a block has in shared memory where there is
-  /// room.
+  /// Rows: what all iterations of the split loop read, which a block has in shared memory where there is room
+  /// (stage_rows.h): by buffer.
   struct SharedRow {
     int buffer;
-    const Stmt *load, *vector;
+    const Stmt *stage, *vector;  ///< and its loop; of near rows the last loop that reads it
     int64_t itemsize;
   };
   std::vector<SharedRow> shared_rows;
@@ -75,7 +75,7 @@ struct KernelShape {
   /// Of a multiprocessor, that go from position to position: what the last loop reads of near rows makes room for those
   /// of the next one. 0: blocks have a position each.
   int near_blocks = 0;
-  /// What a vector loop computes as one before it did, and is costly: where near rows are in chunks, threads keep it.
+  /// Where near rows are in chunks, threads keep what a loop computes again.
   struct Repeat {
     const Stmt *first, *again;
   };
@@ -95,14 +95,9 @@ struct KernelShape {
 
 /// Refers to statements of the kernel, which is scheduled and must outlive it.
 KernelShape shape_of(const Kernel& scheduled);
-/// What `Kernel::row` had better be, where `ints` are what is expected.
-RowSize row_size(const Kernel& scheduled, const KernelShape& shape, std::span<const int64_t> ints);
-/// Lengths beyond `first`, up to `last`, for which a kernel made for `extent`, as `row` says, does.
-struct RowRange {
-  int64_t first, last;
-  bool operator==(const RowRange&) const = default;
-};
-RowRange row_range(int64_t extent, const RowSize& row);
+
+/// A value that a loop computes as an earlier one did, and that is costly.
+std::vector<KernelShape::Repeat> repeats_of(const Kernel& scheduled, const Accesses& accesses);
 
 /// Where there are reductions, elements of a loop of this extent are dealt out in units of neighbours, as many as
 /// these, of which the last may be short, or one by one where that would leave a rest of a row that is not long.

@@ -42,6 +42,16 @@ inline bool is_access(const Stmt& s) {
   return s.kind == StmtKind::kLoad || s.kind == StmtKind::kStore || s.kind == StmtKind::kCombine;
 }
 
+/// Of a scheduled kernel, what gives threads registers for their elements of a buffer; null where none does.
+inline const Stmt* registers_for(const Kernel& k, int buffer) {
+  for (const Stmt& s : k.root.body) {
+    if (s.kind == StmtKind::kRegister && s.address.buffer == buffer) return &s;
+  }
+  return nullptr;
+}
+/// A statement that says where an element is kept, in a loop of variable `to`, of an address in one of `from`.
+Stmt placement_of(const Kernel& k, StmtKind kind, Address address, VarId from, VarId to);
+
 /// The stride of `v` in the map where it is one term's; a stride of 0 when it has none.
 IntRef stride_of(const Affine& map, VarId v);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -110,6 +111,41 @@ class Races {
   int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, strip_ = 0;
 };
 
+/// Elements that one thread keeps in registers, and those that are staged in shared memory: what the device's memory
+/// says of them may be old, or what they say.
+class Placements {
+ public:
+  void next_position() {
+    held_.clear();
+    staged_.clear();
+  }
+  void end_split() { staged_.clear(); }
+  void run(const Stmt& s, const void* place, int thread) {
+    if (s.kind == StmtKind::kHold) held_[place] = {thread, false};
+    if (s.kind == StmtKind::kRelease) held_.erase(place);
+    if (s.kind == StmtKind::kStage) staged_.insert(place);
+    if (s.kind == StmtKind::kUnstage) staged_.erase(place);
+  }
+  /// Throws InternalError where the access is not the one that memory stands for.
+  void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes) {
+    const auto held = held_.find(place);
+    const bool misses = held != held_.end() && held->second.thread != thread && (writes || held->second.is_written);
+    SMOLDER_CHECK(!misses, InternalError, "internal error: a thread touches b", buffer, "[", element,
+                  "], which another keeps in registers, in\n", print(k));
+    SMOLDER_CHECK(!writes || !staged_.contains(place), InternalError, "internal error: a thread writes b", buffer, "[",
+                  element, "], which is staged in shared memory, in\n", print(k));
+    if (held != held_.end() && writes) held->second.is_written = true;
+  }
+
+ private:
+  struct Held {
+    int thread;
+    bool is_written;
+  };
+  std::unordered_map<const void*, Held> held_;
+  std::unordered_set<const void*> staged_;
+};
+
 class Interpreter {
  public:
   Interpreter(const Kernel& k, void* const* buffers, const int64_t* ints, const uint64_t* scalars, uint32_t* errors,
@@ -139,6 +175,7 @@ class Interpreter {
     for (int64_t position = begin; position < end; ++position) {
       go_to(position);
       races_.next_position();
+      placements_.next_position();
       body(root);
     }
   }
@@ -194,7 +231,7 @@ class Interpreter {
   /// last alone does.
   char* touch(const Address& a, bool writes) {
     const int64_t element = at(a);
-    char* const place = memory(a.buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[a.buffer].dtype));
+    char* const place = place_of(a.buffer, element);
     if (k_.root.kind != StmtKind::kGrid) return place;  // what follows takes time
     const bool is_fixed = a.indirect.empty() && std::ranges::none_of(a.map.terms, [&](const auto& t) {
                             return t.var == element_var_ && t.stride != IntRef{};
@@ -202,7 +239,17 @@ class Interpreter {
     if (writes && is_fixed && thread_ != Races::kAll && !is_last_) return place;
     const int thread = thread_ != Races::kAll ? thread_ : writes ? 0 : Races::kAll;
     races_.touch(k_, a.buffer, place, element, thread, writes, is_own(a.buffer));
+    placements_.touch(k_, a.buffer, place, element, thread, writes);
     return place;
+  }
+  char* place_of(int buffer, int64_t element) {
+    return memory(buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[buffer].dtype));
+  }
+  /// What is only read is fetched here.
+  void placement(const Stmt& s) {
+    const bool fetches = s.kind == StmtKind::kHold || s.kind == StmtKind::kStage;
+    if (fetches && !k_.buffers[s.address.buffer].write) touch(s.address, false);
+    placements_.run(s, place_of(s.address.buffer, at(s.address)), thread_);
   }
 
   void body(const Stmt& s) {
@@ -294,7 +341,10 @@ class Interpreter {
       body(s);
     }
     if (s.kind == StmtKind::kThread) thread_ = Races::kAll;
-    if (is_split) races_.end_split();
+    if (is_split) {
+      races_.end_split();
+      placements_.end_split();
+    }
   }
 
   /// Each strip's own from the identity on, and the strips' in order.
@@ -339,6 +389,13 @@ class Interpreter {
       }
       case StmtKind::kShared:
         return share(s);
+      case StmtKind::kRegister:
+        return;
+      case StmtKind::kHold:
+      case StmtKind::kRelease:
+      case StmtKind::kStage:
+      case StmtKind::kUnstage:
+        return placement(s);
       case StmtKind::kBarrier:
         return races_.barrier();
       case StmtKind::kLoad:
@@ -457,6 +514,7 @@ class Interpreter {
   int lane_ = 0;
   // Of a scheduled kernel
   Races races_;
+  Placements placements_;
   std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a strip's
   bool begin_sums_ = false;                                               ///< elements get what they begin with
   std::unordered_map<int, std::vector<char>> shared_;                     ///< by buffer

@@ -65,7 +65,13 @@
 //    that another writes: loop_interpret.h looks for such races;
 //  - strips of the iterations of a `split` loop run side by side, in groups of their own. What they share is the
 //    elements that they `combine`: of each a strip has its own, from the identity on, and these are added in order to
-//    what the element begins with;
+//    what the element begins with. With `threads 256` blocks have no more than these;
+//  - `register b0[32]` says that a thread has registers for so many of its elements of a row. From `hold b0[...]` in a
+//    thread loop on it keeps the element of the iteration there, until `release b0[...]` in that loop or a later one.
+//    No other thread may write the element meanwhile, nor read it once it is written. What is combined in registers is
+//    held for a strip;
+//  - from `stage b0[...]` on, the element is read from shared memory where there is room for the row, until
+//    `unstage b0[...]`, or the end of the position or the split loop. Nobody may write it meanwhile;
 //  - a `shared` buffer is a row of the group's own, of so many elements, that lives for one position. Where the caller
 //    gives memory for it there is one position, and that is where it lies. All else is the device's memory.
 #pragma once
@@ -158,7 +164,15 @@ enum class StmtKind : uint8_t {
   kBarrier,  ///< the threads of a group wait for each other
   kCombine,  ///< in a kSplit: buffer[address] = op(buffer[address], args[0]), by strips. It begins with args[1], if any
   kCopy,     ///< buffer[address] = buffer[source], bit for bit
+  kRegister,  ///< in a kGrid: a thread has registers for `limit` elements of its rows of buffer `address.buffer`
+  kHold,      ///< in a kThread: the thread keeps buffer[address] in registers
+  kRelease,   ///< in a kThread: the last use of what it keeps
+  kStage,     ///< in a kThread: buffer[address] is read from shared memory, if there is room
+  kUnstage,   ///< in a kThread: and no longer
 };
+/// Whether a statement says only where elements are kept.
+constexpr bool is_placement(StmtKind kind) { return kind >= StmtKind::kRegister; }
+
 constexpr bool is_loop(StmtKind kind) {
   return kind <= StmtKind::kVector || (kind >= StmtKind::kGrid && kind <= StmtKind::kSplit);
 }
@@ -182,7 +196,7 @@ struct Stmt {
   AccId acc = -1;             ///< kAcc, kUpdate, kResult
   ir::ReduceKind reduce{};    ///< kAcc
   bool streaming = false;     ///< kStore: write-once output beyond the last-level cache
-  IntRef limit;               ///< kCheckIndex, kShared
+  IntRef limit;               ///< kCheckIndex, kShared, kRegister. kSplit: most threads of a block; 0: no such limit
   // loops
   std::vector<VarId> vars;
   std::vector<IntRef> extents;  ///< one per var

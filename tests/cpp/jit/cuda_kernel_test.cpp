@@ -28,6 +28,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/cuda/row_size.h"
 #include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/loop/loop_interpret.h"
