@@ -27,22 +27,22 @@ class RowHolder {
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
       if (accesses_.is_own_row(b) && is_written(b)) choose_written(b, false);
     }
-    // A row that is the same for all positions is in a cache, which is near enough for what registers are too few for.
-    // Of rows that do not fit some chunks are loaded at once, and nothing else is before they are stored.
-    const bool common = shape_.has_row_size() && !shape_.team && (k_.row.chunks == 0 || k_.row.near > 0);
+    // A row that is the same for all positions is in a cache, which will do where registers are too few.
+    // Where rows do not fit some chunks are loaded at once, and nothing else is loaded before they are stored.
+    const bool common = shape_.has_row_size() && !shape_.group_split && (k_.row.chunks == 0 || k_.row.staged > 0);
     for (const bool again : {true, false}) {
       for (size_t b = 0; b < k_.buffers.size(); ++b) {
         if (accesses_.is_own_row(b, common) && !is_written(b) && accesses_.is_used_again(b) == again) choose_read(b);
       }
     }
-    if (shape_.team && shape_.has_row_size() && k_.row.chunks > 0) choose_strips();
+    if (shape_.group_split && shape_.has_row_size() && k_.row.chunks > 0) choose_segments();
   }
 
   void rewrite(Kernel& k) const {
     insert(k.root.body);
     std::vector<Stmt> registers;
     for (const Row& row : rows_) registers.push_back(registers_for(row.buffer));
-    for (const int b : strips_) registers.push_back(registers_for(b));
+    for (const int b : segments_) registers.push_back(registers_for(b));
     const auto at = std::ranges::find_if(k.root.body, [](const Stmt& s) { return s.kind != StmtKind::kShared; });
     k.root.body.insert(at, registers.begin(), registers.end());
   }
@@ -73,7 +73,8 @@ class RowHolder {
     add(all.front(), all.front().vector, all.back().vector, false);
   }
 
-  /// What iterations read is held from the first loop of each on: all of it is on its way before anything is computed.
+  /// A row that iterations read is held from the first loop of each on: all of it is on its way before anything is
+  /// computed.
   void choose_read(size_t b) {
     const auto& all = accesses_.of_buffer[b];
     const auto first = std::ranges::find_if(all.front().outer->body, is_vector);
@@ -91,19 +92,19 @@ class RowHolder {
     rows_.push_back({buffer, access.statement->address, access.var(), first, last});
   }
 
-  /// What strips come to is in registers where rows leave many: what the compiler moves to memory costs more than slots
-  /// in shared memory do. Half as many threads have twice as many registers.
-  void choose_strips() {
+  /// Sums of segments are in registers where rows leave many: what the compiler moves to memory costs more than
+  /// slots in shared memory do. Half as many threads have twice as many registers.
+  void choose_segments() {
     constexpr int64_t kFewRegisters = 96, kManyRegisters = 144;
     int64_t rows = 0, sums = 0;
     for (const Row& row : rows_) rows += registers_of(row.buffer);
-    for (const auto& c : shape_.columns) sums += registers_of(c.buffer);
+    for (const auto& c : shape_.sums) sums += registers_of(c.buffer);
     if (rows + sums > kFewRegisters && k_.row.threads < kMostRowThreads) split_threads_ = kMostRowThreads / 2;
     const int64_t most = split_threads_ > 0 ? kManyRegisters : kFewRegisters;
     int64_t registers = rows;
-    for (const auto& c : shape_.columns) {
+    for (const auto& c : shape_.sums) {
       registers += registers_of(c.buffer);
-      if (registers <= most) strips_.push_back(c.buffer);
+      if (registers <= most) segments_.push_back(c.buffer);
     }
   }
 
@@ -140,7 +141,7 @@ class RowHolder {
   const KernelShape& shape_;
   std::vector<int64_t> live_;  ///< by loop over elements: registers that hold rows
   std::vector<Row> rows_;
-  std::vector<int> strips_;  ///< buffers whose sums of a strip are in registers
+  std::vector<int> segments_;  ///< buffers whose sums of a segment are in registers
   int split_threads_ = 0;
 };
 

@@ -10,8 +10,8 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr int64_t kNearBytes = 220 << 10;  // of shared memory, which a multiprocessor has for rows
-constexpr int64_t kKeptRegisters = 104;    // of the 128 that a thread has
+constexpr int64_t kStagedBytes = 220 << 10;  // of shared memory, which a multiprocessor has for rows
+constexpr int64_t kKeptRegisters = 104;      // of the 128 that a thread has
 
 /// Bytes of the rows of `n` elements that would be staged in shared memory.
 int64_t staged_bytes(const Schedule& schedule, const Accesses& accesses, int64_t n) {
@@ -27,17 +27,17 @@ int64_t staged_bytes(const Schedule& schedule, const Accesses& accesses, int64_t
 RowSize long_rows(const Schedule& schedule, int64_t n) {
   const Kernel& k = schedule.kernel;
   const bool rest = n % unit_of(n) != 0;
-  if (schedule.shape.team) return {.vector = rest ? 1 : unit_of(n)};
+  if (schedule.shape.group_split) return {.vector = rest ? 1 : unit_of(n)};
   const Accesses accesses(k);
   const int64_t bytes = staged_bytes(schedule, accesses, n);
-  const int near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2;
-  RowSize row{.vector = unit_of(n), .near = near, .rest = rest};
+  const int staged = bytes == 0 || bytes > kStagedBytes ? 0 : bytes > kStagedBytes / 2 ? 1 : 2;
+  RowSize row{.vector = unit_of(n), .staged = staged, .rest = rest};
   const int all = row.vector * kMostRowThreads, chunks = static_cast<int>((n + all - 1) / all);
   const auto repeats = static_cast<int64_t>(repeats_of(k, accesses).size());
   const bool writes = std::ranges::any_of(schedule.shape.held, &KernelShape::HeldRow::is_written);
   const bool kept = repeats > 0 && chunks * row.vector * repeats <= kKeptRegisters;
-  if (near == 0 || rest || writes || !kept || has_shared_rows(k)) return row;
-  row.near = 1;
+  if (staged == 0 || rest || writes || !kept || has_shared_rows(k)) return row;
+  row.staged = 1;
   row.threads = kMostRowThreads;
   row.chunks = chunks;
   row.whole = n % all == 0;
@@ -82,7 +82,7 @@ IntRef row_extent(const Kernel& kernel) {
 RowRange row_range(int64_t extent, const RowSize& row) {
   constexpr int64_t kShort = 128, kWarpRow = 1024;  // between which there are as many lanes
   // Others would go by single elements.
-  if (row.near > 0 && row.chunks > 0) {
+  if (row.staged > 0 && row.chunks > 0) {
     const int64_t all = row.vector * row.threads, most = row.chunks * all;
     return {row.whole ? most - 1 : most - all, most};
   }

@@ -8,7 +8,7 @@
 
 namespace smolder::jit::cuda {
 
-/// What `Kernel::row` had better be, where `ints` are what is expected.
+/// The best `Kernel::row`, where `ints` are what is expected.
 RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
 /// The extent of these rows; the constant 0 where a kernel is made for none.
 IntRef row_extent(const Kernel& kernel);

@@ -1,4 +1,4 @@
-// A kernel's schedule: its loops mapped to threads (map_threads.h), strips of sums (split_sums.h), tiles
+// A kernel's schedule: its loops mapped to threads (map_threads.h), segments of sums (split_sums.h), tiles
 // (transpose_tiles.h), barriers (barriers.h), rows in registers (hold_rows.h) and in shared memory (stage_rows.h), and
 // what follows from these for the code (shape.h). It follows from the kernel alone, so that the generator, which writes
 // the code, and the launch, which knows the sizes, agree.

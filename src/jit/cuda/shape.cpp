@@ -66,13 +66,13 @@ bool takes_several(const Kernel& k, const KernelShape& shape) {
          count(StmtKind::kLoad) > 0 && body_of(k).back().kind == StmtKind::kLanes;
 }
 
-/// What iterations of a split loop load whatever happens, and none of them writes.
+/// Finds loads that iterations of a split loop make whatever happens, of what none of them writes.
 void find_ahead(const Kernel& k, KernelShape& out) {
-  // A turn of many statements has enough loads of its own on their way, and another one doubles what is compiled.
+  // An iteration of many statements has enough loads of its own on their way, and another one doubles what is compiled.
   constexpr int kFewStatements = 4, kManyStatements = 64;
   constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
-  int statements = -1 * static_cast<int>(out.columns.size());
-  for_each_statement(*out.team, [&](const Stmt& s, const Stmt* vector) {
+  int statements = -1 * static_cast<int>(out.sums.size());
+  for_each_statement(*out.group_split, [&](const Stmt& s, const Stmt* vector) {
     ++statements;
     if (s.kind != StmtKind::kLoad || !vector || k.buffers[s.address.buffer].write) return;
     const bool whole = s.bounds.empty() || std::ranges::find(out.chunks.loads, &s) != out.chunks.loads.end();
@@ -83,12 +83,13 @@ void find_ahead(const Kernel& k, KernelShape& out) {
   out.at_once = statements > kManyStatements ? 1 : statements - loads > kFewStatements ? 2 : 4;
   int64_t bytes = 0;
   for (const Stmt* load : out.ahead) {
-    if (!is_same_in_turns(*load, out.team->vars[0])) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
+    if (!is_same_in_iterations(*load, out.group_split->vars[0]))
+      bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
   }
-  if (bytes * out.at_once > kManyBytes) out.team_blocks = 2;
+  if (bytes * out.at_once > kManyBytes) out.split_blocks = 2;
 }
 
-/// What `register`, `hold` and `release` say.
+/// Reads `register`, `hold` and `release`.
 std::vector<KernelShape::HeldRow> held_rows(const Kernel& k, const Accesses& accesses) {
   std::vector<KernelShape::HeldRow> all;
   for (const Stmt& registers : k.root.body) {
@@ -108,10 +109,10 @@ std::vector<KernelShape::HeldRow> held_rows(const Kernel& k, const Accesses& acc
   return all;
 }
 
-/// What `stage` and `unstage` say of a buffer; without a statement where they say nothing.
-KernelShape::SharedRow staged_row(const Kernel& k, const Accesses& accesses, int buffer) {
+/// Reads `stage` and `unstage` of a buffer. The row has no statement where there are none.
+KernelShape::StagedRow staged_row(const Kernel& k, const Accesses& accesses, int buffer) {
   const auto size = static_cast<int64_t>(itemsize(k.buffers[static_cast<size_t>(buffer)].dtype));
-  KernelShape::SharedRow row{buffer, nullptr, nullptr, size};
+  KernelShape::StagedRow row{buffer, nullptr, nullptr, size};
   for (const Stmt* loop : accesses.vectors) {
     for (const Stmt& s : loop->body) {
       if (s.address.buffer != buffer) continue;
@@ -123,28 +124,28 @@ KernelShape::SharedRow staged_row(const Kernel& k, const Accesses& accesses, int
 }
 
 /// The split loop and what it adds to.
-void find_team(const Kernel& k, const Accesses& facts, KernelShape& out) {
+void find_split(const Kernel& k, const Accesses& facts, KernelShape& out) {
   const auto it = std::ranges::find(body_of(k), StmtKind::kSplit, &Stmt::kind);
   if (it == body_of(k).end()) return;
-  out.summed = &*it;
+  out.split = &*it;
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     for (const Access& a : facts.of_buffer[b]) {
       if (a.statement->kind != StmtKind::kCombine) continue;
-      out.columns.push_back(
+      out.sums.push_back(
           {static_cast<int>(b), a.statement, a.vector, static_cast<int64_t>(itemsize(k.buffers[b].dtype))});
     }
   }
   if (out.transposed) return;
-  out.team = out.summed;
-  if (out.team->limit != IntRef{}) out.team_threads = static_cast<int>(out.team->limit.constant);
+  out.group_split = out.split;
+  if (out.group_split->limit != IntRef{}) out.split_threads = static_cast<int>(out.group_split->limit.constant);
   if (out.chunk_loop) {
     find_ahead(k, out);
     return;
   }
-  for (auto& c : out.columns) c.in_registers = registers_for(k, c.buffer) != nullptr;
+  for (auto& c : out.sums) c.in_registers = registers_for(k, c.buffer) != nullptr;
   for (size_t b = 0; b < k.buffers.size(); ++b) {
-    const KernelShape::SharedRow row = staged_row(k, facts, static_cast<int>(b));
-    if (row.stage) out.shared_rows.push_back(row);
+    const KernelShape::StagedRow row = staged_row(k, facts, static_cast<int>(b));
+    if (row.stage) out.common_rows.push_back(row);
   }
 }
 
@@ -160,27 +161,26 @@ int lanes_of(int64_t extent) {
   return static_cast<int>(std::clamp<int64_t>(std::max(few, groups_of(kShare)), 2, kMostRowThreads));
 }
 
-int64_t strip_of(int64_t turns) {
-  constexpr int64_t kStrips = 16, kShortest = 4;
-  return std::max<int64_t>((turns + kStrips - 1) / kStrips, kShortest);
+int64_t segment_of(int64_t iterations) {
+  constexpr int64_t kSegments = 16, kShortest = 4;
+  return std::max<int64_t>((iterations + kSegments - 1) / kSegments, kShortest);
 }
 
 const ReduceOrder& reduce_order() {
-  const auto strips = [](const Kernel& k) {
+  const auto segments = [](const Kernel& k) {
     const Accesses accesses(k);
     const Sums sums = find_sums(k, accesses);
-    ReduceOrder::Strips all{sums.loop, {}, strip_of};
+    ReduceOrder::Segments all{sums.loop, {}, segment_of};
     for (const auto& c : sums.columns) all.sums.push_back({c.load, c.step, c.store});
     return all;
   };
   static const auto* const kOrder =
-      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }, strips};
+      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }, segments};
   return *kOrder;
 }
 
 namespace {
 
-/// Of a kernel of columns.
 KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   KernelShape shape;
   shape.chunk_loop = chunk_loop(k);
@@ -193,7 +193,7 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   constexpr auto kManyBounds = 8;
   shape.only_regular =
       std::ranges::count_if(shape.chunks.loads, [](const Stmt* s) { return !s->bounds.empty(); }) > kManyBounds;
-  find_team(k, facts, shape);
+  find_split(k, facts, shape);
   return shape;
 }
 
@@ -202,13 +202,13 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
   shape.thread_loops = facts.vectors;
   shape.separate_lanes = !facts.has_one_extent() || facts.written_across(k);
   if (shape.separate_lanes) return shape;
-  find_team(k, facts, shape);
+  find_split(k, facts, shape);
   if (shape.has_row_size()) {
     shape.vector = k.row.vector;
     shape.sides = k.row.sides;
-    const bool near_chunks = k.row.chunks > 0 && k.row.near > 0;
-    shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
-    if (near_chunks) shape.repeats = repeats_of(k, facts);
+    const bool staged_chunks = k.row.chunks > 0 && k.row.staged > 0;
+    shape.held_chunks = k.row.chunks > 0 && !staged_chunks ? k.row.chunks : kAtOnce / shape.vector;
+    if (staged_chunks) shape.repeats = repeats_of(k, facts);
   }
   constexpr int kManyStatements = 32;
   int statements = 0;
@@ -216,13 +216,13 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
   shape.is_long = statements > kManyStatements;
   shape.chunks = chunks_of(k, shape.vector, true);
   // Where there are texts for two lengths of rows a third is not worth the time to compile it.
-  if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
+  if (shape.has_row_size() || shape.group_split) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
   shape.held = held_rows(k, facts);
   for (const auto& held : shape.held) {
-    const KernelShape::SharedRow row = staged_row(k, facts, held.buffer);
-    if (row.stage && !shape.team) shape.near_rows.push_back(row);
+    const KernelShape::StagedRow row = staged_row(k, facts, held.buffer);
+    if (row.stage && !shape.group_split) shape.staged_rows.push_back(row);
   }
-  if (!shape.near_rows.empty() && (k.row.chunks > 0 || !is_costly(k))) shape.near_blocks = k.row.near;
+  if (!shape.staged_rows.empty() && (k.row.chunks > 0 || !is_costly(k))) shape.staged_blocks = k.row.staged;
   return shape;
 }
 

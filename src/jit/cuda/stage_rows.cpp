@@ -14,8 +14,8 @@ class RowStager {
   RowStager(const Kernel& k, const KernelShape& shape) : k_(k), accesses_(k), shape_(shape) {}
 
   void run(std::vector<Stmt>& body) {
-    if (shape_.team) find_common();
-    if (shape_.has_row_size() && k_.row.near > 0) find_long();
+    if (shape_.group_split) find_common();
+    if (shape_.has_row_size() && k_.row.staged > 0) find_long();
     insert(body);
   }
 
@@ -29,14 +29,14 @@ class RowStager {
 
   /// Rows that all iterations read, in order.
   void find_common() {
-    const VarId iteration = shape_.team->vars[0];
+    const VarId iteration = shape_.group_split->vars[0];
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
       const auto& all = accesses_.of_buffer[b];
       if (k_.buffers[b].write || all.empty()) continue;
       const Access& first = all.front();
       const bool same = std::ranges::all_of(all, [&](const Access& a) {
         const Address& at = a.statement->address;
-        return a.vector && a.outer == shape_.team && a.statement->bounds.empty() &&
+        return a.vector && a.outer == shape_.group_split && a.statement->bounds.empty() &&
                stride_of(at.map, a.var()) == IntRef{1} && stride_of(at.map, iteration) == IntRef{} &&
                same_column(at, a.var(), first.statement->address, first.var());
       });

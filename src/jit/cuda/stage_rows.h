@@ -7,7 +7,7 @@
 namespace smolder::jit::cuda {
 
 /// Puts `stage` and `unstage` into a kernel whose rows are held (hold_rows.h): for long rows that several loops read,
-/// where the kernel is made for such (`RowSize::near`), and for rows that all iterations of a split loop read. A launch
+/// where the kernel is made for such (`RowSize::staged`), and for rows that all iterations of a split loop read. A launch
 /// says whether there is room for them.
 void stage_rows(Kernel& k);
 

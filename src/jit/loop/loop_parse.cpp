@@ -153,7 +153,7 @@ class Parser {
     k_.together = in_.take("together");
     k_.guarded = in_.take("guarded");
     if (in_.take("row")) {
-      for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.near}) *n = count();
+      for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.staged}) *n = count();
       k_.row.whole = in_.take("whole");
       k_.row.rest = in_.take("rest");
     }

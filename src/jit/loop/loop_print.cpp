@@ -65,7 +65,7 @@ class Printer {
     if (k.guarded) out += "  guarded\n";
     if (k.row != RowSize{}) {
       const RowSize& r = k.row;
-      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole" : "",
+      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.staged, r.whole ? " whole" : "",
            r.rest ? " rest\n" : "\n");
     }
   }

@@ -123,15 +123,15 @@ TEST(CudaSchedule, RacesBetweenGroups) {
   EXPECT_EQ(race_of(chunks("4 + v0*8 + v2"), {1}, 1), race_at("b1[4]"));
 }
 
-// Nor strips: of eight iterations there are two.
-TEST(CudaSchedule, RacesBetweenStrips) {
+// Nor segments: of eight iterations there are two.
+TEST(CudaSchedule, RacesBetweenSegments) {
   const auto split = [](const std::string& at) {
     return "kernel {\n  buffers b0:float32 w, b1:float32 w\n  ints 2\n  grid v0 < n0 {\n    %0 = constant float32 0.5\n"
            "    split v1 < n1 {\n      thread v2 < 8 {\n        store b1[v0*64 + " +
            at + "], %0\n        combine b0[v0*8 + v2] add %0 from %0\n      }\n    }\n  }\n}\n";
   };
   EXPECT_EQ(race_of(split("v1*8 + v2"), {2, 8}, 2), "");
-  EXPECT_EQ(race_of(split("v2"), {2, 4}, 2), "") << "one strip";
+  EXPECT_EQ(race_of(split("v2"), {2, 4}, 2), "") << "one segment";
   EXPECT_EQ(race_of(split("v2"), {2, 8}, 2), race_at("b1[0]"));
 }
 
