@@ -319,7 +319,7 @@ TEST(CudaLaunch, TransposesInTiles) {
   expect_same(samples, {});
 }
 
-TEST(CudaLaunch, TurnsSideBySide) {
+TEST(CudaLaunch, SegmentsSideBySide) {
   const auto plan = planned("layer_norm_backward", {3, 1024, 300, 128 * 1024}, 3);
   EXPECT_EQ(plan.shape.grid[0], 3u);
   EXPECT_EQ(plan.shape.block[0], 32u);
@@ -331,7 +331,7 @@ TEST(CudaLaunch, TurnsSideBySide) {
 }
 
 // Sums of a single chunk of rows are as those of many: they are no row that the kernel keeps to itself.
-TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
+TEST(CudaLaunch, OneChunkOfColumnsHasGroups) {
   const Kernel k = parse_loop(
       "kernel {\n  buffers b0:float32 rw, b1:float32 r, b2:float32 w\n  ints 2\n  parallel v0 < 1 {\n"
       "    %0 = constant float32 0.0\n    vector v1 < n0 {\n      store b0[v1], %0\n    }\n    loop v2 < n1 {\n"
