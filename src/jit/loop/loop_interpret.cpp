@@ -128,6 +128,7 @@ class Placements {
   }
   /// Throws InternalError where the access is not the one that memory stands for.
   void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes) {
+    if (held_.empty() && staged_.empty()) return;  // most accesses
     const auto held = held_.find(place);
     const bool misses = held != held_.end() && held->second.thread != thread && (writes || held->second.is_written);
     SMOLDER_CHECK(!misses, InternalError, "internal error: a thread touches b", buffer, "[", element,

@@ -660,7 +660,8 @@ TEST(CudaEmulated, RowsInPlace) {
   expect_same(samples, {});
 }
 
-// The backward pass of layer_norm writes its normalised rows anew: what groups of threads add to columns stays as it is.
+// The backward pass of layer_norm writes its normalised rows anew: what groups of threads add to columns stays as it
+// is.
 TEST(CudaEmulated, NormalisedRowsAreWrittenAgain) {
   SKIP_UNDER_SANITIZER;
   using ir::ReduceKind, ir::Value;
