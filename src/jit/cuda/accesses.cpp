@@ -41,7 +41,7 @@ Accesses::Accesses(const Kernel& k) : of_buffer(k.buffers.size()) {
     const auto it = std::ranges::find(outer, vector, &std::pair<const Stmt*, const Stmt*>::first);
     of_buffer[s.address.buffer].push_back({&s, vector, it == outer.end() ? nullptr : it->second});
   });
-  // Of what is not written, single elements that are read besides rows say nothing of these.
+  // Where a buffer is not written, single elements that are read besides rows say nothing of these.
   for (auto& all : of_buffer) {
     const bool has_rows = std::ranges::any_of(all, [](const Access& a) { return a.vector != nullptr; });
     if (has_rows && std::ranges::none_of(all, &Access::is_store))

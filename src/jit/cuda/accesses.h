@@ -1,4 +1,4 @@
-// What a kernel loads and stores where: what its loops may be mapped to follows from that.
+// The loads and stores of a kernel: what its loops may be mapped to follows from where they go.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,7 @@ struct Accesses {
   /// Whether each thread finds what it wrote itself, provided that it has the same elements in each loop.
   bool stays_in_column(size_t buffer) const;
   /// Read and written at the loop's element alone: whatever the position, the same places.
-  /// What is read only to be added to there is not: nobody would see the sums.
+  /// A buffer that is read only to be added to there is none: nobody would see the sums.
   bool is_scratch(size_t buffer) const;
   /// Whether the elements are of the position's row, in order, and used in loops of one body alone. `common`: or of a
   /// row that all positions have.
@@ -58,7 +58,7 @@ std::vector<const Stmt*> joined_stores(const Stmt& loop, const Stmt& s);
 bool uses_between(const Accesses& accesses);
 
 /// Loads and stores that go along the last variable of the grid and across the loop over elements, in a kernel whose
-/// threads take chunks: blocks have several positions for these, and no groups for strips.
+/// threads take chunks: blocks have several positions for these, and no groups for segments.
 std::vector<const Stmt*> transposed_accesses(const Kernel& k, const Accesses& accesses);
 
 }  // namespace smolder::jit::cuda

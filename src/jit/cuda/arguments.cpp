@@ -29,19 +29,20 @@ std::vector<Argument> arguments_of(const Kernel& k, const KernelShape& shape) {
   for (size_t b = 0; b < buffers; ++b) {
     if (shared_row(k, static_cast<int>(b))) word(Argument::kStep, "step", b, static_cast<int>(b));
   }
-  for (size_t i = 0; i < shape.columns.size(); ++i) {
-    const int b = shape.columns[i].buffer;
+  for (size_t i = 0; i < shape.sums.size(); ++i) {
+    const int b = shape.sums[i].buffer;
     word(Argument::kSlots, "slots", i, b);
     word(Argument::kMemory, "memory", i, b);
     word(Argument::kSlotSize, "slot_size", i, b);
   }
-  for (size_t i = 0; i < shape.shared_rows.size(); ++i)
-    word(Argument::kSharedRow, "row", i, shape.shared_rows[i].buffer);
-  for (size_t i = 0; i < shape.near_rows.size(); ++i) word(Argument::kNearRow, "near", i, shape.near_rows[i].buffer);
-  if (shape.near_blocks > 0) add(Argument::kBlocks, "i64 blocks");
-  if (shape.summed) {
-    add(Argument::kStrip, "i64 strip");
-    shape.chunk_loop ? add(Argument::kGroups, "i64 groups") : add(Argument::kStrips, "i64 strips");
+  for (size_t i = 0; i < shape.common_rows.size(); ++i)
+    word(Argument::kCommonRow, "row", i, shape.common_rows[i].buffer);
+  for (size_t i = 0; i < shape.staged_rows.size(); ++i)
+    word(Argument::kStagedRow, "near", i, shape.staged_rows[i].buffer);
+  if (shape.staged_blocks > 0) add(Argument::kBlocks, "i64 blocks");
+  if (shape.split) {
+    add(Argument::kSegment, "i64 segment");
+    shape.chunk_loop ? add(Argument::kGroups, "i64 groups") : add(Argument::kSegments, "i64 segments");
   }
   if (shape.takes_several) add(Argument::kChunks, "i64 chunks");
   for (size_t i = 0; shape.separate_lanes && i < shape.thread_loops.size(); ++i) {

@@ -1,4 +1,4 @@
-// What a call of a kernel is told: the struct that the generator declares and the launch fills, in one list.
+// The arguments of a call: the struct that the generator declares and the launch fills, in one list.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ struct Argument {
     kPositions,
     kTiles,
     kStep,       ///< by buffer, a shared row: bytes from one group's to the next's; negative in shared memory
-    kSlots,      ///< by column: where strips are in shared memory
+    kSlots,      ///< by column: where segments are in shared memory
     kMemory,     ///< by column: the device's memory for them instead, or 0
     kSlotSize,   ///< by column: elements of one
-    kSharedRow,  ///< by shared row of the shape, and by near row: where in shared memory
-    kNearRow,
+    kCommonRow,  ///< by common row and by staged row of the shape: where in shared memory
+    kStagedRow,
     kBlocks,
-    kStrip,   ///< iterations of a strip
-    kGroups,  ///< of the team of a position
-    kStrips,  ///< of a round
-    kChunks,  ///< that a thread takes one after the other
-    kLanes,   ///< by thread loop: threads that have elements of it
+    kSegment,   ///< iterations of a segment
+    kGroups,    ///< that share the segments of a position
+    kSegments,  ///< of a round
+    kChunks,    ///< that a thread takes one after the other
+    kLanes,     ///< by thread loop: threads that have elements of it
   };
   Kind kind;
   size_t index;             ///< in what the kind says, else 0
   std::string declaration;  ///< type and name
 };
 
-/// Of a scheduled kernel.
+/// The arguments of a scheduled kernel.
 std::vector<Argument> arguments_of(const Kernel& k, const KernelShape& shape);
 
 }  // namespace smolder::jit::cuda

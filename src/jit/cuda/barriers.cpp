@@ -30,7 +30,7 @@ class Inserter {
     bool is_owned() const { return loop && at->indirect.empty() && stride_of(at->map, loop->vars[0]) != IntRef{}; }
   };
 
-  /// What is touched since the last barrier is in `pending_`. The body of a sequential loop is walked twice, because
+  /// Accesses since the last barrier are in `pending_`. The body of a sequential loop is walked twice, because
   /// one iteration comes after another.
   void walk(const std::vector<Stmt>& body) {
     for (const Stmt& s : body) {
@@ -71,7 +71,7 @@ class Inserter {
              same_column(*a.at, a.loop->vars[0], *b.at, b.loop->vars[0]));
   }
 
-  /// What is written may be the memory of what was read before at the same element (KernelCall::in_place): by the
+  /// A store may go to the memory of what was read before at the same element (KernelCall::in_place): by the
   /// thread that writes it, but for what all threads load.
   bool may_overwrite(const Touch& before, const Touch& now) const {
     const BufferArg &read = k_.buffers[before.at->buffer], &written = k_.buffers[now.at->buffer];

@@ -231,9 +231,9 @@ class Encoder {
   void loop(const Stmt& s) {
     put(Code::kLoop), put(var(s.vars[0])), count(s);
     const size_t after = hole();
-    const auto turn = static_cast<int32_t>(out_.code.size());
+    const auto iteration = static_cast<int32_t>(out_.code.size());
     body(s);
-    put(Code::kEndLoop), put(var(s.vars[0])), count(s), put(turn);
+    put(Code::kEndLoop), put(var(s.vars[0])), count(s), put(iteration);
     fill(after);
   }
 
@@ -324,7 +324,7 @@ class Encoder {
       if (sums_.columns[c].load != &s) continue;
       const Scalar identity = step_identity(sums_.columns[c].step->op, s.dtype);
       put(Code::kBeginStrip), put(local(s.result)), put(var(sums_.loop->vars[0]));
-      put_word(derive(ByteCode::Derived::kStrip, sums_.loop->extents[0]));
+      put_word(derive(ByteCode::Derived::kSegment, sums_.loop->extents[0]));
       put_word(constant(static_cast<int64_t>(register_bits(identity, s.dtype))));
       total(c);
     }
@@ -335,7 +335,7 @@ class Encoder {
     for (size_t c = 0; c < sums_.columns.size(); ++c) {
       if (sums_.columns[c].store != &s) continue;
       put(Code::kEndStrip), put(value), put(var(sums_.loop->vars[0]));
-      put_word(derive(ByteCode::Derived::kStrip, sums_.loop->extents[0]));
+      put_word(derive(ByteCode::Derived::kSegment, sums_.loop->extents[0]));
       count(*sums_.loop);
       total(c);
       put(Function::primitive(sums_.columns[c].step->op, s.dtype));

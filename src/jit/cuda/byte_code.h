@@ -23,12 +23,12 @@ enum class Code : int32_t {
   kStore,       ///< value, dtype, buffer, who (0: each thread; 1: the first; 2: of the last element), variable, sum
   kCheck,       ///< result, index, limit word, error slot
   kLoop,        ///< variable, count, next after the loop
-  kEndLoop,     ///< variable, count, next turn
+  kEndLoop,     ///< variable, count, next iteration
   kVector,      ///< variable, count, next after the loop, word of lanes and unit
   kEndVector,   ///< variable, next element
   kResult,      ///< result, accumulator, function
-  kBeginStrip,  ///< value, variable, strip word, identity word, total
-  kEndStrip,    ///< value, variable, strip word, count, total, function
+  kBeginStrip,  ///< value, variable, segment word, identity word, total
+  kEndStrip,    ///< value, variable, segment word, count, total, function
 };
 // A sum is: its terms' number, offset word, (slot, stride word) each. A count is: word, slot or -1, word of the total.
 // A total is: slot or -1, buffer, slot of the element.
@@ -46,14 +46,14 @@ struct ByteCode {
   /// Words of a launch: addresses of buffers, what each group has of these to itself in bytes, integers, what follows
   /// from integers, constants.
   struct Derived {
-    enum Kind : uint8_t { kLanes, kUnit, kAllLanes, kOne, kStrip } kind;
+    enum Kind : uint8_t { kLanes, kUnit, kAllLanes, kOne, kSegment } kind;
     IntRef extent;
   };
   std::vector<Derived> derived;
   std::vector<int64_t> constants;
   int num_buffers = 0, num_ints = 0;
-  /// Buffers beyond the kernel's are totals of strips. A row is of so many elements; a kernel's buffer is one where the
-  /// caller gives no memory.
+  /// Buffers beyond the kernel's are totals of segments. A row is of so many elements; a kernel's buffer is one where
+  /// the caller gives no memory.
   struct Row {
     IntRef elements;
     int64_t itemsize = 0;

@@ -45,7 +45,7 @@ class Finder {
     return std::ranges::none_of(multiples, [&](IntRef r) { return r.is_constant() && r.constant % vector_ != 0; });
   }
 
-  /// What a map is made of but for `v`.
+  /// Adds the parts of a map but for `v`.
   static void rest_of(const Affine& map, VarId v, std::vector<IntRef>& to) {
     to.push_back(map.offset);
     for (const auto& t : map.terms) {

@@ -1,5 +1,5 @@
 // Launches of the interpreter on a device, which runs kernels whose code is not compiled yet:
-// docs/architecture/cuda.md.
+// docs/architecture/cuda_first_use.md.
 #pragma once
 
 #include <cstdint>

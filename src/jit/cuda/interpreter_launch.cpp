@@ -61,7 +61,7 @@ InterpreterLaunch::InterpreterLaunch(const ByteCode& code, const KernelArguments
     words_.push_back(kind == ByteCode::Derived::kLanes      ? lanes_of(n)
                      : kind == ByteCode::Derived::kUnit     ? unit_of(n)
                      : kind == ByteCode::Derived::kAllLanes ? shape_.block[0]
-                     : kind == ByteCode::Derived::kStrip    ? strip_of(n)
+                     : kind == ByteCode::Derived::kSegment  ? segment_of(n)
                                                             : 1);
   }
   words_.insert(words_.end(), code.constants.begin(), code.constants.end());

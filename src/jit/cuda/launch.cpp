@@ -10,16 +10,17 @@ namespace smolder::jit::cuda {
 namespace {
 
 constexpr int64_t kRowBlock = 128;  ///< threads at most of a block whose groups are part of a warp
-/// Of rows that such a block has, if a warp has not more: softmax of 65536 x 1024 took 67.1 us, and 68.3 with 8192.
+/// Elements of the rows of such a block, if a warp has no more: softmax of 65536 x 1024 took 67.1 us, and 68.3 with
+/// 8192.
 constexpr int64_t kBlockElements = 2048;
 constexpr int64_t kSharedAlignment = 16;
 constexpr int64_t kCombineBytes = 512;  ///< what groups of several warps combine in: see the prelude
 constexpr int64_t kManyThreads = 200000;
 constexpr int64_t kSeveral = 8, kSeveralThreads = 128;  ///< chunks of a thread where it may have several, of a block
-/// That have all turns of a loop to themselves; half as many do where turns are few.
-constexpr int64_t kAloneThreads = 131072, kFewTurns = 32;
-/// Chunks of a row that a block of a team takes: fewer where there would be few blocks, twice as many where a thread
-/// has few turns on their way at once. A block has so many threads, if there are rows.
+/// That have all turns of a loop to themselves; half as many do where iterations are few.
+constexpr int64_t kAloneThreads = 131072, kFewIterations = 32;
+/// Chunks of a row that a block of cooperating groups takes: fewer where there would be few blocks, twice as many where
+/// a thread has few iterations on their way at once. A block has so many threads, if there are rows.
 constexpr int64_t kWide = 16, kNarrow = 8, kFewBlocks = 264, kFewAtOnce = 4, kFewThreads = 128;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -46,12 +47,12 @@ int64_t row_extent(IntRef extent, std::span<const int64_t> ints) {
   return n;
 }
 
-/// Of a row in shared memory: whole chunks, so that the last may be taken whole.
+/// Bytes of a row in shared memory: whole chunks, so that the last may be taken whole.
 int64_t row_bytes(const KernelShape& shape, IntRef extent, int64_t itemsize, std::span<const int64_t> ints) {
   return round_up(value_of(extent, ints) * itemsize, std::max(kSharedAlignment, shape.vector * itemsize));
 }
 
-/// Of the kernel's shared rows, that each group has, each.
+/// Bytes of each of the shared rows that a group has.
 std::vector<int64_t> shared_bytes(const Schedule& schedule, std::span<const int64_t> ints) {
   std::vector<int64_t> all;
   for (const Stmt& s : schedule.kernel.root.body) {
@@ -62,15 +63,15 @@ std::vector<int64_t> shared_bytes(const Schedule& schedule, std::span<const int6
   return all;
 }
 
-/// Shared memory of a team of so many groups: what it holds, combines and adds.
-int64_t team_bytes(const Schedule& schedule, int64_t group, int64_t groups, int64_t strips,
-                   std::span<const int64_t> ints) {
+/// Shared memory of a block of so many groups that share a split loop: their rows, what they combine, and their sums.
+int64_t split_bytes(const Schedule& schedule, int64_t group, int64_t groups, int64_t segments,
+                    std::span<const int64_t> ints) {
   const KernelShape& shape = schedule.shape;
   int64_t rows = 0, slots = 0, bytes = group > kWarp ? kCombineBytes : 0;
-  for (const auto& column : shape.columns) slots += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
+  for (const auto& column : shape.sums) slots += row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
   for (const int64_t row : shared_bytes(schedule, ints)) bytes += row;
-  for (const auto& row : shape.shared_rows) rows += row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
-  return rows + groups * bytes + strips * slots;
+  for (const auto& row : shape.common_rows) rows += row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
+  return rows + groups * bytes + segments * slots;
 }
 
 /// Groups of a block that have a position each.
@@ -81,21 +82,21 @@ int64_t groups_of(const KernelShape& shape, int64_t group, std::span<const int64
   return std::clamp<int64_t>(static_cast<int64_t>(enough), kWarp / group, kRowBlock / group);
 }
 
-/// Strips of the team's loop, and a power of two of groups that is as many.
-int64_t strips_of(const KernelShape& shape, std::span<const int64_t> ints) {
-  const int64_t turns = std::max<int64_t>(row_extent(shape.team->extents[0], ints), 1);
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ceil_div(turns, strip_of(turns)))));
+/// Segments of the split loop, rounded up to a power of two: as many groups can take them.
+int64_t segments_of(const KernelShape& shape, std::span<const int64_t> ints) {
+  const int64_t iterations = std::max<int64_t>(row_extent(shape.group_split->extents[0], ints), 1);
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ceil_div(iterations, segment_of(iterations)))));
 }
 
-/// Groups of a block that take strips of a loop side by side, and strips of a round: as many as there is room for.
-int64_t team_of(LaunchPlan& plan, const Schedule& schedule, int64_t group, std::span<const int64_t> ints,
-                int64_t shared_limit) {
+/// Groups of a block that take segments of a loop side by side, and segments of a round: as many as there is room for.
+int64_t split_groups(LaunchPlan& plan, const Schedule& schedule, int64_t group, std::span<const int64_t> ints,
+                     int64_t shared_limit) {
   const KernelShape& shape = schedule.shape;
-  plan.strips = strips_of(shape, ints);
-  int64_t groups = std::min(plan.strips, std::max<int64_t>(shape.team_threads / group, 1));
-  while (plan.strips > 1 && team_bytes(schedule, group, groups, plan.strips, ints) > shared_limit) {
-    plan.strips /= 2;
-    groups = std::min(groups, plan.strips);
+  plan.segments = segments_of(shape, ints);
+  int64_t groups = std::min(plan.segments, std::max<int64_t>(shape.split_threads / group, 1));
+  while (plan.segments > 1 && split_bytes(schedule, group, groups, plan.segments, ints) > shared_limit) {
+    plan.segments /= 2;
+    groups = std::min(groups, plan.segments);
   }
   return groups;
 }
@@ -106,24 +107,24 @@ int64_t share_of(int64_t chunks, int64_t widest) {
   return share <= kWarp ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(share))) : round_up(share, kWarp);
 }
 
-/// Of each group.
+/// Gives each group a place in shared memory for its sums.
 void place_slots(LaunchPlan& plan, const KernelShape& shape) {
   int64_t shared = 0;
-  for (size_t i = 0; i < shape.columns.size(); ++i) {
-    const int64_t bytes = plan.shape.block[0] * shape.vector * shape.columns[i].itemsize;
+  for (size_t i = 0; i < shape.sums.size(); ++i) {
+    const int64_t bytes = plan.shape.block[0] * shape.vector * shape.sums[i].itemsize;
     plan.slots[i] = {shared, bytes};
     shared += round_up(bytes * plan.shape.block[1], kSharedAlignment);
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
 }
 
-/// Of `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. A team
-/// has a thread for each element that it adds up.
-void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<const int64_t> ints, int64_t rows,
-                      int64_t chunks, int64_t shared_limit) {
+/// Of `rows` positions of so many chunks. Where these alone keep the device busy each thread goes its own way. Groups
+/// that share segments have a thread for each element that they add up.
+void plan_split_columns(LaunchPlan& plan, const KernelShape& shape, std::span<const int64_t> ints, int64_t rows,
+                        int64_t chunks, int64_t shared_limit) {
   const auto power = [](int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); };
-  const int64_t turns = value_of(shape.team->extents[0], ints);
-  if (rows * chunks >= (turns <= kFewTurns ? kAloneThreads / 2 : kAloneThreads)) {
+  const int64_t iterations = value_of(shape.group_split->extents[0], ints);
+  if (rows * chunks >= (iterations <= kFewIterations ? kAloneThreads / 2 : kAloneThreads)) {
     const int64_t group = share_of(chunks, kColumnThreads);
     plan.tiles = ceil_div(chunks, group);
     set_block(plan, group, std::min<int64_t>(kColumnThreads / group, rows));
@@ -131,12 +132,12 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
     place_slots(plan, shape);
     return;
   }
-  // What computes much has longer strips for what a thread does once.
+  // Where much is computed segments are longer, for the sake of what a thread does once.
   int64_t group = std::min<int64_t>(power(chunks), shape.at_once < kFewAtOnce ? 2 * kWide : kWide);
   while (group > kNarrow && rows * ceil_div(chunks, group) < kFewBlocks) group /= 2;
-  int64_t groups = std::clamp<int64_t>(strips_of(shape, ints), shape.vector, kColumnThreads / group);
+  int64_t groups = std::clamp<int64_t>(segments_of(shape, ints), shape.vector, kColumnThreads / group);
   int64_t side = std::clamp<int64_t>(kFewThreads / group / groups, 1, power(rows)), itemsizes = 0;
-  for (const auto& column : shape.columns) itemsizes += column.itemsize;
+  for (const auto& column : shape.sums) itemsizes += column.itemsize;
   while (group * shape.vector * itemsizes * groups * side > shared_limit) {
     (side > 1 ? side : groups > shape.vector ? groups : group) /= 2;
   }
@@ -150,7 +151,7 @@ void plan_column_team(LaunchPlan& plan, const KernelShape& shape, std::span<cons
 void plan_columns(LaunchPlan& plan, const Schedule& schedule, std::span<const int64_t> ints, int64_t positions,
                   int64_t shared_limit) {
   const KernelShape& shape = schedule.shape;
-  plan.slots.resize(shape.columns.size());
+  plan.slots.resize(shape.sums.size());
   const bool flat = schedule.is_flat(), together = schedule.kernel.together;
   const int64_t rows = flat ? 1 : positions;
   int64_t columns = flat ? positions : value_of(shape.chunk_loop->extents[0], ints);
@@ -167,8 +168,8 @@ void plan_columns(LaunchPlan& plan, const Schedule& schedule, std::span<const in
     set_grid(plan, ceil_div(rows, in_tile) * plan.tiles);
     return;
   }
-  if (shape.team) {
-    plan_column_team(plan, shape, ints, rows, threads, shared_limit);
+  if (shape.group_split) {
+    plan_split_columns(plan, shape, ints, rows, threads, shared_limit);
     return;
   }
   if (shape.takes_several && rows * threads >= kSeveral * kManyThreads) plan.chunks = kSeveral;
@@ -189,11 +190,12 @@ void plan_rows(LaunchPlan& plan, const Schedule& schedule, std::span<const int64
   for (const Stmt* loop : shape.thread_loops) {
     group = std::max<int64_t>(group, lanes_of(row_extent(loop->extents[0], ints)) / shape.sides);
   }
-  const int64_t groups = shape.team       ? team_of(plan, schedule, group, ints, shared_limit)
-                         : group <= kWarp ? groups_of(shape, group, ints)
-                                          : 1;
+  const int64_t groups = shape.group_split ? split_groups(plan, schedule, group, ints, shared_limit)
+                         : group <= kWarp  ? groups_of(shape, group, ints)
+                                           : 1;
   set_block(plan, group, groups);
-  set_grid(plan, shape.team ? std::max<int64_t>(positions, 0) : ceil_div(std::max<int64_t>(positions, 0), groups));
+  set_grid(plan,
+           shape.group_split ? std::max<int64_t>(positions, 0) : ceil_div(std::max<int64_t>(positions, 0), groups));
   int64_t shared = group > kWarp ? kCombineBytes * groups : 0;
   const int64_t lanes = shared;
   for (const int64_t bytes : shared_bytes(schedule, ints)) {
@@ -208,24 +210,24 @@ void plan_rows(LaunchPlan& plan, const Schedule& schedule, std::span<const int64
     if (fits) shared += bytes;
     return at;
   };
-  for (const auto& column : shape.columns) {
+  for (const auto& column : shape.sums) {
     const int64_t bytes = row_bytes(shape, column.vector->extents[0], column.itemsize, ints);
-    plan.slots.push_back({place(bytes * plan.strips), bytes});
+    plan.slots.push_back({place(bytes * plan.segments), bytes});
   }
-  for (const auto& row : shape.shared_rows) {
+  for (const auto& row : shape.common_rows) {
     const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
-    plan.shared_rows.push_back({place(bytes), bytes});
+    plan.common_rows.push_back({place(bytes), bytes});
   }
   const int64_t before = shared;
-  for (const auto& row : shape.near_rows) {
+  for (const auto& row : shape.staged_rows) {
     const int64_t bytes = row_bytes(shape, row.vector->extents[0], row.itemsize, ints);
-    plan.near_rows.push_back({place(bytes), bytes});
+    plan.staged_rows.push_back({place(bytes), bytes});
   }
-  if (std::ranges::any_of(plan.near_rows, [](const auto& row) { return row.offset < 0; })) {
-    for (auto& row : plan.near_rows) row.offset = -1;
+  if (std::ranges::any_of(plan.staged_rows, [](const auto& row) { return row.offset < 0; })) {
+    for (auto& row : plan.staged_rows) row.offset = -1;
     shared = before;
-  } else if (shape.near_blocks > 0) {
-    const int blocks = device.multiprocessors * shape.near_blocks;
+  } else if (shape.staged_blocks > 0) {
+    const int blocks = device.multiprocessors * shape.staged_blocks;
     plan.shape.grid[0] = std::min(plan.shape.grid[0], static_cast<unsigned>(blocks));
   }
   plan.shape.shared_bytes = static_cast<unsigned>(shared);
@@ -237,7 +239,7 @@ LaunchPlan plan_launch(const Schedule& schedule, std::span<const int64_t> ints, 
                        const smolder::cuda::DeviceInfo& device) {
   const KernelShape& shape = schedule.shape;
   LaunchPlan plan;
-  if (shape.summed) plan.strip = strip_of(value_of(shape.summed->extents[0], ints));
+  if (shape.split) plan.segment = segment_of(value_of(shape.split->extents[0], ints));
   shape.chunk_loop ? plan_columns(plan, schedule, ints, positions, device.shared_bytes)
                    : plan_rows(plan, schedule, ints, positions, device);
   return plan;
@@ -262,8 +264,9 @@ int64_t Launch::word(const Argument& x, const Schedule& schedule, const KernelAr
       if (given || !row) return is_step ? 0 : reinterpret_cast<int64_t>(given);
       const auto [offset, bytes] = plan_.scratch[static_cast<size_t>(row - schedule.kernel.root.body.data())];
       if (is_step) return plan_.scratch_in_memory ? bytes : -bytes;
-      return plan_.scratch_in_memory ? take_memory(bytes * call.positions * (shape.team ? plan_.shape.block[1] : 1))
-                                     : offset;
+      return plan_.scratch_in_memory
+                 ? take_memory(bytes * call.positions * (shape.group_split ? plan_.shape.block[1] : 1))
+                 : offset;
     }
     case Argument::kInt:
       return ints[x.index];
@@ -279,22 +282,22 @@ int64_t Launch::word(const Argument& x, const Schedule& schedule, const KernelAr
       return plan_.slots[x.index].offset;
     case Argument::kMemory: {
       const LaunchPlan::Row& slots = plan_.slots[x.index];
-      return !shape.chunk_loop && slots.offset < 0 ? take_memory(slots.bytes * call.positions * plan_.strips) : 0;
+      return !shape.chunk_loop && slots.offset < 0 ? take_memory(slots.bytes * call.positions * plan_.segments) : 0;
     }
     case Argument::kSlotSize:
-      return plan_.slots[x.index].bytes / shape.columns[x.index].itemsize;
-    case Argument::kSharedRow:
-      return plan_.shared_rows[x.index].offset;
-    case Argument::kNearRow:
-      return plan_.near_rows[x.index].offset;
+      return plan_.slots[x.index].bytes / shape.sums[x.index].itemsize;
+    case Argument::kCommonRow:
+      return plan_.common_rows[x.index].offset;
+    case Argument::kStagedRow:
+      return plan_.staged_rows[x.index].offset;
     case Argument::kBlocks:
       return plan_.shape.grid[0];
-    case Argument::kStrip:
-      return plan_.strip;
+    case Argument::kSegment:
+      return plan_.segment;
     case Argument::kGroups:
       return plan_.groups;
-    case Argument::kStrips:
-      return plan_.strips;
+    case Argument::kSegments:
+      return plan_.segments;
     case Argument::kChunks:
       return plan_.chunks;
     case Argument::kLanes:

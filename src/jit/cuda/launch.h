@@ -20,13 +20,14 @@ struct LaunchPlan {
   };
   std::vector<Row> scratch;
   bool scratch_in_memory = false;
-  /// By team column: what a strip comes to (an offset of -1 where that is in registers, or there is no room).
+  /// By sum of a split loop: the place of what a segment comes to (an offset of -1 where that is in registers, or there
+  /// is no room).
   std::vector<Row> slots;
-  std::vector<Row> shared_rows, near_rows;  ///< -1 where there is no room
-  int64_t groups = 1;                       ///< columns: of the team of a position
-  int64_t strip = 1;                        ///< turns of a strip of the team
-  int64_t strips = 1;                       ///< rows: of a round, in slots of their own
-  int64_t chunks = 1;                       ///< columns: that a thread takes one after the other
+  std::vector<Row> common_rows, staged_rows;  ///< -1 where there is no room
+  int64_t groups = 1;                         ///< columns: that share the segments of a position
+  int64_t segment = 1;                        ///< iterations of a segment
+  int64_t segments = 1;                       ///< rows: of a round, in slots of their own
+  int64_t chunks = 1;                         ///< columns: that a thread takes one after the other
 };
 
 /// Throws RuntimeError when there are more blocks than a launch can have. Without work, the grid is empty. Where the

@@ -1,4 +1,4 @@
-// What a kernel computes of run-time numbers alone, as AdamW does its corrections: the host does so when they change,
+// Statements of a kernel on run-time numbers alone, as AdamW's corrections: the host runs them when these change,
 // not each thread of a device.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace smolder::jit::cuda {
 
 class Numbers {
  public:
-  /// Of a kernel that outlives it.
+  /// The kernel must outlive it.
   explicit Numbers(const Kernel& kernel);
 
   /// Statements whose values others use: these lie behind the kernel's scalars, as registers hold them.

@@ -1,11 +1,10 @@
-// A kernel's schedule: its loops mapped to threads (map_threads.h), strips of sums (split_sums.h), tiles
-// (transpose_tiles.h), barriers (barriers.h), and what of it threads keep where (shape.h). It follows from the kernel
-// alone, so that the generator, which writes the code, and the launch, which knows the sizes, agree.
+// A kernel's schedule: its loops mapped to threads (map_threads.h), segments of sums (split_sums.h), tiles
+// (transpose_tiles.h), barriers (barriers.h), rows in registers (hold_rows.h) and in shared memory (stage_rows.h), and
+// what follows from these for the code (shape.h). It follows from the kernel alone, so that the generator, which writes
+// the code, and the launch, which knows the sizes, agree.
 // docs/architecture/cuda_kernels.md has the reasons.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <vector>
 
 #include "smolder/jit/cuda/arguments.h"
@@ -26,10 +25,5 @@ struct Schedule {
   /// Whether the kernel is one loop over elements, whatever their positions.
   bool is_flat() const { return kernel.root.vars.empty(); }
 };
-
-/// What `Kernel::row` had better be, where `ints` are what is expected.
-RowSize row_size(const Kernel& kernel, std::span<const int64_t> ints);
-/// Of the rows that it counts for.
-IntRef row_extent(const Kernel& kernel);
 
 }  // namespace smolder::jit::cuda

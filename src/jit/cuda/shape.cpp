@@ -11,17 +11,6 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-constexpr int64_t kNearBytes = 220 << 10;  // of shared memory, which a multiprocessor has for rows
-constexpr int64_t kRowRegisters = 104;     // of the 128 that a thread has
-
-/// Whether a held row, where it is long, is worth a place in shared memory: it is the position's, and read several
-/// times.
-bool is_near(const Kernel& k, const Accesses& facts, const KernelShape::HeldRow& row) {
-  const auto b = static_cast<size_t>(row.buffer);
-  const bool has_turns = std::ranges::any_of(body_of(k), is_sequential, &Stmt::kind);
-  return row.load && !has_turns && facts.is_own_row(b) && facts.is_used_again(b);
-}
-
 /// Whether it computes what takes longer than memory does.
 bool is_costly(const Kernel& k) {
   bool costly = false;
@@ -44,6 +33,8 @@ bool is_same(const Kernel& k, const Stmt& loop, LocalId x, const Stmt& other, Lo
   return std::ranges::equal(a->args, b->args, [&](LocalId p, LocalId q) { return is_same(k, loop, p, other, q); });
 }
 
+}  // namespace
+
 std::vector<KernelShape::Repeat> repeats_of(const Kernel& k, const Accesses& facts) {
   std::vector<KernelShape::Repeat> all;
   const auto is_costly = [](const Stmt& s) {
@@ -65,24 +56,7 @@ std::vector<KernelShape::Repeat> repeats_of(const Kernel& k, const Accesses& fac
   return all;
 }
 
-/// The last loop that needs elements of the buffer for what is not kept.
-const Stmt* last_to_read(const KernelShape& shape, const Accesses& facts, size_t buffer) {
-  const auto needs = [&](const Stmt& loop) {
-    std::vector<LocalId> needed;
-    for (size_t i = loop.body.size(); i-- > 0;) {
-      const Stmt& s = loop.body[i];
-      const bool is_kept = std::ranges::find(shape.repeats, &s, &KernelShape::Repeat::again) != shape.repeats.end();
-      if (is_kept || (s.result >= 0 && std::ranges::find(needed, s.result) == needed.end())) continue;
-      if (s.kind == StmtKind::kLoad && s.address.buffer == static_cast<int>(buffer)) return true;
-      needed.insert(needed.end(), s.args.begin(), s.args.end());
-      for (const auto& index : s.address.indirect) needed.push_back(index.index);
-    }
-    return false;
-  };
-  const auto it =
-      std::find_if(facts.vectors.rbegin(), facts.vectors.rend(), [&](const Stmt* loop) { return needs(*loop); });
-  return it == facts.vectors.rend() ? facts.vectors.front() : *it;
-}
+namespace {
 
 /// Whether a thread may take several chunks of the kernel's one vector loop, and it pays.
 bool takes_several(const Kernel& k, const KernelShape& shape) {
@@ -92,13 +66,13 @@ bool takes_several(const Kernel& k, const KernelShape& shape) {
          count(StmtKind::kLoad) > 0 && body_of(k).back().kind == StmtKind::kLanes;
 }
 
-/// What iterations of a split loop load whatever happens, and none of them writes.
+/// Finds loads that iterations of a split loop make whatever happens, of what none of them writes.
 void find_ahead(const Kernel& k, KernelShape& out) {
-  // A turn of many statements has enough loads of its own on their way, and another one doubles what is compiled.
+  // An iteration of many statements has enough loads of its own on their way, and another one doubles what is compiled.
   constexpr int kFewStatements = 4, kManyStatements = 64;
   constexpr int64_t kManyBytes = 128;  // of a thread's loads at once: half of its registers, of four blocks
-  int statements = -1 * static_cast<int>(out.columns.size());
-  for_each_statement(*out.team, [&](const Stmt& s, const Stmt* vector) {
+  int statements = -1 * static_cast<int>(out.sums.size());
+  for_each_statement(*out.group_split, [&](const Stmt& s, const Stmt* vector) {
     ++statements;
     if (s.kind != StmtKind::kLoad || !vector || k.buffers[s.address.buffer].write) return;
     const bool whole = s.bounds.empty() || std::ranges::find(out.chunks.loads, &s) != out.chunks.loads.end();
@@ -109,189 +83,73 @@ void find_ahead(const Kernel& k, KernelShape& out) {
   out.at_once = statements > kManyStatements ? 1 : statements - loads > kFewStatements ? 2 : 4;
   int64_t bytes = 0;
   for (const Stmt* load : out.ahead) {
-    if (!is_same_in_turns(*load, out.team->vars[0])) bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
+    if (!is_same_in_iterations(*load, out.group_split->vars[0]))
+      bytes += out.vector * static_cast<int64_t>(itemsize(load->dtype));
   }
-  if (bytes * out.at_once > kManyBytes) out.team_blocks = 2;
+  if (bytes * out.at_once > kManyBytes) out.split_blocks = 2;
 }
 
-/// Rows that the position has, in order.
-void find_shared(const Kernel& k, const Accesses& facts, KernelShape& out) {
-  for (size_t b = 0; b < k.buffers.size(); ++b) {
-    const auto& all = facts.of_buffer[b];
-    if (k.buffers[b].write || all.empty()) continue;
-    const Access& first = all.front();
-    const bool same = std::ranges::all_of(all, [&](const Access& a) {
-      const Address& at = a.statement->address;
-      return a.vector && a.outer == out.team && a.statement->bounds.empty() &&
-             stride_of(at.map, a.var()) == IntRef{1} && stride_of(at.map, out.team->vars[0]) == IntRef{} &&
-             same_column(at, a.var(), first.statement->address, first.var());
-    });
-    if (!same) continue;
-    const auto size = static_cast<int64_t>(itemsize(k.buffers[b].dtype));
-    out.shared_rows.push_back({static_cast<int>(b), first.statement, first.vector, size});
+/// Reads `register`, `hold` and `release`.
+std::vector<KernelShape::HeldRow> held_rows(const Kernel& k, const Accesses& accesses) {
+  std::vector<KernelShape::HeldRow> all;
+  for (const Stmt& registers : k.root.body) {
+    if (registers.kind != StmtKind::kRegister) continue;
+    const int buffer = registers.address.buffer;
+    KernelShape::HeldRow row{buffer, nullptr, nullptr, nullptr, nullptr, shared_row(k, buffer) != nullptr};
+    for (const Stmt* loop : accesses.vectors) {
+      for (const Stmt& s : loop->body) {
+        if (s.address.buffer != buffer) continue;
+        if (s.kind == StmtKind::kHold) row.hold = &s, row.first = loop;
+        if (s.kind == StmtKind::kRelease) row.last = loop;
+        if (s.kind == StmtKind::kStore) row.last_store = &s;
+      }
+    }
+    if (row.hold) all.push_back(row);
   }
+  return all;
+}
+
+/// Reads `stage` and `unstage` of a buffer. The row has no statement where there are none.
+KernelShape::StagedRow staged_row(const Kernel& k, const Accesses& accesses, int buffer) {
+  const auto size = static_cast<int64_t>(itemsize(k.buffers[static_cast<size_t>(buffer)].dtype));
+  KernelShape::StagedRow row{buffer, nullptr, nullptr, size};
+  for (const Stmt* loop : accesses.vectors) {
+    for (const Stmt& s : loop->body) {
+      if (s.address.buffer != buffer) continue;
+      if (s.kind == StmtKind::kStage) row.stage = &s;
+      if (s.kind == StmtKind::kStage || s.kind == StmtKind::kUnstage) row.vector = loop;
+    }
+  }
+  return row;
 }
 
 /// The split loop and what it adds to.
-void find_team(const Kernel& k, const Accesses& facts, KernelShape& out) {
+void find_split(const Kernel& k, const Accesses& facts, KernelShape& out) {
   const auto it = std::ranges::find(body_of(k), StmtKind::kSplit, &Stmt::kind);
   if (it == body_of(k).end()) return;
-  out.summed = &*it;
+  out.split = &*it;
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     for (const Access& a : facts.of_buffer[b]) {
       if (a.statement->kind != StmtKind::kCombine) continue;
-      out.columns.push_back(
+      out.sums.push_back(
           {static_cast<int>(b), a.statement, a.vector, static_cast<int64_t>(itemsize(k.buffers[b].dtype))});
     }
   }
   if (out.transposed) return;
-  out.team = out.summed;
-  out.chunk_loop ? find_ahead(k, out) : find_shared(k, facts, out);
-}
-
-/// What threads have registers for: what is written and what is used again first, then what only the trip to memory is
-/// long for.
-class RowHolder {
- public:
-  RowHolder(const Kernel& k, const Accesses& facts, KernelShape& shape)
-      : k_(k), facts_(facts), shape_(shape), live_(facts.vectors.size()) {}
-
-  void hold() {
-    for (size_t b = 0; b < k_.buffers.size(); ++b) {
-      if (shared_row(k_, static_cast<int>(b))) hold_written(b, true);
-    }
-    for (size_t b = 0; b < k_.buffers.size(); ++b) {
-      if (facts_.is_own_row(b) && is_written(b)) hold_written(b, false);
-    }
-    // A row that is the same for all positions is in a cache, which is near enough for what registers are too few for.
-    // Of rows that do not fit some chunks are loaded at once, and nothing else is before they are stored.
-    const bool common = shape_.has_row_size() && !shape_.team && (k_.row.chunks == 0 || k_.row.near > 0);
-    for (const bool again : {true, false}) {
-      for (size_t b = 0; b < k_.buffers.size(); ++b) {
-        if (facts_.is_own_row(b, common) && !is_written(b) && facts_.is_used_again(b) == again) hold_read(b);
-      }
-    }
+  out.group_split = out.split;
+  if (out.group_split->limit != IntRef{}) out.split_threads = static_cast<int>(out.group_split->limit.constant);
+  if (out.chunk_loop) {
+    find_ahead(k, out);
+    return;
   }
-
- private:
-  bool is_written(size_t b) const { return std::ranges::any_of(facts_.of_buffer[b], &Access::is_store); }
-  size_t place_of(const Stmt* vector) const {
-    return static_cast<size_t>(std::ranges::find(facts_.vectors, vector) - facts_.vectors.begin());
-  }
-
-  /// It must be written before it is read, and unless it is scratch at the end.
-  void hold_written(size_t b, bool is_scratch) {
-    const auto& all = facts_.of_buffer[b];
-    const auto in_one_body = [&](const Access& a) { return a.vector && a.outer == all.front().outer; };
-    if (!std::ranges::all_of(all, in_one_body) || !facts_.stays_in_column(b) || !facts_.is_used_again(b)) return;
-    if (!all.front().is_store() || (!is_scratch && !all.back().is_store())) return;
-    const Stmt* last_store = nullptr;
-    for (const Access& a : all) {
-      if (a.is_store()) last_store = a.statement;
-    }
-    add({static_cast<int>(b), nullptr, -1, all.front().vector, all.back().vector, last_store, is_scratch}, false);
-  }
-
-  void hold_read(size_t b) {
-    const auto& all = facts_.of_buffer[b];
-    const auto first = std::ranges::find_if(all.front().outer->body, is_vector);
-    const bool in_turns = is_sequential(all.front().outer->kind);
-    add({static_cast<int>(b), all.front().statement, all.front().var(), &*first, all.back().vector, nullptr, false},
-        in_turns);
-  }
-
-  void add(const KernelShape::HeldRow& row, bool always) {
-    const auto size = static_cast<int64_t>(itemsize(k_.buffers[static_cast<size_t>(row.buffer)].dtype));
-    const int64_t elements = shape_.held_chunks * shape_.vector, registers = elements * size / 4;
-    const size_t begin = always ? 0 : place_of(row.first);
-    const size_t end = always ? live_.size() : place_of(row.last) + 1;
-    const std::span<int64_t> live = std::span(live_).subspan(begin, end - begin);
-    if (std::ranges::any_of(live, [&](int64_t n) { return n + registers > kRowRegisters; })) return;
-    for (int64_t& n : live) n += registers;
-    shape_.held.push_back(row);
-  }
-
-  const Kernel& k_;
-  const Accesses& facts_;
-  KernelShape& shape_;
-  std::vector<int64_t> live_;  ///< by vector loop, registers that hold rows
-};
-
-/// What strips come to is in registers where rows leave many: what the compiler moves to memory costs more than slots
-/// in shared memory do. Half as many threads have twice as many registers.
-void hold_strips(KernelShape& shape, const Kernel& k) {
-  constexpr int64_t kFewRegisters = 96, kManyRegisters = 144;
-  const auto registers_of = [&](int64_t itemsize) { return shape.held_chunks * shape.vector * itemsize / 4; };
-  int64_t registers = 0;
-  for (const auto& row : shape.held) {
-    registers += registers_of(static_cast<int64_t>(itemsize(k.buffers[static_cast<size_t>(row.buffer)].dtype)));
-  }
-  const int64_t rows = registers;
-  for (const auto& c : shape.columns) registers += registers_of(c.itemsize);
-  if (registers > kFewRegisters && k.row.threads < kMostRowThreads) shape.team_threads = kMostRowThreads / 2;
-  const int64_t most = shape.team_threads < kMostRowThreads ? kManyRegisters : kFewRegisters;
-  registers = rows;
-  for (auto& c : shape.columns) {
-    registers += registers_of(c.itemsize);
-    c.in_registers = registers <= most;
+  for (auto& c : out.sums) c.in_registers = registers_for(k, c.buffer) != nullptr;
+  for (size_t b = 0; b < k.buffers.size(); ++b) {
+    const KernelShape::StagedRow row = staged_row(k, facts, static_cast<int>(b));
+    if (row.stage) out.common_rows.push_back(row);
   }
 }
 
 }  // namespace
-
-RowSize row_size(const Kernel& kernel, const KernelShape& shape, std::span<const int64_t> ints) {
-  if (!shape.has_row_size()) return {};
-  const int64_t n = value_of(shape.thread_loops[0]->extents[0], ints);
-  const Accesses facts(kernel);
-  if (unit_of(n) == 1) return {.vector = 1};
-  if (unit_of(n) > kUnit) {
-    const bool rest = n % unit_of(n) != 0;
-    if (shape.team) return {.vector = rest ? 1 : unit_of(n)};
-    int64_t bytes = 0;
-    for (const auto& row : shape.held) {
-      if (is_near(kernel, facts, row)) bytes += n * static_cast<int64_t>(itemsize(kernel.buffers[row.buffer].dtype));
-    }
-    const int near = bytes == 0 || bytes > kNearBytes ? 0 : bytes > kNearBytes / 2 ? 1 : 2;
-    RowSize row{.vector = unit_of(n), .near = near, .rest = rest};
-    const int all = row.vector * kMostRowThreads, chunks = static_cast<int>((n + all - 1) / all);
-    const auto repeats = static_cast<int64_t>(repeats_of(kernel, facts).size());
-    const bool reads = std::ranges::all_of(shape.held, [](const auto& held) { return held.load != nullptr; });
-    const bool kept = repeats > 0 && chunks * row.vector * repeats <= kRowRegisters;
-    if (near == 0 || rest || !reads || !kept || has_shared_rows(kernel)) return row;
-    row.near = 1;
-    row.threads = kMostRowThreads;
-    row.chunks = chunks;
-    row.whole = n % all == 0;
-    return row;
-  }
-  // Chunks of eight are of half as many threads, which have no registers for two rows.
-  int64_t read = 0;
-  for (const auto& held : shape.held) read += held.load ? itemsize(kernel.buffers[held.buffer].dtype) : 0;
-  const bool in_eights = n % (2 * kUnit) == 0 && read <= 2 && facts.has_narrow_rows(kernel);
-  RowSize row{.vector = in_eights ? 2 * kUnit : kUnit};
-  row.sides = row.vector / kUnit;
-  const int threads = std::max(lanes_of(n) / row.sides, 1), all = row.vector * threads;
-  const int64_t chunks = (n + all - 1) / all;
-  if (chunks * row.vector > kHeldElements / 2 * row.sides) return row;
-  row.threads = threads;
-  row.chunks = static_cast<int>(chunks);
-  row.whole = n % all == 0;
-  return row;
-}
-
-RowRange row_range(int64_t extent, const RowSize& row) {
-  constexpr int64_t kShort = 128, kWarpRow = 1024;  // between which there are as many lanes
-  // Others would go by single elements.
-  if (row.near > 0 && row.chunks > 0) {
-    const int64_t all = row.vector * row.threads, most = row.chunks * all;
-    return {row.whole ? most - 1 : most - all, most};
-  }
-  if (extent > kLongRow) return {kLongRow, INT64_MAX};
-  if (extent <= kShort) return {0, kShort};
-  if (extent <= kWarpRow) return {kShort, kWarpRow};
-  const auto last = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
-  return {last / 2, last};
-}
 
 int lanes_of(int64_t extent) {
   constexpr int64_t kFew = 2, kShare = 32;  // units, and elements, that a thread has before there are more
@@ -303,27 +161,26 @@ int lanes_of(int64_t extent) {
   return static_cast<int>(std::clamp<int64_t>(std::max(few, groups_of(kShare)), 2, kMostRowThreads));
 }
 
-int64_t strip_of(int64_t turns) {
-  constexpr int64_t kStrips = 16, kShortest = 4;
-  return std::max<int64_t>((turns + kStrips - 1) / kStrips, kShortest);
+int64_t segment_of(int64_t iterations) {
+  constexpr int64_t kSegments = 16, kShortest = 4;
+  return std::max<int64_t>((iterations + kSegments - 1) / kSegments, kShortest);
 }
 
 const ReduceOrder& reduce_order() {
-  const auto strips = [](const Kernel& k) {
+  const auto segments = [](const Kernel& k) {
     const Accesses accesses(k);
     const Sums sums = find_sums(k, accesses);
-    ReduceOrder::Strips all{sums.loop, {}, strip_of};
+    ReduceOrder::Segments all{sums.loop, {}, segment_of};
     for (const auto& c : sums.columns) all.sums.push_back({c.load, c.step, c.store});
     return all;
   };
   static const auto* const kOrder =
-      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }, strips};
+      new ReduceOrder{[](int64_t n) { return ReduceOrder::Deal{lanes_of(n), unit_of(n)}; }, segments};
   return *kOrder;
 }
 
 namespace {
 
-/// Of a kernel of columns.
 KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   KernelShape shape;
   shape.chunk_loop = chunk_loop(k);
@@ -336,7 +193,7 @@ KernelShape column_shape(const Kernel& k, const Accesses& facts) {
   constexpr auto kManyBounds = 8;
   shape.only_regular =
       std::ranges::count_if(shape.chunks.loads, [](const Stmt* s) { return !s->bounds.empty(); }) > kManyBounds;
-  find_team(k, facts, shape);
+  find_split(k, facts, shape);
   return shape;
 }
 
@@ -345,30 +202,27 @@ KernelShape row_shape(const Kernel& k, const Accesses& facts) {
   shape.thread_loops = facts.vectors;
   shape.separate_lanes = !facts.has_one_extent() || facts.written_across(k);
   if (shape.separate_lanes) return shape;
-  find_team(k, facts, shape);
+  find_split(k, facts, shape);
   if (shape.has_row_size()) {
     shape.vector = k.row.vector;
     shape.sides = k.row.sides;
-    const bool near_chunks = k.row.chunks > 0 && k.row.near > 0;
-    shape.held_chunks = k.row.chunks > 0 && !near_chunks ? k.row.chunks : kAtOnce / shape.vector;
-    if (near_chunks) shape.repeats = repeats_of(k, facts);
+    const bool staged_chunks = k.row.chunks > 0 && k.row.staged > 0;
+    shape.held_chunks = k.row.chunks > 0 && !staged_chunks ? k.row.chunks : kAtOnce / shape.vector;
+    if (staged_chunks) shape.repeats = repeats_of(k, facts);
   }
   constexpr int kManyStatements = 32;
   int statements = 0;
-  for_each_statement(k.root, [&](const Stmt&, const Stmt* vector) { statements += vector != nullptr; });
+  for_each_statement(k.root, [&](const Stmt& s, const Stmt* vector) { statements += vector && !is_placement(s.kind); });
   shape.is_long = statements > kManyStatements;
   shape.chunks = chunks_of(k, shape.vector, true);
   // Where there are texts for two lengths of rows a third is not worth the time to compile it.
-  if (shape.has_row_size() || shape.team) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
-  if (shape.vector > 1) RowHolder(k, facts, shape).hold();
-  for (const auto& row : shape.held) {
-    const auto b = static_cast<size_t>(row.buffer);
-    if (k.row.near == 0 || !shape.has_row_size() || !is_near(k, facts, row)) continue;
-    const auto size = static_cast<int64_t>(itemsize(k.buffers[b].dtype));
-    shape.near_rows.push_back({row.buffer, row.load, last_to_read(shape, facts, b), size});
+  if (shape.has_row_size() || shape.group_split) shape.chunks = {.divisions = std::move(shape.chunks.divisions)};
+  shape.held = held_rows(k, facts);
+  for (const auto& held : shape.held) {
+    const KernelShape::StagedRow row = staged_row(k, facts, held.buffer);
+    if (row.stage && !shape.group_split) shape.staged_rows.push_back(row);
   }
-  if (!shape.near_rows.empty() && (k.row.chunks > 0 || !is_costly(k))) shape.near_blocks = k.row.near;
-  if (shape.team && shape.has_row_size() && k.row.chunks > 0) hold_strips(shape, k);
+  if (!shape.staged_rows.empty() && (k.row.chunks > 0 || !is_costly(k))) shape.staged_blocks = k.row.staged;
   return shape;
 }
 

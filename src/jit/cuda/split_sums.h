@@ -1,5 +1,5 @@
-// The pass that lets strips of a loop's iterations run side by side, where these depend on each other only in elements
-// that they add to: sums of columns, the backward pass of layer_norm.
+// The pass that lets segments of a loop's iterations run side by side, where these depend on each other only in
+// elements that they add to: sums of columns, the backward pass of layer_norm.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace smolder::jit::cuda {
 
-/// What iterations of a kernel's one sequential loop add to, scheduled or not.
+/// The sums of a kernel's one sequential loop, scheduled or not.
 struct Sums {
   const Stmt* loop = nullptr;  ///< null: there is no such loop
   struct Column {
@@ -22,7 +22,7 @@ struct Sums {
 Sums find_sums(const Kernel& k, const Accesses& accesses);
 
 /// Makes a `split` loop with `combine` statements of that loop, of a kernel whose loops are mapped to threads. Where
-/// groups of a block may take strips, what elements begin with is said there, and is no loop of its own.
+/// groups of a block may take segments, what elements begin with is said there, and is no loop of its own.
 void split_sums(Kernel& k);
 
 }  // namespace smolder::jit::cuda

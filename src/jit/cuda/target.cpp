@@ -9,6 +9,7 @@
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
 #include "smolder/jit/cuda/native/scatter.h"
+#include "smolder/jit/cuda/row_size.h"
 #include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/cuda/together.h"
 #include "smolder/jit/program.h"

@@ -9,7 +9,7 @@ namespace smolder::jit::cuda {
 
 namespace {
 
-/// What arguments of a kernel may have on any device. Newer ones take more, which each launch would copy.
+/// Bytes of arguments that a kernel may have on any device. Newer ones take more, which each launch would copy.
 constexpr int64_t kArgumentBytes = 4096;
 /// Beyond this, blocks search for long.
 constexpr int64_t kMostCalls = 64;
@@ -52,7 +52,7 @@ struct Table {
 }  // namespace
 
 int64_t most_together(const Schedule& schedule) {
-  const bool sums_rows = schedule.shape.team && !schedule.shape.chunk_loop;
+  const bool sums_rows = schedule.shape.group_split && !schedule.shape.chunk_loop;
   // Rows that may need memory of their own.
   if (sums_rows || has_shared_rows(schedule.kernel)) return 0;
   const int64_t bytes = static_cast<int64_t>(schedule.arguments.size()) * 8 + 4;

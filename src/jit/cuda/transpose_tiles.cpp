@@ -14,7 +14,7 @@ constexpr int kPositions = 32, kAcross = kColumnThreads / kPositions;
 /// Where the elements of a position's neighbours begin in a tile: each in a bank of its own.
 constexpr int kPitch = kPositions + 1;
 
-/// Of these loads, those that a block can make before all else, and has room for.
+/// Returns those of the loads that a block can make before all else, and has room for.
 std::vector<const Stmt*> that_fit(const Kernel& k, const Accesses& accesses, std::vector<const Stmt*> loads) {
   constexpr size_t kMost = 4, kMostStatic = 48 << 10;  // shared memory of a block that need not be asked for
   if (loads.size() > kMost || std::ranges::any_of(body_of(k), is_sequential, &Stmt::kind)) return {};

@@ -185,7 +185,7 @@ void kernel(S& s, K& k) {
   list(s, k.scalars, [](S& o, auto& c) { number(o, c); });
   for (auto* n : {&k.num_ints, &k.num_vars, &k.num_locals, &k.num_accs, &k.num_errors}) number(s, *n);
   how_it_runs(s, k);
-  for (auto* n : {&k.row.vector, &k.row.sides, &k.row.threads, &k.row.chunks, &k.row.near}) number(s, *n);
+  for (auto* n : {&k.row.vector, &k.row.sides, &k.row.threads, &k.row.chunks, &k.row.staged}) number(s, *n);
   number(s, k.row.whole);
   number(s, k.row.rest);
   statement(s, k.root);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -60,9 +61,9 @@ class Races {
   /// Of threads that run one after the other here, each begins where the first did.
   int64_t phase() const { return phase_; }
   void begin_thread(int64_t phase) { phase_ = phase; }
-  /// Iterations of a split loop are of strips, which no barrier joins until it ends.
+  /// Iterations of a split loop are of segments, which no barrier joins until it ends.
   void begin_split() { split_ = ++splits_; }
-  void strip(int64_t strip) { strip_ = strip; }
+  void segment(int64_t segment) { segment_ = segment; }
   void end_split() {
     split_ = 0;
     ++phase_;
@@ -73,7 +74,7 @@ class Races {
   void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes, bool own) {
     Place& p = places_[place];
     if (own && p.read.position != position_ && p.written.position != position_) p = {};
-    const Touch now{position_, phase_, split_, strip_, thread};
+    const Touch now{position_, phase_, split_, segment_, thread};
     const bool races = p.written.races(now) || (writes && p.read.races(now));
     SMOLDER_CHECK(!races, InternalError, "internal error: two threads touch b", buffer, "[", element,
                   "] without a barrier between them, and one writes it, in\n", print(k));
@@ -81,8 +82,8 @@ class Races {
     // Of several readers no one is the only one.
     if (!writes && last.position >= 0 && last.position != now.position) {
       last.position = kSeveral;
-    } else if (!writes && last.split != 0 && last.split == now.split && last.strip != now.strip) {
-      last.strip = kSeveral;
+    } else if (!writes && last.split != 0 && last.split == now.split && last.segment != now.segment) {
+      last.segment = kSeveral;
     } else if (!writes && last.phase == now.phase && last.thread != now.thread) {
       last.thread = kAll;
     } else if (last.position != kSeveral) {
@@ -93,13 +94,13 @@ class Races {
  private:
   static constexpr int64_t kNone = -1, kSeveral = -2;
   struct Touch {
-    int64_t position = kNone, phase = 0, split = 0, strip = 0;
+    int64_t position = kNone, phase = 0, split = 0, segment = 0;
     int thread = 0;
     /// Whether a later access of another kind may come before this one.
     bool races(const Touch& later) const {
       if (position == kNone) return false;
       if (position != later.position) return true;
-      if (split != 0 && split == later.split && strip != later.strip) return true;
+      if (split != 0 && split == later.split && segment != later.segment) return true;
       return phase == later.phase && (thread == kAll || thread != later.thread);
     }
   };
@@ -107,7 +108,43 @@ class Races {
     Touch read, written;
   };
   std::unordered_map<const void*, Place> places_;
-  int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, strip_ = 0;
+  int64_t position_ = 0, phase_ = 0, split_ = 0, splits_ = 0, segment_ = 0;
+};
+
+/// Elements that one thread keeps in registers, and those that are staged in shared memory: what the device's memory
+/// says of them may be old, or what they say.
+class Placements {
+ public:
+  void next_position() {
+    held_.clear();
+    staged_.clear();
+  }
+  void end_split() { staged_.clear(); }
+  void run(const Stmt& s, const void* place, int thread) {
+    if (s.kind == StmtKind::kHold) held_[place] = {thread, false};
+    if (s.kind == StmtKind::kRelease) held_.erase(place);
+    if (s.kind == StmtKind::kStage) staged_.insert(place);
+    if (s.kind == StmtKind::kUnstage) staged_.erase(place);
+  }
+  /// Throws InternalError where the access is not the one that memory stands for.
+  void touch(const Kernel& k, int buffer, const void* place, int64_t element, int thread, bool writes) {
+    if (held_.empty() && staged_.empty()) return;  // most accesses
+    const auto held = held_.find(place);
+    const bool misses = held != held_.end() && held->second.thread != thread && (writes || held->second.is_written);
+    SMOLDER_CHECK(!misses, InternalError, "internal error: a thread touches b", buffer, "[", element,
+                  "], which another keeps in registers, in\n", print(k));
+    SMOLDER_CHECK(!writes || !staged_.contains(place), InternalError, "internal error: a thread writes b", buffer, "[",
+                  element, "], which is staged in shared memory, in\n", print(k));
+    if (held != held_.end() && writes) held->second.is_written = true;
+  }
+
+ private:
+  struct Held {
+    int thread;
+    bool is_written;
+  };
+  std::unordered_map<const void*, Held> held_;
+  std::unordered_set<const void*> staged_;
 };
 
 class Interpreter {
@@ -124,8 +161,8 @@ class Interpreter {
         accs_(k.num_accs),
         order_(order) {
     note_dtypes(k.root);
-    if (order && order->strips) strips_ = order->strips(k);
-    totals_.resize(strips_.sums.size());
+    if (order && order->segments) segments_ = order->segments(k);
+    totals_.resize(segments_.sums.size());
   }
 
   void run(int64_t begin, int64_t end) {
@@ -139,6 +176,7 @@ class Interpreter {
     for (int64_t position = begin; position < end; ++position) {
       go_to(position);
       races_.next_position();
+      placements_.next_position();
       body(root);
     }
   }
@@ -194,7 +232,7 @@ class Interpreter {
   /// last alone does.
   char* touch(const Address& a, bool writes) {
     const int64_t element = at(a);
-    char* const place = memory(a.buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[a.buffer].dtype));
+    char* const place = place_of(a.buffer, element);
     if (k_.root.kind != StmtKind::kGrid) return place;  // what follows takes time
     const bool is_fixed = a.indirect.empty() && std::ranges::none_of(a.map.terms, [&](const auto& t) {
                             return t.var == element_var_ && t.stride != IntRef{};
@@ -202,7 +240,17 @@ class Interpreter {
     if (writes && is_fixed && thread_ != Races::kAll && !is_last_) return place;
     const int thread = thread_ != Races::kAll ? thread_ : writes ? 0 : Races::kAll;
     races_.touch(k_, a.buffer, place, element, thread, writes, is_own(a.buffer));
+    placements_.touch(k_, a.buffer, place, element, thread, writes);
     return place;
+  }
+  char* place_of(int buffer, int64_t element) {
+    return memory(buffer) + element * static_cast<int64_t>(itemsize(k_.buffers[buffer].dtype));
+  }
+  /// What is only read is fetched here.
+  void placement(const Stmt& s) {
+    const bool fetches = s.kind == StmtKind::kHold || s.kind == StmtKind::kStage;
+    if (fetches && !k_.buffers[s.address.buffer].write) touch(s.address, false);
+    placements_.run(s, place_of(s.address.buffer, at(s.address)), thread_);
   }
 
   void body(const Stmt& s) {
@@ -269,8 +317,9 @@ class Interpreter {
   void loop(const Stmt& s) {
     int64_t extent = integer(s.extents[0]);
     const ReduceOrder::Deal deal = order_ ? order_->deal(extent) : ReduceOrder::Deal{kReduceLanes, 1};
-    const bool is_split = s.kind == StmtKind::kSplit, in_strips = is_split || &s == strips_.loop;
-    const int64_t strip = in_strips && strips_.turns ? strips_.turns(extent) : std::max<int64_t>(extent, 1);
+    const bool is_split = s.kind == StmtKind::kSplit, in_segments = is_split || &s == segments_.loop;
+    const int64_t segment =
+        in_segments && segments_.iterations ? segments_.iterations(extent) : std::max<int64_t>(extent, 1);
     extent = extent_of(s);
     if (is_split) {
       begin_sums_ = true;
@@ -280,10 +329,10 @@ class Interpreter {
     }
     for (int64_t i = 0; i < extent; ++i) {
       vars_[s.vars[0]] = i;
-      if (is_split) races_.strip(i / strip);
-      if (in_strips) {
-        begins_strip_ = i % strip == 0;
-        ends_strip_ = i % strip == strip - 1 || i == extent - 1;
+      if (is_split) races_.segment(i / segment);
+      if (in_segments) {
+        begins_segment_ = i % segment == 0;
+        ends_segment_ = i % segment == segment - 1 || i == extent - 1;
       }
       lane_ = is_vector(s) ? static_cast<int>(i / deal.unit % deal.lanes) : 0;
       if (s.kind == StmtKind::kThread) {
@@ -294,10 +343,13 @@ class Interpreter {
       body(s);
     }
     if (s.kind == StmtKind::kThread) thread_ = Races::kAll;
-    if (is_split) races_.end_split();
+    if (is_split) {
+      races_.end_split();
+      placements_.end_split();
+    }
   }
 
-  /// Each strip's own from the identity on, and the strips' in order.
+  /// Each segment's own from the identity on, and the segments' in order.
   void combine(const Stmt& s) {
     const int64_t element = at(s.address);
     char* const place = memory(s.address.buffer) + element * static_cast<int64_t>(itemsize(s.dtype));
@@ -306,10 +358,10 @@ class Interpreter {
       return;
     }
     V& own = sums_[&s][element];
-    if (begins_strip_) own = number(step_identity(s.op, s.dtype), s.dtype);
+    if (begins_segment_) own = number(step_identity(s.op, s.dtype), s.dtype);
     const auto p = static_cast<scalar::Primitive>(s.op);
     own = evaluate(p, s.dtype, std::array<V, 2>{own, locals_[s.args[0]].value});
-    if (ends_strip_)
+    if (ends_segment_)
       store_element(place, s.dtype, evaluate(p, s.dtype, std::array<V, 2>{load_element(place, s.dtype), own}));
   }
 
@@ -339,10 +391,17 @@ class Interpreter {
       }
       case StmtKind::kShared:
         return share(s);
+      case StmtKind::kRegister:
+        return;
+      case StmtKind::kHold:
+      case StmtKind::kRelease:
+      case StmtKind::kStage:
+      case StmtKind::kUnstage:
+        return placement(s);
       case StmtKind::kBarrier:
         return races_.barrier();
       case StmtKind::kLoad:
-        return set(s, from_strip(s, load(s)));
+        return set(s, from_segment(s, load(s)));
       case StmtKind::kStore:
         return store_element(touch(s.address, true), s.dtype, with_total(s, locals_[s.args[0]].value));
       case StmtKind::kPrimitive:
@@ -381,22 +440,22 @@ class Interpreter {
     return load_element(touch(s.address, false), s.dtype);
   }
 
-  /// What is in memory is a strip's sum from its first turn on, and the total again after its last.
-  V from_strip(const Stmt& s, V loaded) {
-    if (!begins_strip_) return loaded;
-    for (size_t i = 0; i < strips_.sums.size(); ++i) {
-      if (strips_.sums[i].load != &s) continue;
+  /// What is in memory is a segment's sum from its first iteration on, and the total again after its last.
+  V from_segment(const Stmt& s, V loaded) {
+    if (!begins_segment_) return loaded;
+    for (size_t i = 0; i < segments_.sums.size(); ++i) {
+      if (segments_.sums[i].load != &s) continue;
       totals_[i][at(s.address)] = loaded;
-      return number(step_identity(strips_.sums[i].step->op, s.dtype), s.dtype);
+      return number(step_identity(segments_.sums[i].step->op, s.dtype), s.dtype);
     }
     return loaded;
   }
   V with_total(const Stmt& s, V sum) {
-    if (!ends_strip_) return sum;
-    for (size_t i = 0; i < strips_.sums.size(); ++i) {
-      if (strips_.sums[i].store != &s) continue;
+    if (!ends_segment_) return sum;
+    for (size_t i = 0; i < segments_.sums.size(); ++i) {
+      if (segments_.sums[i].store != &s) continue;
       const std::array<V, 2> args{totals_[i].at(at(s.address)), sum};
-      return evaluate(static_cast<scalar::Primitive>(strips_.sums[i].step->op), s.dtype, args);
+      return evaluate(static_cast<scalar::Primitive>(segments_.sums[i].step->op), s.dtype, args);
     }
     return sum;
   }
@@ -451,13 +510,14 @@ class Interpreter {
   std::vector<Local> locals_;
   std::vector<Accumulator> accs_;
   const ReduceOrder* const order_;
-  ReduceOrder::Strips strips_;
-  std::vector<std::unordered_map<int64_t, V>> totals_;  ///< by sum and element, while a strip of it is added up
-  bool begins_strip_ = false, ends_strip_ = false;
+  ReduceOrder::Segments segments_;
+  std::vector<std::unordered_map<int64_t, V>> totals_;  ///< by sum and element, while a segment of it is added up
+  bool begins_segment_ = false, ends_segment_ = false;
   int lane_ = 0;
   // Of a scheduled kernel
   Races races_;
-  std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a strip's
+  Placements placements_;
+  std::unordered_map<const Stmt*, std::unordered_map<int64_t, V>> sums_;  ///< by combination and element: a segment's
   bool begin_sums_ = false;                                               ///< elements get what they begin with
   std::unordered_map<int, std::vector<char>> shared_;                     ///< by buffer
   Range elements_{0, 0}, lanes_{0, 0};  ///< of a grid without variables; of the thread

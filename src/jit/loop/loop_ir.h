@@ -63,9 +63,15 @@
 //  - a buffer of the space `shared` is the group's own, and no argument;
 //  - a `barrier` is where the threads of a group wait for each other. Between two of them no thread may touch a place
 //    that another writes: loop_interpret.h looks for such races;
-//  - strips of the iterations of a `split` loop run side by side, in groups of their own. What they share is the
-//    elements that they `combine`: of each a strip has its own, from the identity on, and these are added in order to
-//    what the element begins with;
+//  - segments of the iterations of a `split` loop run side by side, in groups of their own. What they share is the
+//    elements that they `combine`: of each a segment has its own, from the identity on, and these are added in order to
+//    what the element begins with. With `threads 256` blocks have no more than these;
+//  - `register b0[32]` says that a thread has registers for so many of its elements of a row. From `hold b0[...]` in a
+//    thread loop on it keeps the element of the iteration there, until `release b0[...]` in that loop or a later one.
+//    No other thread may write the element meanwhile, nor read it once it is written. What is combined in registers is
+//    held for a segment;
+//  - from `stage b0[...]` on, the element is read from shared memory where there is room for the row, until
+//    `unstage b0[...]`, or the end of the position or the split loop. Nobody may write it meanwhile;
 //  - a `shared` buffer is a row of the group's own, of so many elements, that lives for one position. Where the caller
 //    gives memory for it there is one position, and that is where it lies. All else is the device's memory.
 #pragma once
@@ -149,16 +155,25 @@ enum class StmtKind : uint8_t {
   kCheckIndex,      ///< args[0] (int64) must lie in [0, limit): result is the clamped index; when out of range
                     ///< the error word `error_slot` of the launch is set
   // Of scheduled kernels
-  kGrid,     ///< vars/extents, body. Root only, of a scheduled kernel; without vars, one group has all
-  kBlock,    ///< two vars, `chunk`: in a kGrid, positions and elements that a group takes at once
-  kThread,   ///< one var, `chunk` or `across`: shared out among the threads of a group
-  kLanes,    ///< one var, innermost, in a kThread of chunks: the thread's own
-  kSplit,    ///< one var: strips of its iterations run side by side
-  kShared,   ///< first in a kGrid or kBlock: buffer `address.buffer` is a row of each group, of `limit` elements
-  kBarrier,  ///< the threads of a group wait for each other
-  kCombine,  ///< in a kSplit: buffer[address] = op(buffer[address], args[0]), by strips. It begins with args[1], if any
-  kCopy,     ///< buffer[address] = buffer[source], bit for bit
+  kGrid,      ///< vars/extents, body. Root only, of a scheduled kernel; without vars, one group has all
+  kBlock,     ///< two vars, `chunk`: in a kGrid, positions and elements that a group takes at once
+  kThread,    ///< one var, `chunk` or `across`: shared out among the threads of a group
+  kLanes,     ///< one var, innermost, in a kThread of chunks: the thread's own
+  kSplit,     ///< one var: segments of its iterations run side by side
+  kShared,    ///< first in a kGrid or kBlock: buffer `address.buffer` is a row of each group, of `limit` elements
+  kBarrier,   ///< the threads of a group wait for each other
+  kCombine,   ///< in a kSplit: buffer[address] = op(buffer[address], args[0]), by segments. It begins with args[1], if
+              ///< any
+  kCopy,      ///< buffer[address] = buffer[source], bit for bit
+  kRegister,  ///< in a kGrid: a thread has registers for `limit` elements of its rows of buffer `address.buffer`
+  kHold,      ///< in a kThread: the thread keeps buffer[address] in registers
+  kRelease,   ///< in a kThread: the last use of what it keeps
+  kStage,     ///< in a kThread: buffer[address] is read from shared memory, if there is room
+  kUnstage,   ///< in a kThread: and no longer
 };
+/// Whether a statement says only where elements are kept.
+constexpr bool is_placement(StmtKind kind) { return kind >= StmtKind::kRegister; }
+
 constexpr bool is_loop(StmtKind kind) {
   return kind <= StmtKind::kVector || (kind >= StmtKind::kGrid && kind <= StmtKind::kSplit);
 }
@@ -182,7 +197,7 @@ struct Stmt {
   AccId acc = -1;             ///< kAcc, kUpdate, kResult
   ir::ReduceKind reduce{};    ///< kAcc
   bool streaming = false;     ///< kStore: write-once output beyond the last-level cache
-  IntRef limit;               ///< kCheckIndex, kShared
+  IntRef limit;               ///< kCheckIndex, kShared, kRegister. kSplit: most threads of a block; 0: no such limit
   // loops
   std::vector<VarId> vars;
   std::vector<IntRef> extents;  ///< one per var
@@ -206,7 +221,7 @@ struct RowSize {
   int sides = 1;                ///< lanes of a reduction that these are of
   int threads = 0, chunks = 0;  ///< of a row, and what each of these takes; 0: any number
   bool whole = false;           ///< all threads have as many chunks, else the last may be missing
-  int near = 0;                 ///< blocks of a multiprocessor whose rows wait in its shared memory between loops
+  int staged = 0;               ///< blocks of a multiprocessor whose rows wait in its shared memory between loops
   bool rest = false;            ///< rows may end with less than a chunk
   friend bool operator==(const RowSize&, const RowSize&) = default;
 };
@@ -241,17 +256,17 @@ struct ReduceOrder {
     int lanes, unit;
   };
   std::function<Deal(int64_t extent)> deal;
-  /// What the turns of a sequential loop add to elements of one place is summed in strips of so many turns, each from
-  /// the identity, and strips are added in order.
-  struct Strips {
+  /// Sums over the iterations of a sequential loop, to elements of one place, are made in segments of so many
+  /// iterations, each from the identity, and segments are added in order.
+  struct Segments {
     struct Sum {
       const Stmt *load, *step, *store;  ///< store(step(load, x)), all of one address
     };
     const Stmt* loop = nullptr;
     std::vector<Sum> sums;
-    int64_t (*turns)(int64_t extent) = nullptr;
+    int64_t (*iterations)(int64_t extent) = nullptr;
   };
-  std::function<Strips(const Kernel& k)> strips;
+  std::function<Segments(const Kernel& k)> segments;
 };
 inline constexpr int kMostReduceLanes = 1024;
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "smolder/core/error.h"
 #include "smolder/jit/loop/loop_ir.h"
@@ -152,7 +153,7 @@ class Parser {
     k_.together = in_.take("together");
     k_.guarded = in_.take("guarded");
     if (in_.take("row")) {
-      for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.near}) *n = count();
+      for (int* n : {&k_.row.vector, &k_.row.sides, &k_.row.threads, &k_.row.chunks, &k_.row.staged}) *n = count();
       k_.row.whole = in_.take("whole");
       k_.row.rest = in_.take("rest");
     }
@@ -200,8 +201,11 @@ class Parser {
       std::swap(s.source, s.address);
       address(s);
       std::swap(s.source, s.address);
-    } else if (w == "shared") {
-      s.kind = StmtKind::kShared;
+    } else if (const StmtKind* const placement = placement_named(w)) {
+      s.kind = *placement;
+      address(s);
+    } else if (w == "shared" || w == "register") {
+      s.kind = w == "shared" ? StmtKind::kShared : StmtKind::kRegister;
       s.address.buffer = in_.id('b');
       in_.expect("[");
       s.limit = int_ref();
@@ -259,6 +263,16 @@ class Parser {
     return s;
   }
 
+  /// Statements that are a word and an address; null: none of them.
+  static const StmtKind* placement_named(std::string_view word) {
+    static constexpr std::pair<std::string_view, StmtKind> kAll[] = {{"hold", StmtKind::kHold},
+                                                                     {"release", StmtKind::kRelease},
+                                                                     {"stage", StmtKind::kStage},
+                                                                     {"unstage", StmtKind::kUnstage}};
+    const auto* const it = std::ranges::find(kAll, word, &std::pair<std::string_view, StmtKind>::first);
+    return it == std::end(kAll) ? nullptr : &it->second;
+  }
+
   void loop(Stmt& s, StmtKind kind) {
     s.kind = kind;
     if (kind != StmtKind::kGrid || in_.peek() == 'v') {
@@ -276,6 +290,7 @@ class Parser {
     }
     if ((kind == StmtKind::kThread || kind == StmtKind::kBlock) && in_.take("chunk")) s.chunk = count();
     if (kind == StmtKind::kThread && in_.take("across")) s.across = count();
+    if (kind == StmtKind::kSplit && in_.take("threads")) s.limit.constant = count();
     in_.expect("{");
     // Deep nesting is not loop IR, and must not exhaust the stack.
     constexpr int kDeepest = 16;

@@ -65,7 +65,7 @@ class Printer {
     if (k.guarded) out += "  guarded\n";
     if (k.row != RowSize{}) {
       const RowSize& r = k.row;
-      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.near, r.whole ? " whole" : "",
+      text("  row ", r.vector, " ", r.sides, " ", r.threads, " ", r.chunks, " ", r.staged, r.whole ? " whole" : "",
            r.rest ? " rest\n" : "\n");
     }
   }
@@ -102,6 +102,27 @@ class Printer {
         text("shared b", s.address.buffer, "[");
         integer(s.limit);
         out += ']';
+        break;
+      case StmtKind::kRegister:
+        text("register b", s.address.buffer, "[");
+        integer(s.limit);
+        out += ']';
+        break;
+      case StmtKind::kHold:
+        out += "hold ";
+        address(s.address);
+        break;
+      case StmtKind::kRelease:
+        out += "release ";
+        address(s.address);
+        break;
+      case StmtKind::kStage:
+        out += "stage ";
+        address(s.address);
+        break;
+      case StmtKind::kUnstage:
+        out += "unstage ";
+        address(s.address);
         break;
       case StmtKind::kCopy:
         out += "copy ";
@@ -170,6 +191,7 @@ class Printer {
     }
     if (s.chunk > 0) text(" chunk ", s.chunk);
     if (s.across > 0) text(" across ", s.across);
+    if (s.kind == StmtKind::kSplit && s.limit != IntRef{}) text(" threads ", s.limit.constant);
     out += " {\n";
     for (const Stmt& inner : s.body) statement(inner, depth + 1);
     out.append(2 * depth, ' ');

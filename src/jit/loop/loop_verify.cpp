@@ -17,7 +17,14 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& k) : k_(k), vars_(k.num_vars), locals_(k.num_locals), accs_(k.num_accs) {}
+  explicit Verifier(const Kernel& k)
+      : k_(k),
+        vars_(k.num_vars),
+        locals_(k.num_locals),
+        accs_(k.num_accs),
+        in_registers_(k.buffers.size()),
+        held_(k.buffers.size()),
+        staged_(k.buffers.size()) {}
 
   void run() {
     const Stmt& root = k_.root;
@@ -136,6 +143,18 @@ class Verifier {
         VERIFY(k_.root.kind == StmtKind::kGrid && in_vector_ == 0 && in_chunks_ == 0,
                "a barrier where not all threads of a group come");
         break;
+      case StmtKind::kRegister:
+        VERIFY(k_.root.kind == StmtKind::kGrid && in_loops_ == 1 && s.limit.is_constant() && s.limit.constant > 0,
+               "registers are for no known number of elements of a grid's positions");
+        address(s.address);
+        in_registers_[static_cast<size_t>(s.address.buffer)] = true;
+        break;
+      case StmtKind::kHold:
+      case StmtKind::kRelease:
+      case StmtKind::kStage:
+      case StmtKind::kUnstage:
+        placement(s);
+        break;
       case StmtKind::kCopy:
         address(s.address);
         address(s.source);
@@ -206,6 +225,20 @@ class Verifier {
            k == StmtKind::kIndex || k == StmtKind::kResult || k == StmtKind::kCheckIndex;
   }
 
+  /// What is let go was taken before, by a statement of the same element.
+  void placement(const Stmt& s) {
+    VERIFY(k_.root.kind == StmtKind::kGrid && in_vector_ != 0 && in_chunks_ == 0,
+           "an element is kept where threads do not share out a row");
+    address(s.address);
+    const auto b = static_cast<size_t>(s.address.buffer);
+    VERIFY(s.kind != StmtKind::kHold || in_registers_[b], "an element is held that there are no registers for");
+    VERIFY(s.kind != StmtKind::kRelease || held_[b], "an element is released that is not held");
+    VERIFY(s.kind != StmtKind::kStage || !k_.buffers[b].write, "an element is staged that is written");
+    VERIFY(s.kind != StmtKind::kUnstage || staged_[b], "an element is unstaged that is not staged");
+    if (s.kind == StmtKind::kHold) held_[b] = true;
+    if (s.kind == StmtKind::kStage) staged_[b] = true;
+  }
+
   void primitive(const Stmt& s) {
     if (s.op == ir::Op::kCast) {
       arity(s, 1);
@@ -274,6 +307,7 @@ class Verifier {
   std::vector<Named> vars_;
   std::vector<Local> locals_;
   std::vector<Acc> accs_;
+  std::vector<bool> in_registers_, held_, staged_;  ///< by buffer
   int in_loops_ = 0, in_block_ = 0, in_vector_ = 0, in_chunks_ = 0, in_split_ = 0;
   int number_ = 0;
 };

@@ -33,6 +33,7 @@
 #include "smolder/core/thread_pool.h"
 #include "smolder/ir/scalar/primitive.h"
 #include "smolder/jit/cuda/backend.h"
+#include "smolder/jit/cuda/row_size.h"
 #include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/loop/loop_interpret.h"
 

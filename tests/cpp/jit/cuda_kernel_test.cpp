@@ -28,6 +28,7 @@
 #include "smolder/jit/cuda/compiler.h"
 #include "smolder/jit/cuda/launch.h"
 #include "smolder/jit/cuda/numbers.h"
+#include "smolder/jit/cuda/row_size.h"
 #include "smolder/jit/cuda/schedule.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/loop/loop_interpret.h"
@@ -195,22 +196,22 @@ TEST(CudaLaunch, RowsAsExpected) {
   EXPECT_EQ(row(softmax, "bfloat16", 10), (RowSize{.vector = 1}));
   // Long rows wait in shared memory, of two blocks where there is room, or of one whose threads keep exponentials.
   EXPECT_EQ(row(softmax, "bfloat16", 50304), (RowSize{8, 1, 512, 13, false, 1}));
-  EXPECT_EQ(row(softmax, "bfloat16", 60000), (RowSize{.vector = 8, .near = 1}));
+  EXPECT_EQ(row(softmax, "bfloat16", 60000), (RowSize{.vector = 8, .staged = 1}));
   const auto range = [&](int64_t n) { return cuda::row_range(n, row(softmax, "bfloat16", n)); };
   EXPECT_EQ(range(16392), (cuda::RowRange{16384, 20480}));
   EXPECT_EQ(range(20480), (cuda::RowRange{20479, 20480}));
-  EXPECT_EQ(row(sum, "bfloat16", 50304), (RowSize{.vector = 8, .near = 2}));
-  EXPECT_EQ(row(sum, "bfloat16", 50257), (RowSize{.vector = 8, .near = 2, .rest = true}));
-  EXPECT_EQ(row(softmax, "float32", 50304), (RowSize{.vector = 8, .near = 1}));
+  EXPECT_EQ(row(sum, "bfloat16", 50304), (RowSize{.vector = 8, .staged = 2}));
+  EXPECT_EQ(row(sum, "bfloat16", 50257), (RowSize{.vector = 8, .staged = 2, .rest = true}));
+  EXPECT_EQ(row(softmax, "float32", 50304), (RowSize{.vector = 8, .staged = 1}));
   EXPECT_EQ(row(softmax, "float32", 100000), (RowSize{.vector = 8}));
-  EXPECT_EQ(row(softmax, "float32", 50308), (RowSize{.vector = 8, .near = 1, .rest = true}));
+  EXPECT_EQ(row(softmax, "float32", 50308), (RowSize{.vector = 8, .staged = 1, .rest = true}));
 }
 
 TEST(CudaLaunch, BlocksWalkOverLongRows) {
   Kernel k = golden("layer_norm");
   const std::vector<int64_t> ints{1000, 20000};
   k.row = cuda::row_size(k, ints);
-  EXPECT_EQ(k.row, (RowSize{.vector = 8, .near = 2}));
+  EXPECT_EQ(k.row, (RowSize{.vector = 8, .staged = 2}));
   EXPECT_EQ(cuda::plan_launch(cuda::Schedule(k), ints, 1000, emulated_device()).shape.grid[0], 4u);
   EXPECT_EQ(cuda::plan_launch(cuda::Schedule(k), ints, 3, emulated_device()).shape.grid[0], 3u);
   // There is no room for longer ones.
@@ -220,7 +221,7 @@ TEST(CudaLaunch, BlocksWalkOverLongRows) {
   Kernel costly = golden("softmax");
   const std::vector<int64_t> most{1000, 55000};
   costly.row = cuda::row_size(costly, most);
-  EXPECT_EQ(costly.row, (RowSize{.vector = 8, .near = 1}));
+  EXPECT_EQ(costly.row, (RowSize{.vector = 8, .staged = 1}));
   EXPECT_EQ(cuda::plan_launch(cuda::Schedule(costly), most, 1000, emulated_device()).shape.grid[0], 1000u);
   costly.row = cuda::row_size(costly, ints);
   EXPECT_EQ(costly.row, (RowSize{8, 1, 512, 5, false, 1}));
@@ -233,11 +234,11 @@ TEST(CudaLaunch, ColumnsAreSharedOut) {
   EXPECT_EQ(int64_t{plan.shape.grid[0]} * plan.shape.block[0] * 8, 6 * 1024);
   EXPECT_EQ(plan.shape.block[0], 8u);
   EXPECT_EQ(plan.groups, 16);
-  EXPECT_EQ(plan.strip, 8);
+  EXPECT_EQ(plan.segment, 8);
   EXPECT_EQ(plan.shape.shared_bytes, 16u * 64 * 4);
   // 100 chunks of rows are blocks enough for wide ones.
   EXPECT_EQ(planned("column_sum", {100, 2, 2000, 12800, 128 * 2000}, 200).shape.block[0], 16u);
-  // So many threads have all turns to themselves.
+  // So many threads have all iterations to themselves.
   const auto many = planned("column_sum", {2048, 1, 1024, 128 * 2048, 128 * 1024}, 2048);
   EXPECT_EQ(many.groups, 1);
   EXPECT_EQ(many.shape.shared_bytes, 256u * 8 * 4);
@@ -318,7 +319,7 @@ TEST(CudaLaunch, TransposesInTiles) {
   expect_same(samples, {});
 }
 
-TEST(CudaLaunch, TurnsSideBySide) {
+TEST(CudaLaunch, SegmentsSideBySide) {
   const auto plan = planned("layer_norm_backward", {3, 1024, 300, 128 * 1024}, 3);
   EXPECT_EQ(plan.shape.grid[0], 3u);
   EXPECT_EQ(plan.shape.block[0], 32u);
@@ -330,7 +331,7 @@ TEST(CudaLaunch, TurnsSideBySide) {
 }
 
 // Sums of a single chunk of rows are as those of many: they are no row that the kernel keeps to itself.
-TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
+TEST(CudaLaunch, OneChunkOfColumnsHasGroups) {
   const Kernel k = parse_loop(
       "kernel {\n  buffers b0:float32 rw, b1:float32 r, b2:float32 w\n  ints 2\n  parallel v0 < 1 {\n"
       "    %0 = constant float32 0.0\n    vector v1 < n0 {\n      store b0[v1], %0\n    }\n    loop v2 < n1 {\n"
@@ -340,7 +341,7 @@ TEST(CudaLaunch, OneChunkOfColumnsHasATeam) {
       "        store b0[v4], %6\n        store b2[v2*n0 + v4], %4\n      }\n    }\n  }\n}\n");
   const cuda::Schedule schedule(k);
   EXPECT_EQ(cuda::shared_row(schedule.kernel, 0), nullptr);
-  EXPECT_EQ(schedule.shape.columns.size(), 1u);
+  EXPECT_EQ(schedule.shape.sums.size(), 1u);
   EXPECT_EQ(cuda::plan_launch(schedule, std::vector<int64_t>{10, 32}, 1, test::emulated_device()).shape.block[1], 8u);
   expect_same({{k, {10, 320, 320}, {}, {10, 32}, {}, 1}}, {});
 }
@@ -511,7 +512,7 @@ TEST(CudaEmulated, GoldenKernels) {
                      positions};
       s.kernel.row = cuda::row_size(s.kernel, s.ints);
       const bool fits = n < 120000;
-      EXPECT_EQ(s.kernel.row, (RowSize{.vector = 8, .near = fits ? 2 : 0, .rest = true}));
+      EXPECT_EQ(s.kernel.row, (RowSize{.vector = 8, .staged = fits ? 2 : 0, .rest = true}));
       const auto plan = cuda::plan_launch(cuda::Schedule(s.kernel), s.ints, positions, test::emulated_device());
       EXPECT_EQ(plan.shape.grid[0], walks && fits ? 4U : positions);
       samples.push_back(std::move(s));
@@ -659,7 +660,8 @@ TEST(CudaEmulated, RowsInPlace) {
   expect_same(samples, {});
 }
 
-// The backward pass of layer_norm writes its normalised rows anew: what teams of threads add to columns stays as it is.
+// The backward pass of layer_norm writes its normalised rows anew: what groups of threads add to columns stays as it
+// is.
 TEST(CudaEmulated, NormalisedRowsAreWrittenAgain) {
   SKIP_UNDER_SANITIZER;
   using ir::ReduceKind, ir::Value;
@@ -745,13 +747,13 @@ int barriers_of(const std::string& elf) {
 // A block that asks for all 16 leaves no room for others: rows of 1024 took half as long again.
 TEST(CudaKernel, RowsAskForOneBarrier) {
   SKIP_WITHOUT_NVRTC;
-  const Kernel row = golden("softmax"), team = golden("layer_norm_backward");
+  const Kernel row = golden("softmax"), sums = golden("layer_norm_backward");
   const auto barriers = [](const Kernel& k) {
     const Kernel* kernels[] = {&k};
     return barriers_of(cuda::object_from_bytes(cuda::compile(kernels, "sm_90")[0].bytes).cubin);
   };
   EXPECT_EQ(barriers(row), 1);
-  EXPECT_EQ(barriers(team), 16);
+  EXPECT_EQ(barriers(sums), 16);
 }
 
 TEST(CudaKernel, RandomKernelsCompile) {

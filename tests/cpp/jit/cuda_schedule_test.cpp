@@ -24,11 +24,12 @@ std::string contents(const std::string& file) {
 }
 
 // Each of a kind: one loop over elements; chunks of columns, of a sum too; rows that stay with their threads; a row in
-// shared memory; rows of two lengths; numbers that one thread writes for all; tiles.
+// shared memory; rows of two lengths; numbers that one thread writes for all; tiles; rows that wait in shared memory;
+// rows beside sums over them.
 // SMOLDER_BLESS=1 writes what is expected anew.
 TEST(CudaSchedule, Text) {
-  for (const char* name :
-       {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose"}) {
+  for (const char* name : {"gelu", "column_sum", "softmax", "softmax_kept", "two_lengths", "row_numbers", "transpose",
+                           "long_rows", "rows_and_sums"}) {
     const std::string own = std::string("tests/golden/schedule/") + name + ".loop.smir";
     const std::string common = std::string("tests/golden/loop/") + name + ".smir";
     const std::string before = contents(own).empty() ? contents(common) : contents(own);
@@ -122,16 +123,55 @@ TEST(CudaSchedule, RacesBetweenGroups) {
   EXPECT_EQ(race_of(chunks("4 + v0*8 + v2"), {1}, 1), race_at("b1[4]"));
 }
 
-// Nor strips: of eight iterations there are two.
-TEST(CudaSchedule, RacesBetweenStrips) {
+// Nor segments: of eight iterations there are two.
+TEST(CudaSchedule, RacesBetweenSegments) {
   const auto split = [](const std::string& at) {
     return "kernel {\n  buffers b0:float32 w, b1:float32 w\n  ints 2\n  grid v0 < n0 {\n    %0 = constant float32 0.5\n"
            "    split v1 < n1 {\n      thread v2 < 8 {\n        store b1[v0*64 + " +
            at + "], %0\n        combine b0[v0*8 + v2] add %0 from %0\n      }\n    }\n  }\n}\n";
   };
   EXPECT_EQ(race_of(split("v1*8 + v2"), {2, 8}, 2), "");
-  EXPECT_EQ(race_of(split("v2"), {2, 4}, 2), "") << "one strip";
+  EXPECT_EQ(race_of(split("v2"), {2, 4}, 2), "") << "one segment";
   EXPECT_EQ(race_of(split("v2"), {2, 8}, 2), race_at("b1[0]"));
+}
+
+// A row that is written and read again, by the same threads or in reverse; a barrier helps memory, but not registers.
+TEST(CudaSchedule, HeldElementsAreOneThreads) {
+  const auto rows = [](const std::string& at, const std::string& between) {
+    return "kernel {\n  buffers b0:float32 r, b1:float32 rw, b2:float32 w\n  ints 1\n  grid v0 < n0 {\n"
+           "    register b1[4]\n    thread v1 < 8 {\n      hold b1[v0*8 + v1]\n      %0 = load b0[v0*8 + v1]\n"
+           "      store b1[v0*8 + v1], %0\n    }\n" +
+           between + "    thread v2 < 8 {\n      %1 = load b1[" + at +
+           "]\n      store b2[v0*8 + v2], %1\n      release b1[v0*8 + v2]\n    }\n  }\n}\n";
+  };
+  const std::string held = "internal error: a thread touches b1[7], which another keeps in registers";
+  EXPECT_EQ(race_of(rows("v0*8 + v2", ""), {3}, 3), "");
+  EXPECT_EQ(race_of(rows("7 + v0*8 + v2*-1", "    barrier\n"), {1}, 1), held);
+  const std::string released = "    thread v3 < 8 {\n      release b1[v0*8 + v3]\n    }\n    barrier\n";
+  EXPECT_EQ(race_of(rows("7 + v0*8 + v2*-1", released), {1}, 1), "");
+}
+
+// What is staged is what memory says as long as nobody writes it: here one buffer lies in the memory of the other.
+TEST(CudaSchedule, StagedElementsAreNotWritten) {
+  const auto error_of = [](const std::string& end) -> std::string {
+    const Kernel k = parse_loop(
+        "kernel {\n  buffers b0:float32 r, b1:float32 w\n  ints 1\n  grid v0 < n0 {\n"
+        "    thread v1 < 8 {\n      stage b0[v0*8 + v1]\n      %0 = load b0[v0*8 + v1]\n" +
+        end + "      store b1[v0*8 + v1], %0\n    }\n  }\n}\n");
+    verify(k);
+    std::vector<float> memory(24, 1);
+    void* const buffers[] = {memory.data(), memory.data()};
+    const int64_t positions = 3;
+    try {
+      interpret(k, buffers, &positions, nullptr, nullptr, 0, positions, &cuda::reduce_order());
+    } catch (const InternalError& e) {
+      const std::string message = e.what();
+      return message.substr(0, message.find(", in\n"));
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of(""), "internal error: a thread writes b1[0], which is staged in shared memory");
+  EXPECT_EQ(error_of("      unstage b0[v0*8 + v1]\n"), "");
 }
 
 /// Calls `visit` with the kernel without each of its barriers, which is put back.
@@ -223,6 +263,34 @@ TEST(CudaSchedule, VerifiesWhatIsScheduled) {
   row.kind = StmtKind::kShared;
   EXPECT_EQ(broken([&](Kernel& k) { k.root.body.insert(k.root.body.begin(), row); }), "");
   EXPECT_EQ(broken([&](Kernel& k) { k.root.body[0].body.push_back(row); }), "a row is shared in a loop, or in no grid");
+}
+
+TEST(CudaSchedule, VerifiesWhereElementsAreKept) {
+  const auto broken = [](const std::string& name, const std::string& what, const std::string& with) -> std::string {
+    std::string text = contents("tests/golden/schedule/" + name + ".smir");
+    const size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    text.replace(at, what.size(), with);
+    try {
+      verify(parse_loop(text));
+    } catch (const InternalError& e) {
+      const std::string m = e.what();
+      return m.substr(m.rfind("}\n") + 2);
+    }
+    return "";
+  };
+  EXPECT_EQ(broken("softmax", "hold b0[v0*n1 + v1]", "hold b0[v1]"), "");
+  EXPECT_EQ(broken("softmax", "register b0[32]", "register b1[32]"),
+            "an element is held that there are no registers for");
+  EXPECT_EQ(broken("softmax", "register b0[32]", "register b0[n1]"),
+            "registers are for no known number of elements of a grid's positions");
+  EXPECT_EQ(broken("softmax", "hold b0[v0*n1 + v1]", "stage b0[v0*n1 + v1]"),
+            "an element is released that is not held");
+  EXPECT_EQ(broken("softmax", "    acc a0", "    hold b0[v0]\n    acc a0"),
+            "an element is kept where threads do not share out a row");
+  EXPECT_EQ(broken("long_rows", "stage b0[v0*n1 + v1]", "stage b1[v0*n1 + v1]"),
+            "an element is staged that is written");
+  EXPECT_EQ(broken("long_rows", "      stage b0[v0*n1 + v1]\n", ""), "an element is unstaged that is not staged");
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ struct k0_arguments {
   i64 memory1;
   i64 slot_size1;
   i64 row5;
-  i64 strip;
-  i64 strips;
+  i64 segment;
+  i64 segments;
 };
 extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_arguments a) {
   wait_for_kernel_before();
@@ -51,9 +51,9 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
   const f32 x0 = 0.0f;
   const u64 x1 = static_cast<u64>(a.n1);
   const f32 x2 = i64_to_f32(x1);
-  f32* const slots0 = a.memory0 ? reinterpret_cast<f32*>(a.memory0) + a.slot_size0 * a.strips * position : reinterpret_cast<f32*>(shared + a.slots0);
+  f32* const slots0 = a.memory0 ? reinterpret_cast<f32*>(a.memory0) + a.slot_size0 * a.segments * position : reinterpret_cast<f32*>(shared + a.slots0);
   f32* const sums0 = b0 + (v0 * a.n1);
-  f32* const slots1 = a.memory1 ? reinterpret_cast<f32*>(a.memory1) + a.slot_size1 * a.strips * position : reinterpret_cast<f32*>(shared + a.slots1);
+  f32* const slots1 = a.memory1 ? reinterpret_cast<f32*>(a.memory1) + a.slot_size1 * a.segments * position : reinterpret_cast<f32*>(shared + a.slots1);
   f32* const sums1 = b1 + (v0 * a.n1);
   f32* const shared_row5 = a.row5 < 0 ? b5 + (0ll) : reinterpret_cast<f32*>(shared + a.row5);
   if (a.row5 >= 0) {
@@ -62,14 +62,14 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       shared_row5[j] = (b5 + (0ll))[j];
     }
   }
-  const int end = static_cast<int>(smaller(128ll, a.n2 - v0 * 128ll)), strip = static_cast<int>(a.strip);
-  const int strips = static_cast<int>(a.strips);
+  const int end = static_cast<int>(smaller(128ll, a.n2 - v0 * 128ll)), segment = static_cast<int>(a.segment);
+  const int segments = static_cast<int>(a.segments);
   __syncthreads();
   #pragma unroll 1
-  for (int round = 0; round == 0 || round < end; round += strip * strips) {
+  for (int round = 0; round == 0 || round < end; round += segment * segments) {
     #pragma unroll 1
-    for (int s = threadIdx.y; s < strips; s += blockDim.y) {
-      const int begin = round + strip * s, stop = smaller(begin + strip, end);
+    for (int s = threadIdx.y; s < segments; s += blockDim.y) {
+      const int begin = round + segment * s, stop = smaller(begin + segment, end);
       f32* const slot0 = slots0 + a.slot_size0 * s;
       #pragma unroll 1
       for (i64 j = t; j < a.n1; j += blockDim.x) slot0[j] = 0.0f;
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       f32 ahead4 = begin < stop ? b3[v0 * 128ll + begin] : f32();
       #pragma unroll 1
       for (int v3 = begin; v3 < stop; ++v3) {
-        const int next = v3 + 1 < stop ? v3 + 1 : begin + strip * blockDim.y;
+        const int next = v3 + 1 < stop ? v3 + 1 : begin + segment * blockDim.y;
         f32 a0 = 0.0f;
         const f32 x3 = same(ahead3);
         if (next < end) ahead3 = b2[v0 * 128ll + next];
@@ -193,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(512) k0(const __grid_constant__ k0_
       }
     }
     __syncthreads();
-    const int turns = smaller((end - round + strip - 1) / strip, strips);
+    const int turns = smaller((end - round + segment - 1) / segment, segments);
     add_turns<V>(0, 2, sums0, round == 0, x0, slots0, a.slot_size0, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     add_turns<V>(1, 2, sums1, round == 0, x0, slots1, a.slot_size1, turns, a.n1, aligned, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
     __syncthreads();

@@ -20,7 +20,7 @@ struct k0_arguments {
   i64 slots0;
   i64 memory0;
   i64 slot_size0;
-  i64 strip;
+  i64 segment;
   i64 groups;
 };
 template <int V> struct k0_loads { Pack<u16, V> raw3; };
@@ -62,11 +62,11 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
     }
     FOR_LANES own0.x[k] = 0.0f;
     const int end = static_cast<int>(smaller(a.n3, a.n4 - v0 * a.n3)), all = static_cast<int>(a.n3);
-    const int strip = static_cast<int>(a.strip), span = alone ? all : strip * groups;
-    int last = alone ? strip - 1 : -1;
+    const int segment = static_cast<int>(a.segment), span = alone ? all : segment * groups;
+    int last = alone ? segment - 1 : -1;
     #pragma unroll 1
     for (int round = 0; round < all; round += span) {
-      const int begin = round + group * strip, stop = !mine ? 0 : alone ? end : smaller(begin + strip, end);
+      const int begin = round + group * segment, stop = !mine ? 0 : alone ? end : smaller(begin + segment, end);
       #pragma unroll 1
       for (int turn = begin; turn < stop; turn += U) {
         k0_loads<V> loads[U];
@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
               FOR_LANES total0.x[k] = add_f32(total0.x[k], own0.x[k]);
               store_slot(slots0, total0);
               FOR_LANES own0.x[k] = 0.0f;
-              last += strip;
+              last += segment;
             }
           }
         }
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) k0(const __grid_constant__ 
       store_slot(slots0 + a.slot_size0 * group, own0);
       FOR_LANES own0.x[k] = 0.0f;
       __syncthreads();
-      const int turns = smaller((end - round + strip - 1) / strip, groups);
+      const int turns = smaller((end - round + segment - 1) / segment, groups);
       if (owns0) sum0 = add_slots(sum0, slots0 + slot, a.slot_size0, turns, [](f32 x, f32 y) { return static_cast<f32>(add_f32(x, y)); });
       if (V == 1 || round + span < all) __syncthreads();
     }
