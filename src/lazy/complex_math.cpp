@@ -208,22 +208,36 @@ Complex real_power(const Complex& z, double p) {
   return {size * cos(turned), size * sin(turned)};
 }
 
-/// exp(b log a), and 0 where a is.
+/// exp(b log a). Where a is 0, which has no logarithm: 1 to the power 0, and 0 where b's real part is positive.
 Complex power(const Complex& a, const Complex& b, DType dtype) {
   if (!b.is_complex() && b.re.is_number()) return real_power(a, b.re.number());
-  if (a.re.is_number()) {  // and is not 0, whose logarithm would be infinite
-    const std::complex<double> of(a.re.number(), a.is_complex() ? a.im.number() : 0.0);
-    const std::complex<double> l = std::log(of);
+  const auto number = [](const Part& part) { return part.is_number() ? part.number() : 0.0; };
+  const bool known_base = a.re.is_number(), from_zero = known_base && number(a.re) == 0 && number(a.im) == 0;
+  if (known_base && !from_zero) {
+    const std::complex<double> l = std::log(std::complex<double>(number(a.re), number(a.im)));
     return exponential(product({Part(l.real()), Part(l.imag())}, b));
+  }
+  if (from_zero) {
+    const Part zeros(zeros_like(b.re.is_number() ? b.im.tensor() : b.re.tensor()));
+    return power({zeros, zeros}, b, dtype);
   }
   const Complex whole{a.re, a.is_complex() ? a.im : Part(zeros_like(a.re.tensor()))};
   const Tensor z = packed(whole, dtype);
-  const Tensor zero = eq(z.detach(), Scalar(0.0));
   const auto [re, im] = parts_of(z);
-  const Complex there{Part(where(zero, Operand(Scalar(1.0)), Operand(re))), Part(im)};
+  const auto as_tensor = [&re = re](const Part& part) {
+    if (part.is_nothing()) return zeros_like(re).detach();
+    return part.is_number() ? full_like(re, Scalar(part.number())).detach() : part.tensor().detach();
+  };
+  const Tensor zero = eq(z.detach(), Scalar(0.0)), real = as_tensor(b.re);
+  const Tensor imaginary = b.is_complex() ? as_tensor(b.im) : zeros_like(real);
+  const Tensor gone = logical_and(zero, gt(real, Scalar(0.0)));
+  const Tensor none = logical_and(eq(real, Scalar(0.0)), eq(imaginary, Scalar(0.0))), one = logical_and(zero, none);
+  const Tensor known = logical_or(gone, one);
+  const Complex there{Part(where(known, Operand(Scalar(1.0)), Operand(re))), Part(im)};
   const Complex made = exponential(product(logarithm(there), b));
-  return {Part(where(zero, Operand(Scalar(0.0)), Operand(made.re.tensor()))),
-          Part(where(zero, Operand(Scalar(0.0)), Operand(made.im.tensor())))};
+  const Tensor size = where(one, Operand(Scalar(1.0)), Operand(made.re.tensor()));
+  return {Part(where(gone, Operand(Scalar(0.0)), Operand(size))),
+          Part(where(known, Operand(Scalar(0.0)), Operand(made.im.tensor())))};
 }
 
 Tensor equal(const Complex& a, const Complex& b) {

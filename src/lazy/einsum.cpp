@@ -73,7 +73,7 @@ Term without_repeats(Term t) {
   return t;
 }
 
-/// Sums the dimensions whose labels are not kept.
+/// Sums the dimensions whose labels are not kept. Integers become int64 by that, as sum()'s do.
 Term summed(const Term& t, const Labels& kept) {
   Dims axes;
   Term out{{}, t.x};
@@ -84,7 +84,7 @@ Term summed(const Term& t, const Labels& kept) {
       axes.push_back(i);
     }
   }
-  if (!axes.empty()) out.x = sum(t.x, axes).to(t.x.dtype());
+  if (!axes.empty()) out.x = sum(t.x, axes);
   return out;
 }
 
@@ -111,8 +111,13 @@ Term contracted(Term a, Term b, const Labels& kept) {
     out.insert(out.end(), other.labels.begin(), other.labels.end());
     return out;
   };
+  const bool alike = a.x.dtype() == b.x.dtype();
   a = summed(a, in_either(b));
   b = summed(b, in_either(a));
+  if (alike && a.x.dtype() != b.x.dtype()) {  // one of the two was summed
+    a.x = a.x.to(DType::kInt64);
+    b.x = b.x.to(DType::kInt64);
+  }
   Labels batch, left, right, inner;
   for (Label l : a.labels) (!has(b.labels, l) ? left : has(kept, l) ? batch : inner).push_back(l);
   for (Label l : b.labels) {

@@ -136,6 +136,16 @@ Scalar correction_of(Scalar correction) {
   return std::abs(v) < 0x1p53 ? correction : Scalar(v);
 }
 
+void check_norm(const Tensor& self, double p, const Dims& axes) {
+  if (self.numel() != 0 || (p >= 0 && !std::isinf(p))) return;
+  for (int64_t axis : ir::reduction_axes("norm", axes, self.dim())) {
+    SMOLDER_CHECK(self.size(axis) != 0, RuntimeError, "linalg.vector_norm cannot compute the ", p, " norm on ",
+                  axes.empty() ? std::string("an empty tensor") : "the dimension " + std::to_string(axis),
+                  axes.empty() ? "" : " because this dimension is empty and",
+                  axes.empty() ? " because the operation" : " the operation", " does not have an identity");
+  }
+}
+
 void check_fits(Scalar value, DType dtype) {
   const double v = value.to_double();
   bool fits = true;

@@ -41,6 +41,9 @@ Scalar integer_element(std::string_view op, Scalar value, DType dtype);
 /// What a variance's divisor is made of n by: a number whose difference from n overflows nothing, and that leaves
 /// nothing of n where it is nan.
 Scalar correction_of(Scalar correction);
+/// Throws torch's RuntimeError where a norm is of no elements and has no number for that: of an order below 0 or
+/// infinite.
+void check_norm(const Tensor& self, double p, const Dims& axes);
 /// A bound that clamp is given: where it is an integer that the dtype does not hold it bounds nothing, as the least or
 /// largest number does, or raises RuntimeError, as nothing could be within it.
 Operand clamp_bound(const Tensor& self, const Operand& bound, std::string_view which);

@@ -61,5 +61,5 @@ def test_a_killed_training_goes_on_with_the_same_losses(tmp_path):
 def test_a_text_that_is_too_short_is_said(tmp_path):
     run, _ = command(tmp_path, "short")
     (tmp_path / "text").write_text("short")
-    out = subprocess.run(run[0], env=run[1], capture_output=True, text=True, timeout=100)
+    out = subprocess.run(run[0], env=run[1], capture_output=True, text=True, timeout=600)
     assert out.returncode == 2 and "has 5 characters; 65 are the least" in out.stderr

@@ -1,5 +1,6 @@
 """Complex tensors against NumPy, eagerly and compiled, with gradients against finite differences."""
 
+import copy
 from contextlib import nullcontext
 
 import numpy as np
@@ -550,3 +551,31 @@ def test_products_of_one_element_are_no_views_of_it(shape, dim):
     for product in (x.cumprod(dim), x.prod(dim), x.prod(dim, keepdim=True)):
         product.add_(1)
     assert x.tolist() == before
+
+
+def test_powers_of_zero():
+    """1 to the power 0, 0 where the exponent's real part is positive, and no number else: it was 0 everywhere."""
+    exponents = [0, 1 + 1j, 0.5, -1, -1 - 1j, 1j]
+    for zero in (smolder.zeros(6, dtype=smolder.complex128), smolder.zeros(6, dtype=smolder.float64), 0):
+        out = (zero ** smolder.tensor(exponents, dtype=smolder.complex128)).numpy()
+        assert out[:3].tolist() == [1, 0, 0] and np.isnan(out[3:]).all()
+    base = smolder.tensor([0j, 0j, 2 + 0j])
+    assert (base ** smolder.tensor([0.0, 2.0, 2.0])).tolist() == [1, 0, pytest.approx(4)]
+
+
+def test_copies_and_buffers_of_complex_numbers():
+    x = smolder.tensor([1 + 2j, 3 - 1j], dtype=smolder.complex128)
+    for first in (x, x * 1):  # whose storages are of complex numbers, and of their parts
+        for pick in (lambda t: t.real, lambda t: t.imag, lambda t: t[1:], smolder.view_as_real, lambda t: t[1:].imag):
+            whole, part = copy.deepcopy((first, pick(first)))
+            assert whole.tolist() == first.tolist() and part.dtype == pick(first).dtype
+            assert part.tolist() == pick(first).tolist()
+            part.zero_()
+            assert pick(whole).abs().sum().item() == 0
+    for dtype in (np.complex64, np.complex128):
+        numbers = np.array([1 + 2j, 3], dtype)
+        assert smolder.frombuffer(
+            bytearray(numbers.tobytes()), dtype=getattr(smolder, numbers.dtype.name)
+        ).tolist() == [1 + 2j, 3]
+    x.untyped_storage().fill_(0)
+    assert x.tolist() == [0, 0]

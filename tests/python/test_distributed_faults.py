@@ -47,7 +47,7 @@ def test_explain_and_replay(tmp_path):
     for rank in range(2):
         command = [sys.executable, "-m", "smolder", "replay", str(tmp_path / f"trace.{rank}"), "--check"]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "COLUMNS": "200"}
+            command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "COLUMNS": "200"}
         )
         assert done.returncode == 0 and "the same bits" in done.stdout, done.stdout + done.stderr
         assert "collectives alone" in done.stdout, done.stdout

@@ -115,3 +115,31 @@ def test_a_zero_in_the_diagonal_of_a_triangle_gives_infinities(size):
     a[1, 1] = 0.0
     x = linalg.solve_triangular(a, smolder.ones(size, 1), upper=False)
     np.testing.assert_array_equal(x[:, 0].numpy(), [1, np.inf, *[np.nan] * (size - 2)])  # 0 times infinity, as in torch
+
+
+def test_norms_of_nothing():
+    none = smolder.zeros(0, 2)
+    for order in (float("inf"), -float("inf"), -1.0):
+        for wrong in (lambda p: none.norm(p), lambda p: smolder.linalg.vector_norm(none, p, 0)):
+            with pytest.raises(RuntimeError, match="does not have an identity"):
+                wrong(order)
+        assert smolder.linalg.vector_norm(none, order, 1).shape == (0,)
+    for order in (0.0, 1.0, 2.0, float("inf")):
+        assert smolder.cdist(smolder.zeros(2, 0), smolder.zeros(3, 0), p=order).tolist() == [[0.0] * 3] * 2
+
+
+def test_einsum_sums_integers_as_sum_does():
+    """A sum of one operand has int64, and wraps nowhere; products of elements keep the dtype, as torch's do."""
+    x, row = smolder.full((3, 3), 100, dtype=smolder.uint8), smolder.full((3,), 100, dtype=smolder.uint8)
+    for equation, given, expected in [
+        ("ij->", [x], 900),
+        ("ij->i", [x], [300] * 3),
+        ("ii->", [x], 300),
+        ("i,j->", [row, row], 90000),
+        ("ij,j->", [x, row], 90000),
+        ("ij,jk->k", [x, x], [90000] * 3),
+    ]:
+        out = smolder.einsum(equation, *given)
+        assert out.dtype == smolder.int64 and out.tolist() == expected, equation
+    assert smolder.einsum("ij->", smolder.ones(3, 3, dtype=smolder.bool)).item() == 9
+    assert smolder.einsum("ij,ij->ij", x, x).dtype == smolder.uint8

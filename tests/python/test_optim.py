@@ -323,3 +323,30 @@ def test_hooks_of_all_optimizers():
     before.step()
     after.step()
     assert told == ["own pre", "own post"]
+
+
+@pytest.mark.parametrize(
+    "order", ["hook, schedule", "schedule, hook", "hook, schedule, hook", "schedule, hook, schedule"]
+)
+def test_hooks_and_schedules_go_around_a_step_in_any_order(order):
+    p = nn.Parameter(smolder.zeros(1, dtype=smolder.float64))
+    optimizer, told = optim.SGD([p], lr=1.0), []
+    for kind in order.split(", "):
+        if kind == "hook":
+            optimizer.register_step_pre_hook(lambda o, args, kwargs: told.append(o))
+            optimizer.register_step_post_hook(lambda o, args, kwargs: told.append(o))
+        else:
+            schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    for _ in range(2):
+        p.grad = smolder.ones_like(p)
+        optimizer.step()
+        schedule.step()
+    assert p.item() == -1.5 and told == [optimizer] * (4 * order.count("hook"))
+
+
+def test_sgd_without_momentum_has_no_state():
+    p = nn.Parameter(smolder.zeros(1))
+    optimizer = optim.SGD([p], lr=1.0)
+    p.grad = smolder.ones_like(p)
+    optimizer.step()
+    assert len(optimizer.state) == 0 and optimizer.state_dict()["state"] == {}

@@ -565,3 +565,29 @@ def test_arguments_that_are_not_supported_say_so():
         smolder.save(1, 5)
     with pytest.raises(AttributeError, match="seekable"):
         smolder.load(itertools.count())
+
+
+def test_complex_tensors_that_were_computed_are_read_again():
+    """Their storages are of pairs of parts, which were counted as elements: no such file could be read."""
+    made = smolder.tensor([1 + 2j, 3 - 1j], dtype=smolder.complex128)
+    pairs = smolder.view_as_complex(smolder.ones(3, 2))
+    for x in (
+        made,
+        made * 2,
+        made.to(smolder.complex64),
+        pairs,
+        pairs[1:],
+        nn.Parameter(made + 1),
+        made[1:],
+        made.imag,
+    ):
+        assert smolder.load(io.BytesIO(saved([x, x])))[1].tolist() == x.tolist()
+    whole, part = smolder.load(io.BytesIO(saved([pairs, pairs[1:]])))
+    part.zero_()
+    assert whole.tolist() == [1 + 1j, 0, 0]
+
+
+def test_tensors_of_two_dtypes_in_one_storage_are_refused_when_they_are_saved():
+    x = smolder.tensor([1 + 2j, 3 - 1j])
+    with pytest.raises(RuntimeError, match="view the same data as different types"):
+        saved([x, x.real])

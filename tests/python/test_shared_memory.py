@@ -109,3 +109,10 @@ def test_what_storages_print():
     assert repr(smolder.ones(1).storage()).endswith(
         "[smolder.storage.TypedStorage(dtype=smolder.float32, device=cpu) of size 1]"
     )
+
+
+def test_complex_tensors_of_either_storage_are_shared():
+    made = smolder.tensor([1 + 2j, 3 - 1j], dtype=smolder.complex128)
+    for x in (made, made * 2, made.to(smolder.complex64)):
+        expected = x.tolist()
+        assert x.share_memory_().is_shared() and x.tolist() == expected

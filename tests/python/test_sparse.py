@@ -626,3 +626,17 @@ def test_programs_beside_torch():
     for name, theirs in json.loads(run.stdout.splitlines()[-1]).items():
         ours = list(sparse_programs.PROGRAMS[name](smolder, 2))
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=1e-9, err_msg=name)
+
+
+def test_the_default_dtype_is_not_printed():
+    here = (
+        smolder.eye(2).to_sparse(),
+        smolder.eye(2).double().to_sparse(),
+        smolder.eye(2).to(smolder.complex128).to_sparse(),
+    )
+    assert [("dtype=" in repr(s)) for s in here] == [False, True, True]
+    smolder.set_default_dtype(smolder.float64)
+    try:
+        assert [("dtype=" in repr(s)) for s in here] == [True, False, False]
+    finally:
+        smolder.set_default_dtype(smolder.float32)

@@ -166,7 +166,7 @@ def test_views_of_what_is_kept(behind):
 def run(program, **env):
     program = textwrap.dedent(program)
     env = dict(os.environ, SMOLDER_COMPILE="behind") | env
-    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=600)
 
 
 def test_the_variable(tmp_path):

@@ -565,3 +565,12 @@ def test_every_pair_of_optimizer_and_group_option_is_taken():
         p.grad = smolder.ones(2)
         optimizer.step()
         assert bool((p != 1).all()), (kind, options)
+
+
+def test_parameters_are_slices_of_the_vector_that_was_put_into_them():
+    a, b = nn.Parameter(smolder.zeros(2)), nn.Parameter(smolder.zeros(1, 2))
+    vector = smolder.arange(4.0, dtype=smolder.float64)
+    nn.utils.vector_to_parameters(vector, [a, b])
+    vector.mul_(2)
+    assert a.tolist() == [0.0, 2.0] and b.tolist() == [[4.0, 6.0]]
+    assert a.dtype == b.dtype == smolder.float64 and a.requires_grad and a.is_leaf

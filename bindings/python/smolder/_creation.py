@@ -340,7 +340,8 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
             f"actual buffer length ({total} bytes)"
         )
     end = total if count < 0 else offset + count * size
-    elements = raw[offset:end].view({1: numpy.uint8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64}[size])
+    whole = {1: numpy.uint8, 2: numpy.int16, 4: numpy.int32, 8: numpy.int64, 16: numpy.complex128}
+    elements = raw[offset:end].view(numpy.complex64 if dtype == _core.complex64 else whole[size])
     return _finish(_core._from_array(elements, dtype), requires_grad)
 
 

@@ -55,26 +55,32 @@ def move_there(tensor: Tensor) -> None:
     if is_shared(tensor):
         return
     tell_pickler()
-    owner = tensor._storage()[1]  # of complex numbers the pairs of parts
-    size = owner.numel() * owner.itemsize
+    owner = tensor._storage()[1]  # of complex numbers they, or the pairs of their parts
+    held = _parts_of(owner)
+    size = held.numel() * held.itemsize
     fd = os.memfd_create("smolder")
     os.ftruncate(fd, max(size, 1))
     array = _mapped(fd, size)
-    moved = _in_array(array, owner.dtype, owner.shape)
-    moved.copy_(owner.detach())
+    moved = _in_array(array, held.dtype, held.shape)
+    moved.copy_(held)
     parts = _parts_of(tensor)
     layout = tuple(parts.shape), parts.stride(), parts.storage_offset()
-    owner._set_data(moved)
+    owner._set_data(_as(moved, owner))
     # A view that was made before, as a parameter is of what it was made of, would write to where it was.
     if layout != (tuple(moved.shape), moved.stride(), moved.storage_offset()):
         moved = moved.reshape(-1).as_strided(*layout)
-    tensor._set_data(_core.view_as_complex(moved) if tensor.dtype.is_complex else moved)
+    tensor._set_data(_as(moved, tensor))
     _known[tensor._storage()[0]] = weakref.ref(array), fd
 
 
 def _parts_of(tensor: Tensor) -> Tensor:
     """The tensor without history; of a complex one the pairs of parts, which its storage is of."""
     return _core.view_as_real(tensor.detach()) if tensor.dtype.is_complex else tensor.detach()
+
+
+def _as(parts: Tensor, tensor: Tensor) -> Tensor:
+    """Parts as another tensor has its elements."""
+    return _core.view_as_complex(parts) if tensor.dtype.is_complex else parts
 
 
 def _in_array(array: Any, dtype: Any, shape: Any) -> Tensor:
@@ -93,7 +99,7 @@ def _sent(tensor: Tensor) -> tuple[Any, ...]:
     owner, parts = tensor._storage()[1], _parts_of(tensor)
     layout = tuple(parts.shape), parts.stride(), parts.storage_offset()
     kind = type(tensor), tensor.dtype.is_complex, tensor.requires_grad
-    return _received_as, (DupFd(fd), parts.dtype, owner.numel(), layout, *kind)
+    return _received_as, (DupFd(fd), parts.dtype, _parts_of(owner).numel(), layout, *kind)
 
 
 def _received_as(

@@ -721,12 +721,19 @@ def _copy_in(memo, tensor):
     key = ("storage", identity)
     if key not in memo:
         memo[key] = holder.detach().clone(), holder  # which stays alive, or another might have its identity
-    whole = memo[key][0].detach()
-    where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
-    if where == (0, tuple(whole.shape), whole.stride()):
-        return whole
-    view = _strided.view_of(whole.reshape(-1), *where)
-    return tensor.clone() if view is None else view.detach()
+    # A storage of complex numbers may have tensors of their parts, and is looked at as those.
+    whole, parts = _parts(memo[key][0].detach()), _parts(tensor)
+    where = parts.storage_offset(), tuple(parts.shape), parts.stride()
+    if where != (0, tuple(whole.shape), whole.stride()):
+        whole = _strided.view_of(whole.reshape(-1), *where)
+        if whole is None:
+            return tensor.clone()
+    return (_core.view_as_complex(whole) if tensor.is_complex() else whole).detach()
+
+
+def _parts(tensor):
+    """The pairs of parts of complex numbers; of others the tensor itself."""
+    return _core.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 @_method

@@ -90,7 +90,7 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
 
     def __init__(self, file: Any, protocol: Any) -> None:
         super().__init__(file, protocol)
-        self.storages = {}  # of who holds one: key, tensor, bytes
+        self.storages = {}  # of who holds one: key, tensor, dtype of those that are saved
 
     def persistent_id(self, obj: object) -> Any:
         return obj.pid if type(obj) is _PersistentStorage else None
@@ -129,12 +129,16 @@ class _Pickler(pickle._Pickler):  # the one in C imports what it names
             parts = _REBUILD_PARAMETER, (tensor.detach(), tensor.requires_grad, OrderedDict())
         else:
             identity, holder = tensor._storage()
-            key, _, elements = self.storages.setdefault(
-                identity, (str(len(self.storages)), holder, _elements_of(holder))
-            )
+            size = _elements_of(holder) * holder.itemsize
+            key, _, dtype = self.storages.setdefault(identity, (str(len(self.storages)), holder, tensor.dtype))
+            if dtype != tensor.dtype:
+                raise RuntimeError(
+                    "Cannot save multiple tensors or storages that view the same data as different types"
+                )
+            elements = size // tensor.itemsize  # which the holder may have as pairs of parts
             where = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
             if isinstance(tensor.dtype, _unheld.UnheldDtype):
-                storage = ("storage", _UNTYPED_STORAGE, key, str(tensor.device), elements * tensor.itemsize)
+                storage = ("storage", _UNTYPED_STORAGE, key, str(tensor.device), size)
                 return _REBUILD_UNTYPED, (_PersistentStorage(storage), *where, False, OrderedDict(), tensor.dtype)
             storage = ("storage", _TYPED_STORAGES[tensor.dtype], key, str(tensor.device), elements)
             parts = _REBUILD_TENSOR, (_PersistentStorage(storage), *where, tensor.requires_grad, OrderedDict())

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from smolder._typing import Tensor
 
 _INDENT = len("tensor(")
-_DEFAULT = (_core.float32, _core.complex64, _core.int64, _core.bool)
 _NAMES = {_parts.COO: ("indices",), _parts.CSR: ("crow_indices", "col_indices")}
 _NAMES |= {_parts.CSC: ("ccol_indices", "row_indices")}
 
@@ -27,7 +26,7 @@ def to_string(s: Tensor) -> str:
     suffixes.append(f"size={shape}")
     if not s.is_meta:
         suffixes.append(f"nnz={values.shape[0]}")
-    if values.dtype not in _DEFAULT:
+    if not _goes_without_saying(values.dtype):
         suffixes.append(f"dtype={values.dtype}")
     suffixes.append(f"layout={s.layout}")
     node = s.grad_fn
@@ -36,6 +35,13 @@ def to_string(s: Tensor) -> str:
     elif s.requires_grad:
         suffixes.append("requires_grad=True")
     return _with_suffixes("tensor(" + text, suffixes, kind == _parts.COO)
+
+
+def _goes_without_saying(dtype):
+    """Whether the dtype is what numbers of its kind have where none is named."""
+    default = _core._default_dtype()
+    wide = _core.complex128 if default == _core.float64 else _core.complex64
+    return dtype in (default, wide, _core.int64, _core.bool)
 
 
 def _part(name, x):

@@ -84,22 +84,35 @@ _global_optimizer_pre_hooks, _global_optimizer_post_hooks = OrderedDict(), Order
 _optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _between_hooks(step):
-    """A bound step, between the hooks of all optimizers and those of its own."""
+def unbound_step(optimizer: Optimizer) -> Callable[..., Any]:
+    """step() as a function of the optimizer and its arguments: the class's, or what hooks and schedulers put around it."""
+    step = optimizer.step
+    if getattr(step, "__self__", None) is optimizer:
+        return step.__func__  # without the optimizer, which would keep itself alive
+
+    @functools.wraps(step)
+    def of_the_optimizer(_, *args, **kwargs):
+        return step(*args, **kwargs)
+
+    return of_the_optimizer
+
+
+def _between_hooks(optimizer):
+    """Its step, between the hooks of all optimizers and those of its own."""
+    step, this = unbound_step(optimizer), weakref.ref(optimizer)
 
     @functools.wraps(step)
     def between(*args, **kwargs):
-        optimizer = step.__self__
+        optimizer = this()
         for hook in (*_global_optimizer_pre_hooks.values(), *optimizer._optimizer_step_pre_hooks.values()):
             given = hook(optimizer, args, kwargs)
             if given is not None:
                 if not (isinstance(given, tuple) and len(given) == 2):
                     raise RuntimeError(
-                        f"{step.__func__.__qualname__} must return None or a tuple of (new_args, new_kwargs), but got "
-                        f"{given}."
+                        f"{step.__qualname__} must return None or a tuple of (new_args, new_kwargs), but got {given}."
                     )
                 args, kwargs = given
-        out = step(*args, **kwargs)
+        out = step(optimizer, *args, **kwargs)
         for hook in (*optimizer._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
             hook(optimizer, args, kwargs)
         return out
@@ -315,7 +328,7 @@ class Optimizer:
     def _make_hooked(self):
         if "_optimizer_step_pre_hooks" not in vars(self):
             self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
-            self.step = _between_hooks(self.step)
+            self.step = _between_hooks(self)
 
     def _step_hook(self, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
         from smolder.utils.hooks import RemovableHandle

@@ -49,7 +49,8 @@ class SGD(Optimizer):
         return numbers | {"nesterov": group["nesterov"]}
 
     def _update(self, parameter, grad, options):
-        state = self.state[parameter]
+        begun = options["momentum"] != 0 or parameter in self.state  # without momentum there is no entry, as in torch's
+        state = self.state[parameter] if begun else {}
         if self._skip is not None and options["momentum"] != 0 and "momentum_buffer" not in state:
             state["momentum_buffer"] = _core.zero_state(parameter)  # where no buffer is, too, if there is no dampening
         buffer = state.get("momentum_buffer")
@@ -65,13 +66,14 @@ class SGD(Optimizer):
 
         if options["weight_decay"] != 0:
             raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-        state, momentum, grad = self.state[parameter], options["momentum"], grad.detach()
+        momentum, grad = options["momentum"], grad.detach()
         grad = -grad if options["maximize"] else grad
         if momentum != 0:
             if self._skip is not None:
                 raise NotImplementedError(
                     "SGD: momentum of sparse gradients is not supported where a step may be skipped"
                 )
+            state = self.state[parameter]
             buffer = state.get("momentum_buffer")
             grad = grad.coalesce()
             new = grad if buffer is None else add(buffer * momentum, grad, alpha=1 - options["dampening"])

@@ -118,13 +118,12 @@ def parameters_to_vector(parameters: Tensor | Iterable[Tensor]) -> Tensor:
     return _core.cat([p.reshape(-1) for p in parameters])
 
 
-@no_grad()
 def vector_to_parameters(vec: Tensor, parameters: Tensor | Iterable[Tensor]) -> None:
-    """Copies slices of a vector into parameters, in order."""
+    """Makes slices of a vector the data of parameters, in order: they share its memory, and have its dtype."""
     if not isinstance(vec, _core.Tensor):
         raise TypeError(f"expected a tensor, but got: {type(vec).__name__}")
     at = 0
     for p in parameters:
         n = p.numel()
-        p.copy_(vec[at : at + n].reshape(tuple(p.shape)))
+        p.data = vec[at : at + n].view_as(p).data
         at += n

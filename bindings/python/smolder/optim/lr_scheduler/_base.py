@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from smolder import _core
 from smolder._names import listing as _listing
 from smolder._warn import warn
-from smolder.optim.optimizer import Optimizer
+from smolder.optim.optimizer import Optimizer, unbound_step
 
 if TYPE_CHECKING:
     from typing import Any
@@ -49,13 +49,13 @@ def _watch_steps(optimizer):
     """Notes in the optimizer that it made a step, whoever overrides step()."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    function, this = optimizer.step.__func__, weakref.ref(optimizer)
+    before, this = unbound_step(optimizer), weakref.ref(optimizer)
 
-    @functools.wraps(function)
+    @functools.wraps(before)
     def step(*args, **kwargs):
         it = this()
         it._opt_called = True
-        return function(it, *args, **kwargs)
+        return before(it, *args, **kwargs)
 
     step._wrapped_by_lr_sched = True
     optimizer.step = step
