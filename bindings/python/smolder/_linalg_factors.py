@@ -16,36 +16,14 @@ from smolder import _core, _factors
 from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
+from smolder._host_function import HostFunction
 from smolder._out import takes_out
-from smolder.autograd.function import Function
 from smolder.return_types import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from smolder._typing import Tensor
-
-
-class _Unrecorded:
-    """What a forward is given in place of a record that nothing would read."""
-
-    def save_for_backward(self, *tensors):
-        pass
-
-    def mark_non_differentiable(self, *tensors):
-        pass
-
-
-class Factored(Function):
-    """A function whose forward has the host or a library find its results. Where no gradient can follow, forward is all
-    that is called: a matrix of a few rows takes less time than the record does."""
-
-    generate_vmap_rule = True
-
-    @classmethod
-    def apply(cls, *args):
-        given = _core.is_grad_enabled() and any(isinstance(a, _core.Tensor) and a.requires_grad for a in args)
-        return super().apply(*args) if given or _core._vmap_depth() else cls.forward(_Unrecorded(), *args)
 
 
 @shown
@@ -196,7 +174,7 @@ def _lu(a):
     return tuple(_factors._arrays(_lu_of_array, a))
 
 
-class _LuFunction(Factored):
+class _LuFunction(HostFunction):
     """LU in one matrix. Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, for LU."""
 
     @staticmethod

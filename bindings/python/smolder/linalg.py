@@ -15,9 +15,9 @@ from smolder._call_errors import as_int
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
+from smolder._host_function import HostFunction
 from smolder._ldl import ldl_factor, ldl_factor_ex, ldl_solve
 from smolder._linalg_factors import (
-    Factored,
     _h,
     _t,
     cholesky_ex,
@@ -165,7 +165,7 @@ def _needs_gradient(a):
 # -- solutions
 
 
-class _Inverse(Factored):
+class _Inverse(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.inverse(a)
@@ -186,7 +186,7 @@ def inv(A: Tensor) -> Tensor:
     return _Inverse.apply(A)
 
 
-class _Solve(Factored):
+class _Solve(HostFunction):
     @staticmethod
     def forward(ctx, a, b):
         x = _factors.solution(a, b)
@@ -236,7 +236,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return _Solve.apply(*_batched("linalg.solve", A, B))
 
 
-class _SolveTriangular(Factored):
+class _SolveTriangular(HostFunction):
     @staticmethod
     def forward(ctx, a, b, upper, left, ones):
         x = _factors.triangular_solution(a, b, upper, left, ones)
@@ -294,7 +294,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 # -- determinants
 
 
-class _Det(Factored):
+class _Det(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.determinant(a)
@@ -316,7 +316,7 @@ def det(A: Tensor) -> Tensor:
     return _Det.apply(A)
 
 
-class _LogDet(Factored):
+class _LogDet(HostFunction):
     @staticmethod
     def forward(ctx, a):
         sign, log = _factors.log_determinant(a)
@@ -344,7 +344,7 @@ def slogdet(A: Tensor) -> linalg_slogdet:
 # -- factors
 
 
-class _Cholesky(Factored):
+class _Cholesky(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.cholesky(a)
@@ -369,7 +369,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return _h(low) if upper else low
 
 
-class _Qr(Factored):
+class _Qr(HostFunction):
     @staticmethod
     def forward(ctx, a, mode):
         q, r = _factors.qr(a, mode)
@@ -415,7 +415,7 @@ def _differences_inverted(x):
     return (1 - eye) / (x.unsqueeze(-2) - x.unsqueeze(-1) + eye)
 
 
-class _Svd(Factored):
+class _Svd(HostFunction):
     @staticmethod
     def forward(ctx, a, full, driver):
         u, s, vh = _factors.svd(a, full, driver)
@@ -483,7 +483,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     return _factors.svd(A, False, driver, vectors=False)[1]
 
 
-class _EighFunction(Factored):
+class _EighFunction(HostFunction):
     @staticmethod
     def forward(ctx, a, uplo):
         w, v = _factors.eigh(a, uplo == "L")
@@ -524,7 +524,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return _factors.eigh(A, UPLO.upper() == "L", vectors=False)[0]
 
 
-class _Eig(Factored):
+class _Eig(HostFunction):
     """Vectors are of length 1, and any phase; the gradient is that of losses that do not depend on the phase."""
 
     @staticmethod
@@ -580,7 +580,7 @@ def _pinv(a, rtol, hermitian):
     return (v * inverted.unsqueeze(-2)) @ uh
 
 
-class _Pinv(Factored):
+class _Pinv(HostFunction):
     @staticmethod
     def forward(ctx, a, rtol, hermitian):
         out = _pinv(a, rtol, hermitian)
