@@ -36,7 +36,7 @@ def _back(array, like):
         array = numpy.ascontiguousarray(array, dtype=kind).reshape(*array.shape, 1)  # of one axis at least
         array = array.view(array.real.dtype)
     else:
-        array = numpy.ascontiguousarray(array, dtype="float32" if like.dtype == _core.float32 else "float64")
+        array = numpy.ascontiguousarray(array, dtype=numpy.float32 if like.dtype == _core.float32 else numpy.float64)
     if array.size <= _FEW:
         out = _core.from_numpy_copy(array)
     else:
@@ -50,21 +50,38 @@ def _numbers(pairs):
     return array.view(numpy.complex64 if array.dtype == numpy.float32 else numpy.complex128)[..., 0]
 
 
-def _transformed(function, x, axis, size, dtype, scale):
-    """The results of one of NumPy's functions along an axis, of which there are `size`."""
+def _transformed(function, x, axis, size, kind, scale):
+    """The results of one of NumPy's functions along an axis, of which there are `size`, of an element type; complex ones
+    as pairs."""
     shape = list(x.shape)
     shape[axis] = size
-    return function(x, x.real.dtype.type(scale), axes=[(axis,), (), (axis,)], out=numpy.empty(shape, dtype))
+    real = _REAL[kind]
+    pairs = out = numpy.empty(shape if real is kind else [*shape, 2], real)
+    if real is not kind:
+        out = _numbers(pairs)
+    along = {} if axis == -1 else {"axes": [(axis,), (), (axis,)]}
+    function(x, real(scale), out=out, **along)
+    return pairs
+
+
+_REAL = {t: t for t in (numpy.float32, numpy.float64)} | {
+    numpy.complex64: numpy.float32,
+    numpy.complex128: numpy.float64,
+}
 
 
 @with_leading_batches
 def _complex(pairs, axes, forward, scale):
-    x = _numbers(_on_host(pairs))
+    x = _on_host(pairs)
     if not _is_plain:
-        x = (numpy.fft.fftn(x, axes=axes) if forward else numpy.fft.ifftn(x, axes=axes, norm="forward")) * scale
-    else:
-        for axis in reversed(axes):  # the last is scaled
-            x = _transformed(fft if forward else ifft, x, axis, x.shape[axis], x.dtype, 1 if axis != axes[0] else scale)
+        x = _numbers(x)
+        return _back(
+            (numpy.fft.fftn(x, axes=axes) if forward else numpy.fft.ifftn(x, axes=axes, norm="forward")) * scale, pairs
+        )
+    for axis in reversed(axes):  # the last is scaled
+        numbers = _numbers(x)
+        by = 1 if axis != axes[0] else scale
+        x = _transformed(fft if forward else ifft, numbers, axis, x.shape[axis - 1], numbers.dtype.type, by)
     return _back(x, pairs)
 
 
@@ -73,8 +90,8 @@ def _half(x, axis, scale):
     a, n = _on_host(x), x.size(axis)
     if not _is_plain:
         return _back(numpy.fft.rfft(a, axis=axis) * scale, x)
-    dtype = numpy.complex64 if a.dtype == numpy.float32 else numpy.complex128
-    return _back(_transformed(rfft_n_odd if n % 2 else rfft_n_even, a, axis, n // 2 + 1, dtype, scale), x)
+    kind = numpy.complex64 if a.dtype == numpy.float32 else numpy.complex128
+    return _back(_transformed(rfft_n_odd if n % 2 else rfft_n_even, a, axis, n // 2 + 1, kind, scale), x)
 
 
 @with_leading_batches
@@ -82,7 +99,7 @@ def _whole(pairs, axis, size, scale):
     x = _numbers(_on_host(pairs))
     if not _is_plain:
         return _back(numpy.fft.irfft(x, size, axis=axis, norm="forward") * scale, pairs)
-    return _back(_transformed(irfft, x, axis, size, x.real.dtype, scale), pairs)
+    return _back(_transformed(irfft, x, axis, size, _REAL[x.dtype.type], scale), pairs)
 
 
 class _ComplexTransform(HostFunction):

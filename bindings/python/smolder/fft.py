@@ -62,6 +62,8 @@ def _complex(name, x):
 def _axes(x, s, dim):
     """Axes, counted from the end, and how many elements along each."""
     rank = x.dim()
+    if s is None and dim == (-1,) and rank and x.size(-1):  # as most are
+        return dim, [x.size(-1)]
     if dim is None:
         dim = range(rank) if s is None else range(rank - len(s), rank)
         if s is not None and len(s) > rank:
@@ -104,7 +106,8 @@ def _of_complex(name, x, s, dim, norm, forward):
     x = _complex(name, x)
     axes, sizes = _axes(x, s, dim)
     scale = _scale(sizes, norm, forward)
-    return raw.complex_transform(_resized(x, axes, sizes), axes, forward, scale) if axes else x
+    x = x if s is None else _resized(x, axes, sizes)
+    return raw.complex_transform(x, axes, forward, scale) if axes else x
 
 
 def _of_real(name, x, s, dim, norm, forward=True):
@@ -113,7 +116,8 @@ def _of_real(name, x, s, dim, norm, forward=True):
     axes, sizes = _axes(x, s, dim)
     if not axes:
         raise RuntimeError(f"{name} must transform at least one axis")
-    out = raw.half_transform(_resized(x, axes, sizes), axes[-1], _scale(sizes, norm, forward))
+    x = x if s is None else _resized(x, axes, sizes)
+    out = raw.half_transform(x, axes[-1], _scale(sizes, norm, forward))
     if not forward:
         out = _core.conj(out)
     if len(axes) > 1:
