@@ -377,6 +377,7 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kScatterAdd:
     case Op::kIndexAddRows:
     case Op::kIndexCopy:
+    case Op::kMaskedRows:
       check_one_dtype(c);
       return linear_in_parts(c);
     case Op::kBarrier:
@@ -402,7 +403,10 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
     case Op::kSub:
     case Op::kWhere:
     case Op::kMaskedFill:
+    case Op::kIndexFill:
       return linear_in_parts(c);
+    case Op::kPowInt:
+      return complex_math(Op::kPow, c.at(0), {Part(static_cast<double>(c.attrs[0])), Part()}, promoted(c.operands));
     case Op::kLerp:
       return c.tensor(0) + mul(Operand(c.tensor(1) - c.tensor(0)), c.operands[2]);
     case Op::kProd:
@@ -446,6 +450,11 @@ std::optional<Tensor> result_of(const ComplexCall& c) {
       const Tensor size = magnitude(c.tensor(0));
       const Operand operand(size);
       return call(Op::kNorm, {&operand, 1}, c.attrs);
+    }
+    case Op::kL1Loss: {
+      const Tensor size = magnitude(c.tensor(0) - c.tensor(1)), none = zeros_like(size);
+      const Operand sizes[] = {Operand(size), Operand(none)};
+      return call(Op::kL1Loss, sizes, c.attrs);
     }
     case Op::kAbs:
       return magnitude(c.tensor(0));

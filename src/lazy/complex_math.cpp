@@ -195,6 +195,21 @@ Complex sign_of(const Complex& z) {
   return {z.re.tensor() / divisor, z.im.tensor() / divisor};
 }
 
+Complex logistic(const Complex& z) {
+  const Complex e = exponential({negated(z.re), negated(z.im)});
+  return quotient({Part(1.0), Part()}, Complex{e.re + Part(1.0), e.im});
+}
+
+/// sin(pi z) / (pi z), and 1 at 0.
+Complex cardinal_sine(const Complex& z) {
+  const Complex x{z.re * Part(std::numbers::pi), z.im * Part(std::numbers::pi)};
+  const Tensor zero = logical_and(eq(x.re.tensor(), Scalar(0.0)), eq(x.im.tensor(), Scalar(0.0)));
+  const Complex there{where(zero, Operand(Scalar(1.0)), Operand(x.re.tensor())), x.im};
+  const Complex made = quotient(sine(there), there);
+  return {where(zero, Operand(Scalar(1.0)), Operand(made.re.tensor())),
+          where(zero, Operand(Scalar(0.0)), Operand(made.im.tensor()))};
+}
+
 /// A real power: by products for small whole ones, else of the magnitude and the angle.
 Complex real_power(const Complex& z, double p) {
   if (p == 0.5) return square_root(z);
@@ -300,10 +315,12 @@ std::optional<Complex> function_of(ir::Op op, const Complex& z) {
       return inverse_hyperbolic_cosine(z);
     case ir::Op::kAtanh:
       return inverse_hyperbolic_tangent(z);
-    case ir::Op::kSigmoid: {
-      const Complex e = exponential({negated(z.re), negated(z.im)});
-      return quotient(one, Complex{e.re + Part(1.0), e.im});
-    }
+    case ir::Op::kSigmoid:
+      return logistic(z);
+    case ir::Op::kSilu:
+      return product(z, logistic(z));
+    case ir::Op::kSinc:
+      return cardinal_sine(z);
     case ir::Op::kSign:
       return sign_of(z);
     default:

@@ -207,7 +207,7 @@ void raise_as(std::string_view op, const Error& e) {
 Tensor divisor_of(const Operand& self, const Operand& other) {
   const ir::Meta* const metas[] = {self.meta(), other.meta()};
   const DType t = ir::result_type(metas);
-  if (is_floating(t) || t == DType::kBool) return {};
+  if (is_floating(t) || is_complex(t) || t == DType::kBool) return {};
   if (other.kind() == Operand::kTensor) {
     const Tensor divisor(other.impl());
     return checked_divisor(divisor.dtype() == t ? divisor : divisor.to(t));

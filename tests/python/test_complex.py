@@ -56,6 +56,7 @@ UNARY = {
     "nan_to_num": np.nan_to_num,
     "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
     "sgn": lambda z: z / np.abs(z),
+    "sinc": np.sinc,
     "real": np.real,
     "imag": np.imag,
     "sum": np.sum,
@@ -224,7 +225,34 @@ MOVES = {
     "linear": (lambda t: smolder.nn.functional.linear(t, t, t[:, 0]), lambda a: a @ a.T + a[:, 0]),
     "lerp": (lambda t: smolder.lerp(t, t.conj(), 0.25), lambda a: a + 0.25 * (a.conj() - a)),
     "addcmul": (lambda t: smolder.addcmul(t, t, t, value=2), lambda a: a + 2 * a * a),
+    "whole powers": (
+        lambda t: smolder.stack([t**3, t**4, t**-1, t**-2, smolder.pow(t, 2)]),
+        lambda a: np.stack([a**3, a**4, a**-1, a**-2, a**2]),
+    ),
+    "masked_scatter": (
+        lambda t: t.masked_scatter(t.real > 0, t.flatten() ** 3),
+        lambda a: np.stack(handed_out(a, a.real > 0, a.ravel() ** 3)),
+    ),
+    "index_fill": (
+        lambda t: t.index_fill(1, smolder.tensor([0, 2]), 3.0),
+        lambda a: np.where(np.array([True, False, True, False]), 3, a),
+    ),
+    "silu": (lambda t: smolder.nn.functional.silu(t), lambda a: a / (1 + np.exp(-a))),
+    "l1_loss": (
+        lambda t: smolder.nn.functional.l1_loss(t, t.conj() * 2, reduction="sum"),
+        lambda a: np.asarray(np.abs(a - 2 * a.conj()).sum()),
+    ),
+    "normalize": (
+        lambda t: smolder.nn.functional.normalize(t, dim=-1),
+        lambda a: a / np.linalg.norm(a, axis=-1, keepdims=True),
+    ),
 }
+
+
+def handed_out(a, mask, values):
+    out = a.copy()
+    out[mask] = values[: mask.sum()]
+    return out
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -291,6 +319,26 @@ def test_making_reading_and_printing():
     assert smolder.polar(smolder.tensor([2.0]), smolder.tensor([0.0])).tolist() == [2 + 0j]
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_a_mask_selects_is_written(eager):
+    a = numbers(5, 6)
+    mask = a.real > 0
+    with smolder.eager() if eager else nullcontext():
+        z, m = smolder.from_numpy(a.copy()), smolder.from_numpy(mask)
+        for _ in range(3):
+            z[m] = z[m] ** 2 + 0.1j  # a Julia set's step
+            a[mask] = a[mask] ** 2 + 0.1j
+        z[m] *= 2
+        z.pow_(3)
+    a[mask] *= 2
+    same(z, a**3)
+
+
+def test_a_sinc_at_zero():
+    z = smolder.tensor([0j, 1e-30j, 1 + 0j])
+    np.testing.assert_allclose(smolder.sinc(z).numpy(), [1, 1, 0], atol=1e-7)
+
+
 def test_what_complex_numbers_have_not_is_refused():
     z = smolder.ones(3, dtype=smolder.complex64)
     for name, text in {
@@ -303,10 +351,14 @@ def test_what_complex_numbers_have_not_is_refused():
         "maximum": "maximum not implemented for complex tensors.",
         "lt": "\"lt_cpu\" not implemented for 'ComplexFloat'",
         "signbit": "signbit is not implemented for complex tensors.",
+        "remainder": "\"remainder_cpu\" not implemented for 'ComplexFloat'",
+        "floor_divide": "\"div_floor_cpu\" not implemented for 'ComplexFloat'",
     }.items():
         with pytest.raises((NotImplementedError, RuntimeError), match=text):
             function = getattr(smolder, name)
-            function(z, *{"topk": (1,), "maximum": (z,), "lt": (z,)}.get(name, ()))
+            function(
+                z, *{"topk": (1,), "maximum": (z,), "lt": (z,), "remainder": (2,), "floor_divide": (2,)}.get(name, ())
+            )
     with pytest.raises((NotImplementedError, RuntimeError), match=r"(?i)complex"):
         z < z  # noqa: B015
     with pytest.raises(RuntimeError, match="only supported for complex tensors"):

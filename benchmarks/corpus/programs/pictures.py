@@ -104,3 +104,42 @@ def boxes(device, small):
         return box[torch.stack(kept)]
 
     return step
+
+
+@program("pictures")
+def julia(device, small):
+    """A Julia set: only points that have not gone are squared, through a mask."""
+    height, width, turns = (10, 12, 8) if small else (400, 600, 40)
+    y, x = torch.meshgrid(
+        torch.linspace(-1.2, 1.2, height, device=device), torch.linspace(-1.6, 1.6, width, device=device), indexing="ij"
+    )
+
+    def step():
+        z = torch.complex(x, y)
+        here = torch.ones(height, width, dtype=torch.bool, device=device)
+        count = torch.zeros(height, width, device=device)
+        for i in range(turns):
+            z[here] = z[here] ** 2 + (-0.8 + 0.156j)
+            here = here & (z.abs() < 2)
+            count[here] = i
+        return count
+
+    return step
+
+
+@program("pictures")
+def components(device, small):
+    """Numbers what hangs together in a mask: each pixel takes the largest number around it."""
+    size, turns = (16, 12) if small else (256, 100)
+    mask = Draw(device).normal(size, size) > 0.2
+    own = torch.where(mask, torch.arange(size * size, device=device).view(size, size), -1)
+
+    def step():
+        label = own
+        for _ in range(turns):
+            p = F.pad(label, (1, 1, 1, 1), value=-1)
+            near = torch.stack([p[1:-1, 1:-1], p[:-2, 1:-1], p[2:, 1:-1], p[1:-1, :-2], p[1:-1, 2:]]).amax(0)
+            label = torch.where(mask, near, label)
+        return label.unique(return_counts=True)[1].float()
+
+    return step

@@ -84,3 +84,25 @@ def factorization_machine(device, small):
         return F.binary_cross_entropy_with_logits(m["linear"](x).sum((1, 2)) + pairs, y)
 
     return training(model, torch.optim.Adam(model.parameters(), lr=1e-3), loss)
+
+
+@program("recommenders")
+def alternating_least_squares(device, small):
+    """Factors of a table with holes: each row's are the solution of a small system (Zhou et al., 2008)."""
+    rows, columns, factors = (6, 5, 2) if small else (60, 50, 8)
+    draw = Draw(device)
+    table, known = draw.normal(rows, columns), draw.uniform(rows, columns) < 0.7
+    u, v = draw.normal(rows, factors), draw.normal(columns, factors)
+    ridge = 0.1 * torch.eye(factors, device=device)
+
+    def fit(ours, theirs, values, there):
+        for i in range(len(ours)):
+            a = theirs[there[i]]
+            ours[i] = torch.linalg.solve(a.T @ a + ridge, a.T @ values[i][there[i]])
+
+    def step():
+        fit(u, v, table, known)
+        fit(v, u, table.T, known.T)
+        return u @ v.T
+
+    return step

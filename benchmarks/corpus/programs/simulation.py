@@ -1,5 +1,7 @@
 """Physics on grids and of particles."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -185,5 +187,45 @@ def maxwell(device, small):
             ez[1:-1, 1:-1] += 0.5 * ((hy[1:, 1:-1] - hy[:-1, 1:-1]) - (hx[1:-1, 1:] - hx[1:-1, :-1]))
             ez[source] += 1.0 / (1 + t)
         return ez
+
+    return step
+
+
+@program("simulation")
+def schrodinger(device, small):
+    """A wave packet in a parabola, by half steps in position and steps in momentum (Feit, Fleck and Steiger, 1982)."""
+    points, turns, dt = (64, 3, 0.05) if small else (1024, 100, 0.01)
+    x = torch.linspace(-10, 10, points, device=device)
+    k = 2 * math.pi * torch.fft.fftfreq(points, 20 / points, device=device)
+    potential, kinetic = torch.exp(-0.25j * dt * x**2), torch.exp(-0.5j * dt * k**2)
+    psi = torch.exp(-((x + 3) ** 2) + 2j * x)
+
+    def step():
+        nonlocal psi
+        for _ in range(turns):
+            psi = potential * torch.fft.ifft(kinetic * torch.fft.fft(potential * psi))
+        return psi.abs() ** 2
+
+    return step
+
+
+@program("simulation")
+def reaction_diffusion(device, small):
+    """Two substances of which one feeds on the other (Gray and Scott, 1984): spots that divide."""
+    size, turns = (12, 4) if small else (256, 50)
+    u, v = torch.ones(1, 1, size, size, device=device), torch.zeros(1, 1, size, size, device=device)
+    middle = slice(size // 3, size // 2)
+    u[..., middle, middle], v[..., middle, middle] = 0.5, 0.25
+    around = torch.tensor([[0.05, 0.2, 0.05], [0.2, -1.0, 0.2], [0.05, 0.2, 0.05]], device=device)[None, None]
+
+    def spread(t):
+        return F.conv2d(F.pad(t, (1, 1, 1, 1), mode="circular"), around)
+
+    def step():
+        nonlocal u, v
+        for _ in range(turns):
+            eaten = u * v * v
+            u, v = u + 0.16 * spread(u) - eaten + 0.035 * (1 - u), v + 0.08 * spread(v) + eaten - 0.095 * v
+        return v
 
     return step

@@ -42,7 +42,7 @@ def with_leading_batches(function):
 
     @functools.wraps(function)
     def call(*args, **options):
-        level = level_of(args)
+        level = _core._vmap_depth() and level_of(args)
         if not level:
             return function(*args, **options)
         with at_level(level):

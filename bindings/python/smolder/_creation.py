@@ -70,6 +70,14 @@ _NUMPY = {
     "bool",
 }
 _UNSIGNED = ("uint16", "uint32", "uint64")  # which kernels do not know: _bits.py
+
+
+@functools.lru_cache(64)
+def _name_of_array(dtype):
+    """The name of a NumPy dtype, which NumPy puts together each time that it is asked for."""
+    return dtype.name
+
+
 _UNSUPPORTED = (
     "can't convert np.ndarray of type numpy.{}. The only supported types are: float64, float32, float16, complex64, "
     "complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
@@ -157,7 +165,7 @@ def tensor(
     if dtype is None:
         dtype = _dtype_of_items(data)
     typed = isinstance(data, numpy.ndarray | numpy.generic) or hasattr(data, "__array__")
-    if dtype is None and typed and array.dtype.name in _UNSIGNED:
+    if dtype is None and typed and _name_of_array(array.dtype) in _UNSIGNED:
         return from_numpy(array.copy())
     if dtype is None and not typed and array.dtype == numpy.float64:
         dtype = _core._default_dtype()
@@ -181,8 +189,8 @@ def _dtype_of_items(data):
                 lists.append(item)
             elif isinstance(item, Tensor):
                 found.add(item.dtype)
-            elif isinstance(item, numpy.generic | numpy.ndarray) and item.dtype.name in _NUMPY:
-                found.add(getattr(_core, item.dtype.name))
+            elif isinstance(item, numpy.generic | numpy.ndarray) and _name_of_array(item.dtype) in _NUMPY:
+                found.add(getattr(_core, _name_of_array(item.dtype)))
     return functools.reduce(_core.promote_types, found) if found - set(of_python.values()) else None
 
 
@@ -217,7 +225,7 @@ def _from_array(array, dtype):
             wide = numpy.ascontiguousarray(_cast(array, numpy.float32)).reshape(array.shape)
             return _core.from_numpy_copy(wide).to(dtype)
         array = _cast(array, _numpy_type(dtype))
-    if array.dtype.name not in _NUMPY:
+    if _name_of_array(array.dtype) not in _NUMPY:
         raise TypeError(_UNSUPPORTED.format(array.dtype.type.__name__))
     # ascontiguousarray makes one dimension of none
     return _core.from_numpy_copy(numpy.ascontiguousarray(array).reshape(array.shape))
@@ -234,13 +242,13 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device = None) -> T
         return moved(as_tensor(data, dtype), usable_device(device))
     if isinstance(data, Tensor):
         return data if dtype is None or dtype == data.dtype else data.to(dtype)
-    if isinstance(data, numpy.ndarray) and data.dtype.name in _UNSIGNED:
+    if isinstance(data, numpy.ndarray) and _name_of_array(data.dtype) in _UNSIGNED:
         made = from_numpy(data)
         return made if dtype is None else made.to(dtype)
     if (
         isinstance(data, numpy.ndarray)
-        and data.dtype.name in _NUMPY
-        and dtype in (None, getattr(_core, data.dtype.name))
+        and _name_of_array(data.dtype) in _NUMPY
+        and dtype in (None, getattr(_core, _name_of_array(data.dtype)))
     ):
         return from_numpy(data)
     return tensor(data, dtype=dtype)
@@ -279,11 +287,11 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
     """A tensor in the memory of an array: a write to either is seen by the other."""
     if not isinstance(ndarray, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    if ndarray.dtype.name in _UNSIGNED:
+    if _name_of_array(ndarray.dtype) in _UNSIGNED:
         from smolder._bits import of_array
 
         return of_array(ndarray)
-    if ndarray.dtype.name not in _NUMPY:
+    if _name_of_array(ndarray.dtype) not in _NUMPY:
         raise TypeError(_UNSUPPORTED.format(ndarray.dtype.type.__name__))
     if not ndarray.dtype.isnative:
         raise ValueError(

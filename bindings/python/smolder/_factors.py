@@ -5,7 +5,7 @@ import numpy
 
 from smolder import _core
 from smolder._batches import with_leading_batches
-from smolder._creation import arange, eye, from_numpy, zeros
+from smolder._creation import arange, eye, zeros
 from smolder._substitution import solve_triangle
 
 
@@ -30,10 +30,11 @@ def _by_solver(a):
 
 
 def _arrays(function, *operands):
-    """Tensors with what a function of NumPy makes of arrays."""
-    out = function(*(a.detach().cpu().numpy() for a in operands))
-    where = operands[0].device
-    return [from_numpy(numpy.array(x)).to(where) for x in (out if isinstance(out, tuple) else (out,))]
+    """Tensors with what a function of NumPy makes of arrays. Elements are copied both ways, which takes less time than
+    to share memory with arrays of NumPy's: a matrix has few elements for the work that is done with it."""
+    out = function(*(a._to_numpy() for a in operands))
+    made = [_core.from_numpy_copy(numpy.asarray(x, order="C")) for x in (out if isinstance(out, tuple) else (out,))]
+    return made if operands[0]._on_cpu else [x.to(operands[0].device) for x in made]
 
 
 def _t(a):

@@ -16,8 +16,8 @@ from smolder import _core, _factors
 from smolder._batches import with_leading_batches
 from smolder._creation import arange, eye, from_numpy, zeros
 from smolder._factors import LinAlgError
+from smolder._host_function import HostFunction
 from smolder._out import takes_out
-from smolder.autograd.function import Function
 from smolder.return_types import shown
 
 if TYPE_CHECKING:
@@ -174,10 +174,8 @@ def _lu(a):
     return tuple(_factors._arrays(_lu_of_array, a))
 
 
-class _LuFunction(Function):
+class _LuFunction(HostFunction):
     """LU in one matrix. Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, for LU."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx, a):

@@ -3,6 +3,7 @@
 import numpy
 
 _BLOCK = 32
+_FEW = 96  # rows, which LAPACK has factored in less time than Python takes to go through them
 
 
 def solve_triangle(a, b, upper, left, ones):
@@ -19,6 +20,8 @@ def solve_triangle(a, b, upper, left, ones):
     if not left:
         return solve_triangle(a.swapaxes(-2, -1), b.swapaxes(-2, -1), not upper, True, ones).swapaxes(-2, -1)
     n = a.shape[-1]
+    if 0 < n <= _FEW and (found := _by_factors(a, b, upper, ones)) is not None:
+        return found
     x = numpy.array(b, order="C")
     starts = range(0, n, _BLOCK)
     with numpy.errstate(all="ignore"):
@@ -33,6 +36,25 @@ def solve_triangle(a, b, upper, left, ones):
                 size = rows.shape[-2]
                 rows[...] = inverses[..., start // _BLOCK, :size, :size] @ rows
     return x
+
+
+def _by_factors(a, b, upper, ones):
+    """X by LAPACK's solver of any systems: the factors of an upper triangle are the identity, whatever row is looked for
+    as a pivot, and the triangle, so that what it does is substitution. A lower one is upper when it is read backwards.
+    None where there is no pivot, or what is not finite would spread."""
+    if not upper:
+        a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
+    triangle = numpy.triu(a)
+    if ones:
+        diagonal = range(a.shape[-1])
+        triangle[..., diagonal, diagonal] = 1
+    if not numpy.isfinite(triangle).all():
+        return None
+    try:
+        found = numpy.linalg.solve(triangle, b)
+    except numpy.linalg.LinAlgError:
+        return None
+    return found if upper else found[..., ::-1, :]
 
 
 def _substitute(a, x, upper, ones):

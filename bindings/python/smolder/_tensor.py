@@ -114,7 +114,10 @@ def is_cpu(self):
 @_method
 def size(self, dim=None):
     """The extents, or that of one dimension."""
-    return size_of(_shape(self), dim)
+    extents = _shape(self)
+    if builtins.type(dim) is builtins.int and -len(extents) <= dim < len(extents):
+        return extents[dim]
+    return size_of(extents, dim)
 
 
 def size_of(extents, dim):

@@ -30,16 +30,16 @@ __dir__ = _listing(__name__)
 _NORMS = ("backward", "ortho", "forward")
 
 
-def _scaled(x, sizes, norm, forward):
-    """The result of a transform without scale as `norm` has it."""
+def _scale(sizes, norm, forward):
+    """What `norm` multiplies a transform's sums by."""
     if norm is None:
         norm = "backward"
     if norm not in _NORMS:
         raise RuntimeError(f'Invalid normalization mode: "{norm}"')
     count = math.prod(sizes)
     if norm == "ortho":
-        return x * (1 / math.sqrt(count))
-    return x if (norm == "backward") == forward else x * (1 / count)
+        return 1 / math.sqrt(count)
+    return 1.0 if (norm == "backward") == forward else 1 / count
 
 
 def _floating(name, x, real=False):
@@ -62,6 +62,8 @@ def _complex(name, x):
 def _axes(x, s, dim):
     """Axes, counted from the end, and how many elements along each."""
     rank = x.dim()
+    if s is None and dim == (-1,) and rank and x.size(-1):  # as most are
+        return dim, [x.size(-1)]
     if dim is None:
         dim = range(rank) if s is None else range(rank - len(s), rank)
         if s is not None and len(s) > rank:
@@ -103,8 +105,9 @@ def _resized(x, axes, sizes):
 def _of_complex(name, x, s, dim, norm, forward):
     x = _complex(name, x)
     axes, sizes = _axes(x, s, dim)
-    out = raw.complex_transform(_resized(x, axes, sizes), axes, forward) if axes else x
-    return _scaled(out, sizes, norm, forward)
+    scale = _scale(sizes, norm, forward)
+    x = x if s is None else _resized(x, axes, sizes)
+    return raw.complex_transform(x, axes, forward, scale) if axes else x
 
 
 def _of_real(name, x, s, dim, norm, forward=True):
@@ -113,12 +116,13 @@ def _of_real(name, x, s, dim, norm, forward=True):
     axes, sizes = _axes(x, s, dim)
     if not axes:
         raise RuntimeError(f"{name} must transform at least one axis")
-    out = raw.half_transform(_resized(x, axes, sizes), axes[-1])
+    x = x if s is None else _resized(x, axes, sizes)
+    out = raw.half_transform(x, axes[-1], _scale(sizes, norm, forward))
     if not forward:
         out = _core.conj(out)
     if len(axes) > 1:
         out = raw.complex_transform(out, axes[:-1], forward)
-    return _scaled(out, sizes, norm, forward)
+    return out
 
 
 def _to_real(name, x, s, dim, norm, forward=False):
@@ -136,7 +140,7 @@ def _to_real(name, x, s, dim, norm, forward=False):
         x = raw.complex_transform(x, axes[:-1], forward)
     if forward:
         x = _core.conj(x)
-    return _scaled(raw.real_transform(x, axes[-1], sizes[-1]), sizes, norm, forward)
+    return raw.real_transform(x, axes[-1], sizes[-1], _scale(sizes, norm, forward))
 
 
 @takes_out

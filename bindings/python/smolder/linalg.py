@@ -15,6 +15,7 @@ from smolder._call_errors import as_int
 from smolder._creation import eye, zeros
 from smolder._factors import LinAlgError
 from smolder._functions import broadcast_shapes
+from smolder._host_function import HostFunction
 from smolder._ldl import ldl_factor, ldl_factor_ex, ldl_solve
 from smolder._linalg_factors import (
     _h,
@@ -38,7 +39,6 @@ from smolder._linalg_factors import (
 from smolder._names import listing as _listing
 from smolder._out import takes_out
 from smolder._tensor import kind_name
-from smolder.autograd.function import Function
 from smolder.return_types import shown
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ def _needs_gradient(a):
 # -- solutions
 
 
-class _Inverse(Function):
-    generate_vmap_rule = True
-
+class _Inverse(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.inverse(a)
@@ -188,9 +186,7 @@ def inv(A: Tensor) -> Tensor:
     return _Inverse.apply(A)
 
 
-class _Solve(Function):
-    generate_vmap_rule = True
-
+class _Solve(HostFunction):
     @staticmethod
     def forward(ctx, a, b):
         x = _factors.solution(a, b)
@@ -211,6 +207,8 @@ def _batched(name, a, b):
             f"{name}: Expected all tensors to be on the same device, but found at least two devices, {a.device} and "
             f"{b.device}!"
         )
+    if a.dim() == 2 == b.dim():
+        return a, b
     lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return a.expand((*lead, *a.shape[-2:])), b.expand((*lead, *b.shape[-2:]))
 
@@ -238,9 +236,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return _Solve.apply(*_batched("linalg.solve", A, B))
 
 
-class _SolveTriangular(Function):
-    generate_vmap_rule = True
-
+class _SolveTriangular(HostFunction):
     @staticmethod
     def forward(ctx, a, b, upper, left, ones):
         x = _factors.triangular_solution(a, b, upper, left, ones)
@@ -298,9 +294,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
 # -- determinants
 
 
-class _Det(Function):
-    generate_vmap_rule = True
-
+class _Det(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.determinant(a)
@@ -322,9 +316,7 @@ def det(A: Tensor) -> Tensor:
     return _Det.apply(A)
 
 
-class _LogDet(Function):
-    generate_vmap_rule = True
-
+class _LogDet(HostFunction):
     @staticmethod
     def forward(ctx, a):
         sign, log = _factors.log_determinant(a)
@@ -352,9 +344,7 @@ def slogdet(A: Tensor) -> linalg_slogdet:
 # -- factors
 
 
-class _Cholesky(Function):
-    generate_vmap_rule = True
-
+class _Cholesky(HostFunction):
     @staticmethod
     def forward(ctx, a):
         out = _factors.cholesky(a)
@@ -379,9 +369,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return _h(low) if upper else low
 
 
-class _Qr(Function):
-    generate_vmap_rule = True
-
+class _Qr(HostFunction):
     @staticmethod
     def forward(ctx, a, mode):
         q, r = _factors.qr(a, mode)
@@ -427,9 +415,7 @@ def _differences_inverted(x):
     return (1 - eye) / (x.unsqueeze(-2) - x.unsqueeze(-1) + eye)
 
 
-class _Svd(Function):
-    generate_vmap_rule = True
-
+class _Svd(HostFunction):
     @staticmethod
     def forward(ctx, a, full, driver):
         u, s, vh = _factors.svd(a, full, driver)
@@ -497,9 +483,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     return _factors.svd(A, False, driver, vectors=False)[1]
 
 
-class _EighFunction(Function):
-    generate_vmap_rule = True
-
+class _EighFunction(HostFunction):
     @staticmethod
     def forward(ctx, a, uplo):
         w, v = _factors.eigh(a, uplo == "L")
@@ -540,10 +524,8 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return _factors.eigh(A, UPLO.upper() == "L", vectors=False)[0]
 
 
-class _Eig(Function):
+class _Eig(HostFunction):
     """Vectors are of length 1, and any phase; the gradient is that of losses that do not depend on the phase."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx, a):
@@ -598,9 +580,7 @@ def _pinv(a, rtol, hermitian):
     return (v * inverted.unsqueeze(-2)) @ uh
 
 
-class _Pinv(Function):
-    generate_vmap_rule = True
-
+class _Pinv(HostFunction):
     @staticmethod
     def forward(ctx, a, rtol, hermitian):
         out = _pinv(a, rtol, hermitian)
