@@ -135,9 +135,7 @@ class Results:
             dtypes = "all" if taken == DTYPES else " ".join(SHORT[d] for d in taken)
             said, cells = listed.get(key, ("", {}))
             dtypes = dtypes if "ordinary" in columns else said
-            lines.append(
-                [f"`{key}`", dtypes, *(cell(shown, c) if c in columns else cells.get(c, "") for c in COLUMNS)]
-            )
+            lines.append([f"`{key}`", dtypes, *(cell(shown, c) if c in columns else cells.get(c, "") for c in COLUMNS)])
         return HEAD + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

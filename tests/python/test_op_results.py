@@ -43,7 +43,9 @@ def test_a_run_of_some_tests_is_not_compared(monkeypatch):
 
 def test_the_columns_of_tests_that_did_not_run_stay():
     before = filled().page().replace("| f32 | 3 |", "| f64 | 7 |")
-    (line,) = [line for line in Results().page(before, ["test_op_gradients"]).splitlines() if line.startswith("| `exp` |")]
+    (line,) = [
+        line for line in Results().page(before, ["test_op_gradients"]).splitlines() if line.startswith("| `exp` |")
+    ]
     assert line.split(" | ")[1:3] == ["f64", "7"] and "none" not in line
 
 
