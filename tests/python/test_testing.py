@@ -67,3 +67,13 @@ def test_made_values_are_in_their_interval():
     assert x.isfinite().all() and x.min() < -30000 and x.max() > 30000
     y = testing.make_tensor(100, dtype=smolder.int32, device="cpu", low=0, high=2, exclude_zero=True)
     assert y.tolist() == [1] * 100
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(smolder.complex64, 1.3e-6), (smolder.complex128, 1e-7)])
+def test_complex_tensors_have_the_tolerances_of_their_parts(dtype, rtol):
+    x = smolder.tensor([1 + 1000j, 2j], dtype=dtype)
+    testing.assert_close(x * (1 + rtol / 2), x)
+    with pytest.raises(
+        AssertionError, match=r"Mismatched elements: 1 / 2 \(50.0%\)\nGreatest absolute difference: 3\.0"
+    ):
+        testing.assert_close(x + smolder.tensor([3j, 0], dtype=dtype), x)

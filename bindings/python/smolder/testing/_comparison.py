@@ -27,6 +27,8 @@ _TOLERANCES = {
     _core.bfloat16: (1.6e-2, 1e-5),
     _core.float32: (1.3e-6, 1e-5),
     _core.float64: (1e-7, 1e-7),
+    _core.complex64: (1.3e-6, 1e-5),
+    _core.complex128: (1e-7, 1e-7),
 }
 _OLD_TOLERANCES = {_core.float16: (1e-3, 1e-3), _core.float32: (1e-4, 1e-5), _core.float64: (1e-5, 1e-8)}
 _NOT_DATACLASSES = (type, _core.Tensor, types.UnionType, types.GenericAlias, np.ndarray, np.generic)
@@ -127,7 +129,7 @@ def _tensor_text(actual, expected, matches, rtol, atol):
     n = matches.numel()
     wrong = n - int(matches.sum())
     actual, expected, equal = actual.flatten(), expected.flatten(), matches.flatten()
-    if not actual.dtype.is_floating_point:
+    if not (actual.dtype.is_floating_point or actual.dtype.is_complex):
         actual, expected = actual.to(_core.int64), expected.to(_core.int64)
 
     def greatest(difference):
