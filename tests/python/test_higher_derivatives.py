@@ -145,9 +145,29 @@ def test_results_that_are_differentiated_again():
     close(g, np.full((2, 3), 6.0))
 
 
-def test_the_strategy_of_forward_mode_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match="forward-mode"):
-        functional.jacobian(lambda x: x, X, strategy="forward-mode", vectorize=True)
+def test_jacobians_by_columns_are_those_by_rows():
+    x, y = X * 1, X.sum(1)
+    for f, inputs in (
+        (lambda x: x.exp(), x),
+        (lambda x: (x.sum(0), x**2), x),
+        (lambda x, y: x.T @ y, (x, y)),
+        (lambda x, y: (x * y[:, None], y.sin()), (x, y)),
+    ):
+        rows = functional.jacobian(f, inputs, vectorize=True)
+        columns = functional.jacobian(f, inputs, vectorize=True, strategy="forward-mode")
+        smolder.testing.assert_close(columns, rows)
+    hessians = [
+        functional.hessian(lambda x: (x**3).prod(), x, vectorize=True, outer_jacobian_strategy=s)
+        for s in ("reverse-mode", "forward-mode")
+    ]
+    smolder.testing.assert_close(*hessians)
+    for options, error in (
+        ({}, NotImplementedError),
+        ({"vectorize": True, "create_graph": True}, NotImplementedError),
+        ({"vectorize": True, "strict": True}, RuntimeError),
+    ):
+        with pytest.raises(error, match="forward-"):
+            functional.jacobian(lambda x: x, X, strategy="forward-mode", **options)
 
 
 # -- grad

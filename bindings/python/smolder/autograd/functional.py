@@ -154,7 +154,8 @@ def jacobian(
 ) -> Any:
     """d(output)/d(input) for each output and input, of the output's dimensions and then the input's.
 
-    Rows are one backward pass each, or, with vectorize, one by vmap for all.
+    Rows are one backward pass each, or, with vectorize, one by vmap for all. With strategy="forward-mode" columns are, by
+    func.jacfwd.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(
@@ -162,7 +163,7 @@ def jacobian(
             'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
-        raise NotImplementedError("jacobian: strategy='forward-mode' is not supported")
+        return _jacobian_by_columns(func, inputs, create_graph, strict, vectorize)
     if strict and vectorize:
         raise RuntimeError(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
@@ -201,6 +202,31 @@ def _one_number(outputs, several, name):
     if outputs[0].numel() != 1:
         raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
     return outputs[0]
+
+
+def _jacobian_by_columns(func, inputs, create_graph, strict, vectorize):
+    name = "torch.autograd.functional.jacobian"
+    if create_graph:
+        raise NotImplementedError(
+            f'{name}: `create_graph=True` and `strategy="forward-mode"` are not supported together (yet). Please either set '
+            '`create_graph=False` or `strategy="reverse-mode"`.'
+        )
+    if strict:
+        raise RuntimeError(
+            f'{name}: `strict=True` and `strategy="forward-mode"` are not supported together (yet). Please either set '
+            '`strict=False` or `strategy="reverse-mode"`.'
+        )
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for `vectorize=True`."
+        )
+    from smolder.func import jacfwd
+
+    several_in, inputs = _as_tuple(inputs, "inputs", "jacobian")
+    found = jacfwd(func, tuple(range(len(inputs))))(*(x.detach() for x in inputs))
+    if several_in:
+        return found
+    return tuple(columns[0] for columns in found) if isinstance(found[0], tuple) else found[0]
 
 
 def hessian(
