@@ -6,8 +6,10 @@ With BACKEND=nccl they run on CUDA's devices, one a process.
 import os
 import signal
 import sys
+import tempfile
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import random_collectives
@@ -533,15 +535,19 @@ def program_interrupted(rank, size):
     x = smolder.ones(3)
     dist.all_reduce(x)
     x.cpu().numpy()
-    if rank == 0:
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    else:
-        time.sleep(4)
+    told = Path(tempfile.gettempdir(), f"smolder_interrupted_{os.environ['MASTER_PORT']}")
+    if rank == 1:
+        while not told.exists():
+            time.sleep(0.1)
+        told.unlink()
     dist.all_reduce(x)
     try:
+        if rank == 0:
+            threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
         x.cpu().numpy()
     except KeyboardInterrupt:
         print("error interrupted", flush=True)
+        told.touch()
         try:
             x.cpu().numpy()
         except dist.DistBackendError as error:

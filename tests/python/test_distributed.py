@@ -146,7 +146,7 @@ def test_raises():
 
 def test_interrupted():
     errors, out = errors_of(start("interrupted", 2))
-    assert errors[0] == "interrupted" and "rank 0 failed: it was interrupted" in errors[1], out
+    assert errors.get(0) == "interrupted" and "rank 0 failed: it was interrupted" in errors.get(1, ""), out
 
 
 def test_failed_step():

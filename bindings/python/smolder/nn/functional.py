@@ -199,7 +199,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     """Vectors along dim over their p-norms, which count as eps at least."""
     if out is not None:
         raise NotImplementedError("normalize: out is not supported")
-    if input.dtype.is_complex:
+    if isinstance(input, _core.Tensor) and input.dtype.is_complex:
         return input / _core.clamp_min(_core.norm(input, p, dim, True), eps)
     return _core.normalize(input, p, dim, eps)
 
