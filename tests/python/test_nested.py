@@ -107,6 +107,22 @@ def test_sums_over_the_dimension_that_differs():
         x.sum(0)
 
 
+@pytest.mark.parametrize("dtype", [sm.int32, sm.int64, sm.uint8, sm.bool])
+def test_extremes_of_integers_do_not_see_the_padding(dtype):
+    parts = [sm.arange(2 * n).reshape(n, 2).remainder(5).add(1).to(dtype) for n in (1, 3)]
+    x = joined(parts)
+    same(x.amax(1), sm.stack([p.amax(0) for p in parts]))
+    same(x.amin(1), sm.stack([p.amin(0) for p in parts]))
+
+
+def test_where_a_nested_tensor_is_moved_to_its_offsets_are():
+    x = joined(PARTS)
+    moved = x.cpu()
+    assert moved.offsets().device == moved.values().device == sm.device("cpu")
+    same(moved.to_padded_tensor(0.0), x.to_padded_tensor(0.0).cpu())
+    same(x.to(sm.float16).to_padded_tensor(1.0), x.to_padded_tensor(1.0).to(sm.float16))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_that_of_each_tensor(causal):
     q, k, v = ([rows(n, 4) for n in LENGTHS] for _ in range(3))

@@ -176,7 +176,9 @@ def padded(x: NestedTensor, padding: float) -> Tensor:
     values, at, pieces = plain(x), x._ragged - 1, x._pieces
     shape, longest = list(values.shape), pieces.longest
     if shape[at] == 0:
-        return _core.full((pieces.count, *shape[:at], longest, *shape[at + 1 :]), padding, dtype=values.dtype)
+        return _core.full(
+            (pieces.count, *shape[:at], longest, *shape[at + 1 :]), padding, dtype=values.dtype, device=values.device
+        )
     out = values.index_select(at, pieces.from_values())
     out = out.reshape((*shape[:at], pieces.count, longest, *shape[at + 1 :])).movedim(at, 0)
     inside = pieces.inside().reshape((pieces.count, *[1] * at, longest, *[1] * (len(shape) - at - 1)))
@@ -196,7 +198,7 @@ RULES: dict[str, Callable[..., Any]] = {}
 _SEE_VALUES_ALONE = """
     abs acos acosh add addcdiv addcmul alpha_dropout and asin asinh atan atan2 atanh bernoulli bfloat16 bitwise_and
     bitwise_not bitwise_or bitwise_xor bool ceil celu clamp clamp_max clamp_min clip clone contiguous copy_ copysign
-    cos cosh cpu cuda detach div double dropout elu empty_like eq erf erfc erfinv exp exp2 expm1 fill_ float floor
+    cos cosh detach div double dropout elu empty_like eq erf erfc erfinv exp exp2 expm1 fill_ float floor
     floor_divide floordiv fmod frac full_like ge gelu gt half hardshrink hardsigmoid hardswish hardtanh int invert
     isfinite isinf isnan le leaky_relu lerp lgamma log log10 log1p log2 log_sigmoid logaddexp logical_and logical_not
     logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mod mul nan_to_num ne neg normal_

@@ -191,19 +191,31 @@ def mean(
     return total / lengths.reshape((-1, *[1] * (total.dim() - 1))) if total.dim() else total / (inner * offsets[-1])
 
 
-def _extreme(name, padding):
+def _identity(name, dtype):
+    """What no element is beyond: padding that amax or amin does not see."""
+    is_largest = name == "amax"
+    if dtype.is_floating_point:
+        return -math.inf if is_largest else math.inf
+    if dtype == _core.bool:
+        return not is_largest
+    from smolder._types import iinfo
+
+    return iinfo(dtype).min if is_largest else iinfo(dtype).max
+
+
+def _extreme(name):
     def function(input: NestedTensor, dim: Any = None, keepdim: bool = False) -> Any:
         def of(values, axes, keep):
             return getattr(_core, name)(values, axes, keep) if axes is not None else getattr(_core, name)(values)
 
-        return _reduced(name, input, dim, keepdim, of, padding)
+        return _reduced(name, input, dim, keepdim, of, _identity(name, plain(input).dtype))
 
     function.__doc__ = "Of all, or along dimensions."
     return rule(name)(function)
 
 
-amax = _extreme("amax", -math.inf)
-amin = _extreme("amin", math.inf)
+amax = _extreme("amax")
+amin = _extreme("amin")
 
 
 def _whole_or_regular(name):
@@ -356,6 +368,18 @@ def to(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
     if values.device != pieces.offsets.device:
         pieces = Pieces(pieces.offsets.to(values.device), pieces.begins)
     return made(values, pieces, input._ragged, input._kind)
+
+
+@rule("cpu")
+def cpu(input: NestedTensor) -> NestedTensor:
+    """On the host."""
+    return to(input, "cpu")
+
+
+@rule("cuda")
+def cuda(input: NestedTensor, device: Any = None, non_blocking: bool = False) -> NestedTensor:
+    """On a CUDA device, the current one without `device`."""
+    return to(input, "cuda" if device is None else device, non_blocking=non_blocking)
 
 
 @rule("is_same_size")

@@ -1,7 +1,7 @@
 """Tensors of a batch that differ in one extent, in one tensor, by torch's names: no padding is kept.
 
 A nested tensor keeps its values one after another. Ops of elements, linear layers, norms, attention and sums take it; what
-has no rule for it raises NotImplementedError. docs/torch.md names what there is.
+has no rule for it raises NotImplementedError. docs/nested.md names what there is.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> Tensor:
-    """A nested tensor of packed values: tensor i is values[offsets[i]:offsets[i + 1]], or the next lengths[i] of them."""
+    """A nested tensor of packed values: tensor i is values[offsets[i]:offsets[i + 1]], or the next lengths[i] of them.
+
+    min_seqlen and max_seqlen are torch's hints for kernels that pad, and are not read: offsets say both.
+    """
     if offsets is None:
         if lengths is None:
             raise RuntimeError("nested_tensor_from_jagged(): At least one of offsets or lengths is required.")
