@@ -87,7 +87,7 @@ def dual_level() -> Iterator[int]:
 def make_dual(tensor: _core.Tensor, tangent: _core.Tensor, *, level: int | None = None) -> _core.Tensor:
     """The tensor with a tangent, of its shape. Both are of floats or complex numbers. What is computed of the result in
     this level has a tangent too."""
-    if _duals is None or (level is not None and level < 0):
+    if _duals is None or level not in (None, 0):
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
@@ -116,7 +116,13 @@ def make_dual(tensor: _core.Tensor, tangent: _core.Tensor, *, level: int | None 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The tensor's values without its tangent, and its tangent: None where it was computed of no dual tensor."""
-    if _duals is None or not isinstance(tensor, _core.Tensor) or not tensor.requires_grad or not _duals.inputs:
+    if (
+        _duals is None
+        or level not in (None, 0)
+        or not isinstance(tensor, _core.Tensor)
+        or not tensor.requires_grad
+        or not _duals.inputs
+    ):
         return UnpackedDualTensor(tensor, None)
     from smolder import autograd
 
