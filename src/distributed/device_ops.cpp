@@ -50,6 +50,11 @@ struct Call {
   void copy(void* target, const void* source, size_t bytes) const {
     if (bytes && target != source) smolder::cuda::copy_on_device(Queue::of(device).stream(), target, source, bytes);
   }
+  /// Where NCCL reads the operand: where it is, if it stays there, else its copy in the result's memory.
+  const char* operand(bool stays, char* copied) const {
+    if (!stays) copy(copied, from, from_bytes());
+    return stays ? from : copied;
+  }
   BufferRef allocate(size_t bytes) const { return smolder::cuda::allocate(bytes, device); }
   /// Memory of the operand, which stays until the collective has read it.
   const char* staged(std::vector<BufferRef>& kept) const {
@@ -68,10 +73,10 @@ struct Plan {
 };
 using Prepare = Plan(const Call& c, bool stays);
 
-Plan all_reduce(const Call& c, bool /*stays*/) {
-  c.copy(c.to, c.from, c.from_bytes());
-  return {[to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm, DriverStream s) {
-    if (n) comm.all_reduce(to, to, n, r, s);
+Plan all_reduce(const Call& c, bool stays) {
+  return {[from = c.operand(stays, c.to), to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm,
+                                                                                       DriverStream s) {
+    if (n) comm.all_reduce(from, to, n, r, s);
   }};
 }
 
@@ -84,17 +89,15 @@ Plan reduce(const Call& c, bool /*stays*/) {
   }};
 }
 
-Plan broadcast(const Call& c, bool /*stays*/) {
-  c.copy(c.to, c.from, c.from_bytes());
-  return {[to = c.to, bytes = c.to_bytes(), root = static_cast<int>(c.words.detail[0])](nccl::Communicator& comm,
-                                                                                        DriverStream s) {
-    if (bytes) comm.broadcast(to, to, bytes, root, s);
+Plan broadcast(const Call& c, bool stays) {
+  return {[from = c.operand(stays, c.to), to = c.to, bytes = c.to_bytes(),
+           root = static_cast<int>(c.words.detail[0])](nccl::Communicator& comm, DriverStream s) {
+    if (bytes) comm.broadcast(from, to, bytes, root, s);
   }};
 }
 
-Plan all_gather(const Call& c, bool /*stays*/) {
-  char* const mine = c.to + static_cast<size_t>(c.rank()) * c.from_bytes();
-  c.copy(mine, c.from, c.from_bytes());
+Plan all_gather(const Call& c, bool stays) {
+  const char* const mine = c.operand(stays, c.to + static_cast<size_t>(c.rank()) * c.from_bytes());
   return {[mine, to = c.to, bytes = c.from_bytes()](nccl::Communicator& comm, DriverStream s) {
     if (bytes) comm.all_gather(mine, to, bytes, s);
   }};
@@ -207,7 +210,8 @@ std::shared_ptr<QueuedJob> queue_call(std::string_view name, const Call& c, cons
   if (name == "receive") return queue_receive(c);
   const auto* const kind = std::ranges::find(kKinds, name, &std::pair<std::string_view, Prepare*>::first);
   Plan plan = kind->second(c, stays);
-  return c.group->queue(title_of(name, c.words, c.dtype, from, *c.group), c.device, plan.launch, std::move(plan.kept));
+  return c.group->queue(title_of(name, c.words, c.dtype, from, *c.group), std::max(c.from_bytes(), c.to_bytes()),
+                        c.device, plan.launch, std::move(plan.kept));
 }
 
 /// What was begun, by where its result will be.
@@ -226,7 +230,7 @@ void queue_now(const char* name, int device, const KernelCall& call) {
   if (stands_in(Words::read(call.attrs).group)) return stand_in_on_device(device, call.inputs[0], call.outputs[0]);
   const Call c(device, call);
   const std::shared_ptr<QueuedJob> job = queue_call(name, c, call.inputs[0].shape, true);
-  if (std::string_view(name) != "send") c.group->follow(*job, device);  // what is sent is a copy
+  if (std::string_view(name) != "send") c.group->follow(job, device);  // what is sent is a copy
 }
 
 void queue_begin(const char* name, int device, const KernelCall& call) {
@@ -250,7 +254,7 @@ void queue_finish(int device, const KernelCall& call) {
     job = std::move(at->second);
     begun.jobs.erase(at);
   }
-  c.group->follow(*job, device);
+  c.group->follow(job, device);
   c.copy(c.to, c.from, c.from_bytes());
 }
 

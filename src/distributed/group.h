@@ -68,14 +68,15 @@ class Group {
   int finish_receive(Job& job);
 
   /// Has the collectives of a device queue one, by what `launch` calls: after all that the device's queue was given
-  /// before. Throws as `finish` does where it cannot be queued; what goes wrong later `failure` says.
-  std::shared_ptr<QueuedJob> queue(std::string what, int device, const Launch& launch,
+  /// before. Throws as `finish` does where it cannot be queued; what goes wrong later `failure` says. `bytes`: of
+  /// About.
+  std::shared_ptr<QueuedJob> queue(std::string what, size_t bytes, int device, const Launch& launch,
                                    std::vector<BufferRef> kept = {});
   /// The same of a send to, or a receive from, another rank, for which no collective waits.
   std::shared_ptr<QueuedJob> queue_transfer(std::string what, int device, int from, int to, Launch launch,
                                             std::vector<BufferRef> kept);
   /// Lets what the device's queue is given from now on wait for it.
-  void follow(QueuedJob& job, int device);
+  void follow(const std::shared_ptr<QueuedJob>& job, int device);
 
   /// Says that this rank does not go on, and why: the others get that as their error.
   void fail(const std::string& why);

@@ -7,6 +7,7 @@
 #include "smolder/core/running_source.h"
 #include "smolder/distributed/error.h"
 #include "smolder/distributed/group.h"
+#include "smolder/distributed/timeline.h"
 #include "smolder/distributed/waits.h"
 
 namespace smolder::distributed {
@@ -19,8 +20,8 @@ using smolder::cuda::Queue;
 constexpr std::chrono::microseconds kFirstLook{100}, kLastLook{5000};
 
 /// A point of the device's queue.
-std::unique_ptr<Event> point_of(int device) {
-  auto event = std::make_unique<Event>(device);
+std::unique_ptr<Event> point_of(int device, bool timed = false) {
+  auto event = std::make_unique<Event>(device, timed);
   event->record(Queue::of(device).stream());
   return event;
 }
@@ -45,7 +46,7 @@ OnDevice& Group::on_device(int device) {
   return *on_device_;
 }
 
-std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, const Launch& launch,
+std::shared_ptr<QueuedJob> Group::queue(std::string what, size_t bytes, int device, const Launch& launch,
                                         std::vector<BufferRef> kept) {
   check();
   OnDevice& here = on_device(device);
@@ -53,9 +54,11 @@ std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, const Laun
   job->what = std::move(what);
   job->number = ++begun_;
   job->source = running_source();
+  job->about.bytes = bytes;
   note_collective(number(), begun_);
   job->kept = std::move(kept);
-  const std::unique_ptr<Event> ready = point_of(device);
+  const bool timed = keeps_collectives();
+  std::unique_ptr<Event> ready = point_of(device, timed);
   DeviceChannel& all = here.all();
   // Whoever connects or launches may wait for the others: that is watched, too.
   submit(job, collectives_, [this, job, &here, &all] { watch(*job, [&] { return here.fault(all); }); });
@@ -66,6 +69,7 @@ std::shared_ptr<QueuedJob> Group::queue(std::string what, int device, const Laun
   try {
     here.connect(all, "all", rank(), size());
     here.launch(all, *ready, *job, launch);
+    if (timed) job->begun = std::move(ready);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     {
@@ -148,17 +152,28 @@ void Group::watch(QueuedJob& job, const std::function<std::optional<std::string>
   }
 }
 
-void Group::follow(QueuedJob& job, int device) {
+void Group::follow(const std::shared_ptr<QueuedJob>& job, int device) {
   {
-    std::unique_lock hold(job.lock);
-    while (!job.ended.wait_for(hold, Milliseconds{20}, [&] { return job.queued || job.done; })) {
+    std::unique_lock hold(job->lock);
+    while (!job->ended.wait_for(hold, Milliseconds{20}, [&] { return job->queued || job->done; })) {
       hold.unlock();
       check_interrupt();
       hold.lock();
     }
   }
   check();
-  if (job.end) Queue::of(device).stream().wait(*job.end);
+  if (!job->end) return;
+  std::unique_ptr<Event> waited = job->begun ? point_of(device, true) : nullptr;
+  Queue::of(device).stream().wait(*job->end);
+  if (waited) {
+    note_queued_collective(device, {.what = job->what,
+                            .group = options_.name,
+                            .number = job->number,
+                            .bytes = job->about.bytes,
+                            .source = job->source,
+                            .waited_at = running_source()},
+                           job, std::move(waited), point_of(device, true));
+  }
 }
 
 void Group::check_on_device() const {

@@ -2,9 +2,22 @@
 
 #include <thread>
 
+#include "smolder/core/cuda/timeline.h"
 #include "smolder/distributed/error.h"
+#include "smolder/distributed/timeline.h"
 
 namespace smolder::distributed {
+namespace {
+
+/// What a profile says of a collective: it runs beside the steps of the plan, on a stream of its group's.
+std::vector<Span> span_of(const QueuedJob& job) {
+  Span span{.kind = SpanKind::kKernel, .name = "nccl: " + job.what, .source = job.source};
+  span.bytes = static_cast<int64_t>(job.about.bytes);
+  return {span};
+}
+
+}  // namespace
+
 OnDevice::Pair& OnDevice::pair(int from, int to) {
   const std::lock_guard hold(lock_);
   std::unique_ptr<Pair>& found = pairs_[{from, to}];
@@ -36,8 +49,16 @@ nccl::Communicator& OnDevice::connect(DeviceChannel& channel, const std::string&
 
 void OnDevice::launch(DeviceChannel& channel, smolder::cuda::Event& ready, QueuedJob& job, const Launch& launch) {
   channel.stream.wait(ready);
-  launch(*channel.communicator, channel.stream.handle());
-  auto end = std::make_unique<smolder::cuda::Event>(options_.device);
+  const bool timed = keeps_collectives();
+  if (timed) {
+    job.started = std::make_unique<smolder::cuda::Event>(options_.device, true);
+    job.started->record(channel.stream);
+  }
+  {
+    const smolder::cuda::TimedWork span(channel.stream, [&] { return span_of(job); });
+    launch(*channel.communicator, channel.stream.handle());
+  }
+  auto end = std::make_unique<smolder::cuda::Event>(options_.device, timed);
   end->record(channel.stream);
   const std::lock_guard hold(job.lock);
   job.end = std::move(end);

@@ -274,6 +274,9 @@ constexpr const char* kSignature = "(Tensor x, Tensor(a!) token, int group, int[
 constexpr const char* kFinish =
     "(Tensor x, Tensor(a!) token, Tensor(b!) sender, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
 
+// Without a token: the others do not see where a rank waits, so plans may have it later.
+constexpr const char* kFollow = "(Tensor x, int group, int[] detail, int[] shape, ScalarType dtype) -> Tensor";
+
 void shape_of_words(const ir::Call& call, ir::Meta* out) {
   out[0] = {Dims(Words::read(call.attrs).shape), call.inputs[0]->dtype, false};
 }
@@ -312,11 +315,11 @@ struct Table {
       return library.def({.schema = schema, .shape = shape, .kernel = std::move(kernel), .effect = true}).op();
     };
     // Plans have the device queue it; nothing runs it by itself.
-    const auto on_device = [&](ir::Op op, jit::QueuedKernel kernel) {
+    const auto on_device = [&](ir::Op op, jit::QueuedKernel kernel, bool waits = false) {
       eager::register_kernel(eager::DispatchKey::kCUDA, op, [](const KernelCall& call) {
         raise<NotImplementedError>(ir::name(call.op), " runs in a plan alone");
       });
-      jit::register_queued_kernel(op, std::move(kernel));
+      jit::register_queued_kernel(op, std::move(kernel), waits);
     };
     for (const Kind& kind : kKinds) {
       const std::string name = kind.name;
@@ -333,8 +336,8 @@ struct Table {
       for (const ir::Op op : {ops.now, ops.begin, ops.begin_on_device}) begins.emplace(op, &kind);
     }
     finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
-    finish_on_device = define(std::string("follow") + kFinish, &shape_of_finish, {});
-    on_device(finish_on_device, &queue_finish);
+    finish_on_device = define(std::string("follow") + kFollow, &shape_of_finish, {});
+    on_device(finish_on_device, &queue_finish, true);
     lazy::set_effects_lost(&fail_groups);
     lazy::set_effects_ahead(&announce);
     smolder::cuda::set_wait_check(&check_groups_on_devices);
@@ -412,7 +415,10 @@ Tensor record_finish(const CollectiveCall& call, const Tensor& begun, DType dtyp
   std::vector<int64_t> words = words_of(call);
   words.push_back(static_cast<int64_t>(dtype));
   const Table& table = Table::get();
-  return call_op(is_on_device(begun) ? table.finish_on_device : table.finish, begun, true, words);
+  if (!is_on_device(begun)) return call_op(table.finish, begun, true, words);
+  const lazy::GradMode no_grad(false);
+  const std::vector<lazy::OperandValue> operands{begun};
+  return lazy::call_op(table.finish_on_device, operands, words)[0];
 }
 
 void define_collectives() { Table::get(); }

@@ -131,6 +131,13 @@ void settle_timeline(bool wait) {
   Timeline::each([wait](Timeline& t) { t.settle(wait); });
 }
 
+int64_t host_time(Stream& stream, const Event& event) {
+  Timeline& t = Timeline::of(stream.device());
+  const std::lock_guard hold(t.lock);
+  if (!t.anchor) t.set_anchor(stream);
+  return t.time_of(event);
+}
+
 void forget_timeline() {
   if (is_forked()) return;
   Timeline::each([](Timeline& t) {

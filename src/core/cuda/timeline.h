@@ -36,6 +36,8 @@ class TimedWork {
 
 /// Adds the spans of work that is done to the profile; `wait`: of all that was queued.
 void settle_timeline(bool wait);
+/// When a timed event was that is done, of the stream's device, by the clock of now_ns().
+int64_t host_time(Stream& stream, const Event& event);
 /// Lets go of what is still to be read: nobody profiles any more.
 void forget_timeline();
 

@@ -12,6 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPoll{50};
+/// A call that only queues is done by then. To sleep, even for 50 microseconds, takes longer than it does.
+constexpr std::chrono::microseconds kSpin{300};
 constexpr std::chrono::seconds kParting{5};  // how long the others may take to say that they have all
 
 }  // namespace
@@ -111,9 +113,13 @@ void Communicator::call(const char* name, const std::function<Status(Comm)>& mak
     check();
     status = make(comm_);
   }
-  while (status == kInProgress && !grouped_) {
-    gives_up_();
-    std::this_thread::sleep_for(kPoll);
+  for (const auto began = Clock::now(); status == kInProgress && !grouped_;) {
+    if (Clock::now() - began < kSpin) {
+      std::this_thread::yield();
+    } else {
+      gives_up_();
+      std::this_thread::sleep_for(kPoll);
+    }
     const std::lock_guard hold(lock_);
     check();
     Status state = kSuccess;

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "smolder/jit/device_target.h"
@@ -15,6 +16,7 @@ namespace {
 struct QueuedKernels {
   std::mutex lock;
   std::unordered_map<Op, QueuedKernel> of;  // whose elements stay where they are
+  std::unordered_set<Op> wait;
   static QueuedKernels& get() {
     static QueuedKernels* const kernels = new QueuedKernels;
     return *kernels;
@@ -23,10 +25,17 @@ struct QueuedKernels {
 
 }  // namespace
 
-void register_queued_kernel(Op op, QueuedKernel kernel) {
+void register_queued_kernel(Op op, QueuedKernel kernel, bool waits) {
   QueuedKernels& all = QueuedKernels::get();
   const std::lock_guard hold(all.lock);
   SMOLDER_INVARIANT(all.of.emplace(op, std::move(kernel)).second);
+  if (waits) all.wait.insert(op);
+}
+
+bool waits_on_device(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  return all.wait.contains(op);
 }
 
 const QueuedKernel* find_queued_kernel(Op op) {

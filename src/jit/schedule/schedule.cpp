@@ -6,6 +6,7 @@
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/hash.h"
 #include "smolder/jit/device_target.h"
+#include "smolder/jit/library/library.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/schedule/checks.h"
 #include "smolder/jit/schedule/place.h"
@@ -25,6 +26,29 @@ void number_kernels(Program& p) {
   for (Step& step : p.steps) {
     if (step.kernel) step.kernel->code = codes.try_emplace(to_bytes(step.kernel->kernel), codes.size()).first->second;
   }
+}
+
+/// Moves steps that only wait for what goes on beside the queue to right before the first that reads their result, so
+/// that the device does meanwhile what comes between. What nobody in the plan reads is waited for last.
+void sink_waits(Program& p) {
+  const auto waits = [](const Step& s) { return s.library && waits_on_device(s.library->op); };
+  if (std::ranges::none_of(p.steps, waits)) return;
+  const int n = static_cast<int>(p.steps.size());
+  std::vector<int> reader(p.buffers.size(), n);  // the first of those behind, or the end
+  std::vector<std::pair<int, int>> places;       // a step goes to twice its number and one, or to before another
+  for (int s = n; s-- > 0;) {
+    const Step& step = p.steps[s];
+    int at = waits(step) ? 2 * n : 2 * s + 1;
+    if (waits(step)) {
+      for (const BufferId b : step.writes) at = std::min(at, 2 * reader[b]);
+    }
+    places.emplace_back(at, s);
+    for (const BufferId b : step.reads) reader[b] = s;
+  }
+  std::ranges::sort(places);
+  std::vector<Step> steps;
+  for (const auto& [at, s] : places) steps.push_back(std::move(p.steps[s]));
+  p.steps = std::move(steps);
 }
 
 /// List scheduling: the next step is the first of the program that is ready, unless another one gives much memory
@@ -307,6 +331,7 @@ void schedule_in_order(Program& program) {
 
 void schedule(Program& program) {
   set_row_sizes(program);
+  if (program.options.device == DeviceType::kCUDA) sink_waits(program);
   number_kernels(program);
   Scheduler(program).run();
   if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);

@@ -69,11 +69,13 @@ def _devices():
     ]
 
 
-def _events(events, changes, stream):
+def _events(events, changes, default_stream):
     pid, out = os.getpid(), []
     beside = _rows_beside(events)
     for event in events:
         on_device = event.device_type is not DeviceType.CPU
+        # Collectives run on a stream of their group's, beside the plan's.
+        stream = default_stream + 1 if event.name.startswith("nccl: ") else default_stream
         if on_device:
             row = {"pid": event.device_index, "tid": stream}
         elif event.kind == "record":

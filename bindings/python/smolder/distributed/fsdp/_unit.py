@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from smolder import _core, _creation
-from smolder.autograd import Function
+from smolder.autograd import Function, no_grad
 from smolder.autograd.graph import _innermost_hooks, saved_tensors_hooks
 from smolder.distributed.tensor import _redistribute as moves
 from smolder.distributed.tensor._api import DTensor, local_part, parameter_of, plain, wrap
@@ -100,6 +100,12 @@ class Unit:
         self._pending: dict[int, Any] = {}
         self._pending_parts: dict[int, Any] = {}
         self._again: tuple[int, list[Any]] | None = None
+        # What goes on beside what is computed: see _Ahead.
+        self._order: list[Unit] = []  # of the outermost one: units as its last forward pass came to them
+        self._passed: list[Unit] = []  # the same of the pass that goes on
+        self._before: Unit | None = None  # the one before it in that pass
+        self._is_dropped = False  # the backward pass needs whole parameters again
+        self._ahead: _Ahead | None = None
         self.places = [self._divide(*one) for one in named]
         self.reshard()
 
@@ -124,9 +130,9 @@ class Unit:
         wanted = self.policy.param_dtype
         return wanted if wanted is not None and dtype.is_floating_point else dtype
 
-    def gather(self, shards: Any) -> list[Any]:
-        """Whole parameters of parts: one collective a dtype."""
-        out: list[Any] = [None] * len(shards)
+    def begin(self, shards: Any) -> list[tuple[list[int], Any]]:
+        """Begins to bring parts together: one collective a dtype. By parameters, what finishes it."""
+        begun = []
         for dtype, of in self._by_dtype([self._compute_dtype(p) for p in self.places]).items():
             parts = []
             for i in of:
@@ -135,8 +141,16 @@ class Unit:
                 parts.append(x.reshape(-1))
                 if rows:
                     parts.append(_creation.zeros(rows * self.places[i].inner, dtype=dtype, device=x.device))
-            rows = moves.gather_rows(_core.cat(parts), self.group)
-            at = 0
+            begun.append((of, moves.begin_rows(_core.cat(parts), self.group)))
+        return begun
+
+    def gather(self, shards: Any) -> list[Any]:
+        """Whole parameters of parts."""
+        ahead, self._ahead = self._ahead, None
+        begun = None if ahead is None else ahead.take(shards)
+        out: list[Any] = [None] * len(self.places)
+        for of, finish in begun or self.begin(shards):
+            rows, at = finish(), 0
             for i in of:
                 place, width = self.places[i], self._chunk(i) * self.places[i].inner
                 block = rows[:, at : at + width].reshape([self.group.size() * self._chunk(i), *place.shape[1:]])
@@ -188,16 +202,23 @@ class Unit:
         where they are to be divided in between."""
         drops = self._drops()
         _active.append(self)
+        if len(_active) == 1:
+            self._order, self._passed = self._passed, []
         try:
             with self._whole(drops) if self.places else nullcontext():
                 yield
         finally:
             _active.pop()
+            if not _active:
+                for unit in self._order:
+                    unit._ahead = None  # what the pass before came to, and this one did not
 
     @contextmanager
     def _whole(self, drops):
         kept_before = self._depth == 0 and self.full is not None  # by unshard()
         self.unshard()
+        if self._depth == 0:
+            self._look_ahead()
         self._depth += 1
         hooks = nullcontext()
         if drops and _core.is_grad_enabled() and self.group.size() > 1:
@@ -217,9 +238,21 @@ class Unit:
             self._is_outermost = not _active
         return not self._is_outermost if self.reshard_after_forward is None else self.reshard_after_forward
 
+    def _look_ahead(self):
+        """Begins to bring together what came next in the last pass, beside what this unit computes."""
+        outermost = _active[0]
+        passed, order = outermost._passed, outermost._order
+        at = len(passed)
+        self._before = passed[-1] if passed else None
+        self._is_dropped = False
+        passed.append(self)
+        if at + 1 < len(order) and order[at] is self and order[at + 1].full is None:
+            order[at + 1]._ahead = _Ahead(order[at + 1])
+
     def _pack(self, outer, t):
         for i, full in enumerate(self.full or ()):
             if _core._is_same_value(t, full):
+                self._is_dropped = True
                 return _Dropped(i)
         return t if outer is None else outer.pack_hook(t)
 
@@ -233,13 +266,17 @@ class Unit:
         run = _core._current_backward()
         if self._again is None or self._again[0] != run or run == 0:
             self._again = run, self.gather([p.shard for p in self.places])
+            self._is_dropped = False
+            before = self._before
+            if before is not None and before._is_dropped and before._ahead is None:
+                before._ahead = _Ahead(before)
         return self._again[1]
 
     # -- a backward pass
 
     def reduce(self, grads: Any) -> list[Any]:
         """Gradients of the parts, of those of whole parameters, each of which this process has a term of."""
-        self._again = None
+        self._again = self._ahead = None
         found = dict(self._pending)
         for i, g in enumerate(grads):
             if g is not None:
@@ -289,6 +326,26 @@ class Unit:
         if self.divide_by != 1.0:
             for i in of:
                 out[i] = out[i] / self.divide_by
+
+
+class _Ahead:
+    """Parts of a unit that were begun to be brought together before they are needed."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._parts = [plain(p.shard).detach() for p in unit.places]
+        with no_grad():
+            self._begun = unit.begin(self._parts)
+
+    def take(self, shards: Any) -> Any:
+        """What finishes it, or None where parts were written to since."""
+        if not all(_core._is_same_value(a, plain(b).detach()) for a, b in zip(self._parts, shards, strict=True)):
+            return None
+        begun, self._begun = self._begun, []
+        return begun
+
+    def __del__(self) -> None:
+        for _, finish in getattr(self, "_begun", ()):  # a device writes to its memory until it is waited for
+            finish()
 
 
 class _Dropped:

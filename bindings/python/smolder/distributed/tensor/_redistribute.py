@@ -7,6 +7,7 @@ gradient, on each process. Each function here keeps to that, and says what its b
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smolder import _core, _creation
@@ -14,11 +15,12 @@ from smolder.autograd import Function
 from smolder.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smolder import Tensor
 
-__all__ = ["all_reduced", "changed", "copied", "gather_rows", "gathered_sum", "on_first", "reduce_rows"]
+__all__ = ["all_reduced", "begin_rows", "changed", "copied", "gather_rows", "gathered_sum", "on_first", "reduce_rows"]
 
 _REDUCTIONS = {"sum": 0, "avg": 0, "product": 1, "max": 3, "min": 2}
 
@@ -36,18 +38,30 @@ def all_reduced(x: Tensor, group: Any, reduce_op: str = "sum") -> Tensor:
 
 def gather_rows(x: Tensor, group: Any) -> Tensor:
     """A row for each process: its tensor, flat."""
-    n = x.numel()
-    if group.size() == 1 or n == 0:
-        return x.detach().reshape([group.size(), n])
-    return _core._dist_call("all_gather", x.detach(), group._number, [], [group.size(), n])
+    if group.size() == 1 or x.numel() == 0:
+        return x.detach().reshape([group.size(), x.numel()])
+    return _core._dist_call("all_gather", x.detach(), group._number, [], [group.size(), x.numel()])
+
+
+def begin_rows(x: Tensor, group: Any) -> Callable[[], Tensor]:
+    """Begins the same. What it returns is to be called, once, where the rows are needed."""
+    shape = [group.size(), x.numel()]
+    if group.size() == 1 or x.numel() == 0:
+        return partial(x.detach().reshape, shape)
+    begun = _core._dist_begin("all_gather", x.detach(), group._number, [], shape)
+    return partial(_core._dist_finish, begun, group._number, shape, x.dtype)
 
 
 def reduce_rows(rows: Tensor, group: Any) -> Tensor:
-    """The sum of all processes' rows for this one."""
+    """The sum of all processes' rows for this one. On a device it is waited for where it is needed."""
     n = rows.numel() // group.size()
     if group.size() == 1 or n == 0:
         return rows.detach().reshape(n)
-    return _core._dist_call("reduce_scatter", rows.detach().reshape(-1), group._number, [0], [n])
+    flat = rows.detach().reshape(-1)
+    if flat.device.type != "cuda":
+        return _core._dist_call("reduce_scatter", flat, group._number, [0], [n])
+    begun = _core._dist_begin("reduce_scatter", flat, group._number, [0], [n])
+    return _core._dist_finish(begun, group._number, [n], flat.dtype)
 
 
 def _chunk(n, group):
