@@ -68,14 +68,14 @@ struct Call {
 /// What is done at once on the device's queue, what NCCL is then told, and what must live until that is done. `stays`:
 /// the operand's memory stays until the device has read it.
 struct Plan {
-  Launch launch;
+  Launch launch = {};
   std::vector<BufferRef> kept;
 };
 using Prepare = Plan(const Call& c, bool stays);
 
 Plan all_reduce(const Call& c, bool stays) {
   return {[from = c.operand(stays, c.to), to = c.to, n = c.to_count, r = c.reduction()](nccl::Communicator& comm,
-                                                                                       DriverStream s) {
+                                                                                        DriverStream s) {
     if (n) comm.all_reduce(from, to, n, r, s);
   }};
 }
@@ -90,8 +90,8 @@ Plan reduce(const Call& c, bool /*stays*/) {
 }
 
 Plan broadcast(const Call& c, bool stays) {
-  return {[from = c.operand(stays, c.to), to = c.to, bytes = c.to_bytes(),
-           root = static_cast<int>(c.words.detail[0])](nccl::Communicator& comm, DriverStream s) {
+  return {[from = c.operand(stays, c.to), to = c.to, bytes = c.to_bytes(), root = static_cast<int>(c.words.detail[0])](
+              nccl::Communicator& comm, DriverStream s) {
     if (bytes) comm.broadcast(from, to, bytes, root, s);
   }};
 }

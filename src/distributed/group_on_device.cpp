@@ -166,7 +166,8 @@ void Group::follow(const std::shared_ptr<QueuedJob>& job, int device) {
   std::unique_ptr<Event> waited = job->begun ? point_of(device, true) : nullptr;
   Queue::of(device).stream().wait(*job->end);
   if (waited) {
-    note_queued_collective(device, {.what = job->what,
+    note_queued_collective(device,
+                           {.what = job->what,
                             .group = options_.name,
                             .number = job->number,
                             .bytes = job->about.bytes,

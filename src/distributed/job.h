@@ -62,8 +62,8 @@ struct Job {
 struct QueuedJob : Job {
   bool queued = false;  ///< `end` was recorded, or `error` says why nothing was
   std::unique_ptr<smolder::cuda::Event> end;
-  /// Where collectives are kept for reports, which `end` is timed for, too: it was given to the group's stream, and what
-  /// was before it there was done.
+  /// Where collectives are kept for reports, which `end` is timed for, too: it was given to the group's stream, and
+  /// what was before it there was done.
   std::unique_ptr<smolder::cuda::Event> begun, started;
   std::vector<BufferRef> kept;  ///< memory that it uses, until it is done
 };

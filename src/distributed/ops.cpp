@@ -17,6 +17,7 @@
 #include "smolder/eager/array.h"
 #include "smolder/eager/execute.h"
 #include "smolder/jit/library/library.h"
+#include "smolder/jit/library/waits.h"
 #include "smolder/lazy/effects.h"
 #include "smolder/lazy/tape.h"
 
@@ -315,11 +316,11 @@ struct Table {
       return library.def({.schema = schema, .shape = shape, .kernel = std::move(kernel), .effect = true}).op();
     };
     // Plans have the device queue it; nothing runs it by itself.
-    const auto on_device = [&](ir::Op op, jit::QueuedKernel kernel, bool waits = false) {
+    const auto on_device = [&](ir::Op op, jit::QueuedKernel kernel) {
       eager::register_kernel(eager::DispatchKey::kCUDA, op, [](const KernelCall& call) {
         raise<NotImplementedError>(ir::name(call.op), " runs in a plan alone");
       });
-      jit::register_queued_kernel(op, std::move(kernel), waits);
+      jit::register_queued_kernel(op, std::move(kernel));
     };
     for (const Kind& kind : kKinds) {
       const std::string name = kind.name;
@@ -337,7 +338,8 @@ struct Table {
     }
     finish = define(std::string("finish") + kFinish, &shape_of_finish, &run_finish);
     finish_on_device = define(std::string("follow") + kFollow, &shape_of_finish, {});
-    on_device(finish_on_device, &queue_finish, true);
+    on_device(finish_on_device, &queue_finish);
+    jit::set_waits_on_device(finish_on_device);
     lazy::set_effects_lost(&fail_groups);
     lazy::set_effects_ahead(&announce);
     smolder::cuda::set_wait_check(&check_groups_on_devices);

@@ -17,19 +17,19 @@ struct RanCollective {
   size_t bytes = 0;
   SourceToken source = 0;     ///< of what began it
   SourceToken waited_at = 0;  ///< of what waited for it
-  int64_t begun_ns = 0;    ///< it was given to the group's thread, or its stream
-  int64_t started_ns = 0;  ///< those before it were done
-  int64_t ended_ns = 0;    ///< its result was there
-  int64_t waited_ns = 0;   ///< the step came to where it needs the result
-  int64_t went_on_ns = 0;  ///< and went on
+  int64_t begun_ns = 0;       ///< it was given to the group's thread, or its stream
+  int64_t started_ns = 0;     ///< those before it were done
+  int64_t ended_ns = 0;       ///< its result was there
+  int64_t waited_ns = 0;      ///< the step came to where it needs the result
+  int64_t went_on_ns = 0;     ///< and went on
 };
 
 /// Keeps what is waited for from now on, up to a bound; or does so no more.
 void keep_collectives(bool keep);
 bool keeps_collectives();
 void note_collective_ran(RanCollective ran);
-/// Of one on a device, whose times follow from timed events: the job's, and those of where the device's queue came to what
-/// needs the result, and went on.
+/// Of one on a device, whose times follow from timed events: the job's, and those of where the device's queue came to
+/// what needs the result, and went on.
 void note_queued_collective(int device, RanCollective ran, std::shared_ptr<QueuedJob> job,
                             std::unique_ptr<smolder::cuda::Event> waited,
                             std::unique_ptr<smolder::cuda::Event> went_on);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "smolder/jit/device_target.h"
+#include "smolder/jit/library/waits.h"
 
 namespace smolder::jit {
 
@@ -25,17 +26,10 @@ struct QueuedKernels {
 
 }  // namespace
 
-void register_queued_kernel(Op op, QueuedKernel kernel, bool waits) {
+void register_queued_kernel(Op op, QueuedKernel kernel) {
   QueuedKernels& all = QueuedKernels::get();
   const std::lock_guard hold(all.lock);
   SMOLDER_INVARIANT(all.of.emplace(op, std::move(kernel)).second);
-  if (waits) all.wait.insert(op);
-}
-
-bool waits_on_device(Op op) {
-  QueuedKernels& all = QueuedKernels::get();
-  const std::lock_guard hold(all.lock);
-  return all.wait.contains(op);
 }
 
 const QueuedKernel* find_queued_kernel(Op op) {
@@ -43,6 +37,18 @@ const QueuedKernel* find_queued_kernel(Op op) {
   const std::lock_guard hold(all.lock);
   const auto at = all.of.find(op);
   return at == all.of.end() ? nullptr : &at->second;
+}
+
+void set_waits_on_device(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  all.wait.insert(op);
+}
+
+bool waits_on_device(Op op) {
+  QueuedKernels& all = QueuedKernels::get();
+  const std::lock_guard hold(all.lock);
+  return all.wait.contains(op);
 }
 
 bool is_library(Op op) {

@@ -58,13 +58,10 @@ std::unique_ptr<BoundLibrary> bind_library(Device device, ir::Op op, std::vector
 /// What runs an op of users on a device: it queues work after all that the device's queue was given, and the host goes
 /// on. Inputs are row-major; addresses are the device's, but those of numbers.
 using QueuedKernel = std::function<void(int device, const eager::KernelCall& call)>;
-/// An op has one at most, for the life of the process. `waits`: what the queue is given after it does not begin before
-/// something beside the queue is done, which made the result where the first operand lies. Plans have it where the result
-/// is first needed, and there. Thread-safe.
-void register_queued_kernel(ir::Op op, QueuedKernel kernel, bool waits = false);
+/// An op has one at most, for the life of the process. Thread-safe.
+void register_queued_kernel(ir::Op op, QueuedKernel kernel);
 /// Null where there is none: the op then runs on the host, between copies.
 const QueuedKernel* find_queued_kernel(ir::Op op);
-bool waits_on_device(ir::Op op);
 
 /// Looks, on a device, at the index of a scatter before that runs. Its address is all that it is given. `extent`: of
 /// the axis.

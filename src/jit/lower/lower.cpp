@@ -6,6 +6,7 @@
 #include "smolder/jit/attributes.h"
 #include "smolder/jit/fuse/fuse.h"
 #include "smolder/jit/library/library.h"
+#include "smolder/jit/library/waits.h"
 #include "smolder/jit/lower/align_rows.h"
 #include "smolder/jit/lower/join_bias.h"
 #include "smolder/jit/lower/lowering.h"

@@ -6,7 +6,7 @@
 #include <absl/container/flat_hash_map.h>
 #include "smolder/core/hash.h"
 #include "smolder/jit/device_target.h"
-#include "smolder/jit/library/library.h"
+#include "smolder/jit/library/waits.h"
 #include "smolder/jit/loop/kernel_bytes.h"
 #include "smolder/jit/schedule/checks.h"
 #include "smolder/jit/schedule/place.h"
