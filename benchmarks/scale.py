@@ -202,6 +202,9 @@ def collectives(size, options, report):
                 t = found[c][f"{op} {n}"].get(w)
                 texts.append("" if t is None else f"{t:.1f} ({share[op] * n / t / 1e3:.1f})")
             report(f"| {op} | {n} | {' | '.join(texts)} |")
+    for c, of in found.items():
+        nans = ", ".join(f"{name[4:]} {value}" for name, value in of.items() if name.startswith("nan "))
+        report(f"{c}, all_reduce of nan on one rank and 1 on the others: {nans}")
     return len(found) == len(options.columns)
 
 

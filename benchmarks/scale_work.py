@@ -227,6 +227,12 @@ def worker_collectives(lib, dist, small, finish, **_):
                 found["graph"] = microseconds(dist, finish, graph.replay, 1, rounds) / calls
                 del graph
             out[f"{op} {n}"] = found
+    for name in ("MAX", "MIN", "SUM"):  # of nan on the last rank and 1 on the others
+        for dtype in ("float32", "bfloat16"):
+            x = lib.full((4,), float("nan") if dist.get_rank() == size - 1 else 1.0, device=device)
+            x = x.to(getattr(lib, dtype))
+            dist.all_reduce(x, getattr(dist.ReduceOp, name))
+            out[f"nan {name} {dtype}"] = str(x.tolist()[0])
     say(out)
 
 
@@ -296,8 +302,9 @@ def llama_step(lib, small, local):
         for layer in model.layers:
             layer.compile()
         loss_of, fused = lib.compile(loss_of), {"fused": True}
-    for layer in model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    for module in (model.embedding, *model.layers):
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    fully_shard(model.head, mesh=mesh, mp_policy=policy, reshard_after_forward=False)  # backward begins with it
     fully_shard(model, mesh=mesh, mp_policy=policy)
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, **fused)
     cos, sin = angles(lib, device, sizes[1] // sizes[2], length)

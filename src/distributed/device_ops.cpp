@@ -68,8 +68,8 @@ struct Call {
 /// What is done at once on the device's queue, what NCCL is then told, and what must live until that is done. `stays`:
 /// the operand's memory stays until the device has read it.
 struct Plan {
-  Launch launch = {};
-  std::vector<BufferRef> kept;
+  Launch launch;
+  std::vector<BufferRef> kept = {};
 };
 using Prepare = Plan(const Call& c, bool stays);
 

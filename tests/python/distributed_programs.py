@@ -634,6 +634,30 @@ def program_restarted(rank, size):
     print(f"rank {rank} of {size}, local {os.environ['LOCAL_RANK']}, args {sys.argv[2:]}", flush=True)
 
 
+def program_overlap(rank, size):
+    """A device waits for a collective where the result is needed, and explain says what it did meanwhile."""
+    w = smolder.full([32, 32], 0.01)
+
+    def step():
+        y = smolder.full([1000], 1.0 + rank)
+        work = dist.all_reduce(y, async_op=True)
+        work.wait()
+        z = w
+        for _ in range(3):
+            z = z @ w
+        return z.sum() + y.sum()
+
+    want = 1000.0 * sum(1.0 + r for r in range(size))
+    assert abs(step().item() - want) < 1.0
+    explanation = smolder.explain(step)()
+    (c,) = explanation.collectives
+    known = {(g.number, k.number): k for g in explanation.graphs for k in g.kernels}
+    beside = [op.name for at in c.beside for op in known[at].ops]
+    assert sum("matmul" in name for name in beside) == 3, (beside, explanation)
+    assert c.what == "all_reduce(SUM) of float32[1000]" and c.bytes == 4000 and c.ms > 0 and c.waited_ms >= 0, c
+    assert "1 collective:" in str(explanation), explanation
+
+
 def program_unread(rank, size):
     """What is recorded and never read runs at the end, as the others wait for it."""
     x = smolder.ones(2)
