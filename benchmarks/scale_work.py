@@ -302,9 +302,9 @@ def llama_step(lib, small, local):
         for layer in model.layers:
             layer.compile()
         loss_of, fused = lib.compile(loss_of), {"fused": True}
-    for module in (model.embedding, *model.layers):
-        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
-    fully_shard(model.head, mesh=mesh, mp_policy=policy, reshard_after_forward=False)  # backward begins with it
+    last = (model.layers[-1], model.head)  # backward begins with these, so they stay whole
+    for module in (model.embedding, *model.layers, model.head):
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=module not in last)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     optimizer = lib.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, **fused)
     cos, sin = angles(lib, device, sizes[1] // sizes[2], length)

@@ -29,27 +29,64 @@ void number_kernels(Program& p) {
 }
 
 /// Moves steps that only wait for what goes on beside the queue to right before the first that reads their result, so
-/// that the device does meanwhile what comes between. What nobody in the plan reads is waited for last.
-void sink_waits(Program& p) {
-  const auto waits = [](const Step& s) { return s.library && waits_on_device(s.library->op); };
-  if (std::ranges::none_of(p.steps, waits)) return;
-  const int n = static_cast<int>(p.steps.size());
-  std::vector<int> reader(p.buffers.size(), n);  // the first of those behind, or the end
-  std::vector<std::pair<int, int>> places;       // a step goes to twice its number and one, or to before another
-  for (int s = n; s-- > 0;) {
-    const Step& step = p.steps[s];
-    int at = waits(step) ? 2 * n : 2 * s + 1;
-    if (waits(step)) {
-      for (const BufferId b : step.writes) at = std::min(at, 2 * reader[b]);
-    }
-    places.emplace_back(at, s);
-    for (const BufferId b : step.reads) reader[b] = s;
+/// that the device does meanwhile what comes between. Where nothing more is begun, as at the end of a training step,
+/// they and what reads their results are in the order in which they were begun: what ends last, is waited for last.
+class WaitSinker {
+ public:
+  explicit WaitSinker(Program& p) : p_(p), n_(static_cast<int>(p.steps.size())) {}
+
+  void run() {
+    if (std::ranges::none_of(p_.steps, waits)) return;
+    find_ends();
+    std::vector<std::pair<int, int>> places;
+    for (int s = 0; s < n_; ++s) places.emplace_back(place(s), s);
+    std::ranges::sort(places);
+    std::vector<Step> steps;
+    for (const auto& [at, s] : places) steps.push_back(std::move(p_.steps[s]));
+    p_.steps = std::move(steps);
   }
-  std::ranges::sort(places);
-  std::vector<Step> steps;
-  for (const auto& [at, s] : places) steps.push_back(std::move(p.steps[s]));
-  p.steps = std::move(steps);
-}
+
+ private:
+  static bool waits(const Step& s) { return s.library && waits_on_device(s.library->op); }
+
+  /// Of those that wait, the step that began what they wait for, and the first that reads the result, or the end.
+  void find_ends() {
+    std::vector<int> writer(p_.buffers.size(), -1), reader(p_.buffers.size(), n_);
+    begun_.assign(n_, -1);
+    read_.assign(n_, n_);
+    for (int s = 0; s < n_; ++s) {
+      const Step& step = p_.steps[s];
+      if (waits(step)) begun_[s] = writer[step.reads[0]];
+      last_begun_ = std::max(last_begun_, begun_[s]);
+      for (const BufferId b : step.writes) writer[b] = s;
+    }
+    for (int s = n_; s-- > 0;) {
+      const Step& step = p_.steps[s];
+      if (waits(step)) {
+        for (const BufferId b : step.writes) read_[s] = std::min(read_[s], reader[b]);
+      }
+      for (const BufferId b : step.reads) reader[b] = s;
+    }
+  }
+
+  /// Where a step goes: twice its number and one, or to before another; not before what it depends on.
+  int place(int s) {
+    const Step& step = p_.steps[s];
+    int at = 2 * s + 1;
+    if (waits(step)) at = read_[s] > last_begun_ ? 2 * (n_ + begun_[s] + 1) : 2 * read_[s];
+    for (const BufferId b : step.reads) at = std::max(at, written_[b]);
+    for (const BufferId b : step.writes) at = std::max({at, written_[b], last_read_[b]});
+    for (const BufferId b : step.reads) last_read_[b] = std::max(last_read_[b], at);
+    for (const BufferId b : step.writes) written_[b] = at;
+    return at;
+  }
+
+  Program& p_;
+  const int n_;
+  int last_begun_ = -1;
+  std::vector<int> begun_, read_;                                                          ///< by step
+  std::vector<int> written_ = std::vector<int>(p_.buffers.size()), last_read_ = written_;  ///< by buffer: places
+};
 
 /// List scheduling: the next step is the first of the program that is ready, unless another one gives much memory
 /// back. Ready steps that run the same kernel join its launch. On a device, where a launch of many small steps takes as
@@ -331,7 +368,7 @@ void schedule_in_order(Program& program) {
 
 void schedule(Program& program) {
   set_row_sizes(program);
-  if (program.options.device == DeviceType::kCUDA) sink_waits(program);
+  if (program.options.device == DeviceType::kCUDA) WaitSinker(program).run();
   number_kernels(program);
   Scheduler(program).run();
   if (program.options.device == DeviceType::kCUDA && !is_disabled("together")) run_together(program);
