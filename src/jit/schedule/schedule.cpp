@@ -29,15 +29,16 @@ void number_kernels(Program& p) {
 }
 
 /// Moves steps that only wait for what goes on beside the queue to right before the first that reads their result, so
-/// that the device does meanwhile what comes between. Where nothing more is begun, as at the end of a training step,
-/// they and what reads their results are in the order in which they were begun: what ends last, is waited for last.
+/// that the device does meanwhile what comes between. What nothing needs that is begun later, as what an optimizer
+/// reads, is waited for at the end, in the order in which it was begun: what ends last, is waited for last.
 class WaitSinker {
  public:
   explicit WaitSinker(Program& p) : p_(p), n_(static_cast<int>(p.steps.size())) {}
 
   void run() {
     if (std::ranges::none_of(p_.steps, waits)) return;
-    find_ends();
+    find_begun();
+    find_readers();
     std::vector<std::pair<int, int>> places;
     for (int s = 0; s < n_; ++s) places.emplace_back(place(s), s);
     std::ranges::sort(places);
@@ -49,22 +50,27 @@ class WaitSinker {
  private:
   static bool waits(const Step& s) { return s.library && waits_on_device(s.library->op); }
 
-  /// Of those that wait, the step that began what they wait for, and the first that reads the result, or the end.
-  void find_ends() {
-    std::vector<int> writer(p_.buffers.size(), -1), reader(p_.buffers.size(), n_);
+  void find_begun() {
+    std::vector<int> writer(p_.buffers.size(), -1);
     begun_.assign(n_, -1);
-    read_.assign(n_, n_);
+    leads_.assign(n_, false);
     for (int s = 0; s < n_; ++s) {
       const Step& step = p_.steps[s];
       if (waits(step)) begun_[s] = writer[step.reads[0]];
-      last_begun_ = std::max(last_begun_, begun_[s]);
+      if (begun_[s] >= 0) leads_[begun_[s]] = true;
       for (const BufferId b : step.writes) writer[b] = s;
     }
+  }
+
+  void find_readers() {
+    std::vector<int> reader(p_.buffers.size(), n_);  // the first of the leading ones behind
+    read_.assign(n_, n_);
     for (int s = n_; s-- > 0;) {
       const Step& step = p_.steps[s];
-      if (waits(step)) {
-        for (const BufferId b : step.writes) read_[s] = std::min(read_[s], reader[b]);
-      }
+      for (const BufferId b : step.writes) read_[s] = std::min(read_[s], reader[b]);
+      if (read_[s] < n_) leads_[s] = true;
+      for (const BufferId b : step.writes) reader[b] = n_;
+      if (!leads_[s]) continue;
       for (const BufferId b : step.reads) reader[b] = s;
     }
   }
@@ -73,7 +79,7 @@ class WaitSinker {
   int place(int s) {
     const Step& step = p_.steps[s];
     int at = 2 * s + 1;
-    if (waits(step)) at = read_[s] > last_begun_ ? 2 * (n_ + begun_[s] + 1) : 2 * read_[s];
+    if (waits(step)) at = read_[s] == n_ ? 2 * (n_ + begun_[s] + 1) : 2 * read_[s];
     for (const BufferId b : step.reads) at = std::max(at, written_[b]);
     for (const BufferId b : step.writes) at = std::max({at, written_[b], last_read_[b]});
     for (const BufferId b : step.reads) last_read_[b] = std::max(last_read_[b], at);
@@ -83,8 +89,9 @@ class WaitSinker {
 
   Program& p_;
   const int n_;
-  int last_begun_ = -1;
-  std::vector<int> begun_, read_;                                                          ///< by step
+  std::vector<int> begun_;   ///< by step that waits: what began what it waits for
+  std::vector<bool> leads_;  ///< by step: something that is begun needs it, or it is that
+  std::vector<int> read_;    ///< by step: the first that leads and reads its result; else their number
   std::vector<int> written_ = std::vector<int>(p_.buffers.size()), last_read_ = written_;  ///< by buffer: places
 };
 

@@ -267,16 +267,24 @@ class Unit:
         if self._again is None or self._again[0] != run or run == 0:
             self._again = run, self.gather([p.shard for p in self.places])
             self._is_dropped = False
-            before = self._before
-            if before is not None and before._is_dropped and before._ahead is None:
-                before._ahead = _Ahead(before)
+            self._look_back()
         return self._again[1]
+
+    def _look_back(self):
+        """Begins to bring together what the backward pass comes to next, of what was freed."""
+        before, passed = self._before, {self}
+        while before is not None and before not in passed and not before._is_dropped:
+            passed.add(before)
+            before = before._before
+        if before is not None and before._is_dropped and before._ahead is None:
+            before._ahead = _Ahead(before)
 
     # -- a backward pass
 
     def reduce(self, grads: Any) -> list[Any]:
         """Gradients of the parts, of those of whole parameters, each of which this process has a term of."""
         self._again = self._ahead = None
+        self._look_back()
         found = dict(self._pending)
         for i, g in enumerate(grads):
             if g is not None:
