@@ -126,7 +126,7 @@ class FSDPModule:
             raise NotImplementedError("set_reshard_after_backward(False) is not supported")
 
     def set_modules_to_forward_prefetch(self, modules: Sequence[Any]) -> None:
-        """Nothing: a unit comes together where the recorded step needs it."""
+        """Nothing: what came next in the forward pass before is begun ahead anyway."""
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[Any]) -> None:
         """Nothing, as above."""
