@@ -7,7 +7,6 @@
 // at its own sizes. A wrong generalisation therefore costs a plan and never a result.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -36,8 +35,8 @@ struct Dim {
   friend bool operator==(const Dim&, const Dim&) = default;
 };
 
-/// A shape of symbolic extents, or a list of symbolic attributes of fixed capacity.
-class SymDims {
+/// A shape of symbolic extents, or a list of symbolic attributes.
+class SymDims : public AxisList<Dim> {
  public:
   SymDims() = default;
   SymDims(std::initializer_list<Dim> v) {
@@ -46,35 +45,12 @@ class SymDims {
   explicit SymDims(const Dims& d) {
     for (int64_t v : d) push_back(v);
   }
-  int size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  const Dim& operator[](int i) const { return v_[i]; }
-  Dim& operator[](int i) { return v_[i]; }
-  const Dim* begin() const { return v_.data(); }
-  const Dim* end() const { return v_.data() + size_; }
-  void push_back(Dim d) {
-    SMOLDER_CHECK(size_ < kMaxRank, ValueError, "tensors have at most ", kMaxRank, " dimensions");
-    v_[size_++] = d;
-  }
-  void insert(int at, Dim d) {
-    push_back(d);
-    for (int i = size_ - 1; i > at; --i) v_[i] = v_[i - 1];
-    v_[at] = d;
-  }
-  void erase(int at) {
-    for (int i = at; i + 1 < size_; ++i) v_[i] = v_[i + 1];
-    --size_;
-  }
   /// The extents in the sample.
   Dims values() const {
     Dims d;
     for (const Dim& e : *this) d.push_back(e.value);
     return d;
   }
-
- private:
-  std::array<Dim, kMaxRank> v_{};
-  int size_ = 0;
 };
 
 enum class SymOp : uint8_t { kSymbol, kAdd, kSub, kMul, kFloorDiv, kCeilDiv, kMod, kMin, kMax };

@@ -111,8 +111,8 @@ def test_more_axes_than_there_are_dimensions():
     for call in (lambda: x.movedim(nine, -1), lambda: x.sum(nine), lambda: x.roll(nine, nine), lambda: x.repeat(nine)):
         with pytest.raises((TypeError, RuntimeError, ValueError)):
             call()
-    with pytest.raises(ValueError, match="at most 8 dimensions"):
-        smolder.zeros([1] * 9)
+    with pytest.raises(ValueError, match="at most 64 dimensions"):
+        smolder.zeros([1] * 65)
 
 
 def test_complex_results_of_real_ops_are_refused():

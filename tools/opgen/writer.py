@@ -37,5 +37,5 @@ def is_expression(code):
 
 
 def mentions(code, name):
-    """Whether `name` occurs as a name of its own, not as a member."""
-    return re.search(rf"(?<![.\w]){name}\b", code) is not None
+    """Whether `name` occurs as a name of its own, not as a member or in a message."""
+    return re.search(rf"(?<![.\w]){name}\b", re.sub(r'"[^"]*"', "", code)) is not None

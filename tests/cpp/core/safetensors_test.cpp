@@ -142,7 +142,9 @@ TEST_F(Safetensors, SaysWhatIsWrongWithATensor) {
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[2.0],"data_offsets":[0,8]})"), "expected an integer");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]})"), "fits 63 bits");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]})"), "too large");
-  EXPECT_SAYS(one(R"({"dtype":"U8","shape":[1,1,1,1,1,1,1,1,8],"data_offsets":[0,8]})"), "has 9 dimensions");
+  std::string ones;
+  for (int i = 0; i < kMaxRank; ++i) ones += "1,";
+  EXPECT_SAYS(one(R"({"dtype":"U8","shape":[)" + ones + R"(8],"data_offsets":[0,8]})"), "has 65 dimensions");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"),
               "takes 12 bytes, its data_offsets are 0 and 8");
   EXPECT_SAYS(one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), "its data_offsets are 8 and 0");

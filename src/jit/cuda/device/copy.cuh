@@ -3,7 +3,8 @@
 struct CopyArguments {
   const Item* from;
   Item* to;
-  i64 n, rank, extents[8], from_strides[8], to_strides[8];
+  i64 n, rank;
+  AxisWords extents, from_strides, to_strides;
   GUARD
 };
 // One item to many places, side by side.

@@ -16,9 +16,12 @@ struct bf16 {
   u16 bits;
 };
 
+// Extents or strides of the axes that the rank counts; kMaxRank of them.
+using AxisWords = i64[64];
+
 DEVICE i64 thread_number() { return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 // A position as its digits, the last first, each times a stride.
-DEVICE i64 offset_at(u64 position, i64 rank, const i64 (&extents)[8], const i64 (&strides)[8]) {
+DEVICE i64 offset_at(u64 position, i64 rank, const AxisWords& extents, const AxisWords& strides) {
   i64 offset = 0;
   for (int axis = static_cast<int>(rank) - 1; axis > 0; --axis) {
     offset += take_digit(position, static_cast<u64>(extents[axis])) * strides[axis];

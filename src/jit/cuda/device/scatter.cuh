@@ -12,7 +12,8 @@ DEVICE i64 checked(Index index, i64 n, u32* error) {
 struct LookArguments {
   const Index* index;
   u32* error;
-  i64 count, n, rank, extents[8], strides[8];
+  i64 count, n, rank;
+  AxisWords extents, strides;
 };
 KERNEL(look_at_index, LookArguments) {
   const i64 e = thread_number();
@@ -67,7 +68,8 @@ struct KeyArguments {
   const Index* index;
   Key* keys;
   u32* error;
-  i64 count, n, length, inner, absent, rank, extents[8], strides[8];
+  i64 count, n, length, inner, absent, rank;
+  AxisWords extents, strides;
 };
 KERNEL(make_keys, KeyArguments) {
   const i64 e = thread_number();
@@ -190,7 +192,8 @@ struct FewRowsArguments {
   const Element* source;
   Element* result;
   u32* error;
-  i64 count, n, inner, rank, extents[8], strides[8];
+  i64 count, n, inner, rank;
+  AxisWords extents, strides;
   GUARD
 };
 template <int V> DEVICE void write_few(const FewRowsArguments& a) {
@@ -242,7 +245,8 @@ struct ColumnArguments {
   Element* result;
   u32* error;
   i64 columns, length, n, index_step, source_step, result_step;
-  i64 rank, extents[8], index_strides[8], source_strides[8], result_strides[8];
+  i64 rank;
+  AxisWords extents, index_strides, source_strides, result_strides;
   GUARD
 };
 // A thread takes a column.
@@ -268,7 +272,8 @@ struct ElementArguments {
   u32* error;
   i64 count, n, length, inner, absent, result_step;
   // Of the result, the axis has no stride here.
-  i64 rank, extents[8], index_strides[8], source_strides[8], result_strides[8];
+  i64 rank;
+  AxisWords extents, index_strides, source_strides, result_strides;
   GUARD
 };
 DEVICE Element* place_in(const ElementArguments& a, u64 position) {
@@ -375,7 +380,8 @@ struct AddRowsArguments {
   const Element* source;
   Element* result;
   u32* error;
-  i64 outer, count, n, inner, parts, rank, extents[8], strides[8];
+  i64 outer, count, n, inner, parts, rank;
+  AxisWords extents, strides;
   GUARD
 };
 DEVICE i64 place_of_row(const AddRowsArguments& a, i64 row) {

@@ -55,7 +55,8 @@ struct SortArguments {
   const Element* x;
   Element* values;
   i64* indices;
-  i64 rows, n, limit, step, out_step, rank, extents[8], strides[8], out_strides[8];
+  i64 rows, n, limit, step, out_step, rank;
+  AxisWords extents, strides, out_strides;
 };
 DEVICE const Element* row_of(const SortArguments& a, i64 row) {
   return a.x + offset_at(static_cast<u64>(row), a.rank, a.extents, a.strides);

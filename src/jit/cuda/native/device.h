@@ -1,6 +1,7 @@
 // Kernels written by hand in CUDA C++, and what they run on: a device's queue, or what a test emulates one with.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstdint>
@@ -22,9 +23,11 @@ class Words {
  public:
   Words& add(const void* address) { return put(reinterpret_cast<uint64_t>(address)); }
   Words& add(std::integral auto x) { return put(static_cast<uint64_t>(x)); }
-  /// Padded to the eight that the struct holds.
+  /// Padded to the AxisWords that the struct holds.
   Words& add(const Dims& list) {
-    for (int i = 0; i < kMaxRank; ++i) put(i < list.size() ? static_cast<uint64_t>(list[i]) : 0);
+    const size_t at = words_.size();
+    words_.resize(at + kMaxRank);
+    std::copy(list.begin(), list.end(), words_.begin() + static_cast<ptrdiff_t>(at));
     return *this;
   }
   const std::vector<uint64_t>& all() const { return words_; }
