@@ -1,4 +1,4 @@
-// Gradients of elementwise mathematics.
+// Gradients of elementwise mathematics, and of Fourier transforms.
 #include <limits>
 
 #include "smolder/autograd/formula_support.h"
@@ -21,5 +21,28 @@ Tensor sinc_grad(const Tensor& grad, const Tensor& self) {
 }
 
 Tensor logaddexp_share(const Tensor& a, const Tensor& b) { return sigmoid(where(a == b, 0.0, a - b)); }
+
+namespace {
+
+/// `half`, pairs that are half of the spectrum of n real numbers along `axis`, with what has a conjugate in the other
+/// half times `factor`: all but the first, and of an even n the last.
+Tensor weighted_half(const Tensor& half, int64_t axis, int64_t n, double factor) {
+  Dims shape = Dims::filled(half.dim(), 1);
+  shape[static_cast<int>(axis)] = half.size(static_cast<int>(axis));
+  const Tensor k = reshape(arange(half.size(static_cast<int>(axis)), 1, 1), shape);
+  return where(logical_or(k == 0, k * 2 == n), half, half * factor);
+}
+
+}  // namespace
+
+Tensor fft_r2c_grad(const Tensor& grad, const Dims& shape, const Dims& dim, int64_t normalization, bool forward) {
+  const int64_t n = shape[static_cast<int>(dim.back())];
+  return fft_c2r(weighted_half(grad, dim.back(), n, 0.5), dim, normalization, n, !forward);
+}
+
+Tensor fft_c2r_grad(const Tensor& grad, const Dims& dim, int64_t normalization, bool forward) {
+  const int64_t n = grad.size(static_cast<int>(dim.back()));
+  return weighted_half(fft_r2c(grad, dim, normalization, !forward), dim.back(), n, 2);
+}
 
 }  // namespace smolder::autograd

@@ -53,6 +53,11 @@ Tensor crop(const Tensor& x, const Dims& low, const Dims& shape);
 /// Zeros appended to each axis up to `shape`.
 Tensor pad_to(const Tensor& x, const Dims& shape);
 
+// -- Fourier transforms of real numbers, of `shape`, and back
+
+Tensor fft_r2c_grad(const Tensor& grad, const Dims& shape, const Dims& dim, int64_t normalization, bool forward);
+Tensor fft_c2r_grad(const Tensor& grad, const Dims& dim, int64_t normalization, bool forward);
+
 // -- powers; numbers are what they are outside a trace
 
 inline Tensor squared(const Tensor& x) { return square(x); }

@@ -49,6 +49,7 @@ class Builder {
   void set_origin(Origin origin) { origin_ = origin; }
   /// From now on long columns are reduced in chunks for the many threads of a device.
   void set_device(DeviceType device) { device_ = device; }
+  DeviceType device() const { return device_; }
 
   Value wrap(ValueId v) { return {this, v}; }
 

@@ -132,6 +132,21 @@ Value convolve(Value x, Value weight, const ConvSteps& steps);
 Value convolve_back(Value grad, Value weight, const SymDims& size, const ConvSteps& steps);
 Value convolve_weight(Value grad, Value x, const SymDims& kernel, const ConvSteps& steps);
 
+// -- Fourier transforms
+
+/// Between complex numbers, from real ones to the half of their spectrum, and from that to real ones.
+enum class TransformKind : uint8_t { kC2C, kR2C, kC2R };
+struct Transform {
+  Dims dim;  ///< not negative; the last is the one that is halved
+  int64_t normalization;
+  bool forward;
+};
+/// Shape of the transform; `last`: how many real numbers come of a half. Throws RuntimeError, and IndexError for an
+/// axis.
+Dims transform_shape(TransformKind kind, std::string_view op, const Meta& self, const Dims& dim, int64_t normalization,
+                     int64_t last);
+Value transform(TransformKind kind, Value x, const Transform& t, Dim last);
+
 // -- pools over the last two dimensions: `size` windows, which may look beyond the input
 
 /// The reduction of windows. Sums of windows that lie side by side are of any length.

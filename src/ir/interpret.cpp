@@ -12,6 +12,7 @@
 #include "smolder/ir/attrs.h"
 #include "smolder/ir/builder.h"
 #include "smolder/ir/infer.h"
+#include "smolder/ir/interpret_fourier.h"
 #include "smolder/ir/interpret_number.h"
 
 namespace smolder::ir {
@@ -508,6 +509,10 @@ PlainTensor run_primitive(const Step& s) {
     case Op::kConvBackwardInput:
     case Op::kConvBackwardWeight:
       return run_conv(s);
+    case Op::kFftC2c:
+    case Op::kFftR2c:
+    case Op::kFftC2r:
+      return reference::transform(s.op, s.operand(0), s.attrs, s.out[0]);
     case Op::kReshape:
     case Op::kBarrier:
       return run_reshape(s);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "smolder/core/buffer.h"
@@ -46,6 +47,8 @@ class DeviceTarget {
 
   /// Whether some operands of a primitive that loop IR does not say stay on the device.
   virtual bool has_kernel(ir::Op op) = 0;
+  /// Of those that do not: the library that would run them and why it is not there; empty where none would.
+  virtual std::string missing_for(ir::Op op) = 0;
   /// As jit::bind_library and jit::bind_index_check.
   virtual std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
                                                      std::vector<LibraryView> outputs, std::vector<int64_t> attrs,

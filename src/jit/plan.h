@@ -50,6 +50,11 @@ struct OpSite {
   bool operator==(const OpSite&) const = default;
 };
 
+/// An op that runs as an eager kernel.
+struct FallbackSite : OpSite {
+  std::string missing;  ///< what would run it if it were installed, if something would
+};
+
 /// An op whose index is out of range.
 struct IndexReport : OpSite {
   int64_t index = 0, extent = -1;  ///< the index is not in [0, extent); an extent of -1: which it was is not known
@@ -99,7 +104,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   /// Kernels that were compiled for this plan, when it was first bound; the others were known.
   virtual std::span<const BuiltKernel> built() const = 0;
   /// Ops without a lowering: each is one eager kernel that runs between the plan's own.
-  virtual std::span<const OpSite> fallbacks() const = 0;
+  virtual std::span<const FallbackSite> fallbacks() const = 0;
   /// The graph of primitives, the groups with why they end where they do, and the kernels, as text.
   virtual std::string describe() const = 0;
 };

@@ -114,8 +114,10 @@ std::vector<jit::IndexReport> Tape::run(Trace& t, PlanEntry& entry) {
     }
     outputs[i] = buffers[i] ? buffers[i]->data() : nullptr;
   }
-  for (const jit::OpSite& site : entry.plan->fallbacks()) {
-    tell_fallback(site.op + " has no lowering", "its eager kernel runs inside the step, fused with nothing",
+  for (const jit::FallbackSite& site : entry.plan->fallbacks()) {
+    tell_fallback(site.op + " has no lowering",
+                  "its eager kernel runs inside the step, fused with nothing" +
+                      (site.missing.empty() ? "" : ", as " + site.missing),
                   site.source);
   }
   std::vector<bool> written;

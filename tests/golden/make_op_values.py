@@ -145,6 +145,16 @@ def layer_norm(a):
 STEPS = ("stride", "padding", "dilation", "groups")
 
 
+def fft_r2c(a):
+    out = aten._fft_r2c(a["self"], a["dim"], a["normalization"], True)
+    return torch.view_as_real((out if a["forward"] else out.conj()).resolve_conj())
+
+
+def fft_c2r(a):
+    half = torch.view_as_complex(a["self"])
+    return aten._fft_c2r(half.conj() if a["forward"] else half, a["dim"], a["normalization"], a["last_dim_size"])
+
+
 def conv_backward_input(a):
     grad, weight = a["grad_output"], a["weight"]
     shape = (grad.shape[0], weight.shape[1] * a["groups"], *a["input_size"])
@@ -319,6 +329,11 @@ TORCH = {
     "conv_forward": lambda a: F.conv2d(a["self"], a["weight"], None, *(a[k] for k in STEPS)),
     "conv_backward_input": conv_backward_input,
     "conv_backward_weight": conv_backward_weight,
+    "fft_c2c": lambda a: torch.view_as_real(
+        aten._fft_c2c(torch.view_as_complex(a["self"]), a["dim"], a["normalization"], a["forward"])
+    ),
+    "fft_r2c": fft_r2c,
+    "fft_c2r": fft_c2r,
     "max_pool": lambda a: F.max_pool2d(
         a["self"], a["kernel_size"], a["stride"], a["padding"], a["dilation"], return_indices=True
     ),

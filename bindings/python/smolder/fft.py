@@ -1,15 +1,10 @@
-"""torch.fft: discrete Fourier transforms along any axes, with gradients; and what orders frequencies.
-
-Transforms are NumPy's (pocketfft), in float32 or float64, on the host: one ends the step.
-"""
+"""torch.fft: discrete Fourier transforms along any axes, with gradients; and what orders frequencies."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from smolder import _core
-from smolder import _transforms as raw
 from smolder._call_errors import as_int
 from smolder._creation import arange
 from smolder._names import listing as _listing
@@ -27,19 +22,16 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = _listing(__name__)
 
-_NORMS = ("backward", "ortho", "forward")
+# what the ops of transforms multiply sums by: 0 nothing, 1 one over the root of their number, 2 one over their number
+_FORWARD = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
+_BACKWARD = {None: 2, "backward": 2, "ortho": 1, "forward": 0}
 
 
-def _scale(sizes, norm, forward):
-    """What `norm` multiplies a transform's sums by."""
-    if norm is None:
-        norm = "backward"
-    if norm not in _NORMS:
-        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
-    count = math.prod(sizes)
-    if norm == "ortho":
-        return 1 / math.sqrt(count)
-    return 1.0 if (norm == "backward") == forward else 1 / count
+def _scale(norm, forward):
+    try:
+        return (_FORWARD if forward else _BACKWARD)[norm]
+    except KeyError:
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"') from None
 
 
 def _floating(name, x, real=False):
@@ -60,10 +52,10 @@ def _complex(name, x):
 
 
 def _axes(x, s, dim):
-    """Axes, counted from the end, and how many elements along each."""
+    """Axes, none negative, and how many elements along each."""
     rank = x.dim()
     if s is None and dim == (-1,) and rank and x.size(-1):  # as most are
-        return dim, [x.size(-1)]
+        return (rank - 1,), [x.size(-1)]
     if dim is None:
         dim = range(rank) if s is None else range(rank - len(s), rank)
         if s is not None and len(s) > rank:
@@ -74,7 +66,7 @@ def _axes(x, s, dim):
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, {max(rank, 1) - 1}], but got {d})"
             )
-    axes = [d - rank if d >= 0 else d for d in dims]
+    axes = [d + rank if d < 0 else d for d in dims]
     if len(set(axes)) != len(axes):
         raise RuntimeError("FFT dims must be unique")
     if s is not None and len(s) != len(axes):
@@ -105,9 +97,9 @@ def _resized(x, axes, sizes):
 def _of_complex(name, x, s, dim, norm, forward):
     x = _complex(name, x)
     axes, sizes = _axes(x, s, dim)
-    scale = _scale(sizes, norm, forward)
+    scale = _scale(norm, forward)
     x = x if s is None else _resized(x, axes, sizes)
-    return raw.complex_transform(x, axes, forward, scale) if axes else x
+    return _core.view_as_complex(_core.fft_c2c(_core.view_as_real(x), axes, scale, forward)) if axes else x
 
 
 def _of_real(name, x, s, dim, norm, forward=True):
@@ -117,12 +109,7 @@ def _of_real(name, x, s, dim, norm, forward=True):
     if not axes:
         raise RuntimeError(f"{name} must transform at least one axis")
     x = x if s is None else _resized(x, axes, sizes)
-    out = raw.half_transform(x, axes[-1], _scale(sizes, norm, forward))
-    if not forward:
-        out = _core.conj(out)
-    if len(axes) > 1:
-        out = raw.complex_transform(out, axes[:-1], forward)
-    return out
+    return _core.view_as_complex(_core.fft_r2c(x, axes, _scale(norm, forward), forward))
 
 
 def _to_real(name, x, s, dim, norm, forward=False):
@@ -135,12 +122,8 @@ def _to_real(name, x, s, dim, norm, forward=False):
         sizes[-1] = 2 * (x.size(axes[-1]) - 1)
     if sizes[-1] < 1:
         raise RuntimeError(f"Invalid number of data points ({sizes[-1]}) specified")
-    x = _resized(x, axes, [*sizes[:-1], sizes[-1] // 2 + 1])
-    if len(axes) > 1:
-        x = raw.complex_transform(x, axes[:-1], forward)
-    if forward:
-        x = _core.conj(x)
-    return raw.real_transform(x, axes[-1], sizes[-1], _scale(sizes, norm, forward))
+    x = x if s is None else _resized(x, axes, [*sizes[:-1], sizes[-1] // 2 + 1])
+    return _core.fft_c2r(_core.view_as_real(x), axes, _scale(norm, forward), sizes[-1], forward)
 
 
 @takes_out

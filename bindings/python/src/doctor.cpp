@@ -5,6 +5,7 @@
 #include "smolder/core/cuda/nvrtc.h"
 #include "smolder/eager/cuda/cublaslt.h"
 #include "smolder/eager/cuda/cudnn.h"
+#include "smolder/eager/cuda/cufft.h"
 #include "smolder/eager/cuda/cusolver.h"
 #include "smolder/jit/backend.h"
 #include "src/tensor.h"
@@ -58,6 +59,10 @@ void bind_doctor(nb::module_& m) {
     out.append(found("cuDNN", "libcudnn.so", &cudnn_version));
     out.append(found("cuSOLVER", "libcusolver.so", [] {
       eager::cuda::cusolver();
+      return std::string();
+    }));
+    out.append(found("cuFFT", "libcufft.so", [] {
+      eager::cuda::cufft();
       return std::string();
     }));
     return out;

@@ -45,6 +45,9 @@ std::vector<CpuKernel> list_kernels() {
                          {Op::kConvForward, cpu::run_conv_forward},
                          {Op::kConvBackwardInput, cpu::run_conv_backward_input},
                          {Op::kConvBackwardWeight, cpu::run_conv_backward_weight},
+                         {Op::kFftC2c, cpu::run_transform},
+                         {Op::kFftR2c, cpu::run_transform},
+                         {Op::kFftC2r, cpu::run_transform},
                          {Op::kIota, cpu::run_iota},
                          {Op::kRandomBits, cpu::run_random_bits}});
   return all;

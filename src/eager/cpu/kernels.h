@@ -38,6 +38,7 @@ void run_dot(const KernelCall& call);                   ///< dot
 void run_conv_forward(const KernelCall& call);          ///< conv_forward
 void run_conv_backward_input(const KernelCall& call);   ///< conv_backward_input
 void run_conv_backward_weight(const KernelCall& call);  ///< conv_backward_weight
+void run_transform(const KernelCall& call);             ///< fft_c2c, fft_r2c, fft_c2r
 void run_iota(const KernelCall& call);                  ///< iota
 void run_random_bits(const KernelCall& call);           ///< random_bits
 

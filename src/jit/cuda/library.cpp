@@ -11,9 +11,11 @@
 #include "smolder/core/cuda/memory.h"
 #include "smolder/core/cuda/queue.h"
 #include "smolder/core/error.h"
+#include "smolder/eager/cuda/cufft.h"
 #include "smolder/eager/cuda/matmul.h"
 #include "smolder/jit/cuda/attention.h"
 #include "smolder/jit/cuda/convolution.h"
+#include "smolder/jit/cuda/fourier.h"
 #include "smolder/jit/cuda/native/convolution.h"
 #include "smolder/jit/cuda/native/copy.h"
 #include "smolder/jit/cuda/native/device.h"
@@ -330,7 +332,12 @@ class HostCall final : public BoundLibrary {
 
 bool has_kernel(ir::Op op) {
   return op == ir::Op::kDot || op == ir::Op::kScan || op == ir::Op::kSorted || op == ir::Op::kSliceWrite ||
-         op == ir::Op::kWideCat || is_scatter(op) || is_convolution(op) || is_attention(op);
+         op == ir::Op::kWideCat || is_scatter(op) || is_convolution(op) || is_attention(op) ||
+         (is_transform(op) && eager::cuda::cufft_missing().empty());
+}
+
+std::string missing_for(ir::Op op) {
+  return is_transform(op) && !has_kernel(op) ? "there is no cuFFT: " + eager::cuda::cufft_missing() : std::string();
 }
 
 std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const std::vector<LibraryView>& inputs,
@@ -361,6 +368,7 @@ std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<Li
                                              bind_library(device, op, inputs, outputs, std::move(attrs), guarded));
   }
   if (is_attention(op)) return bind_attention(device, op, inputs, outputs, attrs);
+  if (is_transform(op) && has_kernel(op)) return bind_transform(device, op, inputs[0], outputs[0], attrs);
   if (is_convolution(op)) {
     if (auto convolution = bind_convolution(device, op, inputs, outputs[0], attrs)) return convolution;
   }

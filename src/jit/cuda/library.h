@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "smolder/jit/library/library.h"
@@ -17,6 +18,8 @@ std::unique_ptr<BoundLibrary> bind_native(NativeDevice& device, ir::Op op, const
 
 /// Whether some operands of a primitive that loop IR does not say stay on the device: `bind_library` knows the op.
 bool has_kernel(ir::Op op);
+/// As DeviceTarget::missing_for.
+std::string missing_for(ir::Op op);
 
 /// Convolutions go to cuDNN where it is and takes them, attention and what `bind_native` knows to kernels of our own,
 /// other products of floats to cuBLASLt. All else runs on the host, between copies that wait for the device and are

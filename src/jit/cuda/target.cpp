@@ -61,6 +61,7 @@ class CudaTarget final : public DeviceTarget {
   bool may_run_together(const Kernel& kernel) override { return cuda::may_run_together(kernel); }
 
   bool has_kernel(ir::Op op) override { return cuda::has_kernel(op); }
+  std::string missing_for(ir::Op op) override { return cuda::missing_for(op); }
   std::unique_ptr<BoundLibrary> bind_library(int device, ir::Op op, std::vector<LibraryView> inputs,
                                              std::vector<LibraryView> outputs, std::vector<int64_t> attrs,
                                              bool guarded) override {

@@ -86,6 +86,9 @@ bool is_fallback(DeviceType device, Op op) {
     case Op::kConvForward:
     case Op::kConvBackwardInput:
     case Op::kConvBackwardWeight:
+    case Op::kFftC2c:
+    case Op::kFftR2c:
+    case Op::kFftC2r:
     case Op::kScan:
     case Op::kSorted:
     case Op::kWideCat:

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <sstream>
 
+#include "smolder/jit/device_target.h"
 #include "smolder/jit/plan/plan_impl.h"
 
 namespace smolder::jit {
@@ -25,7 +26,10 @@ PlanImpl::PlanImpl(Program program) : id_(next_id()), program_(std::move(program
   lifetimes_ = lifetimes_of(program_, program_.launch_of);
   hosts_ = find_hosts(program_, program_.launch_of);
   for (const Step& s : program_.steps) {
-    if (s.library && is_fallback(program_.options.device.type, s.library->op)) fallbacks_.push_back(s.library->site);
+    const DeviceType device = program_.options.device.type;
+    if (!s.library || !is_fallback(device, s.library->op)) continue;
+    DeviceTarget* const target = DeviceTarget::of(device);
+    fallbacks_.push_back({s.library->site, target ? target->missing_for(s.library->op) : std::string()});
   }
 }
 

@@ -39,7 +39,7 @@ class PlanImpl final : public Plan {
   std::span<const OutputInfo> outputs() const override { return program_.outputs; }
   std::span<const Donation> donations() const override { return program_.donations; }
   std::shared_ptr<const Instance> bind(std::span<const int64_t> symbols) const override;
-  std::span<const OpSite> fallbacks() const override { return fallbacks_; }
+  std::span<const FallbackSite> fallbacks() const override { return fallbacks_; }
   bool checks_indices() const override { return program_.checks; }
   std::string failed_guard(std::span<const int64_t> symbols) const override;
   size_t missing() const override;
@@ -61,7 +61,7 @@ class PlanImpl final : public Plan {
   mutable std::mutex compiling_;
   std::vector<Lifetime> lifetimes_;
   std::vector<Host> hosts_;
-  std::vector<OpSite> fallbacks_;
+  std::vector<FallbackSite> fallbacks_;
 };
 
 /// Where a pointer of a launch comes from: base 0 is the arena, 1 the parameters, 2 the instance's constants, 3

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -210,6 +211,13 @@ class Reporter {
       attention(0, 2);
     } else if (name.starts_with("flash_attention_backward")) {
       attention(1, 5);
+    } else if (name.starts_with("fft_")) {  // 2.5 a real number and level, as is usual
+      double points = 1;
+      const ValueId longer = n.op == Op::kFftC2r ? out : n.inputs[0];
+      const int rank = g_.shape(longer).size();
+      for (int64_t i = 1; i <= n.attrs[0].value; ++i)
+        points *= extent(longer, rank - static_cast<int>(n.attrs[i].value));
+      r.other_flops += 2.5 * count(longer) * std::log2(points);
     } else if (n.op == Op::kReduce || n.op == Op::kScan) {
       r.other_flops += count(n.inputs[0]);
     } else if (ir::info(n.op).flags.elementwise && n.op != Op::kCast) {

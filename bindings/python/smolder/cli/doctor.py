@@ -74,6 +74,7 @@ _REMEDIES = {
     "cuBLASLt": "pip install nvidia-cublas",
     "cuDNN": "pip install nvidia-cudnn-cu13",
     "cuSOLVER": "pip install nvidia-cusolver",
+    "cuFFT": "pip install nvidia-cufft",
     "disassembler": "apt-get install binutils",
     "SASS disassembler": "pip install nvidia-cuda-nvdisasm, and put it on the PATH",
 }
@@ -90,9 +91,9 @@ def _libraries():
     out = [generator | {"needed": True}]
     gpu = _has_gpu()
     uses = ["tensors on a GPU", "kernels of a GPU", "products on a GPU"]
-    uses += ["convolutions and attention on a GPU", "linear algebra on a GPU"]
+    uses += ["convolutions and attention on a GPU", "linear algebra on a GPU", "Fourier transforms on a GPU"]
     for entry, why in zip(_core._find_cuda(), uses, strict=True):
-        out.append(_library(entry, why) | {"needed": gpu and entry["name"] not in ("cuDNN", "cuSOLVER")})
+        out.append(_library(entry, why) | {"needed": gpu and entry["name"] not in ("cuDNN", "cuSOLVER", "cuFFT")})
     for name, tools in (
         ("disassembler", ["objdump", "llvm-objdump"]),
         ("SASS disassembler", ["nvdisasm", "cuobjdump"]),
