@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "smolder/ir/attrs.h"
-#include "smolder/ir/interpret_number.h"
 
 namespace smolder::ir::reference {
 namespace {
@@ -58,25 +57,22 @@ std::vector<Complex> whole(std::vector<Complex> half, int64_t n) {
   return half;
 }
 
-Numbers numbers_of(const PlainTensor& x, bool pairs) {
-  Numbers out{x.shape, {}};
+Numbers numbers_of(const std::vector<double>& x, const Dims& shape, bool pairs) {
+  Numbers out{shape, {}};
   if (pairs) out.shape.pop_back();
-  for (size_t i = 0; i < x.elements.size(); i += pairs ? 2 : 1) {
-    out.elements.emplace_back(x.elements[i].to_double(), pairs ? x.elements[i + 1].to_double() : 0.0);
-  }
+  for (size_t i = 0; i < x.size(); i += pairs ? 2 : 1) out.elements.emplace_back(x[i], pairs ? x[i + 1] : 0.0);
   return out;
 }
 
 }  // namespace
 
-PlainTensor transform(Op op, const PlainTensor& x, std::span<const int64_t> attrs, const Meta& out) {
+std::vector<double> transform(Op op, const std::vector<double>& x, const Dims& shape, std::span<const int64_t> attrs) {
   AttrReader words(attrs);
   const Dims dim = words.integers();
   const int64_t normalization = words.integer(), last = op == Op::kFftC2r ? words.size() : 0;
   const bool forward = words.boolean();
-  PlainTensor result{out.dtype, out.shape, {}, false};
-  if (numel(out.shape) == 0) return result;
-  Numbers now = numbers_of(x, op != Op::kFftR2c);
+  if (x.empty()) return {};
+  Numbers now = numbers_of(x, shape, op != Op::kFftR2c);
   double count = 1;
   for (int i = 0; i < dim.size(); ++i) {
     const auto axis = static_cast<int>(dim[i]);
@@ -91,11 +87,12 @@ PlainTensor transform(Op op, const PlainTensor& x, std::span<const int64_t> attr
     now = along(now, axis, now.shape[axis] / 2 + 1, [](const std::vector<Complex>& row) { return row; });
   }
   const double scale = normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(count) : 1 / count;
+  std::vector<double> out;
   for (const Complex& z : now.elements) {
-    result.elements.push_back(convert(Scalar(z.real() * scale), out.dtype));
-    if (op != Op::kFftC2r) result.elements.push_back(convert(Scalar(z.imag() * scale), out.dtype));
+    out.push_back(z.real() * scale);
+    if (op != Op::kFftC2r) out.push_back(z.imag() * scale);
   }
-  return result;
+  return out;
 }
 
 }  // namespace smolder::ir::reference

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "smolder/ir/interpret.h"
 #include "smolder/ir/op.h"
 
 namespace smolder::ir::reference {
 
-/// The primitives fft_c2c, fft_r2c and fft_c2r by their sums, in double.
-PlainTensor transform(Op op, const PlainTensor& x, std::span<const int64_t> attrs, const Meta& out);
+/// The primitives fft_c2c, fft_r2c and fft_c2r by their sums, of row-major elements.
+std::vector<double> transform(Op op, const std::vector<double>& x, const Dims& shape, std::span<const int64_t> attrs);
 
 }  // namespace smolder::ir::reference
