@@ -40,10 +40,7 @@ std::vector<ir::ValueId> extract(const Trace& t, ir::Graph& g, const Extraction&
     }
     if (!needed) continue;
     if (e.op == ir::Op::kViewAsReal || e.op == ir::Op::kViewAsComplex) {  // pairs both, in graphs
-      const ir::ValueInfo pairs = g.info(inputs[0]);
-      std::vector<ir::Dim> sizes{pairs.shape.size()};
-      sizes.insert(sizes.end(), pairs.shape.begin(), pairs.shape.end());
-      now[e.first_output] = g.append(ir::Op::kReshape, std::move(inputs), std::move(sizes), {&pairs, 1}, how.origin(e));
+      now[e.first_output] = inputs[0];
       continue;
     }
     std::vector<ir::ValueInfo> results;
